@@ -1,0 +1,16 @@
+//! The arithmetic of the algorithms: pure functions of state, time and cost.
+//!
+//! Each file has a twin in `lua/` with the same variables and the same order of statements. All
+//! times are ticks of the quota, all values stay below 2^52, and no function here reads a clock.
+
+mod fixed_window;
+mod rule;
+mod state;
+mod step;
+mod token_bucket;
+
+#[cfg(feature = "redis")]
+pub(crate) use rule::MOST_UNITS;
+pub(crate) use rule::{adjust, decide};
+pub(crate) use state::{Found, State};
+pub(crate) use step::{NEVER, Step};

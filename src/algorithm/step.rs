@@ -1,0 +1,27 @@
+//! What one algorithm says of one request.
+
+use super::{Found, State};
+
+/// A wait that never ends: every real one is shorter.
+pub(crate) const NEVER: u64 = crate::quota::EXACT;
+
+/// The answer to one check, in ticks and units, and the state that follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Whether the cost may be taken.
+    pub(crate) fits: bool,
+    /// Units left beyond the floor.
+    pub(crate) remaining: u64,
+    /// Until this very request fits, or, when it fits and nothing remains, until a unit returns.
+    pub(crate) wait: u64,
+    /// Until untouched state admits a full limit.
+    pub(crate) reset: u64,
+    /// How long an admitted request waits for its turn.
+    pub(crate) delay: u64,
+    /// The time the state gives to the units taken: what a refund must name.
+    pub(crate) stamp: u64,
+    /// The state to keep if the request as a whole is admitted.
+    pub(crate) state: State,
+    /// What was under the key.
+    pub(crate) found: Found,
+}

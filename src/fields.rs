@@ -1,0 +1,170 @@
+//! The values of the header fields: `q` and `w` of a policy, `r` and `t` of an outcome.
+//!
+//! The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
+//! makes where the draft leaves them open.
+
+use std::time::Duration;
+
+use http::HeaderValue;
+
+use crate::quota::Algorithm;
+use crate::{Outcome, Policy, Quota};
+
+/// The largest Integer of a structured field (RFC 9651 §3.3.1).
+const LARGEST: u64 = 999_999_999_999_999;
+
+/// A quota as clients are told it: `q` units in `w` seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Advertised {
+    pub(crate) q: u64,
+    pub(crate) w: u64,
+}
+
+impl Advertised {
+    /// The shortest whole number of seconds in which the capacity is refilled, and the units then.
+    ///
+    /// So `q` is never below the capacity, and for whole seconds and no extra burst both are as
+    /// configured.
+    pub(crate) fn of(quota: &Quota) -> Self {
+        let limit = u128::from(quota.limit());
+        let capacity = limit.max(quota.capacity().into());
+        let window = quota.window().as_micros();
+        let w = (capacity * window).div_ceil(limit * 1_000_000).max(1);
+        let q = limit * w * 1_000_000 / window;
+        Self { q: clamp(q), w: clamp(w) }
+    }
+}
+
+fn clamp(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(LARGEST).min(LARGEST)
+}
+
+/// Whole seconds, rounded up.
+pub(crate) fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(LARGEST)
+}
+
+/// The parameters of one member of `RateLimit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) r: u64,
+    /// `None` when no wait changes `r`.
+    pub(crate) t: Option<u64>,
+}
+
+impl Left {
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        let Advertised { q, w } = Advertised::of(outcome.quota());
+        let r = outcome.remaining().min(q);
+        if !outcome.is_allowed() || r == 0 {
+            return Self { r, t: outcome.wait().map(|wait| whole_seconds(wait).max(1)) };
+        }
+        let refilled = clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q)));
+        Self { r, t: Some(refilled.max(whole_seconds(window_end(outcome)))) }
+    }
+}
+
+/// Until the window counted in ends, for algorithms that give all units back at once.
+fn window_end(outcome: &Outcome) -> Duration {
+    match outcome.quota().algorithm() {
+        Algorithm::FixedWindow => outcome.reset_after(),
+        Algorithm::TokenBucket => Duration::ZERO,
+    }
+}
+
+/// `RateLimit-Policy` for a list of policies, rendered once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PolicyField {
+    /// `None` if no policy is advertised.
+    pub(crate) value: Option<HeaderValue>,
+    /// How many outcomes a decision has if it is over all of the policies.
+    pub(crate) policies: usize,
+}
+
+impl PolicyField {
+    pub(crate) fn of(policies: &[Policy]) -> Self {
+        let mut field = Field::default();
+        for policy in policies.iter().filter(|policy| policy.is_advertised()) {
+            field.policy(policy.name(), policy.quota());
+        }
+        Self { value: field.finish(), policies: policies.len() }
+    }
+}
+
+/// A field's value, being written: a List of quoted names with Integer parameters.
+#[derive(Debug, Default)]
+pub(crate) struct Field {
+    bytes: Vec<u8>,
+}
+
+impl Field {
+    /// Adds a member of `RateLimit-Policy`.
+    pub(crate) fn policy(&mut self, name: &str, quota: &Quota) {
+        let Advertised { q, w } = Advertised::of(quota);
+        self.member(name);
+        self.parameter(b'q', q);
+        self.parameter(b'w', w);
+    }
+
+    /// Adds a member of `RateLimit`.
+    pub(crate) fn left(&mut self, outcome: &Outcome, later: u64) {
+        let Left { r, t } = Left::of(outcome);
+        self.member(outcome.policy());
+        self.parameter(b'r', r);
+        if let Some(t) = t {
+            self.parameter(b't', t + later);
+        }
+    }
+
+    /// The value; `None` if it has no member.
+    pub(crate) fn finish(self) -> Option<HeaderValue> {
+        let value = HeaderValue::from_maybe_shared(bytes::Bytes::from(self.bytes));
+        let value = value.expect("names and numbers are visible ASCII");
+        (!value.is_empty()).then_some(value)
+    }
+
+    fn member(&mut self, name: &str) {
+        self.bytes.reserve(name.len() + 40);
+        if !self.bytes.is_empty() {
+            self.bytes.extend(b", ");
+        }
+        self.bytes.push(b'"');
+        self.bytes.extend(name.as_bytes());
+        self.bytes.push(b'"');
+    }
+
+    fn parameter(&mut self, name: u8, number: u64) {
+        self.bytes.extend([b';', name, b'=']);
+        self.bytes.extend(itoa::Buffer::new().format(number).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn advertised(quota: Quota, q: u64, w: u64) {
+        assert_eq!(Advertised::of(&quota), Advertised { q, w });
+        assert!(q >= quota.capacity());
+    }
+
+    #[test]
+    fn whole_second_windows_are_advertised_as_configured() {
+        advertised(Quota::per_minute(100), 100, 60);
+        advertised(Quota::per_hour(5_000).burst(200), 5_000, 3_600);
+        advertised(Quota::fixed_window(7, Duration::from_secs(86_400)), 7, 86_400);
+    }
+
+    #[test]
+    fn a_burst_above_the_limit_is_never_more_than_q() {
+        advertised(Quota::per_second(10).burst(100), 100, 10);
+        advertised(Quota::per_second(10).burst(101), 110, 11);
+    }
+
+    #[test]
+    fn windows_of_less_than_a_second_are_advertised_by_the_second() {
+        advertised(Quota::token_bucket(5, Duration::from_millis(100)), 50, 1);
+        advertised(Quota::fixed_window(1, Duration::from_micros(1)), 1_000_000, 1);
+    }
+}

@@ -1,0 +1,212 @@
+//! Which headers are sent, and writing them.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use crate::admission::Limiter;
+use crate::fields::{Advertised, Field, Left, whole_seconds};
+use crate::merge::{is_stricter, merge};
+use crate::{Decision, Outcome};
+
+pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+pub(crate) const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+pub(crate) const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+pub(crate) const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+
+/// What a CORS layer must expose, so that scripts in browsers can read the limits.
+pub const EXPOSED_HEADERS: [HeaderName; 6] = [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET];
+
+/// Which draft of the IETF's fields is written.
+///
+/// The draft is not a standard, and no compliance is claimed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// draft-ietf-httpapi-ratelimit-headers-11.
+    #[default]
+    Draft11,
+}
+
+/// Which headers tell clients about their limits.
+///
+/// `Retry-After` is always sent with a refusal, if a wait can help.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::Headers;
+///
+/// let headers = Headers::legacy().reset_in_seconds().with_used();
+/// # let _ = headers;
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Headers {
+    dialect: Option<Dialect>,
+    legacy: bool,
+    reset: ResetFormat,
+    used: bool,
+    resource: bool,
+    /// In seconds.
+    jitter: u64,
+}
+
+/// What `X-RateLimit-Reset` counts from.
+#[derive(Clone, Copy, Debug)]
+enum ResetFormat {
+    UnixTime,
+    Seconds,
+}
+
+impl Headers {
+    /// `RateLimit` and `RateLimit-Policy`, and the `X-RateLimit-*` set.
+    pub fn both() -> Self {
+        Self { legacy: true, ..Self::ietf() }
+    }
+
+    /// `RateLimit` and `RateLimit-Policy` only.
+    pub fn ietf() -> Self {
+        Self { dialect: Some(Dialect::default()), ..Self::none() }
+    }
+
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset` only.
+    pub fn legacy() -> Self {
+        Self { legacy: true, ..Self::none() }
+    }
+
+    /// None but `Retry-After`.
+    pub fn none() -> Self {
+        Self { dialect: None, legacy: false, reset: ResetFormat::UnixTime, used: false, resource: false, jitter: 0 }
+    }
+
+    /// Sets the draft that `RateLimit` and `RateLimit-Policy` follow, and sends them.
+    pub fn dialect(self, dialect: Dialect) -> Self {
+        Self { dialect: Some(dialect), ..self }
+    }
+
+    /// Makes `X-RateLimit-Reset` seconds from now instead of Unix time.
+    pub fn reset_in_seconds(self) -> Self {
+        Self { reset: ResetFormat::Seconds, ..self }
+    }
+
+    /// Adds `X-RateLimit-Used` to the legacy set.
+    pub fn with_used(self) -> Self {
+        Self { used: true, ..self }
+    }
+
+    /// Adds `X-RateLimit-Resource`, the binding policy's name, to the legacy set.
+    pub fn with_resource(self) -> Self {
+        Self { resource: true, ..self }
+    }
+
+    /// Adds up to `most` to each refusal's waits, so that clients do not come back all at once;
+    /// rounded down to whole seconds.
+    pub fn jitter(self, most: Duration) -> Self {
+        Self { jitter: most.as_secs(), ..self }
+    }
+
+    /// The seconds a refused client is told to wait; `None` if no wait can help.
+    pub(crate) fn wait(&self, decision: &Decision) -> Option<u64> {
+        let later = if self.jitter > 0 { fastrand::u64(0..=self.jitter) } else { 0 };
+        decision.retry_after().map(|wait| whole_seconds(wait).max(1) + later)
+    }
+}
+
+impl Limiter {
+    /// Writes the headers of an admitted request's response, beside those that are there.
+    pub(crate) fn write_headers(&self, headers: &mut HeaderMap, status: StatusCode, decision: &Decision) {
+        if decision.outcomes().is_empty() {
+            return;
+        }
+        let refused_inside = status == StatusCode::TOO_MANY_REQUESTS && headers.contains_key(RATELIMIT);
+        let stricter = !refused_inside && is_stricter(headers, decision);
+        if self.headers.dialect.is_some() {
+            if let Some(value) = self.policy_value(decision) {
+                merge(headers, RATELIMIT_POLICY, value, false);
+            }
+            let shown = if refused_inside { None } else { self.limits(decision, decision.outcomes().iter(), 0) };
+            if let Some(value) = shown {
+                merge(headers, RATELIMIT, value, stricter);
+            }
+        }
+        if stricter {
+            self.write_legacy(headers, decision);
+        }
+    }
+
+    /// Writes the headers of a refusal, whose client waits `wait` seconds.
+    pub(crate) fn write_refusal(&self, headers: &mut HeaderMap, decision: &Decision, wait: Option<u64>) {
+        if self.headers.dialect.is_some() {
+            let told = decision.retry_after().map(|wait| whole_seconds(wait).max(1));
+            let later = wait.zip(told).map_or(0, |(wait, told)| wait - told);
+            if let Some(value) = self.policy_value(decision) {
+                headers.insert(RATELIMIT_POLICY, value);
+            }
+            if let Some(value) = self.limits(decision, decision.violated(), later) {
+                headers.insert(RATELIMIT, value);
+            }
+        }
+        self.write_legacy(headers, decision);
+    }
+
+    fn policy_value(&self, decision: &Decision) -> Option<HeaderValue> {
+        if decision.outcomes().len() == self.policy_field.policies {
+            return self.policy_field.value.clone();
+        }
+        let mut field = Field::default();
+        for outcome in decision.outcomes().iter().filter(|outcome| self.advertises(outcome.policy())) {
+            field.policy(outcome.policy(), outcome.quota());
+        }
+        field.finish()
+    }
+
+    /// The members of `RateLimit`, the binding policy first.
+    fn limits<'a>(
+        &self,
+        decision: &'a Decision,
+        outcomes: impl Iterator<Item = &'a Outcome>,
+        later: u64,
+    ) -> Option<HeaderValue> {
+        let binding = decision.binding();
+        let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding, outcome));
+        let others = outcomes.filter(|outcome| !is_binding(outcome));
+        let mut field = Field::default();
+        for outcome in binding.into_iter().chain(others).filter(|outcome| self.advertises(outcome.policy())) {
+            field.left(outcome, later);
+        }
+        field.finish()
+    }
+
+    fn write_legacy(&self, headers: &mut HeaderMap, decision: &Decision) {
+        let shown = decision.binding().filter(|outcome| self.headers.legacy && self.advertises(outcome.policy()));
+        let Some(outcome) = shown else { return };
+        let (Advertised { q, .. }, Left { r, .. }) = (Advertised::of(outcome.quota()), Left::of(outcome));
+        headers.insert(LIMIT, q.into());
+        headers.insert(REMAINING, r.into());
+        headers.insert(RESET, self.reset(outcome.reset_after()).into());
+        if self.headers.used {
+            headers.insert(USED, (q - r).into());
+        }
+        if self.headers.resource {
+            let name = HeaderValue::from_str(outcome.policy()).expect("a policy's name is visible ASCII");
+            headers.insert(RESOURCE, name);
+        }
+    }
+
+    fn reset(&self, after: Duration) -> u64 {
+        let since = match self.headers.reset {
+            ResetFormat::UnixTime => unix_time(),
+            ResetFormat::Seconds => Duration::ZERO,
+        };
+        whole_seconds(since.saturating_add(after))
+    }
+}
+
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}

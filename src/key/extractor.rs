@@ -1,0 +1,98 @@
+//! The trait of key extractors and what they answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+
+use super::{Join, Key};
+use crate::policy::MissingKey;
+use crate::store::Answer;
+
+/// What an extractor finds in a request.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Extracted {
+    /// The key to count.
+    Key(Key),
+    /// The request has none: the policy's [`MissingKey`] rule decides.
+    Missing,
+    /// The request is refused with this response.
+    Rejected(Box<Response<Bytes>>),
+}
+
+/// Finds out who is counted.
+///
+/// Closures over `&Parts` are extractors if they return a [`Key`], a `String` or a `&'static str`,
+/// an `Option` of one of them, or an [`Extracted`].
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// Extracts the key, at once or with a future.
+    fn extract(&self, parts: &Parts) -> Answer<Extracted>;
+
+    /// What a policy does with requests that have no key, unless it says otherwise.
+    fn missing_key(&self) -> MissingKey {
+        MissingKey::Skip
+    }
+
+    /// Counts each pair of this key and another's.
+    fn and<K: KeyExtractor>(self, other: K) -> Join<Self, K>
+    where
+        Self: Sized,
+    {
+        Join::new(self, other)
+    }
+}
+
+impl<F, R> KeyExtractor for F
+where
+    F: Fn(&Parts) -> R + Send + Sync + 'static,
+    R: Into<Extracted>,
+{
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        Answer::Ready(self(parts).into())
+    }
+}
+
+impl KeyExtractor for Arc<dyn KeyExtractor> {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        (**self).extract(parts)
+    }
+
+    fn missing_key(&self) -> MissingKey {
+        (**self).missing_key()
+    }
+}
+
+/// The kind of keys made from bare text.
+const KIND: &str = "key";
+
+impl From<Key> for Extracted {
+    fn from(key: Key) -> Self {
+        Extracted::Key(key)
+    }
+}
+
+impl From<String> for Extracted {
+    fn from(text: String) -> Self {
+        Extracted::Key(Key::new(KIND, text))
+    }
+}
+
+impl From<&'static str> for Extracted {
+    fn from(text: &'static str) -> Self {
+        Extracted::Key(Key::new(KIND, text))
+    }
+}
+
+impl<T: Into<Extracted>> From<Option<T>> for Extracted {
+    fn from(found: Option<T>) -> Self {
+        found.map_or(Extracted::Missing, Into::into)
+    }
+}
+
+impl<T: Into<Extracted>> From<Result<T, Response<Bytes>>> for Extracted {
+    fn from(found: Result<T, Response<Bytes>>) -> Self {
+        found.map_or_else(|response| Extracted::Rejected(Box::new(response)), Into::into)
+    }
+}

@@ -1,0 +1,52 @@
+//! A closure as an extractor.
+
+use std::fmt;
+
+use http::request::Parts;
+
+use super::{Extracted, KeyExtractor};
+use crate::store::Answer;
+
+/// An extractor from a closure over the head of the request. See [`from_fn`].
+#[derive(Clone, Copy)]
+pub struct FromFn<F> {
+    find: F,
+}
+
+/// Counts what a closure returns: a [`Key`](super::Key), text, an `Option` of one of them, or a
+/// `Result` whose error is the response that refuses the request.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{key, Key};
+///
+/// let tenant = key::from_fn(|parts| {
+///     let host = parts.uri.host()?;
+///     Some(Key::new("tenant", host.split('.').next()?))
+/// });
+/// # let _ = tenant;
+/// ```
+pub fn from_fn<F, R>(find: F) -> FromFn<F>
+where
+    F: Fn(&Parts) -> R + Send + Sync + 'static,
+    R: Into<Extracted>,
+{
+    FromFn { find }
+}
+
+impl<F, R> KeyExtractor for FromFn<F>
+where
+    F: Fn(&Parts) -> R + Send + Sync + 'static,
+    R: Into<Extracted>,
+{
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        Answer::Ready((self.find)(parts).into())
+    }
+}
+
+impl<F> fmt::Debug for FromFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FromFn").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,21 @@
+//! One counter for all.
+
+use http::request::Parts;
+
+use super::{Extracted, Key, KeyExtractor};
+use crate::store::Answer;
+
+/// The same key for every request. See [`global`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Global;
+
+/// Counts all requests together.
+pub fn global() -> Global {
+    Global
+}
+
+impl KeyExtractor for Global {
+    fn extract(&self, _: &Parts) -> Answer<Extracted> {
+        Answer::Ready(Extracted::Key(Key::new("global", "")))
+    }
+}

@@ -1,0 +1,48 @@
+//! The value of a header.
+
+use http::HeaderName;
+use http::request::Parts;
+
+use super::{Extracted, Key, KeyExtractor};
+use crate::store::Answer;
+
+/// The first value of a header. See [`header`].
+#[derive(Clone, Debug)]
+pub struct Header {
+    name: HeaderName,
+    kind: String,
+    plain: bool,
+}
+
+/// Counts by the first value of a header, such as an API key.
+///
+/// The value is taken for a secret: only a hash of it leaves the process, unless it is declared
+/// [`plain`](Header::plain). A request without the header has no key; an empty value is a value.
+///
+/// # Panics
+///
+/// If `name` is not a lower-case header name: see [`HeaderName::from_static`].
+pub fn header(name: &'static str) -> Header {
+    Header::new(HeaderName::from_static(name))
+}
+
+impl Header {
+    /// As [`header`], for a name known only at run time.
+    pub fn new(name: HeaderName) -> Self {
+        let kind = format!("header {name}");
+        Self { name, kind, plain: false }
+    }
+
+    /// Keeps the value readable in the store.
+    pub fn plain(self) -> Self {
+        Self { plain: true, ..self }
+    }
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        let make = if self.plain { Key::new } else { Key::hashed };
+        let value = parts.headers.get(&self.name);
+        Answer::Ready(value.map(|value| make(&self.kind, value.as_bytes())).into())
+    }
+}

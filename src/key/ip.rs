@@ -1,0 +1,28 @@
+//! Addresses as keys.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv6Addr};
+
+use super::Key;
+
+/// Who has one IPv6 address mostly has 2^72 of them: a site's usual delegation is a /56.
+pub(super) const DEFAULT_V6_PREFIX: u8 = 56;
+
+/// The key of an address: IPv4 whole, also when mapped into IPv6; IPv6 by its prefix.
+pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
+    let mut text = [0_u8; 48];
+    let mut rest = &mut text[..];
+    match address.to_canonical() {
+        IpAddr::V4(v4) => write!(rest, "{v4}"),
+        IpAddr::V6(v6) => write!(rest, "{}/{v6_prefix}", network(v6, v6_prefix)),
+    }
+    .expect("43 bytes hold every address with its prefix");
+    let left = rest.len();
+    let used = text.len() - left;
+    Key::new("ip", &text[..used])
+}
+
+fn network(address: Ipv6Addr, prefix: u8) -> Ipv6Addr {
+    let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+    Ipv6Addr::from_bits(address.to_bits() & mask)
+}

@@ -1,0 +1,23 @@
+//! The path as the client wrote it.
+
+use http::request::Parts;
+
+use super::{Extracted, Key, KeyExtractor};
+use crate::store::Answer;
+
+/// The raw path of the request. See [`path`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Path;
+
+/// Counts by the raw path, without the query.
+///
+/// Clients choose it: every path they make up starts a counter of its own. Prefer the route.
+pub fn path() -> Path {
+    Path
+}
+
+impl KeyExtractor for Path {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        Answer::Ready(Extracted::Key(Key::new("path", parts.uri.path())))
+    }
+}

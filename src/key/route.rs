@@ -1,0 +1,29 @@
+//! The route that matched.
+
+use axum::extract::MatchedPath;
+use http::request::Parts;
+
+use super::{Extracted, Key, KeyExtractor};
+use crate::store::Answer;
+
+/// What requests share that matched no route: random paths must not make fresh counters.
+const UNMATCHED: &str = "<unmatched>";
+
+/// The template of the route that matched. See [`route`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Route;
+
+/// Counts by the route's template, such as `/users/{id}`.
+///
+/// Requests that matched no route share one counter. axum knows the route only in layers added with
+/// `Router::layer` or `route_layer`, not in those around the whole service.
+pub fn route() -> Route {
+    Route
+}
+
+impl KeyExtractor for Route {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        let template = parts.extensions.get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str);
+        Answer::Ready(Extracted::Key(Key::new("route", template)))
+    }
+}

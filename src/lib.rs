@@ -1,0 +1,81 @@
+//! Rate limiting for Tower and axum: several limits in one atomic decision, in memory or in Redis.
+//!
+//! A [`RateLimitLayer`] wraps any `tower::Service` over HTTP. For each request it extracts keys, asks
+//! a store for one decision over all its policies, and either calls the inner service or answers
+//! 429 itself, with headers that are true.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+//!
+//! let policy = Policy::new("api", Quota::per_minute(100)).key(key::peer_ip());
+//! let app: Router = Router::new()
+//!     .route("/", get(|| async { "hello" }))
+//!     .layer(RateLimitLayer::new(MemoryStore::new(), policy));
+//! # let _ = app;
+//! ```
+//!
+//! # Words
+//!
+//! A **policy** is a named rule: a **quota** (how much: an algorithm, a **limit** in units, a
+//! **window**), a **key** (who is counted), and options. A request has a **cost** in units. A
+//! **store** keeps the state and makes **decisions**: [`MemoryStore`] for one process,
+//! [`RedisStore`] for many.
+//!
+//! # Guarantees
+//!
+//! - A request refused by one policy costs nothing on the others, and nothing on the one that
+//!   refuses it.
+//! - `Retry-After` is true: wait that long and, nobody else competing, the request is served. It is
+//!   never `0`.
+//! - Every wait for Redis is bounded. When Redis is away, a local store decides
+//!   ([`OnFailure::Fallback`]), unless the layer says otherwise.
+//! - Nothing a client sends grows memory without bound or chooses a key in Redis.
+//!
+//! # Cancellation
+//!
+//! The future of a response can be dropped at any point. The inner service is called only after a
+//! request was admitted; units of an admitted request that is dropped stay taken.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! | --- | --- | --- |
+//! | `axum` | yes | the keys [`key::peer_ip`] and [`key::route`] |
+//! | `redis` | yes | [`RedisStore`] |
+//! | `config` | yes | policies from a TOML file: [`config`] |
+
+mod admission;
+mod algorithm;
+#[cfg(feature = "config")]
+pub mod config;
+mod decision;
+mod error;
+mod fields;
+mod future;
+mod headers;
+pub mod key;
+mod layer;
+mod merge;
+mod policy;
+mod quota;
+mod response;
+mod service;
+pub mod store;
+
+#[cfg(feature = "redis")]
+pub use deadpool_redis;
+
+pub use decision::{Decision, Outcome, Source};
+pub use error::Error;
+pub use future::ResponseFuture;
+pub use headers::{Dialect, EXPOSED_HEADERS, Headers};
+pub use key::Key;
+pub use layer::RateLimitLayer;
+pub use policy::{MissingKey, Policy};
+pub use quota::{Algorithm, Quota};
+pub use response::ResponseBody;
+pub use service::RateLimit;
+#[cfg(feature = "redis")]
+pub use store::RedisStore;
+pub use store::{MemoryStore, OnFailure, Store};

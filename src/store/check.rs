@@ -1,0 +1,60 @@
+//! What a store is asked.
+
+use std::sync::Arc;
+
+use crate::{Key, Quota};
+
+/// The address of one counter: a policy, a key, and the quota counted against.
+///
+/// Cheap to clone. Two quotas with the same algorithm and window share the counter, whatever their
+/// limits: so a limit can change while its state is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Counter {
+    /// The policy's name.
+    pub policy: Arc<str>,
+    /// Who is counted.
+    pub key: Key,
+    /// How much is allowed.
+    pub quota: Quota,
+}
+
+impl Counter {
+    /// Whether both are counted in the same state.
+    pub(crate) fn shares_state(&self, other: &Counter) -> bool {
+        self.key == other.key
+            && self.policy == other.policy
+            && self.quota.algorithm() == other.quota.algorithm()
+            && self.quota.window() == other.quota.window()
+    }
+}
+
+/// One question to a store: may this much be taken from this counter?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The counter asked about.
+    pub counter: Counter,
+    /// Units to take; 0 only looks, and always fits.
+    pub cost: u64,
+    /// Units that must remain after taking them.
+    pub floor: u64,
+    /// Whether a refusal counts.
+    pub mode: Mode,
+}
+
+impl Check {
+    /// A check that takes `cost` units and is enforced.
+    pub fn new(counter: Counter, cost: u64) -> Self {
+        Self { counter, cost, floor: 0, mode: Mode::Enforce }
+    }
+}
+
+/// Whether a check may refuse the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// The request is admitted only if this check fits.
+    #[default]
+    Enforce,
+    /// The check is decided and counted, and changes nothing for the others.
+    Shadow,
+}

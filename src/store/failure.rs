@@ -1,0 +1,118 @@
+//! What happens when the store cannot decide.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Answer, Change, Check, Counter, Decided, MemoryStore, Receipt, Settlement, Store};
+use crate::decision::{Decision, Outcome, Source};
+use crate::{Error, Quota};
+
+/// What a layer does with a request its store could not decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// A local memory store decides, with quotas divided by the number of instances.
+    #[default]
+    Fallback,
+    /// The request is admitted.
+    Allow,
+    /// The request is refused with 503.
+    Deny,
+}
+
+/// A store around a store that answers when the inner one cannot.
+#[derive(Debug)]
+pub(crate) struct FailureStore<S> {
+    inner: S,
+    rule: OnFailure,
+    local: MemoryStore,
+    instances: u64,
+}
+
+impl<S: Store> FailureStore<S> {
+    pub(crate) fn new(inner: S, rule: OnFailure, instances: u32) -> Self {
+        Self { inner, rule, local: MemoryStore::new(), instances: instances.into() }
+    }
+}
+
+impl<S: Store + Clone> Store for FailureStore<S> {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        match self.inner.decide(checks) {
+            Answer::Ready(Ok(decided)) => Answer::Ready(Ok(decided)),
+            Answer::Ready(Err(error)) => Answer::Ready(instead(self.rule, &self.local, self.instances, checks, error)),
+            Answer::Pending(pending) => {
+                let (rule, local, instances) = (self.rule, self.local.clone(), self.instances);
+                let checks: SmallVec<[Check; 2]> = checks.iter().cloned().collect();
+                Answer::pending(async move {
+                    pending.await.or_else(|error| instead(rule, &local, instances, &checks, error))
+                })
+            }
+        }
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        if receipt.store() == self.local.id() {
+            self.local.settle(receipt, changes);
+        } else {
+            self.inner.settle(receipt, changes);
+        }
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.inner.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.inner.reset(counter)
+    }
+}
+
+fn instead(
+    rule: OnFailure,
+    local: &MemoryStore,
+    instances: u64,
+    checks: &[Check],
+    error: Error,
+) -> Result<Decided, Error> {
+    tracing::warn!(error = format!("{error:#}"), ?rule, "the store could not decide");
+    match rule {
+        OnFailure::Fallback => decide_locally(local, instances, checks),
+        OnFailure::Allow => Ok(admit(local, checks)),
+        OnFailure::Deny => Err(error),
+    }
+}
+
+/// Decides against this process's share of each quota; what is shown is the configured quota.
+fn decide_locally(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
+    let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
+    let Answer::Ready(decided) = local.decide(&shares) else { unreachable!("memory answers at once") };
+    decided.map(|Decided { decision, receipt }| {
+        let decision = decision.with_quotas_of(checks, Source::Fallback);
+        Decided { decision, receipt }
+    })
+}
+
+/// A share admits a cost above itself when it is full.
+fn share(check: &Check, instances: u64) -> Check {
+    let quota = check.counter.quota.divided(instances);
+    let most = quota.capacity();
+    let counter = Counter { quota, ..check.counter.clone() };
+    let cost = if check.cost <= check.counter.quota.capacity() { check.cost.min(most) } else { check.cost };
+    Check { counter, cost, floor: check.floor / instances, mode: check.mode }
+}
+
+fn admit(local: &MemoryStore, checks: &[Check]) -> Decided {
+    let outcomes = checks.iter().map(|check| Outcome::allowed(check, check.counter.quota.capacity()));
+    Decided { decision: Decision::new(outcomes, Source::Open), receipt: Receipt::new(local.id(), []) }
+}
+
+/// A store as the layer keeps it.
+pub(crate) type SharedStore = Arc<dyn Store>;
+
+impl Quota {
+    /// One instance's share of the quota, rounded up.
+    fn divided(self, instances: u64) -> Self {
+        self.with_units(self.limit().div_ceil(instances), self.capacity().div_ceil(instances))
+    }
+}

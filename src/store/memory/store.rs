@@ -1,0 +1,275 @@
+//! The memory store: shards, locked in one order.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ahash::RandomState;
+use smallvec::SmallVec;
+
+use super::clock::{Clock, SystemClock, micros};
+use super::shard::Shard;
+use crate::Error;
+use crate::algorithm::{self, Step};
+use crate::decision::{Decision, Measures, Outcome, Source};
+use crate::store::{Answer, Change, Check, Counter, Decided, Mode, Receipt, Settlement, Store, StoreId, Taken};
+
+const DEFAULT_CAPACITY: usize = 1_000_000;
+const MOST_SHARDS: usize = 64;
+const KEYS_PER_SHARD: usize = 1_024;
+
+/// Counters in the memory of this process.
+///
+/// Bounded: by default it keeps 1 million keys, about 150 bytes each. Idle keys, whose state says
+/// nothing any more, are dropped as new ones come; if every key is active, those nearest to idle go
+/// first and those being throttled last. Clones share the counters. Needs no runtime and no thread.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::MemoryStore;
+///
+/// let store = MemoryStore::builder().capacity(10_000).build();
+/// assert!(store.is_empty());
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: StoreId,
+    hasher: RandomState,
+    shards: Box<[Mutex<Shard>]>,
+    clock: Box<dyn Clock>,
+}
+
+/// Settings of a [`MemoryStore`].
+#[must_use]
+pub struct MemoryStoreBuilder {
+    capacity: usize,
+    clock: Box<dyn Clock>,
+}
+
+impl MemoryStore {
+    /// A store of up to 1 million keys on the system's clock.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Settings to build a store from.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { capacity: DEFAULT_CAPACITY, clock: Box::new(SystemClock::new()) }
+    }
+
+    /// How many keys are kept, idle ones that were not yet dropped included.
+    pub fn len(&self) -> usize {
+        self.inner.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// Whether no key is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn id(&self) -> StoreId {
+        self.inner.id
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("shards", &self.inner.shards.len()).finish_non_exhaustive()
+    }
+}
+
+impl MemoryStoreBuilder {
+    /// Sets how many keys are kept at most; 0 is taken as 1.
+    pub fn capacity(self, capacity: usize) -> Self {
+        Self { capacity: capacity.max(1), ..self }
+    }
+
+    /// Takes the time from another clock.
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        Self { clock: Box::new(clock), ..self }
+    }
+
+    /// Builds the store.
+    pub fn build(self) -> MemoryStore {
+        let shards = (self.capacity / KEYS_PER_SHARD).clamp(1, MOST_SHARDS);
+        let shards = if shards.is_power_of_two() { shards } else { shards.next_power_of_two() / 2 };
+        let shards = (0..shards).map(|_| Mutex::new(Shard::new(self.capacity / shards))).collect();
+        let inner = Inner { id: StoreId::new(), hasher: RandomState::new(), shards, clock: self.clock };
+        MemoryStore { inner: Arc::new(inner) }
+    }
+}
+
+impl fmt::Debug for MemoryStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStoreBuilder").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+impl Store for MemoryStore {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        let mut locked = self.inner.lock_all(checks);
+        let now_us = micros(&*self.inner.clock);
+        let (steps, refused) = locked.evaluate(checks, now_us);
+        let outcomes = checks.iter().zip(&steps).map(|(check, step)| outcome(check, step));
+        let decision = Decision::new(outcomes, Source::Store);
+        let receipt = if refused {
+            locked.note_refusals(checks, &steps);
+            Receipt::new(self.inner.id, [])
+        } else {
+            let taken = checks.iter().zip(&steps).map(|(check, step)| taken(check, step));
+            let receipt = Receipt::new(self.inner.id, taken);
+            locked.commit(checks, steps, now_us);
+            receipt
+        };
+        Answer::Ready(Ok(Decided { decision, receipt }))
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        if receipt.store() != self.inner.id {
+            return;
+        }
+        for (taken, change) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
+            self.inner.adjust(&taken.counter, change, Some(taken.stamp));
+        }
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.inner.adjust(counter, change, None);
+        Answer::Ready(Ok(()))
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        let hash = self.inner.hash(counter);
+        lock(self.inner.shard(hash)).remove(hash, counter);
+        Answer::Ready(Ok(()))
+    }
+}
+
+impl Inner {
+    fn hash(&self, counter: &Counter) -> u64 {
+        self.hasher.hash_one((&counter.key, &*counter.policy))
+    }
+
+    fn index(&self, hash: u64) -> usize {
+        // The table uses the low bits and the seven highest ones.
+        #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
+        let bits = (hash >> 40) as usize;
+        bits & (self.shards.len() - 1)
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        &self.shards[self.index(hash)]
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change, stamp: Option<u64>) {
+        let hash = self.hash(counter);
+        let mut shard = lock(self.shard(hash));
+        let now_us = micros(&*self.clock);
+        shard.adjust(hash, counter, now_us, change, stamp);
+    }
+
+    /// Locks the shards of all checks in ascending order, so that two requests never wait for each
+    /// other in a circle.
+    fn lock_all<'a>(&'a self, checks: &[Check]) -> Locked<'a> {
+        let hashes: SmallVec<[u64; 4]> = checks.iter().map(|check| self.hash(&check.counter)).collect();
+        let mut indices: SmallVec<[usize; 4]> = hashes.iter().map(|&hash| self.index(hash)).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let shards = indices.into_iter().map(|index| (index, lock(&self.shards[index]))).collect();
+        Locked { inner: self, hashes, shards }
+    }
+}
+
+/// The shards of one request, locked.
+struct Locked<'a> {
+    inner: &'a Inner,
+    hashes: SmallVec<[u64; 4]>,
+    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 4]>,
+}
+
+type Steps = SmallVec<[Step; 4]>;
+
+impl Locked<'_> {
+    /// Decides every check, each on the state the earlier ones would leave; in a refused request
+    /// those that fit are looked at again, as nothing is taken from them.
+    fn evaluate(&mut self, checks: &[Check], now_us: u64) -> (Steps, bool) {
+        let mut steps = Steps::new();
+        for (index, check) in checks.iter().enumerate() {
+            let earlier = (0..index).rev().find(|&other| checks[other].counter.shares_state(&check.counter));
+            let state = earlier.map(|other| steps[other].state);
+            let step = self.step(index, check, state.as_ref(), check.cost, now_us);
+            steps.push(step);
+        }
+        let refused = checks.iter().zip(&steps).any(|(check, step)| !step.fits && check.mode == Mode::Enforce);
+        if refused {
+            for (index, check) in checks.iter().enumerate().filter(|_| checks.len() > 1) {
+                if steps[index].fits {
+                    steps[index] = self.step(index, check, None, 0, now_us);
+                }
+            }
+        }
+        (steps, refused)
+    }
+
+    fn step(&mut self, index: usize, check: &Check, state: Option<&algorithm::State>, cost: u64, now_us: u64) -> Step {
+        let quota = &check.counter.quota;
+        let hash = self.hashes[index];
+        let now = now_us / quota.tick().micros();
+        let state = state.or_else(|| self.shard(hash).state(hash, &check.counter));
+        let step = algorithm::decide(quota, state, now, cost, check.floor);
+        step.found.warn(check);
+        step
+    }
+
+    fn note_refusals(&mut self, checks: &[Check], steps: &Steps) {
+        for (index, check) in checks.iter().enumerate().filter(|(index, _)| !steps[*index].fits) {
+            let hash = self.hashes[index];
+            self.shard_mut(hash).refused(hash, &check.counter);
+        }
+    }
+
+    fn commit(&mut self, checks: &[Check], steps: Steps, now_us: u64) {
+        for (index, (check, step)) in checks.iter().zip(steps).enumerate() {
+            if step.fits && check.cost > 0 {
+                let hash = self.hashes[index];
+                self.shard_mut(hash).keep(hash, &check.counter, &step, now_us);
+            }
+        }
+    }
+
+    fn shard(&self, hash: u64) -> &Shard {
+        let index = self.inner.index(hash);
+        let place = self.shards.iter().position(|(shard, _)| *shard == index);
+        &self.shards[place.expect("every check's shard is locked")].1
+    }
+
+    fn shard_mut(&mut self, hash: u64) -> &mut Shard {
+        let index = self.inner.index(hash);
+        let place = self.shards.iter().position(|(shard, _)| *shard == index);
+        &mut self.shards[place.expect("every check's shard is locked")].1
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn outcome(check: &Check, step: &Step) -> Outcome {
+    let Step { fits, remaining, wait, reset, delay, .. } = *step;
+    Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, delay })
+}
+
+fn taken(check: &Check, step: &Step) -> Taken {
+    let units = if step.fits { check.cost } else { 0 };
+    Taken { counter: check.counter.clone(), units, stamp: step.stamp, slot: 0 }
+}

@@ -1,0 +1,21 @@
+//! Where state lives and decisions are made.
+
+mod answer;
+mod check;
+mod failure;
+mod found;
+pub(crate) mod memory;
+mod receipt;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+mod traits;
+
+pub use answer::Answer;
+pub use check::{Check, Counter, Mode};
+pub use failure::OnFailure;
+pub(crate) use failure::{FailureStore, SharedStore};
+pub use memory::{Clock, MemoryStore, MemoryStoreBuilder, SystemClock};
+pub use receipt::{Change, Receipt, Settlement, StoreId, Taken};
+#[cfg(feature = "redis")]
+pub use redis::{RedisStore, RedisStoreBuilder};
+pub use traits::{Decided, Store};

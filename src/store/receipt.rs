@@ -1,0 +1,93 @@
+//! What was taken, so that it can be given back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+
+use super::Counter;
+
+/// Which store made a decision; unique in the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoreId(u64);
+
+impl StoreId {
+    /// A new identity, different from every other.
+    #[allow(clippy::new_without_default, reason = "two defaults would not be equal")]
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Proof of what one allowed decision took, and where: spent by settling it.
+///
+/// It is neither `Clone` nor `Copy`, for what was taken can be given back once.
+#[derive(Debug)]
+#[must_use = "settle the receipt, so that slots are released"]
+pub struct Receipt {
+    store: StoreId,
+    taken: SmallVec<[Taken; 1]>,
+}
+
+/// What one check took.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// Where from.
+    pub counter: Counter,
+    /// How much: 0 for a look, or a shadow check that did not fit.
+    pub units: u64,
+    /// The time the state gives these units, in the store's own measure.
+    pub stamp: u64,
+    /// The slot held, for algorithms that hold one, else 0.
+    pub slot: u64,
+}
+
+impl Receipt {
+    /// A receipt of `store` for what each check took, in the order of the checks.
+    pub fn new(store: StoreId, taken: impl IntoIterator<Item = Taken>) -> Self {
+        Self { store, taken: taken.into_iter().collect() }
+    }
+
+    /// Which store gave it.
+    pub fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// What each check took, in the order of the checks; nothing after a refusal.
+    pub fn taken(&self) -> &[Taken] {
+        &self.taken
+    }
+}
+
+/// A correction of what was taken, in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Gives back units: never more than were taken.
+    Refund(u64),
+    /// Takes more units, past the limit by at most another capacity.
+    Charge(u64),
+}
+
+/// A [`Change`] to one of a receipt's checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The check's place in the decision.
+    pub check: usize,
+    /// What changes.
+    pub change: Change,
+}
+
+impl Settlement {
+    /// The change to make to what was taken, bounded by it; `None` if there is nothing to do.
+    pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a Taken, Change)> {
+        let taken = receipt.taken.get(self.check)?;
+        match self.change {
+            Change::Refund(units) if units.min(taken.units) > 0 => {
+                Some((taken, Change::Refund(units.min(taken.units))))
+            }
+            Change::Charge(units) if units > 0 => Some((taken, self.change)),
+            _ => None,
+        }
+    }
+}

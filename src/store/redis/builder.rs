@@ -1,0 +1,144 @@
+//! Settings of a Redis store.
+
+use std::fmt;
+use std::time::Duration;
+
+use deadpool_redis::redis::{AsyncConnectionConfig, Client};
+use deadpool_redis::{Manager, Pool, Runtime};
+
+use super::store::RedisStore;
+use crate::Error;
+use crate::error::Kind;
+use crate::store::memory::Clock;
+
+/// The longest prefix of keys, in bytes.
+const LONGEST_PREFIX: usize = 64;
+
+/// Settings of a [`RedisStore`]. Every wait is bounded.
+#[must_use]
+pub struct RedisStoreBuilder {
+    pub(super) prefix: String,
+    pub(super) pool_size: usize,
+    pub(super) budget: Duration,
+    pub(super) connect_timeout: Duration,
+    pub(super) clock: Option<Box<dyn Clock>>,
+}
+
+impl RedisStoreBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            prefix: "tollgate".to_owned(),
+            pool_size: 4,
+            budget: Duration::from_millis(100),
+            connect_timeout: Duration::from_secs(1),
+            clock: None,
+        }
+    }
+
+    /// Sets what every key starts with, instead of `tollgate`.
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
+    }
+
+    /// Sets the size of the pool that [`connect`](Self::connect) makes, instead of 4.
+    ///
+    /// All decisions share one pipelined connection; the pool is where a new one comes from.
+    pub fn pool_size(self, connections: usize) -> Self {
+        Self { pool_size: connections, ..self }
+    }
+
+    /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
+    /// and the answer.
+    pub fn budget(self, budget: Duration) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// Sets how long connecting may take, instead of 1 s. A decision does not wait longer than its
+    /// budget for it; connecting goes on meanwhile.
+    pub fn connect_timeout(self, timeout: Duration) -> Self {
+        Self { connect_timeout: timeout, ..self }
+    }
+
+    /// Takes the time of decisions from a clock instead of the server's `TIME`.
+    ///
+    /// This is for tests: keys still expire by the server's time, and processes whose clocks differ
+    /// do not count alike.
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        Self { clock: Some(Box::new(clock)), ..self }
+    }
+
+    /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
+    /// or is no Redis.
+    pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
+        let client = Client::open(url).map_err(|error| {
+            Error::invalid("the Redis URL is not one: give redis://[user:password@]host:port[/db]").with_source(error)
+        })?;
+        let address = client.get_connection_info().addr().to_string();
+        let limit = self.connect_timeout * 2;
+        let store = self.pool_for(&client).and_then(|pool| self.build(pool))?;
+        let told = |error: Error| {
+            let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");
+            Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
+        };
+        match tokio::time::timeout(limit, store.prepare()).await {
+            Ok(prepared) => prepared.map_err(told).map(|()| store),
+            Err(late) => Err(told(Error::new(Kind::Timeout, format!("no answer in {limit:?}")).with_source(late))),
+        }
+    }
+
+    /// Uses a pool that is there already. Nothing is asked of the server before the first decision.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong.
+    pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
+        self.build(pool)
+    }
+
+    fn build(self, pool: Pool) -> Result<RedisStore, Error> {
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
+        if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
+            return Err(Error::invalid(format!(
+                "key prefix {:?} is not allowed: give 1 to {LONGEST_PREFIX} printable ASCII characters without braces",
+                self.prefix
+            )));
+        }
+        if self.budget.is_zero() || self.connect_timeout.is_zero() {
+            return Err(Error::invalid("a timeout of 0 lets nothing through: give at least 1ms"));
+        }
+        Ok(RedisStore::new(pool, self))
+    }
+
+    fn pool_for(&self, client: &Client) -> Result<Pool, Error> {
+        if self.pool_size == 0 {
+            return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(Some(self.connect_timeout.max(self.budget)));
+        let info = client.get_connection_info().clone();
+        let manager = Manager::new_with_config(info, config)
+            .map_err(|error| Error::invalid("these connection settings cannot be used").with_source(error))?;
+        Pool::builder(manager)
+            .max_size(self.pool_size)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(self.connect_timeout))
+            .create_timeout(Some(self.connect_timeout))
+            .recycle_timeout(Some(self.connect_timeout))
+            .build()
+            .map_err(|error| Error::invalid("the connection pool cannot be built").with_source(error))
+    }
+}
+
+impl fmt::Debug for RedisStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStoreBuilder")
+            .field("prefix", &self.prefix)
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
+    }
+}

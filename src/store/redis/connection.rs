@@ -1,0 +1,106 @@
+//! One connection, shared by all callers and replaced when it fails.
+
+use std::fmt;
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
+
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::{Pool, PoolError};
+use tokio::sync::Mutex;
+
+use crate::Error;
+use crate::error::Kind;
+
+/// The multiplexed handle of a connection taken from the pool.
+///
+/// A pool's `get` asks the server whether the connection still lives: a second round trip. So one
+/// connection is taken and kept until it fails.
+#[derive(Clone)]
+pub(super) struct Connections {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pool: Pool,
+    current: SyncMutex<Option<Handle>>,
+    /// Held by the one task that connects.
+    connecting: Arc<Mutex<()>>,
+}
+
+/// A connection, and which one in a row it is.
+#[derive(Clone)]
+pub(super) struct Handle {
+    pub(super) connection: MultiplexedConnection,
+    number: u64,
+}
+
+impl Connections {
+    pub(super) fn new(pool: Pool) -> Self {
+        let shared = Shared { pool, current: SyncMutex::new(None), connecting: Arc::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The current connection, or a new one.
+    ///
+    /// # Cancellation
+    ///
+    /// Connecting goes on without its caller, so that a connection that takes longer than one
+    /// caller's patience still comes about.
+    pub(super) async fn get(&self) -> Result<Handle, Error> {
+        if let Some(handle) = self.shared.current() {
+            return Ok(handle);
+        }
+        let turn = Arc::clone(&self.shared.connecting).lock_owned().await;
+        if let Some(handle) = self.shared.current() {
+            return Ok(handle);
+        }
+        let shared = Arc::clone(&self.shared);
+        let connecting = tokio::spawn(async move {
+            let _turn = turn;
+            shared.connect().await
+        });
+        connecting
+            .await
+            .map_err(|error| Error::new(Kind::Connection, "connecting to Redis was stopped").with_source(error))?
+    }
+
+    /// Stops using a connection that failed; a newer one stays.
+    pub(super) fn discard(&self, failed: &Handle) {
+        let mut current = self.shared.lock();
+        if current.as_ref().is_some_and(|handle| handle.number == failed.number) {
+            *current = None;
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Handle>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn current(&self) -> Option<Handle> {
+        self.lock().clone()
+    }
+
+    async fn connect(&self) -> Result<Handle, Error> {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let taken = self.pool.get().await.map_err(refused)?;
+        let connection = deadpool_redis::Connection::take(taken);
+        let handle = Handle { connection, number: NEXT.fetch_add(1, Ordering::Relaxed) };
+        *self.lock() = Some(handle.clone());
+        Ok(handle)
+    }
+}
+
+fn refused(error: PoolError) -> Error {
+    match error {
+        PoolError::Timeout(_) => Error::new(Kind::Timeout, "no connection to Redis in time").with_source(error),
+        error => Error::new(Kind::Connection, "cannot connect to Redis").with_source(error),
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("pool", &self.shared.pool.status()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,10 @@
+//! State in Redis, shared by all processes that use it.
+
+mod builder;
+mod connection;
+mod script;
+mod store;
+mod wire;
+
+pub use builder::RedisStoreBuilder;
+pub use store::RedisStore;

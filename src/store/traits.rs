@@ -1,0 +1,76 @@
+//! The trait every store implements, and every store around a store.
+
+use std::sync::Arc;
+
+use super::{Answer, Change, Check, Counter, Receipt, Settlement};
+use crate::{Decision, Error};
+
+/// Decides whether requests may take what they cost, and keeps what was taken.
+///
+/// A store that combines calls, leases units, remembers refusals or falls back on another is a
+/// store around a store: it implements this trait and asks an inner one. Receipts name the store
+/// that made the decision, so a wrapper knows whom to hand them to.
+pub trait Store: Send + Sync + 'static {
+    /// Decides all `checks` as one: every enforced check fits and all is taken, or nothing is.
+    ///
+    /// # Errors
+    ///
+    /// If no decision could be made. What was asked may have been taken all the same if the error
+    /// is a timeout or a lost connection; it is never asked twice.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping a pending answer is safe at any point: it never affects the decisions of others.
+    /// If the decision was allowed, its units stay taken and its slots are released.
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>>;
+
+    /// Ends a decision: releases its slots and makes `changes` to what it took.
+    ///
+    /// Never blocks and may be called from `Drop`; what has to be sent is sent in the background,
+    /// once. A receipt of another store is ignored.
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]);
+
+    /// Changes a counter outside any decision: a refund by support staff, a charge found later.
+    ///
+    /// # Errors
+    ///
+    /// If the store could not do it, or did not say so in time.
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>>;
+
+    /// Forgets a counter, so that its key starts anew.
+    ///
+    /// # Errors
+    ///
+    /// If the store could not do it, or did not say so in time.
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>>;
+}
+
+/// A decision, with the receipt that settles it.
+///
+/// They are two things because a decision is copied to whoever reads it, and a receipt is spent
+/// once.
+#[derive(Debug)]
+pub struct Decided {
+    /// What was decided.
+    pub decision: Decision,
+    /// What was taken: nothing if the decision is a refusal.
+    pub receipt: Receipt,
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        (**self).decide(checks)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        (**self).settle(receipt, changes);
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        (**self).adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        (**self).reset(counter)
+    }
+}
