@@ -118,7 +118,7 @@ impl Limiter {
         for (index, policy) in self.policies.iter().enumerate() {
             match policy.extractor().extract(parts) {
                 Answer::Ready(extracted) => {
-                    if let Err(verdict) = self.add_check(&mut checks, index, extracted) {
+                    if let Some(verdict) = self.add_check(&mut checks, index, extracted) {
                         return Admission::Known(Some(verdict));
                     }
                 }
@@ -144,7 +144,7 @@ impl Limiter {
         let limiter = Arc::clone(self);
         Admission::Extracting(Box::pin(async move {
             for (index, answer) in answers.into_iter().enumerate() {
-                if let Err(verdict) = limiter.add_check(&mut checks, from + index, answer.wait().await) {
+                if let Some(verdict) = limiter.add_check(&mut checks, from + index, answer.wait().await) {
                     return verdict;
                 }
             }
@@ -153,19 +153,19 @@ impl Limiter {
         }))
     }
 
-    /// Adds what a policy checks, if it applies; an error is the verdict without asking a store.
-    fn add_check(&self, checks: &mut Checks, index: usize, extracted: Extracted) -> Result<(), Verdict> {
+    /// Adds what a policy checks, if it applies; or knows the verdict without asking a store.
+    fn add_check(&self, checks: &mut Checks, index: usize, extracted: Extracted) -> Option<Verdict> {
         let policy = &self.policies[index];
         let key = match (extracted, policy.rule_for_missing_key()) {
             (Extracted::Key(key), _) => key,
-            (Extracted::Rejected(response), _) => return Err(Verdict::Rejected(response)),
-            (Extracted::Missing, MissingKey::Skip) => return Ok(()),
-            (Extracted::Missing, MissingKey::Deny) => return Err(Verdict::NoKey(index)),
+            (Extracted::Rejected(response), _) => return Some(Verdict::Rejected(response)),
+            (Extracted::Missing, MissingKey::Skip) => return None,
+            (Extracted::Missing, MissingKey::Deny) => return Some(Verdict::NoKey(index)),
             (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
         };
         let counter = Counter { policy: Arc::clone(policy.shared_name()), key, quota: *policy.quota() };
         checks.push(Check::new(counter, policy.units()));
-        Ok(())
+        None
     }
 
     fn verdict(&self, decided: Result<Decided, Error>) -> Verdict {

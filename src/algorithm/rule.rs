@@ -43,12 +43,12 @@ pub(crate) fn adjust(
     stamp: Option<u64>,
 ) -> Option<(State, u64)> {
     let rule = Rule::from(quota);
-    let (back, charge) = match change {
+    let (refund, extra) = match change {
         Change::Refund(units) => (units.min(MOST_UNITS), 0),
         Change::Charge(units) => (0, units.min(MOST_UNITS)),
     };
     match quota.algorithm() {
-        Algorithm::FixedWindow => fixed_window::adjust(state, now, rule, back, charge, stamp),
-        Algorithm::TokenBucket => token_bucket::adjust(state, now, rule, back, charge),
+        Algorithm::FixedWindow => fixed_window::adjust(state, now, rule, refund, extra, stamp),
+        Algorithm::TokenBucket => token_bucket::adjust(state, now, rule, refund, extra),
     }
 }

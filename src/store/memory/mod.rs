@@ -4,6 +4,7 @@ mod clock;
 mod shard;
 mod store;
 
+#[cfg(feature = "redis")]
 pub(crate) use clock::micros;
 pub use clock::{Clock, SystemClock};
 pub use store::{MemoryStore, MemoryStoreBuilder};

@@ -47,12 +47,12 @@ impl Packed {
     pub(super) fn adjustment(prefix: &str, counter: &Counter, change: Change, stamp: Option<u64>) -> Self {
         let mut packed = Packed { keys: vec![redis_key(prefix, counter)], bytes: Vec::new() };
         packed.put_quota(&counter.quota, 0);
-        let (back, charge) = match change {
+        let (refund, extra) = match change {
             Change::Refund(units) => (units, 0),
             Change::Charge(units) => (0, units),
         };
-        packed.put(back.min(MOST_UNITS));
-        packed.put(charge.min(MOST_UNITS));
+        packed.put(refund.min(MOST_UNITS));
+        packed.put(extra.min(MOST_UNITS));
         packed.put(stamp.unwrap_or(NEVER));
         packed
     }
