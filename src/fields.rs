@@ -11,7 +11,7 @@ use crate::quota::Algorithm;
 use crate::{Outcome, Policy, Quota};
 
 /// The largest Integer of a structured field (RFC 9651 §3.3.1).
-const LARGEST: u64 = 999_999_999_999_999;
+pub(crate) const LARGEST: u64 = 999_999_999_999_999;
 
 /// A quota as clients are told it: `q` units in `w` seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl Field {
         self.member(outcome.policy());
         self.parameter(b'r', r);
         if let Some(t) = t {
-            self.parameter(b't', t + later);
+            self.parameter(b't', (t + later).min(LARGEST));
         }
     }
 

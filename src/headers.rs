@@ -6,8 +6,9 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use crate::admission::Limiter;
-use crate::fields::{Advertised, Field, Left, whole_seconds};
+use crate::fields::{Advertised, Field, LARGEST, Left, whole_seconds};
 use crate::merge::{is_stricter, merge};
+use crate::store::Mode;
 use crate::{Decision, Outcome};
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -107,13 +108,13 @@ impl Headers {
     /// Adds up to `most` to each refusal's waits, so that clients do not come back all at once;
     /// rounded down to whole seconds.
     pub fn jitter(self, most: Duration) -> Self {
-        Self { jitter: most.as_secs(), ..self }
+        Self { jitter: most.as_secs().min(LARGEST), ..self }
     }
 
     /// The seconds a refused client is told to wait; `None` if no wait can help.
     pub(crate) fn wait(&self, decision: &Decision) -> Option<u64> {
         let later = if self.jitter > 0 { fastrand::u64(0..=self.jitter) } else { 0 };
-        decision.retry_after().map(|wait| whole_seconds(wait).max(1) + later)
+        decision.retry_after().map(|wait| (whole_seconds(wait).max(1) + later).min(LARGEST))
     }
 }
 
@@ -123,8 +124,12 @@ impl Limiter {
         if decision.outcomes().is_empty() {
             return;
         }
-        let refused_inside = status == StatusCode::TOO_MANY_REQUESTS && headers.contains_key(RATELIMIT);
-        let stricter = !refused_inside && is_stricter(headers, decision);
+        // Units left here must not tell a client to come back sooner than the refusal does.
+        let waits = [RATELIMIT, RETRY_AFTER, REMAINING];
+        let refused_inside =
+            status == StatusCode::TOO_MANY_REQUESTS && waits.iter().any(|name| headers.contains_key(name));
+        let binding = self.binding(decision).filter(|_| !refused_inside);
+        let stricter = binding.is_some_and(|binding| is_stricter(headers, binding.remaining()));
         if self.headers.dialect.is_some() {
             if let Some(value) = self.policy_value(decision) {
                 merge(headers, RATELIMIT_POLICY, value, false);
@@ -165,6 +170,20 @@ impl Limiter {
         field.finish()
     }
 
+    /// The policy that binds among those that clients are told of.
+    fn binding<'a>(&self, decision: &'a Decision) -> Option<&'a Outcome> {
+        let told = |outcome: &&Outcome| outcome.mode() == Mode::Enforce && self.advertises(outcome.policy());
+        let binding = decision.binding().filter(told);
+        if binding.is_some() {
+            return binding;
+        }
+        if decision.is_allowed() {
+            decision.outcomes().iter().filter(told).min_by_key(|outcome| outcome.remaining())
+        } else {
+            decision.violated().filter(told).max_by_key(|outcome| outcome.retry_after().unwrap_or(Duration::MAX))
+        }
+    }
+
     /// The members of `RateLimit`, the binding policy first.
     fn limits<'a>(
         &self,
@@ -172,7 +191,7 @@ impl Limiter {
         outcomes: impl Iterator<Item = &'a Outcome>,
         later: u64,
     ) -> Option<HeaderValue> {
-        let binding = decision.binding();
+        let binding = self.binding(decision);
         let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding, outcome));
         let others = outcomes.filter(|outcome| !is_binding(outcome));
         let mut field = Field::default();
@@ -183,7 +202,7 @@ impl Limiter {
     }
 
     fn write_legacy(&self, headers: &mut HeaderMap, decision: &Decision) {
-        let shown = decision.binding().filter(|outcome| self.headers.legacy && self.advertises(outcome.policy()));
+        let shown = self.binding(decision).filter(|_| self.headers.legacy);
         let Some(outcome) = shown else { return };
         let (Advertised { q, .. }, Left { r, .. }) = (Advertised::of(outcome.quota()), Left::of(outcome));
         headers.insert(LIMIT, q.into());

@@ -1,6 +1,7 @@
 //! The responses this crate makes, and their body.
 
 use std::fmt::Write;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -106,11 +107,13 @@ impl Limiter {
             None => problem(StatusCode::TOO_MANY_REQUESTS, self.exceeded(decision, wait)),
         };
         let headers = response.headers_mut();
-        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        let theirs = self.reject.as_ref().map(|_| mem::take(headers));
+        headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(seconds) = wait {
-            headers.entry(RETRY_AFTER).or_insert_with(|| seconds.into());
+            headers.insert(RETRY_AFTER, seconds.into());
         }
         self.write_refusal(headers, decision, wait);
+        headers.extend(theirs.into_iter().flatten());
         response.extensions_mut().insert(decision.clone());
         response
     }

@@ -38,6 +38,11 @@ impl<S: Store> FailureStore<S> {
 
 impl<S: Store + Clone> Store for FailureStore<S> {
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        if checks.is_empty() {
+            // No policy applies, so a store that is away has nothing to withhold.
+            let receipt = Receipt::new(self.local.id(), []);
+            return Answer::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
+        }
         match self.inner.decide(checks) {
             Answer::Ready(Ok(decided)) => Answer::Ready(Ok(decided)),
             Answer::Ready(Err(error)) => Answer::Ready(instead(self.rule, &self.local, self.instances, checks, error)),
@@ -88,6 +93,7 @@ fn decide_locally(local: &MemoryStore, instances: u64, checks: &[Check]) -> Resu
     let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
     let Answer::Ready(decided) = local.decide(&shares) else { unreachable!("memory answers at once") };
     decided.map(|Decided { decision, receipt }| {
+        leave_debt(local, checks, &shares, &decision);
         let decision = decision.with_quotas_of(checks, Source::Fallback);
         Decided { decision, receipt }
     })
@@ -100,6 +106,16 @@ fn share(check: &Check, instances: u64) -> Check {
     let counter = Counter { quota, ..check.counter.clone() };
     let cost = if check.cost <= check.counter.quota.capacity() { check.cost.min(most) } else { check.cost };
     Check { counter, cost, floor: check.floor / instances, mode: check.mode }
+}
+
+/// Charges what was admitted above a share, to be paid before the next request is admitted.
+fn leave_debt(local: &MemoryStore, checks: &[Check], shares: &[Check], decision: &Decision) {
+    let taken = checks.iter().zip(shares).zip(decision.outcomes()).filter(|(_, outcome)| outcome.is_allowed());
+    for ((check, share), _) in taken.filter(|((check, share), _)| decision.is_allowed() && check.cost > share.cost) {
+        let Answer::Ready(_) = local.adjust(&share.counter, Change::Charge(check.cost - share.cost)) else {
+            unreachable!("memory answers at once")
+        };
+    }
 }
 
 fn admit(local: &MemoryStore, checks: &[Check]) -> Decided {
