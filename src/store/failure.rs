@@ -1,6 +1,8 @@
 //! What happens when the store cannot decide.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
@@ -80,11 +82,20 @@ fn instead(
     checks: &[Check],
     error: Error,
 ) -> Result<Decided, Error> {
-    tracing::warn!(error = format!("{error:#}"), ?rule, "the store could not decide");
+    log(rule, &error);
     match rule {
         OnFailure::Fallback => decide_locally(local, instances, checks),
         OnFailure::Allow => Ok(admit(local, checks)),
         OnFailure::Deny => Err(error),
+    }
+}
+
+/// Logs a failure, but not one for each request of an outage.
+fn log(rule: OnFailure, error: &Error) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    if LAST.swap(second, Ordering::Relaxed) != second {
+        tracing::warn!(error = format!("{error:#}"), ?rule, "the store could not decide");
     }
 }
 

@@ -34,7 +34,7 @@ struct Entry {
     state: State,
     /// When untouched state admits a full limit, in microseconds: the entry says nothing then.
     idle_at: u64,
-    /// The last request was refused, or took the last unit.
+    /// The last request was refused, or no unit is left.
     throttled: bool,
 }
 
@@ -87,7 +87,8 @@ impl Shard {
         let state = self.state(hash, counter);
         if let Some((state, reset)) = algorithm::adjust(&counter.quota, state, now, change, stamp) {
             let idle_at = idle_at(&counter.quota, now_us, reset);
-            self.put(hash, counter, state, idle_at, false, now_us);
+            let throttled = algorithm::decide(&counter.quota, Some(&state), now, 0, 0).remaining == 0;
+            self.put(hash, counter, state, idle_at, throttled, now_us);
         }
     }
 
@@ -117,17 +118,22 @@ impl Shard {
     /// nothing else.
     fn make_room(&mut self, now_us: u64) {
         self.table.retain(|entry| entry.idle_at > now_us);
-        if self.table.len() >= self.capacity {
+        let share = (self.capacity / EVICTED_SHARE).max(1);
+        if self.table.len() + share > self.capacity {
+            // A sweep that freed little must not be followed by one for each insert, so some active
+            // keys make way too; throttled ones only for want of room.
             let throttled = self.table.iter().all(|entry| entry.throttled);
-            self.evict_soonest_idle(throttled);
+            if !throttled || self.table.len() >= self.capacity {
+                self.evict_soonest_idle(throttled, share);
+            }
         }
         self.sweep_at = (2 * self.table.len()).clamp(SMALL.min(self.capacity), self.capacity);
     }
 
-    fn evict_soonest_idle(&mut self, throttled: bool) {
+    fn evict_soonest_idle(&mut self, throttled: bool, share: usize) {
         let of_class = self.table.iter().filter(|entry| entry.throttled == throttled);
         let mut times: Vec<u64> = of_class.map(|entry| entry.idle_at).collect();
-        let mut evicted = (self.capacity / EVICTED_SHARE).clamp(1, times.len());
+        let mut evicted = share.min(times.len());
         let (_, &mut last, _) = times.select_nth_unstable(evicted - 1);
         self.table.retain(|entry| {
             let evict = evicted > 0 && entry.throttled == throttled && entry.idle_at <= last;

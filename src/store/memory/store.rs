@@ -205,9 +205,9 @@ impl Locked<'_> {
     fn evaluate(&mut self, checks: &[Check], now_us: u64) -> (Steps, bool) {
         let mut steps = Steps::new();
         for (index, check) in checks.iter().enumerate() {
-            let earlier = (0..index).rev().find(|&other| checks[other].counter.shares_state(&check.counter));
-            let state = earlier.map(|other| steps[other].state);
-            let step = self.step(index, check, state.as_ref(), check.cost, now_us);
+            let before = earlier(checks, &steps, index);
+            let (state, asked) = if check.cost == 0 { (before.state, 0) } else { (None, before.units) };
+            let step = self.step(index, check, state.as_ref(), asked.saturating_add(check.cost), now_us);
             steps.push(step);
         }
         let refused = checks.iter().zip(&steps).any(|(check, step)| !step.fits && check.mode == Mode::Enforce);
@@ -258,6 +258,25 @@ impl Locked<'_> {
         let place = self.shards.iter().position(|(shard, _)| *shard == index);
         &mut self.shards[place.expect("every check's shard is locked")].1
     }
+}
+
+/// What the checks of a request before one do to its counter.
+#[derive(Default)]
+struct Earlier {
+    /// The units they ask for: a repeat asks for the sum.
+    units: u64,
+    /// The state they would leave.
+    state: Option<algorithm::State>,
+}
+
+fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
+    let before = checks[..index].iter().zip(steps);
+    let same = before.filter(|(check, _)| check.counter.shares_state(&checks[index].counter));
+    let counted = same.filter(|(check, step)| step.fits || check.mode == Mode::Enforce);
+    counted.fold(Earlier::default(), |earlier, (check, step)| Earlier {
+        units: earlier.units.saturating_add(check.cost),
+        state: Some(step.state),
+    })
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {

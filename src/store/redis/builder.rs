@@ -78,7 +78,7 @@ impl RedisStoreBuilder {
             Error::invalid("the Redis URL is not one: give redis://[user:password@]host:port[/db]").with_source(error)
         })?;
         let address = client.get_connection_info().addr().to_string();
-        let limit = self.connect_timeout * 2;
+        let limit = self.connect_timeout.saturating_mul(2);
         let store = self.pool_for(&client).and_then(|pool| self.build(pool))?;
         let told = |error: Error| {
             let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");

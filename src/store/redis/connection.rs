@@ -1,6 +1,7 @@
 //! One connection, shared by all callers and replaced when it fails.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
@@ -31,6 +32,23 @@ struct Shared {
 pub(super) struct Handle {
     pub(super) connection: MultiplexedConnection,
     number: u64,
+    /// How many questions were answered on it.
+    answers: Arc<AtomicU64>,
+}
+
+impl Handle {
+    fn new(connection: MultiplexedConnection) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { connection, number: NEXT.fetch_add(1, Ordering::Relaxed), answers: Arc::default() }
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_answer(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Connections {
@@ -82,11 +100,8 @@ impl Shared {
     }
 
     async fn connect(&self) -> Result<Handle, Error> {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let taken = self.pool.get().await.map_err(refused)?;
-        let connection = deadpool_redis::Connection::take(taken);
-        let handle = Handle { connection, number: NEXT.fetch_add(1, Ordering::Relaxed) };
+        let handle = Handle::new(deadpool_redis::Connection::take(taken));
         *self.lock() = Some(handle.clone());
         Ok(handle)
     }

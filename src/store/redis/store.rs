@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use deadpool_redis::Pool;
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{RedisError, Value, cmd};
+use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value, cmd};
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Semaphore;
 
@@ -157,26 +157,33 @@ impl Inner {
         .await
     }
 
-    /// Asks the server something within the budget. A connection that fails or does not answer in
-    /// time is not used again; one whose caller went away is.
+    /// Asks the server something within the budget. A connection that fails, or answers nobody
+    /// meanwhile, is not used again; one whose caller went away is, and one that is merely slow.
     async fn ask<T>(
         &self,
         question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
     ) -> Result<T, Error> {
         let mut used = None;
-        let answer = tokio::time::timeout(self.budget, async {
-            let handle = used.insert(self.connections.get().await?);
-            question(&mut handle.connection.clone()).await.map_err(|error| failed(&error))
-        })
-        .await
-        .unwrap_or_else(|late| {
-            Err(Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.budget)).with_source(late))
-        });
-        match (&answer, &used) {
-            (Err(error), Some(handle)) if !error.is_store() => self.connections.discard(handle),
-            _ => {}
+        let asked = async {
+            let handle = self.connections.get().await?;
+            let (handle, _) = used.insert((handle.clone(), handle.answers()));
+            let answer = question(&mut handle.connection.clone()).await;
+            match &answer {
+                Err(error) if is_of_the_connection(error) => self.connections.discard(handle),
+                _ => handle.count_answer(),
+            }
+            answer.map_err(|error| failed(&error))
+        };
+        match tokio::time::timeout(self.budget, asked).await {
+            Ok(answer) => answer,
+            Err(late) => {
+                if let Some((handle, _)) = used.filter(|(handle, answers)| handle.answers() == *answers) {
+                    self.connections.discard(&handle);
+                }
+                let text = format!("Redis did not answer in {:?}", self.budget);
+                Err(Error::new(Kind::Timeout, text).with_source(late))
+            }
         }
-        answer
     }
 
     /// Sends a settlement in the background: at most once, and not beyond a bounded number.
@@ -212,6 +219,14 @@ impl Inner {
 fn taken(check: &Check, answered: &Answered) -> Taken {
     let units = if answered.measures.fits { check.cost } else { 0 };
     Taken { counter: check.counter.clone(), units, stamp: answered.stamp, slot: 0 }
+}
+
+/// Whether another connection may do better: after a failover this one may lead to a replica.
+fn is_of_the_connection(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+        || error.is_unrecoverable_error()
+        || error.is_io_error()
+        || error.is_connection_dropped()
 }
 
 fn failed(error: &RedisError) -> Error {

@@ -1,0 +1,101 @@
+//! A store under test, and its clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::store::{Change, Check, Decided, Settlement, Store};
+use tollgate::{MemoryStore, Quota, RedisStore};
+
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
+
+/// The key of tests that need but one.
+pub(crate) const KEY: &str = "ada";
+
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) clock: ManualClock,
+    store: Arc<dyn Store>,
+    server: Option<RedisServer>,
+}
+
+/// What a Redis key holds: its name, its value, and when it expires in milliseconds.
+pub(crate) type Kept = (String, Vec<u8>, i64);
+
+/// Runs a test on each kind of store.
+pub(crate) async fn on_each_store(test: impl AsyncFn(&Subject)) {
+    test(&Subject::memory()).await;
+    test(&Subject::redis().await).await;
+}
+
+impl Subject {
+    pub(crate) fn memory() -> Self {
+        let clock = ManualClock::new();
+        let store = Arc::new(MemoryStore::builder().with_clock(clock.reader()).build());
+        Self { name: "memory", clock, store, server: None }
+    }
+
+    pub(crate) async fn redis() -> Self {
+        let (clock, server) = (ManualClock::new(), RedisServer::start());
+        let settings = RedisStore::builder().with_clock(clock.reader()).budget(Duration::from_secs(10));
+        let store = settings.connect(&server.url()).await.expect("the server was started");
+        Self { name: "Redis", clock, store: Arc::new(store), server: Some(server) }
+    }
+
+    pub(crate) async fn decide(&self, checks: &[Check]) -> Decided {
+        self.store.decide(checks).wait().await.expect("the store is there")
+    }
+
+    /// Takes units at a time, which the store must allow.
+    pub(crate) async fn take(&self, now: u64, quota: Quota, cost: u64) -> Decided {
+        self.clock.set(now);
+        let decided = self.decide(&[check(KEY, quota, cost)]).await;
+        assert!(decided.decision.is_allowed(), "{}: {decided:?}", self.name);
+        decided
+    }
+
+    /// Looks at what remains at a time.
+    pub(crate) async fn remaining(&self, now: u64, quota: Quota) -> u64 {
+        self.take(now, quota, 0).await.decision.outcomes()[0].remaining()
+    }
+
+    /// Settles the only check of a decision.
+    pub(crate) async fn settle(&self, decided: Decided, change: Change) {
+        self.settle_all(decided, &[Settlement { check: 0, change }]).await;
+    }
+
+    /// Settles a decision, and lets what happens in the background be sent: the store's connection
+    /// keeps the order of what is sent.
+    pub(crate) async fn settle_all(&self, decided: Decided, changes: &[Settlement]) {
+        self.store.settle(decided.receipt, changes);
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) async fn adjust(&self, quota: Quota, change: Change) {
+        self.store.adjust(&counter(KEY, quota), change).wait().await.expect("the store is there");
+    }
+
+    pub(crate) async fn reset(&self, quota: Quota) {
+        self.store.reset(&counter(KEY, quota)).wait().await.expect("the store is there");
+    }
+
+    /// All that Redis holds; nothing for memory.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        let Some(server) = &self.server else { return Vec::new() };
+        let keys = server.keys().into_iter();
+        keys.map(|key| (key.clone(), server.ask(&["GET", &key]), server.ask(&["PEXPIRETIME", &key]))).collect()
+    }
+
+    /// Checks that the only key in Redis lives at least as long as its state matters, and at most a
+    /// window longer. One that lives for less than a second may be gone already.
+    pub(crate) fn assert_lives(&self, reset_after: Duration, window: Duration) {
+        let Some(server) = self.server.as_ref().filter(|_| reset_after >= Duration::from_secs(1)) else { return };
+        let [key] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
+        let ttl = Duration::from_millis(server.ask::<u64>(&["PTTL", key]));
+        let (least, most) = (reset_after.saturating_sub(Duration::from_secs(5)), reset_after + window);
+        assert!(ttl > least && ttl <= most, "{key} lives {ttl:?}, but resets after {reset_after:?}");
+    }
+}

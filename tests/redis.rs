@@ -1,0 +1,16 @@
+//! What only Redis can do to a store: be shared, be away, forget, and hold what others wrote.
+
+mod support {
+    pub(crate) mod checks;
+    pub(crate) mod clock;
+    pub(crate) mod control;
+    pub(crate) mod server;
+}
+
+mod redis_only {
+    mod connecting;
+    mod contents;
+    mod outages;
+    mod sharing;
+    mod stores;
+}

@@ -1,0 +1,191 @@
+//! What is in Redis: keys that no client chooses, and values that others may have written.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tollgate::deadpool_redis::redis::Value;
+use tollgate::store::{Change, Check, Counter, Settlement, Store};
+use tollgate::{Key, Quota, RedisStore};
+
+use super::stores::{FIFTY, first_remaining, patient_store, remaining, take};
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
+
+const QUOTAS: [Quota; 4] = [
+    Quota::fixed_window(50, Duration::from_secs(60)),
+    Quota::fixed_window(50, Duration::from_secs(30 * 86_400)),
+    Quota::token_bucket(50, Duration::from_secs(60)),
+    FIFTY,
+];
+
+#[tokio::test]
+async fn no_operation_leaves_a_key_that_never_expires() {
+    let (server, clock) = (RedisServer::start(), ManualClock::new());
+    let settings = RedisStore::builder().with_clock(clock.reader()).budget(Duration::from_secs(10));
+    let store = settings.connect(&server.url()).await.unwrap();
+    for (round, quota) in (1..).zip(QUOTAS) {
+        clock.set(round * 5_000_000);
+        for change in [Change::Refund(1), Change::Charge(1), Change::Charge(1_000)] {
+            let decided = store.decide(&[check("a", quota, 2)]).wait().await.unwrap();
+            server.assert_every_key_expires();
+            store.settle(decided.receipt, &[Settlement { check: 0, change }]);
+            store.adjust(&counter("b", quota), change).wait().await.unwrap();
+            server.assert_every_key_expires();
+            store.decide(&[check("a", quota, 0)]).wait().await.unwrap();
+            store.decide(&[check("a", quota, 51)]).wait().await.unwrap();
+            server.assert_every_key_expires();
+        }
+    }
+    assert_eq!(server.keys().len(), 8, "both keys of each quota are there");
+}
+
+#[tokio::test]
+async fn a_key_is_gone_once_its_state_says_nothing() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let brief = Quota::token_bucket(1_000, Duration::from_millis(20));
+    store.decide(&[check("brief", brief, 1_000)]).wait().await.unwrap();
+    for _ in 0..1_000 {
+        if server.ask::<u64>(&["DBSIZE"]) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("{:?} is still there", server.keys());
+}
+
+fn hostile_values() -> Vec<Vec<u8>> {
+    let mut values: Vec<Vec<u8>> = [
+        &b""[..],
+        b"{",
+        b"}",
+        b"{}",
+        b"}{",
+        b"a}:policy:1t60u",
+        b"a\r\nFLUSHALL\r\n",
+        b"\0",
+        b" ",
+        b"%7B",
+        b"#",
+        b"*",
+        b"\xff\xfe",
+        b"\xc3\x28",
+        "ключ".as_bytes(),
+        "🔑".as_bytes(),
+        b"a|b",
+        b"a:b",
+        b"\x1b[2J",
+    ]
+    .map(<[u8]>::to_vec)
+    .to_vec();
+    values.extend((0..3).map(|last| [vec![b'x'; 1 << 20], vec![last]].concat()));
+    values.extend([vec![b'{'; 64], vec![b'{'; 65], vec![b'x'; 64], vec![b'x'; 65]]);
+    values
+}
+
+#[tokio::test]
+async fn hostile_values_have_keys_of_their_own_that_are_bounded_and_have_one_pair_of_braces() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let values = hostile_values();
+    for value in &values {
+        for key in [Key::new("k{}", value), Key::hashed("h{}", value)] {
+            let check = Check::new(Counter { key, ..counter("", FIFTY) }, 1);
+            let decision = store.decide(&[check]).wait().await.unwrap().decision;
+            let start = value.escape_ascii().take(40).map(char::from).collect::<String>();
+            assert_eq!(first_remaining(&decision), 49, "{start}... shares its key with another value");
+        }
+    }
+    let keys = server.keys();
+    assert_eq!(keys.len(), 2 * values.len());
+    for key in keys {
+        assert!(key.len() <= 120 && key.bytes().all(|byte| byte.is_ascii_graphic()), "{key}");
+        assert_eq!((key.matches('{').count(), key.matches('}').count()), (1, 1), "{key}");
+        assert!(key.starts_with("tollgate:{") && key[10..].contains("%7B%7D:") && key.contains("}:policy:"), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn all_policies_over_one_key_share_a_slot_of_a_cluster() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let mut checks = QUOTAS.map(|quota| check("ada", quota, 1));
+    checks[0].counter.policy = "other".into();
+    store.decide(&checks).wait().await.unwrap();
+    let tag = |key: &String| key.split(['{', '}']).nth(1).map(str::to_owned);
+    let tags: HashSet<_> = server.keys().iter().map(tag).collect();
+    assert_eq!((server.keys().len(), tags), (4, HashSet::from([Some("key:ada".to_owned())])));
+}
+
+/// What others may have put under our key.
+const FOREIGN: [&[&str]; 6] = [
+    &["RPUSH", "KEY", "a", "b"],
+    &["HSET", "KEY", "tokens", "3"],
+    &["ZADD", "KEY", "1", "a"],
+    &["SET", "KEY", "12345"],
+    &["SET", "KEY", ""],
+    &["SET", "KEY", "thirteen bytes"],
+];
+
+fn put(server: &RedisServer, key: &str, foreign: &[&str]) {
+    let _: i64 = server.ask(&["DEL", key]);
+    let command: Vec<&str> = foreign.iter().map(|word| if *word == "KEY" { key } else { word }).collect();
+    let _: Value = server.ask(&command);
+}
+
+#[tokio::test]
+async fn a_foreign_value_under_our_key_counts_as_new() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    take(&store, "ours", 7).await.unwrap();
+    let key = server.keys().remove(0);
+    for foreign in FOREIGN {
+        put(&server, &key, foreign);
+        let before: Vec<u8> = server.ask(&["DUMP", &key]);
+        assert_eq!(remaining(&store, "ours").await, 50, "{foreign:?}");
+        assert!(!take(&store, "ours", 51).await.unwrap().decision.is_allowed(), "{foreign:?}");
+        assert_eq!(server.ask::<Vec<u8>>(&["DUMP", &key]), before, "{foreign:?}: nothing was taken, nothing written");
+        assert_eq!(first_remaining(&take(&store, "ours", 3).await.unwrap().decision), 47, "{foreign:?}");
+        assert_eq!(remaining(&store, "ours").await, 47, "{foreign:?}");
+        server.assert_every_key_expires();
+    }
+}
+
+#[tokio::test]
+async fn a_state_with_a_byte_too_many_counts_as_new() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    take(&store, "ours", 7).await.unwrap();
+    let key = server.keys().remove(0);
+    let _: i64 = server.ask(&["APPEND", &key, "x"]);
+    assert_eq!(remaining(&store, "ours").await, 50);
+}
+
+#[tokio::test]
+async fn a_foreign_value_under_our_key_can_be_charged_and_reset() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    take(&store, "ours", 7).await.unwrap();
+    let (key, ours) = (server.keys().remove(0), counter("ours", FIFTY));
+    for foreign in FOREIGN {
+        put(&server, &key, foreign);
+        store.adjust(&ours, Change::Charge(5)).wait().await.unwrap();
+        assert_eq!(remaining(&store, "ours").await, 45, "{foreign:?}");
+        put(&server, &key, foreign);
+        store.reset(&ours).wait().await.unwrap();
+        assert!(server.keys().is_empty(), "{foreign:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_time_is_the_servers_unless_a_clock_is_given() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let daily = Quota::fixed_window(50, Duration::from_secs(86_400));
+    let decision = store.decide(&[check("day", daily, 1)]).wait().await.unwrap().decision;
+    let (seconds, _): (u64, u64) = server.ask(&["TIME"]);
+    let left = 86_400 - seconds % 86_400;
+    let told = decision.outcomes()[0].reset_after().as_secs();
+    assert!(told.abs_diff(left) <= 5 || told.abs_diff(left) >= 86_395, "{told} s are told, {left} s are left");
+}

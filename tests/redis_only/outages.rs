@@ -1,0 +1,157 @@
+//! Redis away, back, paused, or without its scripts.
+
+use std::time::{Duration, Instant};
+
+use tollgate::store::{Change, Store};
+use tollgate::{Error, RedisStore};
+
+use super::stores::{FIFTY, patient_store, remaining, store_with_budget, take, time_to_decide};
+use crate::support::checks::counter;
+use crate::support::server::RedisServer;
+
+const BUDGET: Duration = Duration::from_millis(100);
+/// A budget, and what a busy machine adds to it.
+const BOUND: Duration = Duration::from_millis(400);
+/// Limiting goes on within this time of the server's return.
+const RETURN: Duration = Duration::from_secs(1);
+
+/// Checks that decisions fail for want of a server, and in time.
+async fn assert_away(store: &RedisStore) {
+    for attempt in 0..5 {
+        let start = Instant::now();
+        let error = take(store, "away", 1).await.expect_err("there is no server");
+        assert!(start.elapsed() < BOUND, "attempt {attempt} took {:?}", start.elapsed());
+        assert!(error.is_connection() || error.is_timeout(), "attempt {attempt}: {error:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_fails_decisions_in_time_until_it_is_back() {
+    let mut server = RedisServer::start();
+    let store = store_with_budget(&server, BUDGET).await;
+    for _ in 0..3 {
+        take(&store, "before", 1).await.unwrap();
+        server.kill();
+        assert_away(&store).await;
+        server.restart();
+        let waited = time_to_decide(&store, "after").await;
+        assert!(waited < RETURN, "{waited:?} after its return");
+        assert_eq!(remaining(&store, "before").await, 50, "a restarted server knows nothing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_in_flight_when_the_server_dies_all_get_an_error_in_time() {
+    let mut server = RedisServer::start();
+    let store = store_with_budget(&server, BUDGET).await;
+    server.pause();
+    let start = Instant::now();
+    let asked = (0..64).map(|_| {
+        tokio::spawn({
+            let store = store.clone();
+            async move { take(&store, "in flight", 1).await }
+        })
+    });
+    let asked: Vec<_> = asked.collect();
+    server.kill();
+    for answer in futures::future::join_all(asked).await {
+        answer.unwrap().expect_err("there is no server");
+    }
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_paused_server_costs_each_decision_its_budget_and_no_more() {
+    let server = RedisServer::start();
+    let store = store_with_budget(&server, BUDGET).await;
+    take(&store, "paused", 1).await.unwrap();
+    server.pause();
+    let start = Instant::now();
+    let error = take(&store, "paused", 1).await.expect_err("the server is paused");
+    assert!(error.is_timeout(), "{error:#}");
+    assert!(start.elapsed() >= BUDGET, "it had its budget: {:?}", start.elapsed());
+    assert!(error.to_string().contains("100ms"), "{error}");
+    assert_away(&store).await;
+    server.resume();
+    let waited = time_to_decide(&store, "resumed").await;
+    assert!(waited < RETURN, "{waited:?} after its return");
+}
+
+#[tokio::test]
+async fn a_decision_that_timed_out_is_not_sent_again() {
+    let server = RedisServer::start();
+    let store = store_with_budget(&server, BUDGET).await;
+    server.pause();
+    take(&store, "late", 1).await.expect_err("the server is paused");
+    server.resume();
+    time_to_decide(&store, "other").await;
+    assert!(remaining(&store, "late").await >= 49, "taken at most once");
+}
+
+#[tokio::test]
+async fn adjusting_and_resetting_fail_in_time_too() {
+    let mut server = RedisServer::start();
+    let store = store_with_budget(&server, BUDGET).await;
+    server.kill();
+    let key = counter("away", FIFTY);
+    let start = Instant::now();
+    let refused = |error: Error| assert!(error.is_connection() || error.is_timeout(), "{error:#}");
+    refused(store.adjust(&key, Change::Charge(1)).wait().await.unwrap_err());
+    refused(store.reset(&key).wait().await.unwrap_err());
+    assert!(start.elapsed() < 2 * BOUND, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_flush_of_the_scripts_fails_nothing_and_takes_once() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    for round in 1..=5 {
+        let (): () = server.ask(&["SCRIPT", "FLUSH"]);
+        take(&store, "flushed", 2).await.unwrap();
+        let (): () = server.ask(&["SCRIPT", "FLUSH"]);
+        store.adjust(&counter("flushed", FIFTY), Change::Charge(1)).wait().await.unwrap();
+        assert_eq!(remaining(&store, "flushed").await, 50 - 3 * round);
+    }
+}
+
+#[tokio::test]
+async fn closed_connections_are_replaced() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    for _ in 0..5 {
+        let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        let waited = time_to_decide(&store, "closed").await;
+        assert!(waited < RETURN, "{waited:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_to_a_server_that_became_a_replica_is_replaced() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let (): () = server.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let connections = || server.ask::<String>(&["CLIENT", "LIST", "TYPE", "normal"]);
+    let id = |list: String| {
+        let line = list.lines().find(|line| !line.contains("cmd=client")).map(str::to_owned);
+        line.and_then(|line| line.split_whitespace().next().map(str::to_owned))
+    };
+    let before = id(connections());
+    let error = take(&store, "demoted", 1).await.expect_err("a replica cannot be written");
+    assert!(error.is_store(), "{error:#}");
+    take(&store, "demoted", 1).await.expect_err("it still is one");
+    assert_ne!(before, id(connections()), "the primary may be elsewhere by now");
+    let (): () = server.ask(&["REPLICAOF", "NO", "ONE"]);
+    take(&store, "demoted", 1).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_a_decision_with_an_error_that_says_so() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let (): () = server.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = take(&store, "full", 1).await.expect_err("nothing can be written");
+    assert!(error.is_store(), "{error:#}");
+    assert!(format!("{error:#}").contains("memory"), "{error:#}");
+    let (): () = server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    take(&store, "full", 1).await.unwrap();
+}

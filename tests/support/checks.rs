@@ -1,0 +1,12 @@
+//! What stores are asked.
+
+use tollgate::store::{Check, Counter};
+use tollgate::{Key, Quota};
+
+pub(crate) fn counter(key: &str, quota: Quota) -> Counter {
+    Counter { policy: "policy".into(), key: Key::new("key", key), quota }
+}
+
+pub(crate) fn check(key: &str, quota: Quota, cost: u64) -> Check {
+    Check::new(counter(key, quota), cost)
+}

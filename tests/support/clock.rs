@@ -1,0 +1,30 @@
+//! A clock that a test sets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Where the clock stands at first: a multiple of 30 days, and so of every window that divides them.
+pub(crate) const EPOCH_US: u64 = 656 * 30 * 86_400 * 1_000_000;
+
+/// Microseconds since [`EPOCH_US`], shared by all clones.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ManualClock {
+    micros: Arc<AtomicU64>,
+}
+
+impl ManualClock {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn set(&self, micros: u64) {
+        self.micros.store(micros, Ordering::SeqCst);
+    }
+
+    /// What a store reads.
+    pub(crate) fn reader(&self) -> impl Fn() -> Duration + Send + Sync + 'static {
+        let micros = Arc::clone(&self.micros);
+        move || Duration::from_micros(EPOCH_US + micros.load(Ordering::SeqCst))
+    }
+}
