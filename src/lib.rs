@@ -79,3 +79,8 @@ pub use service::RateLimit;
 #[cfg(feature = "redis")]
 pub use store::RedisStore;
 pub use store::{MemoryStore, OnFailure, Store};
+
+/// The code in the readme is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
