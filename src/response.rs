@@ -93,7 +93,7 @@ impl Limiter {
             Verdict::Rejected(response) => *response,
             Verdict::NoKey(index) => self.no_key(index),
             Verdict::Failed(error) => {
-                tracing::error!(error = format!("{error:#}"), "a request was refused, as no decision could be made");
+                tracing::debug!(error = format!("{error:#}"), "a request was refused, as no decision could be made");
                 unavailable()
             }
         };
