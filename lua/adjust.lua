@@ -7,7 +7,9 @@
 --
 -- Returns 1 if something changed, else 0.
 
-local ADJUSTMENTS = { fixed_window_adjust, token_bucket_adjust }
+local ADJUSTMENTS = {
+  fixed_window_adjust, token_bucket_adjust, sliding_window_adjust, sliding_log_adjust, leaky_bucket_adjust,
+}
 
 local function adjust(keys, args)
   local now_us = read_clock(args[1])

@@ -9,7 +9,7 @@
 -- Returns for each check, in order: fits + 2 * found (1 byte), remaining, wait, reset, delay, stamp
 -- (7 each; a wait of 2^52 never ends).
 
-local ALGORITHMS = { fixed_window, token_bucket }
+local ALGORITHMS = { fixed_window, token_bucket, sliding_window, sliding_log, leaky_bucket }
 local CHECK, ANSWER = '>HBBI7I7I7I7I7', '>BI7I7I7I7I7'
 local SINGLE = {} -- before a request of one check, which repeats nothing
 

@@ -4,13 +4,13 @@
 -- such numbers is the true quotient rounded down. Times are ticks: 1 us for windows up to 60 s,
 -- else 1 ms.
 --
--- A state is 12 bytes: the low 44 bits of a time, then 52 bits of an amount. No state matters for
--- 2^43 ticks, so the whole time is the nearest one to the clock that has those low bits.
+-- States keep the low 44 bits of a time. No state matters for 2^43 ticks, so the whole time is the
+-- nearest one to the clock that has those low bits. A level is 12 bytes: such a time, then 52 bits
+-- of an amount.
 
 local NEVER = 2 ^ 52
 local KEPT, FRESH, AHEAD, FOREIGN = 0, 1, 2, 3
 local TIME_SPAN, LOW_SPAN = 2 ^ 44, 2 ^ 48
-local STATE_SIZE = 12
 
 local floor_of, max, min = math.floor, math.max, math.min
 local pack, unpack_at = struct.pack, struct.unpack
@@ -31,11 +31,11 @@ end
 
 -- value: the bytes under a key, or false. Returns time, amount, and what was found: nothing, a
 -- foreign value and a state more than a window ahead of `now` all are a new state.
-local function read_state(value, now, window)
+local function read_level(value, now, window)
   if not value then
     return now, 0, FRESH
   end
-  if #value ~= STATE_SIZE then
+  if #value ~= 12 then
     return now, 0, FOREIGN
   end
   local high, low = unpack_at('>I6I6', value)
@@ -47,7 +47,17 @@ local function read_state(value, now, window)
   return time, amount_high * LOW_SPAN + low, KEPT
 end
 
-local function write_state(time, amount)
+-- As read_level, for a level that falls by `limit` a tick: as of the last time seen or `now`.
+local function read_falling(value, now, window, limit)
+  local time, level, found = read_level(value, now, window)
+  local elapsed = max(0, now - time)
+  if elapsed > floor_of(level / limit) then
+    return max(time, now), 0, found
+  end
+  return max(time, now), level - elapsed * limit, found
+end
+
+local function write_level(time, amount)
   local amount_low = amount % LOW_SPAN
   return pack('>I6I6', (time % TIME_SPAN) * 16 + (amount - amount_low) / LOW_SPAN, amount_low)
 end

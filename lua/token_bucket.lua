@@ -1,7 +1,7 @@
 -- Token bucket: `capacity` units, refilled continuously at `limit` per window.
 --
--- value     state: the last time seen, and the deficit (capacity - tokens) * window, which falls by
---           `limit` a tick: so the refill is exact for any limit and window
+-- value     a level: the last time seen, and the deficit (capacity - tokens) * window, which falls
+--           by `limit` a tick: so the refill is exact for any limit and window
 -- now       ticks
 -- window    ticks
 -- limit     units per window
@@ -13,17 +13,8 @@
 -- token_bucket returns fits, remaining, wait, reset, delay, stamp, state, found;
 -- token_bucket_adjust returns the new state and its reset, or nothing.
 
-local function token_bucket_refilled(value, now, window, limit)
-  local time, deficit, found = read_state(value, now, window)
-  local elapsed = max(0, now - time)
-  if elapsed > floor_of(deficit / limit) then
-    return max(time, now), 0, found
-  end
-  return max(time, now), deficit - elapsed * limit, found
-end
-
 local function token_bucket(value, now, window, limit, capacity, cost, floor)
-  local time, deficit, found = token_bucket_refilled(value, now, window, limit)
+  local time, deficit, found = read_falling(value, now, window, limit)
   local fits = cost == 0
     or (cost + floor <= capacity and deficit <= (capacity - cost - floor) * window)
   if fits then
@@ -40,16 +31,15 @@ local function token_bucket(value, now, window, limit, capacity, cost, floor)
     end
   end
   local reset = deficit > 0 and lag + div_ceil(deficit, limit) or 0
-  return fits, remaining, wait, reset, 0, time, write_state(time, deficit), found
+  return fits, remaining, wait, reset, 0, time, write_level(time, deficit), found
 end
 
 local function token_bucket_adjust(value, now, window, limit, capacity, refund, charge)
-  local time, deficit = token_bucket_refilled(value, now, window, limit)
-  local most = max(deficit, 2 * capacity * window)
+  local time, deficit = read_falling(value, now, window, limit)
   local kept = max(0, deficit - min(refund, div_ceil(deficit, window)) * window)
-  local changed = kept + min(min(charge, 2 * capacity) * window, most - kept)
-  if changed == deficit then
-    return nil
+  local room = max(0, 2 * capacity * window - kept)
+  local changed = kept + min(min(charge, 2 * capacity) * window, room)
+  if changed ~= deficit then
+    return write_level(time, changed), time - now + div_ceil(changed, limit)
   end
-  return write_state(time, changed), time - now + div_ceil(changed, limit)
 end

@@ -12,7 +12,9 @@ use smallvec::SmallVec;
 
 use crate::fields::PolicyField;
 use crate::key::Extracted;
-use crate::store::{Answer, Check, Counter, Decided, FailureStore, OnFailure, Receipt, Settlement, SharedStore};
+use crate::store::{
+    Answer, Change, Check, Counter, Decided, FailureStore, OnFailure, Receipt, Settlement, SharedStore,
+};
 use crate::{Decision, Error, Headers, Key, MissingKey, Policy, Store};
 
 /// Builds the response to a refused request.
@@ -50,9 +52,27 @@ pub(crate) enum Verdict {
 pub(crate) struct Held {
     store: Arc<FailureStore<SharedStore>>,
     receipt: Option<Receipt>,
+    /// What is given back if the request goes away now.
+    unused: SmallVec<[Settlement; 1]>,
 }
 
 impl Held {
+    /// The request has to wait: what it queues for is unused until it has its turn.
+    pub(crate) fn waits_for(mut self, decision: &Decision) -> Self {
+        let taken = self.receipt.iter().flat_map(Receipt::taken);
+        let outcomes = decision.outcomes().iter().zip(taken).enumerate();
+        let queued = outcomes.filter(|(_, (outcome, _))| !outcome.delay().is_zero());
+        let unused =
+            queued.map(|(check, (_, taken))| Settlement { check, change: Change::Refund(taken.units) }).collect();
+        self.unused = unused;
+        self
+    }
+
+    pub(crate) fn has_its_turn(mut self) -> Self {
+        self.unused.clear();
+        self
+    }
+
     /// Settles the decision with changes to what it took.
     fn settle(&mut self, changes: &[Settlement]) {
         if let Some(receipt) = self.receipt.take() {
@@ -63,7 +83,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.settle(&[]);
+        let unused = std::mem::take(&mut self.unused);
+        self.settle(&unused);
     }
 }
 
@@ -171,7 +192,7 @@ impl Limiter {
     fn verdict(&self, decided: Result<Decided, Error>) -> Verdict {
         match decided {
             Ok(Decided { decision, receipt }) if decision.is_allowed() => {
-                let held = Held { store: Arc::clone(&self.store), receipt: Some(receipt) };
+                let held = Held { store: Arc::clone(&self.store), receipt: Some(receipt), unused: SmallVec::new() };
                 Verdict::Admitted(decision, held)
             }
             Ok(Decided { decision, .. }) => Verdict::Refused(decision),

@@ -68,7 +68,11 @@ impl Left {
 fn window_end(outcome: &Outcome) -> Duration {
     match outcome.quota().algorithm() {
         Algorithm::FixedWindow => outcome.reset_after(),
-        Algorithm::TokenBucket => Duration::ZERO,
+        Algorithm::SlidingWindow => {
+            let (reset, window) = (outcome.reset_after(), outcome.quota().window());
+            if reset > window { reset.saturating_sub(window) } else { reset }
+        }
+        Algorithm::SlidingLog | Algorithm::TokenBucket | Algorithm::LeakyBucket => Duration::ZERO,
     }
 }
 

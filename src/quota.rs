@@ -1,43 +1,15 @@
 //! How much is allowed: an algorithm, a limit, a window.
 
+mod algorithm;
+mod bounds;
+
 use std::fmt;
 use std::time::Duration;
 
+pub use self::algorithm::Algorithm;
+pub(crate) use self::bounds::EXACT;
+use self::bounds::accept;
 use crate::Error;
-
-/// No intermediate value of any decision reaches this: Lua's numbers hold every integer below it,
-/// and their quotients round down correctly.
-pub(crate) const EXACT: u64 = 1 << 52;
-
-/// Windows up to this long are counted in microseconds, longer ones in milliseconds.
-const FINE_WINDOW: Duration = Duration::from_secs(60);
-
-/// Stored times are kept modulo twice this many ticks, so no state may matter for longer.
-const LONGEST: u64 = 1 << 43;
-
-/// How units are counted against a [`Quota`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// A count that starts anew at each multiple of the window since the Unix epoch.
-    FixedWindow,
-    /// A bucket of `burst` units, refilled continuously at `limit` per window.
-    TokenBucket,
-}
-
-impl Algorithm {
-    /// The algorithms there are, by the name they have in files.
-    pub const ALL: &'static [(&'static str, Algorithm)] =
-        &[("fixed_window", Algorithm::FixedWindow), ("token_bucket", Algorithm::TokenBucket)];
-
-    /// Returns the name this algorithm has in files and in Lua.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Algorithm::FixedWindow => "fixed_window",
-            Algorithm::TokenBucket => "token_bucket",
-        }
-    }
-}
 
 /// How much one key may take: an algorithm, a limit in units, and the window the limit speaks of.
 ///
@@ -47,9 +19,11 @@ impl Algorithm {
 /// # Bounds
 ///
 /// Decisions are exact in integers below 2^52. A tick is 1 µs for windows up to 60 s and 1 ms for
-/// longer ones; a window is a whole number of ticks. For a token bucket `2 · max(limit, burst) ·
-/// window` must stay below 2^52, with the window in ticks: up to 37 million units per minute, or 26
-/// million per day.
+/// longer ones; a window is a whole number of ticks. For a token bucket and a sliding window `2 ·
+/// max(limit, burst) · window` must stay below 2^52, with the window in ticks: up to 37 million
+/// units per minute, or 26 million per day. For a leaky bucket it is twice that product. A sliding
+/// log keeps 4 bytes a unit: it holds up to 10,000 units unless asked for more, and its window is
+/// shorter than 49 days.
 ///
 /// # Examples
 ///
@@ -137,6 +111,64 @@ impl Quota {
         accept(Self::checked(Algorithm::FixedWindow, limit, window))
     }
 
+    /// `limit` units in any window of this length, exactly: the time of every unit is kept.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_sliding_log`](Self::try_sliding_log) returns an error.
+    pub const fn sliding_log(limit: u64, window: Duration) -> Self {
+        accept(Self::checked(Algorithm::SlidingLog, limit, window))
+    }
+
+    /// A sliding log of up to 1 million units, for those who accept 4 bytes and some time for each.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_long_sliding_log`](Self::try_long_sliding_log) returns an error.
+    pub const fn long_sliding_log(limit: u64, window: Duration) -> Self {
+        accept(Self::checked_long_log(limit, window))
+    }
+
+    /// About `limit` units in any window of this length, from the counts of two aligned windows.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_sliding_window`](Self::try_sliding_window) returns an error.
+    pub const fn sliding_window(limit: u64, window: Duration) -> Self {
+        accept(Self::checked(Algorithm::SlidingWindow, limit, window))
+    }
+
+    /// A bucket that holds `limit` units and is refilled at `limit` per `window`: the generic cell
+    /// rate algorithm is a token bucket in other words.
+    ///
+    /// Its `max_burst` in redis-cell is the [`burst`](Self::burst) less one.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_token_bucket`](Self::try_token_bucket) returns an error.
+    pub const fn gcra(limit: u64, window: Duration) -> Self {
+        Self::token_bucket(limit, window)
+    }
+
+    /// Requests leave `window / limit` apart; one that comes too early is refused, or waits if
+    /// there is a [`queue`](Self::queue).
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_leaky_bucket`](Self::try_leaky_bucket) returns an error.
+    pub const fn leaky_bucket(limit: u64, window: Duration) -> Self {
+        accept(Self::checked(Algorithm::LeakyBucket, limit, window))
+    }
+
+    /// Sets how many requests of a leaky bucket may wait for their turn.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_queue`](Self::try_queue) returns an error.
+    pub const fn queue(self, places: u64) -> Self {
+        accept(self.checked_queue(places))
+    }
+
     /// Sets the capacity of a token bucket: how many units may be taken at once after a pause.
     ///
     /// # Panics
@@ -193,6 +225,56 @@ impl Quota {
         Self::try_new(Algorithm::FixedWindow, limit, window)
     }
 
+    /// As [`sliding_log`](Self::sliding_log).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_sliding_log(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_new(Algorithm::SlidingLog, limit, window)
+    }
+
+    /// As [`long_sliding_log`](Self::long_sliding_log).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_long_sliding_log(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::checked_long_log(limit, window).map_err(|fault| fault.given(Algorithm::SlidingLog, limit, window))
+    }
+
+    /// As [`sliding_window`](Self::sliding_window).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_sliding_window(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_new(Algorithm::SlidingWindow, limit, window)
+    }
+
+    /// As [`leaky_bucket`](Self::leaky_bucket).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_leaky_bucket(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_new(Algorithm::LeakyBucket, limit, window)
+    }
+
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm is not a leaky bucket, or there are more places than the
+    /// [bounds](Self#bounds) allow.
+    pub fn try_queue(self, places: u64) -> Result<Self, Error> {
+        self.checked_queue(places).map_err(|fault| fault.given_extra(places))
+    }
+
     /// A quota of any algorithm, with its own default of burst or queue.
     ///
     /// # Errors
@@ -210,7 +292,7 @@ impl Quota {
     /// If the algorithm is not a token bucket, or `burst` is zero or beyond the
     /// [bounds](Self#bounds).
     pub fn try_burst(self, burst: u64) -> Result<Self, Error> {
-        self.checked_burst(burst).map_err(|fault| fault.given_burst(burst))
+        self.checked_burst(burst).map_err(|fault| fault.given_extra(burst))
     }
 
     /// The algorithm.
@@ -228,7 +310,8 @@ impl Quota {
         Duration::from_micros(self.window * self.tick.micros())
     }
 
-    /// The most units that can be held at once: a bucket's burst, else the limit.
+    /// The most units that can be taken at once: a bucket's burst, a queue's places and one more,
+    /// else the limit.
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -239,116 +322,6 @@ impl Quota {
 
     pub(crate) const fn window_ticks(&self) -> u64 {
         self.window
-    }
-
-    /// The same algorithm and window with fewer units.
-    pub(crate) const fn with_units(self, limit: u64, capacity: u64) -> Self {
-        Self { limit, capacity, ..self }
-    }
-
-    const fn checked(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
-        let tick = if window.as_micros() <= FINE_WINDOW.as_micros() { Tick::Micro } else { Tick::Milli };
-        let grain = tick.micros() as u128 * 1_000;
-        let ticks = window.as_nanos() / grain;
-        if limit == 0 {
-            return Err(Fault::ZeroLimit);
-        }
-        if window.is_zero() {
-            return Err(Fault::ZeroWindow);
-        }
-        if !window.as_nanos().is_multiple_of(grain) {
-            return Err(Fault::Fraction);
-        }
-        if ticks >= (LONGEST / 4) as u128 {
-            return Err(Fault::LongWindow);
-        }
-        #[allow(clippy::cast_possible_truncation, reason = "ticks are below 2^41")]
-        let quota = Self { algorithm, limit, window: ticks as u64, tick, capacity: limit };
-        let most = quota.most_units();
-        if limit > most { Err(Fault::LargeLimit { most }) } else { Ok(quota) }
-    }
-
-    const fn checked_burst(self, burst: u64) -> Result<Self, Fault> {
-        if !matches!(self.algorithm, Algorithm::TokenBucket) {
-            return Err(Fault::NoBurst);
-        }
-        if burst == 0 {
-            return Err(Fault::ZeroBurst);
-        }
-        let most = self.most_burst();
-        if burst > most { Err(Fault::LargeBurst { most }) } else { Ok(Self { capacity: burst, ..self }) }
-    }
-
-    /// The most units for which every intermediate value is below [`EXACT`].
-    const fn most_units(&self) -> u64 {
-        match self.algorithm {
-            Algorithm::FixedWindow => EXACT / 8 - 1,
-            Algorithm::TokenBucket => (EXACT - 1) / 2 / self.window,
-        }
-    }
-
-    /// The largest burst that is exact and whose deepest debt is paid within [`LONGEST`] ticks.
-    const fn most_burst(&self) -> u64 {
-        let paid = (LONGEST - self.window) as u128 * self.limit as u128 / (2 * self.window) as u128;
-        let exact = self.most_units();
-        #[allow(clippy::cast_possible_truncation, reason = "the smaller one is below 2^52")]
-        if paid < exact as u128 { paid as u64 } else { exact }
-    }
-}
-
-/// Why a quota cannot be.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    ZeroLimit,
-    ZeroWindow,
-    Fraction,
-    LongWindow,
-    LargeLimit { most: u64 },
-    NoBurst,
-    ZeroBurst,
-    LargeBurst { most: u64 },
-}
-
-impl Fault {
-    fn given(self, algorithm: Algorithm, limit: u64, window: Duration) -> Error {
-        let name = algorithm.name();
-        Error::invalid(match self {
-            Fault::ZeroLimit => "limit 0 admits nothing: give at least 1".to_owned(),
-            Fault::ZeroWindow => "window 0s is no period: give at least 1us".to_owned(),
-            Fault::Fraction => format!(
-                "window {window:?} is not a whole number of ticks: give whole microseconds up to 60s, \
-                 whole milliseconds above"
-            ),
-            Fault::LongWindow => format!("window {window:?} is too long: give less than 69 years"),
-            Fault::LargeLimit { most } => format!(
-                "limit {limit} is too large for a {name} over {window:?}: give at most {most}, or a \
-                 shorter window"
-            ),
-            Fault::NoBurst | Fault::ZeroBurst | Fault::LargeBurst { .. } => unreachable!("no burst was given"),
-        })
-    }
-
-    fn given_burst(self, burst: u64) -> Error {
-        Error::invalid(match self {
-            Fault::NoBurst => format!("burst {burst} is for a token bucket only: leave it out"),
-            Fault::LargeBurst { most } => format!("burst {burst} is too large: give at most {most}"),
-            _ => "burst 0 admits nothing: give at least 1".to_owned(),
-        })
-    }
-}
-
-/// Unwraps a quota where it can be checked at compile time.
-const fn accept(quota: Result<Quota, Fault>) -> Quota {
-    match quota {
-        Ok(quota) => quota,
-        Err(Fault::ZeroLimit) => panic!("limit 0 admits nothing: give at least 1"),
-        Err(Fault::ZeroWindow) => panic!("window 0s is no period: give at least 1us"),
-        Err(Fault::Fraction) => panic!("the window is not a whole number of ticks"),
-        Err(Fault::LongWindow) => panic!("the window is too long: give less than 69 years"),
-        Err(Fault::LargeLimit { .. }) => panic!("the limit is too large for this window"),
-        Err(Fault::NoBurst) => panic!("a burst is for a token bucket only"),
-        Err(Fault::ZeroBurst) => panic!("burst 0 admits nothing: give at least 1"),
-        Err(Fault::LargeBurst { .. }) => panic!("the burst is too large for this limit and window"),
     }
 }
 

@@ -4,13 +4,16 @@
 //! times are ticks of the quota, all values stay below 2^52, and no function here reads a clock.
 
 mod fixed_window;
+mod leaky_bucket;
 mod rule;
+mod sliding_log;
+mod sliding_window;
 mod state;
 mod step;
 mod token_bucket;
 
 #[cfg(feature = "redis")]
 pub(crate) use rule::MOST_UNITS;
-pub(crate) use rule::{adjust, decide};
+pub(crate) use rule::{Adjustment, adjust, decide};
 pub(crate) use state::{Found, State};
 pub(crate) use step::{NEVER, Step};

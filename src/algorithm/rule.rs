@@ -1,6 +1,6 @@
 //! A quota in the numbers the arithmetic works with, and the choice of the algorithm.
 
-use super::{State, Step, fixed_window, token_bucket};
+use super::{NEVER, State, Step, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
 use crate::quota::{Algorithm, Quota};
 use crate::store::Change;
 
@@ -15,6 +15,25 @@ pub(crate) struct Rule {
     pub(super) capacity: u64,
 }
 
+/// Units given back or added after the fact.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adjustment {
+    pub(crate) refund: u64,
+    pub(crate) charge: u64,
+    /// The stamp of the step that took the units, or [`NEVER`] for the state as it stands.
+    pub(crate) stamp: u64,
+}
+
+impl Adjustment {
+    pub(crate) fn new(wanted: Change, stamp: Option<u64>) -> Self {
+        let (refund, charge) = match wanted {
+            Change::Refund(units) => (units.min(MOST_UNITS), 0),
+            Change::Charge(units) => (0, units.min(MOST_UNITS)),
+        };
+        Self { refund, charge, stamp: stamp.unwrap_or(NEVER) }
+    }
+}
+
 impl From<&Quota> for Rule {
     fn from(quota: &Quota) -> Self {
         Self { window: quota.window_ticks(), limit: quota.limit(), capacity: quota.capacity() }
@@ -25,30 +44,27 @@ impl From<&Quota> for Rule {
 pub(crate) fn decide(quota: &Quota, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
     let rule = Rule::from(quota);
     let (cost, floor) = (cost.min(MOST_UNITS), floor.min(MOST_UNITS));
-    match quota.algorithm() {
-        Algorithm::FixedWindow => fixed_window::decide(state, now, rule, cost, floor),
-        Algorithm::TokenBucket => token_bucket::decide(state, now, rule, cost, floor),
-    }
+    let decide = match quota.algorithm() {
+        Algorithm::FixedWindow => fixed_window::decide,
+        Algorithm::SlidingLog => sliding_log::decide,
+        Algorithm::SlidingWindow => sliding_window::decide,
+        Algorithm::TokenBucket => token_bucket::decide,
+        Algorithm::LeakyBucket => leaky_bucket::decide,
+    };
+    decide(state, now, rule, cost, floor)
 }
 
 /// Gives back or adds units after the fact; `None` when there is nothing to write.
 ///
-/// `stamp` is that of the step which took the units, or `None` for the state as it stands.
 /// Returns the new state and the time until it resets.
-pub(crate) fn adjust(
-    quota: &Quota,
-    state: Option<&State>,
-    now: u64,
-    change: Change,
-    stamp: Option<u64>,
-) -> Option<(State, u64)> {
+pub(crate) fn adjust(quota: &Quota, state: Option<&State>, now: u64, change: Adjustment) -> Option<(State, u64)> {
     let rule = Rule::from(quota);
-    let (refund, extra) = match change {
-        Change::Refund(units) => (units.min(MOST_UNITS), 0),
-        Change::Charge(units) => (0, units.min(MOST_UNITS)),
+    let adjust = match quota.algorithm() {
+        Algorithm::FixedWindow => fixed_window::adjust,
+        Algorithm::SlidingLog => sliding_log::adjust,
+        Algorithm::SlidingWindow => sliding_window::adjust,
+        Algorithm::TokenBucket => token_bucket::adjust,
+        Algorithm::LeakyBucket => leaky_bucket::adjust,
     };
-    match quota.algorithm() {
-        Algorithm::FixedWindow => fixed_window::adjust(state, now, rule, refund, extra, stamp),
-        Algorithm::TokenBucket => token_bucket::adjust(state, now, rule, refund, extra),
-    }
+    adjust(state, now, rule, change)
 }

@@ -1,13 +1,14 @@
 //! What is kept for one key.
 
-/// The state of one counter: a time in ticks and an amount.
-///
-/// What they mean is the algorithm's: a window's start and its count, or the last time seen and the
-/// deficit of a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct State {
-    pub(crate) time: u64,
-    pub(crate) amount: u64,
+/// The state of one counter. Times are ticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A time and an amount: a window's start and its count, or the last time seen and a level.
+    Level { time: u64, amount: u64 },
+    /// The last time seen, the count of its window, and that of the window before.
+    Window { time: u64, count: u64, previous: u64 },
+    /// The last time seen, and the low 32 bits of the time of every unit, in order.
+    Log { time: u64, units: Box<[u32]> },
 }
 
 /// What was under a key.
@@ -25,13 +26,36 @@ pub(crate) enum Found {
 }
 
 impl State {
-    /// Reads the state as of `now`: none, or one that lies more than a window ahead, is a new one.
-    pub(super) fn read(state: Option<&State>, now: u64, window: u64) -> (State, Found) {
-        let new = State { time: now, amount: 0 };
-        match state {
-            None => (new, Found::Fresh),
-            Some(state) if state.time > now + window => (new, Found::Ahead),
-            Some(state) => (*state, Found::Kept),
+    fn time(&self) -> u64 {
+        match self {
+            State::Level { time, .. } | State::Window { time, .. } | State::Log { time, .. } => *time,
         }
     }
+
+    /// The state as of `now`, and what was found: state more than a window ahead is none.
+    pub(super) fn read(state: Option<&State>, now: u64, window: u64) -> (Option<&State>, Found) {
+        match state {
+            None => (None, Found::Fresh),
+            Some(state) if state.time() > now + window => (None, Found::Ahead),
+            Some(state) => (Some(state), Found::Kept),
+        }
+    }
+}
+
+/// Reads a time and an amount; of none, `now` and 0.
+pub(super) fn read_level(state: Option<&State>, now: u64, window: u64) -> (u64, u64, Found) {
+    match State::read(state, now, window) {
+        (Some(State::Level { time, amount }), found) => (*time, *amount, found),
+        (_, found) => (now, 0, found),
+    }
+}
+
+/// Reads a level that falls by `limit` a tick, as of the last time seen or `now`.
+pub(super) fn read_falling(state: Option<&State>, now: u64, window: u64, limit: u64) -> (u64, u64, Found) {
+    let (time, level, found) = read_level(state, now, window);
+    let elapsed = now.saturating_sub(time);
+    if elapsed > level / limit {
+        return (time.max(now), 0, found);
+    }
+    (time.max(now), level - elapsed * limit, found)
 }

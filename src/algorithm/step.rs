@@ -20,8 +20,8 @@ pub(crate) struct Step {
     pub(crate) delay: u64,
     /// The time the state gives to the units taken: what a refund must name.
     pub(crate) stamp: u64,
-    /// The state to keep if the request as a whole is admitted.
-    pub(crate) state: State,
+    /// The state to keep if the request as a whole is admitted; `None` where it would be the same.
+    pub(crate) state: Option<State>,
     /// What was under the key.
     pub(crate) found: Found,
 }

@@ -1,6 +1,7 @@
 //! State in the memory of this process.
 
 mod clock;
+mod locked;
 mod shard;
 mod store;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use crate::algorithm::{self, State, Step};
+use crate::algorithm::{self, Adjustment, State, Step};
 use crate::quota::Algorithm;
 use crate::store::Counter;
 use crate::{Key, Quota};
@@ -62,9 +62,11 @@ impl Shard {
     }
 
     /// Keeps the state that follows from an admitted step.
-    pub(super) fn keep(&mut self, hash: u64, counter: &Counter, step: &Step, now_us: u64) {
+    pub(super) fn keep(&mut self, hash: u64, counter: &Counter, step: Step, now_us: u64) {
         let idle_at = idle_at(&counter.quota, now_us, step.reset);
-        self.put(hash, counter, step.state, idle_at, step.remaining == 0, now_us);
+        if let Some(state) = step.state {
+            self.put(hash, counter, state, idle_at, step.remaining == 0, now_us);
+        }
     }
 
     /// Notes that a key was refused, so that it is evicted last.
@@ -75,17 +77,10 @@ impl Shard {
     }
 
     /// Changes a counter after the fact.
-    pub(super) fn adjust(
-        &mut self,
-        hash: u64,
-        counter: &Counter,
-        now_us: u64,
-        change: crate::store::Change,
-        stamp: Option<u64>,
-    ) {
+    pub(super) fn adjust(&mut self, hash: u64, counter: &Counter, now_us: u64, change: Adjustment) {
         let now = now_us / counter.quota.tick().micros();
         let state = self.state(hash, counter);
-        if let Some((state, reset)) = algorithm::adjust(&counter.quota, state, now, change, stamp) {
+        if let Some((state, reset)) = algorithm::adjust(&counter.quota, state, now, change) {
             let idle_at = idle_at(&counter.quota, now_us, reset);
             let throttled = algorithm::decide(&counter.quota, Some(&state), now, 0, 0).remaining == 0;
             self.put(hash, counter, state, idle_at, throttled, now_us);

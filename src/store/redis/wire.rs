@@ -2,7 +2,7 @@
 
 use deadpool_redis::redis::Value;
 
-use crate::algorithm::{Found, MOST_UNITS, NEVER};
+use crate::algorithm::{Adjustment, Found, MOST_UNITS};
 use crate::decision::Measures;
 use crate::quota::{Algorithm, Quota, Tick};
 use crate::store::{Change, Check, Counter, Mode};
@@ -47,13 +47,10 @@ impl Packed {
     pub(super) fn adjustment(prefix: &str, counter: &Counter, change: Change, stamp: Option<u64>) -> Self {
         let mut packed = Packed { keys: vec![redis_key(prefix, counter)], bytes: Vec::new() };
         packed.put_quota(&counter.quota, 0);
-        let (refund, extra) = match change {
-            Change::Refund(units) => (units, 0),
-            Change::Charge(units) => (0, units),
-        };
-        packed.put(refund.min(MOST_UNITS));
-        packed.put(extra.min(MOST_UNITS));
-        packed.put(stamp.unwrap_or(NEVER));
+        let Adjustment { refund, charge, stamp } = Adjustment::new(change, stamp);
+        packed.put(refund);
+        packed.put(charge);
+        packed.put(stamp);
         packed
     }
 
@@ -126,6 +123,9 @@ fn number_of(algorithm: Algorithm) -> u8 {
     match algorithm {
         Algorithm::FixedWindow => 1,
         Algorithm::TokenBucket => 2,
+        Algorithm::SlidingWindow => 3,
+        Algorithm::SlidingLog => 4,
+        Algorithm::LeakyBucket => 5,
     }
 }
 
@@ -133,5 +133,8 @@ fn letter_of(algorithm: Algorithm) -> char {
     match algorithm {
         Algorithm::FixedWindow => 'f',
         Algorithm::TokenBucket => 't',
+        Algorithm::SlidingWindow => 's',
+        Algorithm::SlidingLog => 'l',
+        Algorithm::LeakyBucket => 'q',
     }
 }

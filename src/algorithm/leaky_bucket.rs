@@ -1,0 +1,50 @@
+//! Leaky bucket: requests leave one after the other, `window / limit` apart.
+//!
+//! State: the last time seen, and the backlog, which is `window` for each slot taken and falls by
+//! `limit` a tick: so slots are exact for any limit and window. The next free slot is
+//! `backlog / limit` away, and a request may wait for it in one of `capacity - 1` places.
+
+use super::rule::{Adjustment, Rule};
+use super::state::read_falling;
+use super::{NEVER, State, Step};
+
+pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
+    let Rule { window, limit, capacity } = rule;
+    let (time, mut backlog, found) = read_falling(state, now, window, limit);
+    let lag = time - now;
+    let mut delay = 0;
+    let fits = cost == 0 || (cost + floor <= capacity && backlog <= (capacity - 1 - floor) * window);
+    if fits {
+        if cost > 0 && backlog > 0 {
+            delay = lag + backlog.div_ceil(limit);
+        }
+        backlog += cost * window;
+    }
+    let remaining = ((capacity * window).saturating_sub(backlog) / window).saturating_sub(floor);
+    let need = if fits { 1 } else { cost };
+    let mut wait = 0;
+    if !fits || remaining == 0 {
+        wait = NEVER;
+        if need + floor <= capacity {
+            wait = lag + (backlog - (capacity - 1 - floor) * window).div_ceil(limit);
+        }
+    }
+    let reset = if backlog > 0 { lag + backlog.div_ceil(limit) } else { 0 };
+    let stamp = time + backlog.div_ceil(limit);
+    let state = State::Level { time, amount: backlog };
+    Step { fits, remaining, wait, reset, delay, stamp, state: Some(state), found }
+}
+
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Option<(State, u64)> {
+    let Rule { window, limit, capacity } = rule;
+    let Adjustment { mut refund, charge, stamp } = change;
+    let (time, backlog, _) = read_falling(state, now, window, limit);
+    if stamp != NEVER && stamp != time + backlog.div_ceil(limit) {
+        refund = 0;
+    }
+    let kept = backlog.saturating_sub(refund.min(backlog.div_ceil(window)) * window);
+    let room = (2 * capacity * window).saturating_sub(kept);
+    let changed = kept + (charge.min(2 * capacity) * window).min(room);
+    let reset = time - now + changed.div_ceil(limit);
+    (changed != backlog).then_some((State::Level { time, amount: changed }, reset))
+}

@@ -1,0 +1,122 @@
+//! Sliding log: the time of every unit, so that no window ever holds more than the limit.
+//!
+//! State: the last time seen, and the low 32 bits of the time of each unit, oldest first. Windows
+//! are shorter than 2^32 ticks, so that is the whole time.
+
+use super::rule::{Adjustment, Rule};
+use super::{Found, NEVER, State, Step};
+
+pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
+    let Rule { window, limit, .. } = rule;
+    let (log, found) = Log::read(state, now, window);
+    let time = log.last.max(now);
+    let expired = log.aged(time, window);
+    let live = log.size - expired;
+    let fits = cost == 0 || live + cost + floor <= limit;
+    let taken = if fits { cost } else { 0 };
+    let remaining = limit.saturating_sub(live + taken + floor);
+    let need = if fits { 1 } else { cost };
+    let mut wait = 0;
+    if !fits || remaining == 0 {
+        wait = NEVER;
+        if need + floor <= limit {
+            let leaving = expired + live + taken + need + floor - limit;
+            let left = if leaving > log.size { time } else { log.time(leaving) };
+            wait = left + window - now;
+        }
+    }
+    let mut reset = 0;
+    if taken > 0 {
+        reset = time + window - now;
+    } else if live > 0 {
+        reset = log.time(log.size) + window - now;
+    }
+    let state = (taken > 0).then(|| log.write(time, expired + 1, log.size, taken));
+    Step { fits, remaining, wait, reset, delay: 0, stamp: time, state, found }
+}
+
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Option<(State, u64)> {
+    let Rule { window, limit, .. } = rule;
+    let Adjustment { refund, charge, stamp } = change;
+    let (log, _) = Log::read(state, now, window);
+    let time = log.last.max(now);
+    let expired = log.aged(time, window);
+    let mut to = log.size;
+    let mut from = expired;
+    if stamp != NEVER {
+        to = log.aged(stamp, 0).max(expired);
+        from = log.aged(stamp, 1).max(expired);
+    }
+    let refunded = refund.min(to - from);
+    let kept = log.size - expired - refunded;
+    let charged = charge.min((2 * limit).saturating_sub(kept));
+    if refunded == 0 && charged == 0 {
+        return None;
+    }
+    let state = log.without(time, expired, to - refunded, to, charged);
+    Some((state, time + window - now))
+}
+
+/// The units found: counted from 1, oldest first.
+struct Log<'a> {
+    last: u64,
+    units: &'a [u32],
+    size: u64,
+}
+
+impl<'a> Log<'a> {
+    fn read(state: Option<&'a State>, now: u64, window: u64) -> (Self, Found) {
+        match State::read(state, now, window) {
+            (Some(State::Log { time, units }), found) => (Log { last: *time, units, size: units.len() as u64 }, found),
+            (_, found) => (Log { last: now, units: &[], size: 0 }, found),
+        }
+    }
+
+    /// The time of a unit.
+    fn time(&self, unit: u64) -> u64 {
+        let low = u64::from(self.units[index(unit) - 1]);
+        self.last - self.last.wrapping_sub(low) % SPAN
+    }
+
+    /// How many units are at least `age` old at `time`.
+    fn aged(&self, time: u64, age: u64) -> u64 {
+        let (mut low, mut high) = (0, self.size);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if self.time(middle) + age <= time {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        low
+    }
+
+    /// The units `from..=to`, and `taken` more at `time`.
+    fn write(&self, time: u64, from: u64, to: u64, taken: u64) -> State {
+        let kept = self.units[index(from) - 1..index(to)].iter().copied();
+        let added = std::iter::repeat_n(low_bits(time), index(taken));
+        State::Log { time, units: kept.chain(added).collect() }
+    }
+
+    /// The units after `expired`, but not those after `from` up to `to`, and `charged` more at `time`.
+    fn without(&self, time: u64, expired: u64, from: u64, to: u64, charged: u64) -> State {
+        let before = self.units[index(expired)..index(from)].iter();
+        let after = self.units[index(to)..].iter();
+        let added = std::iter::repeat_n(low_bits(time), index(charged));
+        State::Log { time, units: before.chain(after).copied().chain(added).collect() }
+    }
+}
+
+/// Times are kept modulo this many ticks.
+const SPAN: u64 = 1 << 32;
+
+#[allow(clippy::cast_possible_truncation, reason = "that is what is kept")]
+fn low_bits(time: u64) -> u32 {
+    time as u32
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "a log of more units than memory cannot be")]
+fn index(unit: u64) -> usize {
+    unit as usize
+}

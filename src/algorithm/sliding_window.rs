@@ -1,0 +1,83 @@
+//! Sliding window counter: the count of the aligned window, and of the one before by the share of it
+//! that the sliding window still covers.
+//!
+//! State: the last time seen, the count of its window, and that of the window before. Counted is
+//! `floor(previous * (window - elapsed) / window) + count`.
+
+use super::rule::{Adjustment, Rule};
+use super::{Found, NEVER, State, Step};
+
+pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
+    let Rule { window, limit, .. } = rule;
+    let (time, mut count, previous, found) = current(state, now, window);
+    let elapsed = time % window;
+    let start = time - elapsed;
+    let weight = previous * (window - elapsed) / window;
+    let fits = cost == 0 || weight + count + cost + floor <= limit;
+    if fits {
+        count += cost;
+    }
+    let remaining = limit.saturating_sub(weight + count + floor);
+    let need = if fits { 1 } else { cost };
+    let mut wait = 0;
+    if !fits || remaining == 0 {
+        wait = NEVER;
+        if need + floor <= limit {
+            wait = start + room_after(count, previous, window, limit - floor - need) - now;
+        }
+    }
+    let mut reset = 0;
+    if count > 0 {
+        reset = start + 2 * window - now;
+    } else if previous > 0 {
+        reset = start + window - now;
+    }
+    let state = State::Window { time, count, previous };
+    Step { fits, remaining, wait, reset, delay: 0, stamp: start, state: Some(state), found }
+}
+
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Option<(State, u64)> {
+    let Rule { window, limit, .. } = rule;
+    let Adjustment { refund, charge, stamp } = change;
+    let (time, count, previous, _) = current(state, now, window);
+    let start = time - time % window;
+    let mut refunded = 0;
+    if stamp == NEVER || stamp == start {
+        refunded = refund.min(count);
+    }
+    let mut earlier = 0;
+    if stamp == NEVER || stamp + window == start {
+        earlier = (refund - refunded).min(previous);
+    }
+    let kept = count - refunded;
+    let changed = (kept + charge).min(kept.max(2 * limit));
+    let reset = start + 2 * window - now;
+    let state = State::Window { time, count: changed, previous: previous - earlier };
+    (changed != count || earlier > 0).then_some((state, reset))
+}
+
+/// The last time seen, not before `now`, and the counts of its window and of the one before.
+fn current(state: Option<&State>, now: u64, window: u64) -> (u64, u64, u64, Found) {
+    let (kept, found) = State::read(state, now, window);
+    let Some(&State::Window { time: last, count, previous }) = kept else { return (now, 0, 0, found) };
+    let time = last.max(now);
+    let windows = time / window - last / window;
+    if windows == 0 {
+        return (time, count, previous, found);
+    }
+    if windows == 1 {
+        return (time, 0, count, found);
+    }
+    (time, 0, 0, found)
+}
+
+/// Ticks from the window's start until no more than `room` units are counted, which they are now.
+///
+/// In closed form: `floor(p * (w - e) / w) <= a` holds from `e = w - ceil((a + 1) * w / p) + 1` on.
+fn room_after(count: u64, previous: u64, window: u64, room: u64) -> u64 {
+    if count <= room {
+        let elapsed = window + 1 - ((room - count + 1) * window).div_ceil(previous);
+        return elapsed.min(window);
+    }
+    2 * window + 1 - ((room + 1) * window).div_ceil(count)
+}

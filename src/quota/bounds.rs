@@ -1,0 +1,178 @@
+//! What a quota may be, so that every decision is exact.
+
+use std::time::Duration;
+
+use super::{Algorithm, Quota, Tick};
+use crate::Error;
+
+/// No intermediate value of any decision reaches this: Lua's numbers hold every integer below it,
+/// and their quotients round down correctly.
+pub(crate) const EXACT: u64 = 1 << 52;
+
+/// Windows up to this long are counted in microseconds, longer ones in milliseconds.
+const FINE_WINDOW: Duration = Duration::from_secs(60);
+
+/// Stored times are kept modulo twice this many ticks, so no state may matter for longer.
+const LONGEST: u64 = 1 << 43;
+
+/// A sliding log keeps 32 bits of each unit's time, so its window is shorter than that many ticks.
+const LONGEST_LOG: u64 = 1 << 32;
+
+/// A sliding log of more units has to be asked for.
+const MOST_LOGGED_UNASKED: u64 = 10_000;
+
+/// No sliding log holds more units than this.
+const MOST_LOGGED: u64 = 1_000_000;
+
+/// A sliding window's counts are kept in six bytes each, debts included.
+const MOST_IN_SIX_BYTES: u64 = (1 << 47) - 1;
+
+impl Quota {
+    /// The same algorithm and window with fewer units.
+    pub(crate) const fn with_units(self, limit: u64, capacity: u64) -> Self {
+        Self { limit, capacity, ..self }
+    }
+
+    pub(super) const fn checked(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
+        let tick = if window.as_micros() <= FINE_WINDOW.as_micros() { Tick::Micro } else { Tick::Milli };
+        let grain = tick.micros() as u128 * 1_000;
+        let ticks = window.as_nanos() / grain;
+        if limit == 0 {
+            return Err(Fault::ZeroLimit);
+        }
+        if window.is_zero() {
+            return Err(Fault::ZeroWindow);
+        }
+        if !window.as_nanos().is_multiple_of(grain) {
+            return Err(Fault::Fraction);
+        }
+        if ticks >= (LONGEST / 4) as u128 {
+            return Err(Fault::LongWindow);
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "ticks are below 2^41")]
+        let window = ticks as u64;
+        let capacity = if matches!(algorithm, Algorithm::LeakyBucket) { 1 } else { limit };
+        if matches!(algorithm, Algorithm::SlidingLog) && window >= LONGEST_LOG {
+            return Err(Fault::LongLogWindow);
+        }
+        let quota = Self { algorithm, limit, window, tick, capacity };
+        let most = quota.most_units();
+        if limit > most { Err(Fault::LargeLimit { most }) } else { Ok(quota) }
+    }
+
+    pub(super) const fn checked_long_log(limit: u64, window: Duration) -> Result<Self, Fault> {
+        match Self::checked(Algorithm::SlidingLog, 1, window) {
+            Ok(_) if limit == 0 => Err(Fault::ZeroLimit),
+            Ok(_) if limit > MOST_LOGGED => Err(Fault::LargeLimit { most: MOST_LOGGED }),
+            Ok(quota) => Ok(quota.with_units(limit, limit)),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {
+        if !matches!(self.algorithm, Algorithm::LeakyBucket) {
+            return Err(Fault::NoQueue);
+        }
+        let most = self.most_capacity() - 1;
+        if places > most { Err(Fault::LargeQueue { most }) } else { Ok(Self { capacity: places + 1, ..self }) }
+    }
+
+    pub(super) const fn checked_burst(self, burst: u64) -> Result<Self, Fault> {
+        if !matches!(self.algorithm, Algorithm::TokenBucket) {
+            return Err(Fault::NoBurst);
+        }
+        if burst == 0 {
+            return Err(Fault::ZeroBurst);
+        }
+        let most = self.most_capacity();
+        if burst > most { Err(Fault::LargeBurst { most }) } else { Ok(Self { capacity: burst, ..self }) }
+    }
+
+    /// The most units for which every intermediate value is below [`EXACT`].
+    const fn most_units(&self) -> u64 {
+        match self.algorithm {
+            Algorithm::FixedWindow => EXACT / 8 - 1,
+            Algorithm::SlidingLog => MOST_LOGGED_UNASKED,
+            Algorithm::SlidingWindow => least((EXACT - 1) / 2 / self.window, MOST_IN_SIX_BYTES),
+            Algorithm::TokenBucket => (EXACT - 1) / 2 / self.window,
+            Algorithm::LeakyBucket => (EXACT - 1) / 4 / self.window,
+        }
+    }
+
+    /// The largest capacity that is exact and whose deepest debt is paid within [`LONGEST`] ticks.
+    const fn most_capacity(&self) -> u64 {
+        let paid = (LONGEST - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
+        let exact = self.most_units();
+        #[allow(clippy::cast_possible_truncation, reason = "the smaller one is below 2^52")]
+        if paid < exact as u128 { paid as u64 } else { exact }
+    }
+}
+
+/// Why a quota cannot be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    ZeroLimit,
+    ZeroWindow,
+    Fraction,
+    LongWindow,
+    LargeLimit { most: u64 },
+    LongLogWindow,
+    NoBurst,
+    ZeroBurst,
+    LargeBurst { most: u64 },
+    NoQueue,
+    LargeQueue { most: u64 },
+}
+
+impl Fault {
+    pub(super) fn given(self, algorithm: Algorithm, limit: u64, window: Duration) -> Error {
+        let name = algorithm.name();
+        Error::invalid(match self {
+            Fault::ZeroLimit => "limit 0 admits nothing: give at least 1".to_owned(),
+            Fault::ZeroWindow => "window 0s is no period: give at least 1us".to_owned(),
+            Fault::Fraction => format!(
+                "window {window:?} is not a whole number of ticks: give whole microseconds up to 60s, \
+                 whole milliseconds above"
+            ),
+            Fault::LongWindow => format!("window {window:?} is too long: give less than 69 years"),
+            Fault::LongLogWindow => format!("window {window:?} is too long for a {name}: give less than 49 days"),
+            Fault::LargeLimit { most } => format!(
+                "limit {limit} is too large for a {name} over {window:?}: give at most {most}, a shorter window, or \
+                 another algorithm"
+            ),
+            other => return other.given_extra(limit),
+        })
+    }
+
+    pub(super) fn given_extra(self, given: u64) -> Error {
+        Error::invalid(match self {
+            Fault::NoBurst => format!("burst {given} is for a token bucket only: leave it out"),
+            Fault::LargeBurst { most } => format!("burst {given} is too large: give at most {most}"),
+            Fault::NoQueue => format!("queue {given} is for a leaky bucket only: leave it out"),
+            Fault::LargeQueue { most } => format!("queue {given} is too large: give at most {most}"),
+            _ => "burst 0 admits nothing: give at least 1".to_owned(),
+        })
+    }
+}
+
+/// Unwraps a quota where it can be checked at compile time.
+pub(super) const fn accept(quota: Result<Quota, Fault>) -> Quota {
+    match quota {
+        Ok(quota) => quota,
+        Err(Fault::ZeroLimit) => panic!("limit 0 admits nothing: give at least 1"),
+        Err(Fault::ZeroWindow) => panic!("window 0s is no period: give at least 1us"),
+        Err(Fault::Fraction) => panic!("the window is not a whole number of ticks"),
+        Err(Fault::LongWindow) => panic!("the window is too long: give less than 69 years"),
+        Err(Fault::LargeLimit { .. }) => panic!("the limit is too large for this window"),
+        Err(Fault::LongLogWindow) => panic!("the window is too long for a sliding log: give less than 49 days"),
+        Err(Fault::NoQueue) => panic!("a queue is for a leaky bucket only"),
+        Err(Fault::LargeQueue { .. }) => panic!("the queue is too large for this limit and window"),
+        Err(Fault::NoBurst) => panic!("a burst is for a token bucket only"),
+        Err(Fault::ZeroBurst) => panic!("burst 0 admits nothing: give at least 1"),
+        Err(Fault::LargeBurst { .. }) => panic!("the burst is too large for this limit and window"),
+    }
+}
+
+const fn least(a: u64, b: u64) -> u64 {
+    if a < b { a } else { b }
+}
