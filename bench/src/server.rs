@@ -1,0 +1,74 @@
+//! A `redis-server` of our own on loopback.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
+use tollgate::deadpool_redis::redis::{Client, cmd};
+
+pub(crate) struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    /// Starts a server on a free port and waits until it answers.
+    pub(crate) async fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed: apt-get install redis-server");
+        let server = Self { child, url: format!("redis://127.0.0.1:{port}") };
+        for _ in 0..100 {
+            if Client::open(&*server.url).expect("a URL").get_multiplexed_async_connection().await.is_ok() {
+                return server;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("redis-server does not answer");
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) async fn connection(&self) -> MultiplexedConnection {
+        let client = Client::open(&*self.url).expect("a URL");
+        client.get_multiplexed_async_connection().await.expect("the server answers")
+    }
+
+    /// Calls and microseconds of a command since the statistics were last reset.
+    pub(crate) async fn command_stats(&self, connection: &mut MultiplexedConnection, command: &str) -> (f64, f64) {
+        let info: String = cmd("INFO").arg("commandstats").query_async(connection).await.expect("INFO answers");
+        let prefix = format!("cmdstat_{command}:calls=");
+        let line = info.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or("0,usec=0,");
+        let mut numbers = line.split(',');
+        let calls = numbers.next().and_then(|calls| calls.parse().ok()).unwrap_or(0.0);
+        let micros = numbers.next().and_then(|usec| usec.strip_prefix("usec=")?.parse().ok()).unwrap_or(0.0);
+        (calls, micros)
+    }
+
+    pub(crate) async fn reset_stats(&self, connection: &mut MultiplexedConnection) {
+        let () = cmd("CONFIG").arg("RESETSTAT").query_async(connection).await.expect("RESETSTAT answers");
+    }
+
+    pub(crate) async fn used_memory(&self, connection: &mut MultiplexedConnection) -> f64 {
+        let info: String = cmd("INFO").arg("memory").query_async(connection).await.expect("INFO answers");
+        let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
+        used.and_then(|used| used.trim().parse().ok()).expect("used_memory is there")
+    }
+
+    pub(crate) async fn flush(&self, connection: &mut MultiplexedConnection) {
+        let () = cmd("FLUSHALL").query_async(connection).await.expect("our own server is flushed");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
