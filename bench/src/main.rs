@@ -9,11 +9,10 @@ mod table;
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let what = std::env::args().nth(1).unwrap_or_default();
-    match what.as_str() {
-        "redis" => redis::run().await,
-        _ => {
-            eprintln!("give one of: redis");
-            std::process::exit(2);
-        }
+    if what == "redis" {
+        redis::run().await;
+    } else {
+        eprintln!("give one of: redis");
+        std::process::exit(2);
     }
 }

@@ -105,7 +105,7 @@ async fn decide(store: &RedisStore, check: Check, allowed: bool) {
 
 async fn memory(server: &Server, connection: &mut MultiplexedConnection, store: &RedisStore) {
     let mut rows = Vec::new();
-    let text_of = |number: u64| text("{ip:198.51.100}", number) + ":bench:1t60000000u";
+    let text_of = |number: u64| text("tollgate:{ip:198.51.100", number) + "}:bench:1t60000000u";
     let incr = fill(server, connection, |number| {
         let mut call = cmd("INCR");
         call.arg(text_of(number));
@@ -161,8 +161,8 @@ async fn logs(server: &Server, connection: &mut MultiplexedConnection, store: &R
             Counter { policy: "bench".into(), key: Key::new("ip", "log"), quota: Quota::sliding_log(1_000, MINUTE) };
         for unit in 0..units {
             decide(store, Check::new(counter.clone(), 1), true).await;
-            let (score, member) = (1_700_000_000_000_000 + unit, format!("1700000000{unit:06}-{unit}"));
-            let () = cmd("ZADD").arg("set").arg(score).arg(member).query_async(connection).await.expect("added");
+            let (time, member) = (1_700_000_000_000_000 + unit, format!("1700000000{unit:06}-{unit}"));
+            let () = cmd("ZADD").arg("set").arg(time).arg(member).query_async(connection).await.expect("added");
         }
 
         let ours = log_key(connection).await;
