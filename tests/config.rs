@@ -126,8 +126,21 @@ fn every_mistake_in_a_policy_names_its_line() {
         ("window = \"0s\"", 3, &["window 0s", "at least 1us"]),
         ("limit = 1\nwindow = \"1ns\"", 4, &["not a whole number of ticks"]),
         ("window = \"100years\"", 3, &["too long", "69 years"]),
-        ("algorithm = \"leaky\"", 3, &["algorithm \"leaky\" is unknown", "fixed_window, token_bucket"]),
+        (
+            "algorithm = \"leaky\"",
+            3,
+            &[
+                "algorithm \"leaky\" is unknown",
+                "fixed_window, sliding_log, sliding_window, token_bucket, gcra, leaky_bucket",
+            ],
+        ),
         ("algorithm = \"fixed_window\"\nburst = 5", 4, &["burst 5", "token bucket only"]),
+        ("queue = 5", 3, &["queue 5", "leaky bucket only"]),
+        (
+            "algorithm = \"leaky_bucket\"\nqueue = 9_000_000_000_000",
+            4,
+            &["queue 9000000000000 is too large", "at most"],
+        ),
         ("burst = 0", 3, &["burst 0", "at least 1"]),
         ("burst = 9_000_000_000_000", 3, &["burst 9000000000000 is too large", "at most"]),
         ("key = \"client\"", 3, &["key \"client\" is unknown", "peer_ip, route, path, global, header:NAME"]),
@@ -279,7 +292,7 @@ async fn a_policy_is_advertised_unless_the_file_says_otherwise() {
 /// Lines as a careless or hostile hand might write them.
 fn line() -> impl Strategy<Value = String> {
     let field =
-        "name|key|algorithm|limit|window|burst|cost|missing_key|advertise|on_failure|instances|[a-z\"\\\\]{0,6}";
+        "name|key|algorithm|limit|window|burst|queue|cost|missing_key|advertise|on_failure|instances|[a-z\"\\\\]{0,6}";
     let value = prop_oneof![
         "-?[0-9_]{1,22}(\\.[0-9]{1,3})?",
         "\"[0-9]{0,25} ?(ns|us|ms|s|m|h|d|M|y|years|µs)?\"",

@@ -25,6 +25,7 @@ pub(super) struct PolicyTable {
     pub(super) limit: Option<Spanned<Whole>>,
     pub(super) window: Option<Spanned<Period>>,
     pub(super) burst: Option<Spanned<Whole>>,
+    pub(super) queue: Option<Spanned<Whole>>,
     pub(super) cost: Option<Spanned<Whole>>,
     pub(super) missing_key: Option<Spanned<String>>,
     pub(super) advertise: Option<bool>,

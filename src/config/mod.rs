@@ -35,8 +35,9 @@
 //! | `limit` | units per window, at least 1 | required |
 //! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"` | required |
 //! | `key` | `"peer_ip"`, `"route"` (both need the feature `axum`), `"path"`, `"global"`, `"header:NAME"`, or a list of them that is counted as one | `"global"` |
-//! | `algorithm` | `"fixed_window"` or `"token_bucket"` | `"token_bucket"` |
+//! | `algorithm` | `"fixed_window"`, `"sliding_log"`, `"sliding_window"`, `"token_bucket"`, `"gcra"` (the same) or `"leaky_bucket"` | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket | the limit |
+//! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
 //! | `cost` | units a request takes; 0 only looks | 1 |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
 //! | `advertise` | whether headers and bodies name the policy | `true` |

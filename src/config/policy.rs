@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use toml::Spanned;
 
-use super::document::{Period, PolicyTable};
+use super::document::{Period, PolicyTable, Whole};
 use super::fault::{Fault, choose};
 use super::keys::read_key;
-use crate::{Algorithm, MissingKey, Policy, Quota};
+use crate::{Algorithm, Error, MissingKey, Policy, Quota};
 
 const MISSING_KEY: &[(&str, MissingKey)] =
     &[("skip", MissingKey::Skip), ("deny", MissingKey::Deny), ("share", MissingKey::Share)];
@@ -34,7 +34,7 @@ pub(super) fn read_policy(table: &Spanned<PolicyTable>) -> Result<Policy, Fault>
 }
 
 fn read_quota(table: &Spanned<PolicyTable>) -> Result<Quota, Fault> {
-    let PolicyTable { algorithm, limit, window, burst, .. } = table.get_ref();
+    let PolicyTable { algorithm, limit, window, burst, queue, .. } = table.get_ref();
     let algorithm = algorithm.as_ref().map(|name| choose("algorithm", name, Algorithm::ALL));
     let algorithm = algorithm.transpose()?.unwrap_or(Algorithm::TokenBucket);
     let limit = required(table, limit.as_ref(), "limit = N")?;
@@ -44,10 +44,18 @@ fn read_quota(table: &Spanned<PolicyTable>) -> Result<Quota, Fault> {
     Quota::try_new(algorithm, 1, period).map_err(|error| Fault::at(window.span(), error.to_string()))?;
     let quota = Quota::try_new(algorithm, limit.get_ref().0, period)
         .map_err(|error| Fault::at(limit.span(), error.to_string()))?;
-    match burst {
-        Some(burst) => quota.try_burst(burst.get_ref().0).map_err(|error| Fault::at(burst.span(), error.to_string())),
-        None => Ok(quota),
-    }
+    let quota = with_units(quota, burst.as_ref(), Quota::try_burst)?;
+    with_units(quota, queue.as_ref(), Quota::try_queue)
+}
+
+/// The quota with the burst or the queue that is given.
+fn with_units(
+    quota: Quota,
+    units: Option<&Spanned<Whole>>,
+    set: fn(Quota, u64) -> Result<Quota, Error>,
+) -> Result<Quota, Fault> {
+    let Some(units) = units else { return Ok(quota) };
+    set(quota, units.get_ref().0).map_err(|error| Fault::at(units.span(), error.to_string()))
 }
 
 fn read_period(window: &Spanned<Period>) -> Result<Duration, Fault> {
