@@ -10,6 +10,8 @@ mod sliding_log;
 mod sliding_window;
 mod state;
 mod step;
+#[cfg(test)]
+mod tests;
 mod token_bucket;
 
 #[cfg(feature = "redis")]

@@ -99,12 +99,15 @@ impl Quota {
         }
     }
 
-    /// The largest capacity that is exact and whose deepest debt is paid within [`LONGEST`] ticks.
+    /// The largest capacity that is exact and whose deepest debt is paid within [`LONGEST`] ticks; at
+    /// least the default, whose debt is paid in two windows.
     const fn most_capacity(&self) -> u64 {
         let paid = (LONGEST - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
         let exact = self.most_units();
         #[allow(clippy::cast_possible_truncation, reason = "the smaller one is below 2^52")]
-        if paid < exact as u128 { paid as u64 } else { exact }
+        let most = if paid < exact as u128 { paid as u64 } else { exact };
+        let default = if matches!(self.algorithm, Algorithm::LeakyBucket) { 1 } else { self.limit };
+        if most < default { default } else { most }
     }
 }
 

@@ -1,0 +1,239 @@
+//! Any quota, any cost, any clock: nothing overflows and every number stays exact.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::{Adjustment, NEVER, State, Step, adjust, decide};
+use crate::Quota;
+use crate::quota::{Algorithm, EXACT};
+use crate::store::Change;
+
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::FixedWindow,
+    Algorithm::SlidingLog,
+    Algorithm::SlidingWindow,
+    Algorithm::TokenBucket,
+    Algorithm::LeakyBucket,
+];
+
+/// Clocks stay below this many microseconds.
+const LATEST_US: u64 = 1 << 51;
+
+/// The largest number that is accepted, of those that are up to it.
+fn largest(accepted: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, EXACT);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if accepted(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}
+
+/// Numbers of every size, and those around a power of two or the end of what there is.
+fn any_size() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(u64::MAX),
+        0..10_u64,
+        (0..64_u32, -1..=1_i64).prop_map(|(bits, around)| (1_u64 << bits).saturating_add_signed(around)),
+        any::<u64>(),
+    ]
+}
+
+/// A number from 1 to `most`, from one that may be too large.
+fn within(number: u64, most: u64) -> u64 {
+    if number > most { most - (number % 3).min(most - 1) } else { number.max(1) }
+}
+
+fn any_window(algorithm: Algorithm) -> impl Strategy<Value = Duration> {
+    let longest = if algorithm == Algorithm::SlidingLog { (1 << 32) - 1 } else { (1_u64 << 41) - 1 };
+    prop_oneof![
+        any_size().prop_map(|micros| Duration::from_micros(within(micros, 60_000_000))),
+        (any_size(), Just(longest))
+            .prop_map(|(millis, longest)| Duration::from_millis(within(millis, longest - 60_000) + 60_000)),
+    ]
+}
+
+/// A quota of a window with other units, of any number the constructors accept.
+fn with_units(algorithm: Algorithm, window: Duration, limit: u64, extra: u64) -> Quota {
+    let most = largest(|limit| limit == 0 || Quota::try_new(algorithm, limit, window).is_ok());
+    let quota = Quota::try_new(algorithm, within(limit, most), window).expect("within the bounds");
+    match algorithm {
+        Algorithm::TokenBucket => {
+            let most = largest(|burst| burst == 0 || quota.try_burst(burst).is_ok());
+            quota.burst(within(extra, most))
+        }
+        Algorithm::LeakyBucket => {
+            let most = largest(|places| quota.try_queue(places).is_ok());
+            quota.queue(if most == 0 { 0 } else { within(extra, most) })
+        }
+        _ => quota,
+    }
+}
+
+fn any_quota() -> impl Strategy<Value = Quota> {
+    let any = |algorithm| {
+        (any_window(algorithm), any_size(), any_size())
+            .prop_map(move |(window, limit, extra)| with_units(algorithm, window, limit, extra))
+    };
+    prop::sample::select(&ALGORITHMS[..]).prop_flat_map(any)
+}
+
+/// What is asked next.
+#[derive(Clone, Debug)]
+struct Event {
+    /// Which way the clock steps, and how far.
+    forward: bool,
+    pause: u64,
+    cost: u64,
+    floor: u64,
+    change: Option<(Change, bool)>,
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let change = (any::<bool>(), any_size(), any::<bool>()).prop_map(|(refund, units, receipt)| {
+        (if refund { Change::Refund(units) } else { Change::Charge(units) }, receipt)
+    });
+    let floor = prop_oneof![3 => Just(0), 1 => any_size()];
+    (prop::bool::weighted(0.8), any_size(), any_size(), floor, prop::option::weighted(0.3, change))
+        .prop_map(|(forward, pause, cost, floor, change)| Event { forward, pause, cost, floor, change })
+}
+
+/// A counter that is asked one event after the other.
+struct Counter {
+    quota: Quota,
+    state: Option<State>,
+    now_us: u64,
+}
+
+impl Counter {
+    fn now(&self) -> u64 {
+        self.now_us / self.quota.tick().micros()
+    }
+
+    fn meets(&mut self, event: &Event) {
+        let window_us = self.quota.window_ticks() * self.quota.tick().micros();
+        let pause = event.pause % (3 * window_us);
+        self.now_us = if event.forward { self.now_us + pause } else { self.now_us.saturating_sub(pause) };
+        self.now_us = self.now_us.min(LATEST_US - 1);
+        // Costs that fit are the interesting ones.
+        let most = self.quota.capacity();
+        let cost =
+            if event.cost > most && !event.cost.is_multiple_of(4) { within(event.cost, most) } else { event.cost };
+        let step = decide(&self.quota, self.state.as_ref(), self.now(), cost, event.floor);
+        assert_step_is_exact(&step, &self.quota);
+        if step.fits && cost > 0 {
+            self.state.clone_from(&step.state);
+        }
+        if let Some((change, receipt)) = event.change {
+            self.changes(Adjustment::new(change, receipt.then_some(step.stamp)));
+        }
+    }
+
+    fn changes(&mut self, change: Adjustment) {
+        if let Some((state, reset)) = adjust(&self.quota, self.state.as_ref(), self.now(), change) {
+            assert!(reset < EXACT, "{}: {change:?} resets after {reset}", self.quota);
+            assert_state_is_exact(&state, &self.quota);
+            self.state = Some(state);
+        }
+    }
+}
+
+#[track_caller]
+fn assert_step_is_exact(step: &Step, quota: &Quota) {
+    let Step { fits, remaining, wait, reset, delay, stamp, .. } = *step;
+    assert!([remaining, reset, delay, stamp].iter().all(|number| *number < EXACT), "{quota}: {step:?}");
+    assert!(wait <= NEVER && remaining <= quota.capacity(), "{quota}: {step:?}");
+    assert!(fits || wait > 0, "{quota}: {step:?}");
+    assert!(fits || delay == 0, "{quota}: {step:?}");
+    if let Some(state) = &step.state {
+        assert_state_is_exact(state, quota);
+    }
+}
+
+/// Checks what is kept against the bytes Redis keeps it in.
+#[track_caller]
+fn assert_state_is_exact(state: &State, quota: &Quota) {
+    match state {
+        State::Level { time, amount } => assert!(*time < EXACT && *amount < EXACT, "{quota}: {state:?}"),
+        State::Window { time, count, previous } => {
+            assert!(*time < EXACT && count.max(previous) < &(1 << 48), "{quota}: {state:?}");
+            let weighed = u128::from(*previous) * u128::from(quota.window_ticks());
+            assert!(weighed < u128::from(EXACT), "{quota}: {state:?}");
+        }
+        State::Log { time, units } => {
+            assert!(*time < EXACT && units.len() <= 2 * 10_000, "{quota}: {} units", units.len());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_number_of_every_step_is_exact(
+        quota in any_quota(),
+        start in 0..LATEST_US,
+        events in prop::collection::vec(any_event(), 1..40),
+    ) {
+        let mut counter = Counter { quota, state: None, now_us: start };
+        for event in &events {
+            counter.meets(event);
+        }
+    }
+
+    #[test]
+    fn no_change_of_units_overflows_what_another_quota_left(
+        quota in any_quota(),
+        others in prop::collection::vec((any_size(), any_size()), 1..4),
+        start in 0..LATEST_US,
+        events in prop::collection::vec(any_event(), 1..10),
+    ) {
+        let (mut quota, mut state) = (quota, None);
+        for (limit, extra) in others {
+            let mut counter = Counter { quota, state, now_us: start };
+            for event in &events {
+                counter.meets(event);
+            }
+            quota = with_units(quota.algorithm(), quota.window(), limit, extra);
+            let looked = decide(&quota, counter.state.as_ref(), counter.now(), 0, 0);
+            prop_assert!(looked.fits && looked.remaining <= quota.capacity());
+            let asked = decide(&quota, counter.state.as_ref(), counter.now(), 1, 0);
+            prop_assert!(asked.fits || asked.wait > 0);
+            state = counter.state;
+        }
+    }
+}
+
+#[test]
+fn a_request_that_was_told_to_wait_fits_then_and_not_a_tick_earlier() {
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let events = prop::collection::vec(any_event(), 1..10);
+    runner
+        .run(&(any_quota(), 0..LATEST_US / 2, events), |(quota, start, events)| {
+            let mut counter = Counter { quota, state: None, now_us: start };
+            for event in &events {
+                counter.meets(event);
+                let (now, state) = (counter.now(), counter.state.as_ref());
+                for cost in [1, quota.capacity()] {
+                    let refused = decide(&quota, state, now, cost, 0);
+                    if !refused.fits {
+                        prop_assert!(refused.wait < NEVER, "{refused:?}");
+                        prop_assert!(!decide(&quota, state, now + refused.wait - 1, cost, 0).fits, "{refused:?}");
+                        prop_assert!(decide(&quota, state, now + refused.wait, cost, 0).fits, "{refused:?}");
+                    }
+                }
+            }
+            Ok(())
+        })
+        .expect("every wait is exact");
+}

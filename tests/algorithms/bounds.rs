@@ -1,0 +1,136 @@
+//! What a quota may be.
+
+use std::time::Duration;
+
+use tollgate::{Algorithm, Error, Quota};
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::FixedWindow,
+    Algorithm::SlidingLog,
+    Algorithm::SlidingWindow,
+    Algorithm::TokenBucket,
+    Algorithm::LeakyBucket,
+];
+
+/// The reason a quota is refused for.
+#[track_caller]
+fn refusal(quota: Result<Quota, Error>) -> String {
+    quota.expect_err("it is refused").to_string()
+}
+
+/// Checks that a refusal names the largest that is accepted, and that just this is so.
+#[track_caller]
+fn assert_most(accept: impl Fn(u64) -> Result<Quota, Error>) -> u64 {
+    let told = refusal(accept(u64::MAX));
+    let most = told.split("at most ").nth(1).unwrap_or_else(|| panic!("{told} names the largest"));
+    let digits: String = most.chars().take_while(char::is_ascii_digit).collect();
+    let most = digits.parse().unwrap_or_else(|_| panic!("{told} names the largest"));
+    assert!(accept(most).is_ok(), "{most} is accepted: {told}");
+    assert!(refusal(accept(most + 1)).contains(&format!("at most {most}")), "{most}: {told}");
+    most
+}
+
+#[test]
+fn a_limit_too_large_is_refused_naming_the_largest() {
+    let windows = [Duration::from_micros(1), SECOND, Duration::from_secs(60), Duration::from_secs(61), DAY];
+    for algorithm in ALGORITHMS {
+        for window in windows {
+            assert_most(|limit| Quota::try_new(algorithm, limit, window));
+        }
+    }
+    let per_second = assert_most(Quota::try_per_second);
+    let per_minute = assert_most(Quota::try_per_minute);
+    let per_hour = assert_most(Quota::try_per_hour);
+    assert_eq!((per_second / per_minute, per_minute), (60, 37_529_996));
+    assert!(per_hour > per_minute, "its ticks are longer");
+}
+
+#[test]
+fn the_largest_limits_are_those_of_the_bounds() {
+    let most = |algorithm, window| assert_most(|limit| Quota::try_new(algorithm, limit, window));
+    assert_eq!(most(Algorithm::FixedWindow, SECOND), (1 << 49) - 1);
+    assert_eq!(most(Algorithm::SlidingLog, SECOND), 10_000);
+    assert_eq!(most(Algorithm::SlidingWindow, Duration::from_micros(1)), (1 << 47) - 1);
+    assert_eq!(most(Algorithm::SlidingWindow, SECOND), ((1 << 51) - 1) / 1_000_000);
+    assert_eq!(most(Algorithm::TokenBucket, SECOND), ((1 << 51) - 1) / 1_000_000);
+    assert_eq!(most(Algorithm::LeakyBucket, SECOND), ((1 << 50) - 1) / 1_000_000);
+}
+
+#[test]
+fn a_sliding_log_of_more_than_ten_thousand_has_to_be_asked_for() {
+    assert!(refusal(Quota::try_sliding_log(10_001, SECOND)).contains("at most 10000"));
+    let long = Quota::try_long_sliding_log(10_001, SECOND).expect("it is asked for");
+    assert_eq!((long.limit(), long.capacity()), (10_001, 10_001));
+    assert_eq!(assert_most(|limit| Quota::try_long_sliding_log(limit, SECOND)), 1_000_000);
+    assert!(Quota::try_long_sliding_log(0, SECOND).is_err());
+    assert!(Quota::try_long_sliding_log(1, Duration::ZERO).is_err());
+}
+
+#[test]
+fn a_burst_too_large_is_refused_naming_the_largest() {
+    for (limit, window) in
+        [(1, Duration::from_micros(1)), (1, SECOND), (1_000_000, SECOND), (1, DAY), (1, YEAR), (7, 50 * YEAR)]
+    {
+        let quota = Quota::token_bucket(limit, window);
+        assert_most(|burst| quota.try_burst(burst));
+    }
+    assert!(refusal(Quota::per_second(1).try_burst(0)).contains("at least 1"));
+}
+
+#[test]
+fn a_queue_too_large_is_refused_naming_the_largest() {
+    for (limit, window) in
+        [(1, Duration::from_micros(1)), (1, SECOND), (1_000_000, SECOND), (1, DAY), (1, YEAR), (7, 50 * YEAR)]
+    {
+        let quota = Quota::leaky_bucket(limit, window);
+        let most = assert_most(|places| quota.try_queue(places));
+        assert_eq!(quota.queue(most).capacity(), most + 1);
+    }
+}
+
+#[test]
+fn a_burst_or_a_queue_is_refused_where_there_is_none() {
+    for algorithm in ALGORITHMS {
+        let quota = Quota::try_new(algorithm, 5, SECOND).expect("within the bounds");
+        assert_eq!(quota.try_burst(2).is_ok(), algorithm == Algorithm::TokenBucket, "{algorithm:?}");
+        assert_eq!(quota.try_queue(2).is_ok(), algorithm == Algorithm::LeakyBucket, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_bucket_over_decades_accepts_the_burst_and_the_queue_it_has_already() {
+    for years in [50, 55, 56, 60, 69] {
+        let (bucket, leaky) = (Quota::token_bucket(3, years * YEAR), Quota::leaky_bucket(1, years * YEAR));
+        assert_eq!(bucket.try_burst(bucket.capacity()).ok(), Some(bucket), "{years} years");
+        assert_eq!(leaky.try_queue(0).ok(), Some(leaky), "{years} years");
+        assert!(leaky.try_queue(1_000_000_000).is_err(), "{years} years");
+    }
+}
+
+#[test]
+fn nothing_and_no_time_are_refused() {
+    for algorithm in ALGORITHMS {
+        assert!(refusal(Quota::try_new(algorithm, 0, SECOND)).contains("limit 0"), "{algorithm:?}");
+        assert!(refusal(Quota::try_new(algorithm, 1, Duration::ZERO)).contains("window 0s"), "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_window_is_whole_ticks_and_not_too_long() {
+    let of = |window| Quota::try_new(Algorithm::FixedWindow, 1, window);
+    assert!(of(Duration::from_micros(1)).is_ok());
+    assert!(refusal(of(Duration::from_nanos(1_500))).contains("whole"));
+    assert!(of(Duration::from_micros(59_999_999)).is_ok());
+    assert!(of(Duration::from_secs(60)).is_ok());
+    assert!(refusal(of(Duration::from_micros(60_000_001))).contains("whole"));
+    assert!(of(Duration::from_millis(60_001)).is_ok());
+    assert!(of(Duration::from_millis((1 << 41) - 1)).is_ok());
+    assert!(refusal(of(Duration::from_millis(1 << 41))).contains("too long"));
+    assert!(refusal(of(Duration::MAX)).contains("window"));
+    assert!(Quota::try_sliding_log(1, Duration::from_millis((1 << 32) - 1)).is_ok());
+    assert!(refusal(Quota::try_sliding_log(1, Duration::from_millis(1 << 32))).contains("49 days"));
+}

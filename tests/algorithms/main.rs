@@ -1,0 +1,18 @@
+//! One table per algorithm, run on memory and on Redis: what each request is answered.
+
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../support"]
+mod support {
+    pub(crate) mod checks;
+    pub(crate) mod clock;
+    pub(crate) mod server;
+}
+
+mod bounds;
+mod fixed_window;
+mod leaky_bucket;
+mod rows;
+mod sliding_log;
+mod sliding_window;
+mod subject;
+mod token_bucket;

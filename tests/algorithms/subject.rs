@@ -1,0 +1,100 @@
+//! A store under test, and its clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::deadpool_redis::redis::Value;
+use tollgate::store::{Change, Decided, Settlement};
+use tollgate::{MemoryStore, Quota, RedisStore, Store};
+
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
+
+pub(crate) const KEY: &str = "ada";
+
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) clock: ManualClock,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) server: Option<RedisServer>,
+}
+
+/// What a Redis key holds: its name, its value of whatever type, and when it expires in milliseconds.
+pub(crate) type Kept = (String, Vec<u8>, i64);
+
+/// Runs a test on each kind of store.
+pub(crate) async fn on_each_store(test: impl AsyncFn(&Subject)) {
+    test(&Subject::memory()).await;
+    test(&Subject::redis().await).await;
+}
+
+impl Subject {
+    pub(crate) fn memory() -> Self {
+        let clock = ManualClock::new();
+        let store = Arc::new(MemoryStore::builder().with_clock(clock.reader()).build());
+        Self { name: "memory", clock, store, server: None }
+    }
+
+    pub(crate) async fn redis() -> Self {
+        let (clock, server) = (ManualClock::new(), RedisServer::start());
+        let settings = RedisStore::builder().with_clock(clock.reader()).budget(Duration::from_secs(10));
+        let store = settings.connect(&server.url()).await.expect("the server was started");
+        Self { name: "Redis", clock, store: Arc::new(store), server: Some(server) }
+    }
+
+    /// Takes units at a time, which the store must allow.
+    pub(crate) async fn take(&self, now: u64, quota: Quota, cost: u64) -> Decided {
+        self.clock.set(now);
+        let decided = self.store.decide(&[check(KEY, quota, cost)]).wait().await.expect("the store is there");
+        assert!(decided.decision.is_allowed(), "{}: {decided:?}", self.name);
+        decided
+    }
+
+    /// Settles a decision of one check at a time, and lets it be sent: the store's connection keeps
+    /// the order of what is sent.
+    pub(crate) async fn settle(&self, now: u64, decided: Decided, change: Change) {
+        self.clock.set(now);
+        self.store.settle(decided.receipt, &[Settlement { check: 0, change }]);
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) async fn adjust(&self, now: u64, quota: Quota, change: Change) {
+        self.clock.set(now);
+        self.store.adjust(&counter(KEY, quota), change).wait().await.expect("the store is there");
+    }
+
+    pub(crate) async fn reset(&self, quota: Quota) {
+        self.store.reset(&counter(KEY, quota)).wait().await.expect("the store is there");
+    }
+
+    /// Puts something else under the only key in Redis; nothing for memory.
+    pub(crate) fn overwrite(&self, commands: &[&[&str]]) {
+        let Some(server) = &self.server else { return };
+        let [key] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
+        for command in commands {
+            let command: Vec<&str> = command.iter().map(|word| if *word == "KEY" { key } else { *word }).collect();
+            let _: Value = server.ask(&command);
+        }
+    }
+
+    /// All that Redis holds; nothing for memory.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        let Some(server) = &self.server else { return Vec::new() };
+        let keys = server.keys().into_iter();
+        keys.map(|key| (key.clone(), server.ask(&["DUMP", &key]), server.ask(&["PEXPIRETIME", &key]))).collect()
+    }
+
+    /// Checks that the only key in Redis lives as long as its state matters, and at most a window
+    /// longer. The test's own time may have passed meanwhile.
+    #[track_caller]
+    pub(crate) fn assert_lives(&self, reset_after: Duration, window: Duration) {
+        let Some(server) = &self.server else { return };
+        let [key] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
+        let ttl = Duration::from_millis(server.ask::<u64>(&["PTTL", key]));
+        let most = reset_after + window + Duration::from_millis(1);
+        assert!(ttl + Duration::from_secs(5) > reset_after && ttl <= most, "{key}: {ttl:?} for {reset_after:?}");
+    }
+}
