@@ -1,4 +1,4 @@
-//! Whether a request is admitted: keys, then one decision over all policies.
+//! Whether a request is admitted: who asks for what, then one decision over all policies.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,198 +10,239 @@ use http::Response;
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use crate::fields::PolicyField;
+use crate::account::Account;
+use crate::gate::Gate;
 use crate::key::Extracted;
-use crate::store::{
-    Answer, Change, Check, Counter, Decided, FailureStore, OnFailure, Receipt, Settlement, SharedStore,
-};
-use crate::{Decision, Error, Headers, Key, MissingKey, Policy, Store};
-
-/// Builds the response to a refused request.
-pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Response<Bytes> + Send + Sync;
-
-/// What every service of one layer shares.
-#[derive(Clone)]
-pub(crate) struct Limiter {
-    pub(crate) policies: Vec<Policy>,
-    pub(crate) headers: Headers,
-    pub(crate) reject: Option<Arc<Reject>>,
-    pub(crate) on_failure: OnFailure,
-    pub(crate) instances: u32,
-    /// `RateLimit-Policy` for a request to which all policies apply.
-    pub(crate) policy_field: PolicyField,
-    given: SharedStore,
-    store: Arc<FailureStore<SharedStore>>,
-}
+use crate::policy::{AccessList, Tiers};
+use crate::store::{Answer, Check, Counter, Decided};
+use crate::{Decision, Error, Key, MissingKey, Policy, Quota, Store};
 
 /// What becomes of a request.
 pub(crate) enum Verdict {
     /// The inner service is called.
-    Admitted(Decision, Held),
+    Admitted(Account),
     /// A policy refuses it.
     Refused(Decision),
     /// A key extractor refuses it.
     Rejected(Box<Response<Bytes>>),
-    /// It lacks the key of this policy, by its index, which refuses such requests.
-    NoKey(usize),
+    /// It lacks the key of a policy that refuses such requests.
+    NoKey,
+    /// Its client is on a list of those to refuse.
+    Denied,
     /// No decision could be made.
     Failed(Error),
-}
-
-/// A receipt, settled when it is dropped.
-pub(crate) struct Held {
-    store: Arc<FailureStore<SharedStore>>,
-    receipt: Option<Receipt>,
-    /// What is given back if the request goes away now.
-    unused: SmallVec<[Settlement; 1]>,
-}
-
-impl Held {
-    /// The request has to wait: what it queues for is unused until it has its turn.
-    pub(crate) fn waits_for(mut self, decision: &Decision) -> Self {
-        let taken = self.receipt.iter().flat_map(Receipt::taken);
-        let outcomes = decision.outcomes().iter().zip(taken).enumerate();
-        let queued = outcomes.filter(|(_, (outcome, _))| !outcome.delay().is_zero());
-        let unused =
-            queued.map(|(check, (_, taken))| Settlement { check, change: Change::Refund(taken.units) }).collect();
-        self.unused = unused;
-        self
-    }
-
-    pub(crate) fn has_its_turn(mut self) -> Self {
-        self.unused.clear();
-        self
-    }
-
-    /// Settles the decision with changes to what it took.
-    fn settle(&mut self, changes: &[Settlement]) {
-        if let Some(receipt) = self.receipt.take() {
-            self.store.settle(receipt, changes);
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let unused = std::mem::take(&mut self.unused);
-        self.settle(&unused);
-    }
 }
 
 /// The way to a [`Verdict`].
 pub(crate) enum Admission {
     Known(Option<Verdict>),
-    Deciding(Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>),
-    Extracting(Pin<Box<dyn Future<Output = Verdict> + Send>>),
+    Deciding { pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>, policies: Places },
+    Resolving(Pin<Box<dyn Future<Output = Verdict> + Send>>),
 }
 
 impl Admission {
-    pub(crate) fn poll(&mut self, limiter: &Limiter, cx: &mut Context<'_>) -> Poll<Verdict> {
+    pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
-            Admission::Deciding(pending) => pending.as_mut().poll(cx).map(|decided| limiter.verdict(decided)),
-            Admission::Extracting(pending) => pending.as_mut().poll(cx),
+            Admission::Deciding { pending, policies } => {
+                pending.as_mut().poll(cx).map(|decided| gate.verdict(std::mem::take(policies), decided))
+            }
+            Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
     }
 }
 
-type Checks = SmallVec<[Check; 2]>;
+/// Policies by their places in the gate.
+type Places = SmallVec<[usize; 4]>;
 
-impl Limiter {
-    pub(crate) fn new(store: SharedStore) -> Self {
-        let (on_failure, instances) = (OnFailure::default(), 1);
-        let wrapped = Arc::new(FailureStore::new(Arc::clone(&store), on_failure, instances));
-        Self {
-            policies: Vec::new(),
-            headers: Headers::both(),
-            reject: None,
-            on_failure,
-            instances,
-            policy_field: PolicyField::default(),
-            given: store,
-            store: wrapped,
+/// The policies that apply to a request, by their places, and what they ask the store.
+#[derive(Default)]
+struct Asked {
+    policies: Places,
+    checks: SmallVec<[Check; 2]>,
+}
+
+/// What a policy makes of a request.
+enum Resolved {
+    /// It asks the store.
+    Check(Check),
+    /// It does not apply.
+    Skip,
+    /// It knows what becomes of it.
+    Verdict(Verdict),
+}
+
+/// What is known of a policy's check before its key.
+struct Ask {
+    policy: usize,
+    cost: u64,
+    critical: bool,
+    quota: Quota,
+}
+
+impl Asked {
+    /// Adds what one policy makes of the request; or the verdict is known.
+    fn add(&mut self, policy: usize, resolved: Resolved) -> Option<Verdict> {
+        match resolved {
+            Resolved::Check(check) => {
+                self.policies.push(policy);
+                self.checks.push(check);
+                None
+            }
+            Resolved::Skip => None,
+            Resolved::Verdict(verdict) => Some(verdict),
         }
     }
+}
 
-    pub(crate) fn add(&mut self, policy: Policy) {
-        self.policies.push(policy);
-        self.policy_field = PolicyField::of(&self.policies);
-    }
-
-    pub(crate) fn wrap_store(&mut self) {
-        let store = FailureStore::new(Arc::clone(&self.given), self.on_failure, self.instances);
-        self.store = Arc::new(store);
-    }
-
+impl Gate {
     /// Asks for a request's admission.
     pub(crate) fn admit(self: &Arc<Self>, parts: &Parts) -> Admission {
-        let mut checks = Checks::new();
-        for (index, policy) in self.policies.iter().enumerate() {
-            match policy.extractor().extract(parts) {
-                Answer::Ready(extracted) => {
-                    if let Some(verdict) = self.add_check(&mut checks, index, extracted) {
+        let mut asked = Asked::default();
+        for policy in 0..self.policies.len() {
+            match self.resolve(policy, parts) {
+                Answer::Ready(resolved) => {
+                    if let Some(verdict) = asked.add(policy, resolved) {
                         return Admission::Known(Some(verdict));
                     }
                 }
-                pending @ Answer::Pending(_) => return self.admit_later(checks, index, pending, parts),
+                pending @ Answer::Pending(_) => return self.admit_later(asked, policy, pending, parts),
             }
         }
-        match self.store.decide(&checks) {
-            Answer::Ready(decided) => Admission::Known(Some(self.verdict(decided))),
-            Answer::Pending(pending) => Admission::Deciding(pending),
+        match self.store.decide(&asked.checks) {
+            Answer::Ready(decided) => Admission::Known(Some(self.verdict(asked.policies, decided))),
+            Answer::Pending(pending) => Admission::Deciding { pending, policies: asked.policies },
         }
     }
 
-    /// Goes on once the keys are known, the first of which has to be waited for.
+    /// Goes on when all is known, the first of which has to be waited for.
     fn admit_later(
         self: &Arc<Self>,
-        mut checks: Checks,
+        mut asked: Asked,
         from: usize,
-        first: Answer<Extracted>,
+        first: Answer<Resolved>,
         parts: &Parts,
     ) -> Admission {
-        let others = self.policies[from + 1..].iter().map(|policy| policy.extractor().extract(parts));
-        let answers: Vec<Answer<Extracted>> = std::iter::once(first).chain(others).collect();
-        let limiter = Arc::clone(self);
-        Admission::Extracting(Box::pin(async move {
-            for (index, answer) in answers.into_iter().enumerate() {
-                if let Some(verdict) = limiter.add_check(&mut checks, from + index, answer.wait().await) {
+        let others = (from + 1..self.policies.len()).map(|policy| self.resolve(policy, parts));
+        let answers: Vec<Answer<Resolved>> = std::iter::once(first).chain(others).collect();
+        let gate = Arc::clone(self);
+        Admission::Resolving(Box::pin(async move {
+            for (policy, answer) in (from..).zip(answers) {
+                if let Some(verdict) = asked.add(policy, answer.wait().await) {
                     return verdict;
                 }
             }
-            let decided = limiter.store.decide(&checks).wait().await;
-            limiter.verdict(decided)
+            let decided = gate.store.decide(&asked.checks).wait().await;
+            gate.verdict(asked.policies, decided)
         }))
     }
 
-    /// Adds what a policy checks, if it applies; or knows the verdict without asking a store.
-    fn add_check(&self, checks: &mut Checks, index: usize, extracted: Extracted) -> Option<Verdict> {
-        let policy = &self.policies[index];
-        let key = match (extracted, policy.rule_for_missing_key()) {
-            (Extracted::Key(key), _) => key,
-            (Extracted::Rejected(response), _) => return Some(Verdict::Rejected(response)),
-            (Extracted::Missing, MissingKey::Skip) => return None,
-            (Extracted::Missing, MissingKey::Deny) => return Some(Verdict::NoKey(index)),
-            (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
-        };
-        let counter = Counter { policy: Arc::clone(policy.shared_name()), key, quota: *policy.quota() };
-        checks.push(Check::new(counter, policy.units()));
-        None
+    /// Finds out what a policy makes of a request.
+    fn resolve(self: &Arc<Self>, place: usize, parts: &Parts) -> Answer<Resolved> {
+        if !self.policies[place].options().scope.covers(parts) {
+            return Answer::Ready(Resolved::Skip);
+        }
+        self.resolve_covered(place, parts)
     }
 
-    fn verdict(&self, decided: Result<Decided, Error>) -> Verdict {
+    /// As [`resolve`](Self::resolve), for a request to which the policy applies.
+    fn resolve_covered(self: &Arc<Self>, place: usize, parts: &Parts) -> Answer<Resolved> {
+        let policy = &self.policies[place];
+        let options = policy.options();
+        let listed =
+            |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| self.lists(list, policy, parts));
+        if listed(&options.deny) {
+            return Answer::Ready(Resolved::Verdict(Verdict::Denied));
+        }
+        if listed(&options.allow) {
+            return Answer::Ready(Resolved::Skip);
+        }
+        let tier = match &options.tiers {
+            Some(Tiers::By(choose)) => choose(parts),
+            _ => None,
+        };
+        let critical = options.reserve.as_ref().is_none_or(|reserve| reserve.is_critical(parts));
+        let quota = tier.unwrap_or(*policy.quota());
+        let ask = Ask { policy: place, cost: options.cost.of(parts), critical, quota };
+        match policy.extractor().extract(parts) {
+            Answer::Ready(extracted) => self.resolve_key(ask, extracted),
+            Answer::Pending(extracting) => {
+                let gate = Arc::clone(self);
+                Answer::pending(async move { gate.resolve_key(ask, extracting.await).wait().await })
+            }
+        }
+    }
+
+    /// What every policy would ask of the client who sent this request, if it only looked.
+    pub(crate) async fn looks(self: &Arc<Self>, parts: &Parts) -> SmallVec<[Check; 2]> {
+        let answers: Vec<_> = (0..self.policies.len()).map(|policy| self.resolve_covered(policy, parts)).collect();
+        let mut checks = SmallVec::new();
+        for answer in answers {
+            if let Resolved::Check(check) = answer.wait().await {
+                checks.push(Check { cost: 0, ..check });
+            }
+        }
+        checks
+    }
+
+    /// Whether the request comes from an address on a list.
+    fn lists(&self, list: &AccessList, policy: &Policy, parts: &Parts) -> bool {
+        let address = || policy.extractor().address(parts).or_else(|| self.client.address(parts));
+        list.has_nets() && address().is_some_and(|address| list.has_address(address))
+    }
+
+    /// Goes on with a policy whose key is known.
+    fn resolve_key(self: &Arc<Self>, ask: Ask, extracted: Extracted) -> Answer<Resolved> {
+        let policy = &self.policies[ask.policy];
+        let options = policy.options();
+        let key = match (extracted, policy.rule_for_missing_key()) {
+            (Extracted::Key(key), _) => key,
+            (Extracted::Rejected(response), _) => return Resolved::Verdict(Verdict::Rejected(response)).into(),
+            (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip.into(),
+            (Extracted::Missing, MissingKey::Deny) => return Resolved::Verdict(Verdict::NoKey).into(),
+            (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
+        };
+        let listed = |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| list.has_key(&key));
+        if listed(&options.deny) {
+            return Resolved::Verdict(Verdict::Denied).into();
+        }
+        if listed(&options.allow) {
+            return Resolved::Skip.into();
+        }
+        let Some(Tiers::Lookup(lookup)) = &options.tiers else { return Resolved::Check(ask.check(policy, key)).into() };
+        match lookup.find(&key) {
+            Answer::Ready(tier) => Resolved::Check(ask.with_tier(tier).check(policy, key)).into(),
+            Answer::Pending(finding) => {
+                let gate = Arc::clone(self);
+                Answer::pending(async move {
+                    let ask = ask.with_tier(finding.await);
+                    let policy = &gate.policies[ask.policy];
+                    Resolved::Check(ask.check(policy, key))
+                })
+            }
+        }
+    }
+
+    fn verdict(self: &Arc<Self>, policies: Places, decided: Result<Decided, Error>) -> Verdict {
         match decided {
-            Ok(Decided { decision, receipt }) if decision.is_allowed() => {
-                let held = Held { store: Arc::clone(&self.store), receipt: Some(receipt), unused: SmallVec::new() };
-                Verdict::Admitted(decision, held)
+            Ok(decided) if decided.decision.is_allowed() => {
+                Verdict::Admitted(Account::new(Arc::clone(self), policies, decided))
             }
             Ok(Decided { decision, .. }) => Verdict::Refused(decision),
             Err(error) => Verdict::Failed(error),
         }
     }
+}
 
-    /// Whether a policy may be named to clients.
-    pub(crate) fn advertises(&self, name: &str) -> bool {
-        self.policies.iter().all(|policy| policy.is_advertised() || policy.name() != name)
+impl Ask {
+    fn with_tier(self, tier: Option<Quota>) -> Self {
+        Self { quota: tier.unwrap_or(self.quota), ..self }
+    }
+
+    fn check(&self, policy: &Policy, key: Key) -> Check {
+        let options = policy.options();
+        let kept = options.reserve.as_ref().filter(|_| !self.critical).map(|reserve| reserve.kept(&self.quota));
+        let counter = Counter { policy: Arc::clone(policy.shared_name()), key, quota: self.quota };
+        Check { counter, cost: self.cost, floor: kept.unwrap_or(0), mode: options.mode }
     }
 }

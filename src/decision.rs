@@ -141,6 +141,22 @@ impl Outcome {
         Self { reset_after, ..self }
     }
 
+    /// The outcome after what its check took has become another number of units. When a charge
+    /// leaves nothing, the wait is until all is returned: that it is shorter is not known here.
+    pub(crate) fn settled(&self, taken: u64, balance: u64) -> Self {
+        let remaining = if balance <= taken {
+            self.remaining.saturating_add(taken - balance).min(self.quota.capacity())
+        } else {
+            self.remaining.saturating_sub(balance - taken)
+        };
+        let wait = match remaining {
+            0 if self.remaining == 0 => self.wait,
+            0 => Some(self.reset_after),
+            _ => Some(Duration::ZERO),
+        };
+        Self { remaining, wait, ..self.clone() }
+    }
+
     pub(crate) fn from_measures(check: &Check, measures: &Measures) -> Self {
         let tick = check.counter.quota.tick();
         Self {
@@ -154,6 +170,10 @@ impl Outcome {
 
     /// The policy's name.
     pub fn policy(&self) -> &str {
+        &self.policy
+    }
+
+    pub(crate) fn shared_policy(&self) -> &Arc<str> {
         &self.policy
     }
 

@@ -3,9 +3,12 @@
 //! The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
 //! makes where the draft leaves them open.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use moka::sync::Cache;
+use smallvec::SmallVec;
 
 use crate::quota::Algorithm;
 use crate::{Outcome, Policy, Quota};
@@ -81,17 +84,49 @@ fn window_end(outcome: &Outcome) -> Duration {
 pub(crate) struct PolicyField {
     /// `None` if no policy is advertised.
     pub(crate) value: Option<HeaderValue>,
-    /// How many outcomes a decision has if it is over all of the policies.
-    pub(crate) policies: usize,
+    /// Those for requests in other tiers, or to which not all policies apply.
+    pub(crate) tiers: TierFields,
+}
+
+/// Names and quotas.
+type TiersShown = SmallVec<[(Arc<str>, Quota); 2]>;
+
+/// `RateLimit-Policy` for the tiers that were met, rendered once each; so many are remembered at most.
+#[derive(Clone, Debug)]
+pub(crate) struct TierFields {
+    cache: Cache<TiersShown, Option<HeaderValue>>,
+}
+
+impl Default for TierFields {
+    fn default() -> Self {
+        Self { cache: Cache::new(256) }
+    }
+}
+
+impl TierFields {
+    pub(crate) fn value<'a>(&self, outcomes: impl Iterator<Item = &'a Outcome>) -> Option<HeaderValue> {
+        let tiers: TiersShown =
+            outcomes.map(|outcome| (Arc::clone(outcome.shared_policy()), *outcome.quota())).collect();
+        if let Some(value) = self.cache.get(&tiers) {
+            return value;
+        }
+        let mut field = Field::default();
+        for (name, quota) in &tiers {
+            field.policy(name, quota);
+        }
+        let value = field.finish();
+        self.cache.insert(tiers, value.clone());
+        value
+    }
 }
 
 impl PolicyField {
     pub(crate) fn of(policies: &[Policy]) -> Self {
         let mut field = Field::default();
-        for policy in policies.iter().filter(|policy| policy.is_advertised()) {
+        for policy in policies.iter().filter(|policy| policy.is_shown()) {
             field.policy(policy.name(), policy.quota());
         }
-        Self { value: field.finish(), policies: policies.len() }
+        Self { value: field.finish(), tiers: TierFields::default() }
     }
 }
 

@@ -13,8 +13,10 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower_service::Service;
 
-use crate::admission::{Admission, Held, Limiter, Verdict};
-use crate::{Decision, ResponseBody};
+use crate::ResponseBody;
+use crate::account::Account;
+use crate::admission::{Admission, Verdict};
+use crate::gate::Gate;
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit) service.
@@ -28,7 +30,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        limiter: Arc<Limiter>,
+        gate: Arc<Gate>,
         #[pin]
         state: State<S, Request<B>, S::Future>,
     }
@@ -38,9 +40,9 @@ pin_project! {
     #[project = StateProjection]
     enum State<S, Q, F> {
         Admitting { admission: Admission, call: Option<(S, Q)> },
-        Queueing { turn: Pin<Box<Sleep>>, call: Option<(S, Q)>, decision: Decision, held: Option<Held> },
-        Readying { call: Option<(S, Q)>, decision: Decision, held: Option<Held> },
-        Calling { #[pin] future: F, decision: Decision, held: Held },
+        Queueing { turn: Pin<Box<Sleep>>, call: Option<(S, Q, Account)> },
+        Readying { call: Option<(S, Q, Account)> },
+        Calling { #[pin] future: F, account: Option<Account> },
     }
 }
 
@@ -48,8 +50,8 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(crate) fn new(inner: S, request: Request<B>, admission: Admission, limiter: Arc<Limiter>) -> Self {
-        Self { limiter, state: State::Admitting { admission, call: Some((inner, request)) } }
+    pub(crate) fn new(inner: S, request: Request<B>, admission: Admission, gate: Arc<Gate>) -> Self {
+        Self { gate, state: State::Admitting { admission, call: Some((inner, request)) } }
     }
 }
 
@@ -58,22 +60,22 @@ where
     S: Service<Request<B>>,
 {
     /// Calls the inner service, which is ready.
-    fn calling((mut inner, mut request): (S, Request<B>), decision: Decision, held: Held) -> Self {
-        request.extensions_mut().insert(decision.clone());
-        State::Calling { future: inner.call(request), decision, held }
+    fn calling((mut inner, mut request, account): (S, Request<B>, Account)) -> Self {
+        request.extensions_mut().insert(account.decision().clone());
+        request.extensions_mut().insert(account.handle());
+        State::Calling { future: inner.call(request), account: Some(account) }
     }
 
     /// Waits for the request's turn. The inner service is not kept ready meanwhile: a clone of it is
     /// asked again.
-    fn queueing((inner, request): (S, Request<B>), decision: Decision, held: Held) -> Self
+    fn queueing((inner, request, account): (S, Request<B>, Account)) -> Self
     where
         S: Clone,
     {
-        let call = Some((inner.clone(), request));
+        let turn = Box::pin(tokio::time::sleep(account.decision().delay()));
+        let clone = inner.clone();
         drop(inner);
-        let turn = Box::pin(tokio::time::sleep(decision.delay()));
-        let held = Some(held.waits_for(&decision));
-        State::Queueing { turn, call, decision, held }
+        State::Queueing { turn, call: Some((clone, request, account.queues(true))) }
     }
 }
 
@@ -90,35 +92,31 @@ where
         loop {
             match this.state.as_mut().project() {
                 StateProjection::Admitting { admission, call } => {
-                    let verdict = ready!(admission.poll(this.limiter, cx));
-                    let call = call.take().expect("a request is decided once");
-                    let Verdict::Admitted(decision, held) = verdict else {
-                        return Poll::Ready(Ok(this.limiter.refuse(verdict, call.1)));
+                    let verdict = ready!(admission.poll(this.gate, cx));
+                    let (inner, request) = call.take().expect("a request is decided once");
+                    let Verdict::Admitted(account) = verdict else {
+                        return Poll::Ready(Ok(this.gate.refuse(verdict, request)));
                     };
-                    let next = if decision.delay().is_zero() {
-                        State::calling(call, decision, held)
-                    } else {
-                        State::queueing(call, decision, held)
-                    };
-                    this.state.set(next);
+                    let call = (inner, request, account);
+                    let waits = !call.2.decision().delay().is_zero();
+                    this.state.set(if waits { State::queueing(call) } else { State::calling(call) });
                 }
-                StateProjection::Queueing { turn, call, decision, held } => {
+                StateProjection::Queueing { turn, call } => {
                     ready!(turn.as_mut().poll(cx));
-                    let held = held.take().map(Held::has_its_turn);
-                    let next = State::Readying { call: call.take(), decision: decision.clone(), held };
-                    this.state.set(next);
+                    let call = call.take().map(|(inner, request, account)| (inner, request, account.queues(false)));
+                    this.state.set(State::Readying { call });
                 }
-                StateProjection::Readying { call, decision, held } => {
-                    if let Some((inner, _)) = call {
+                StateProjection::Readying { call } => {
+                    if let Some((inner, ..)) = call {
                         ready!(inner.poll_ready(cx))?;
                     }
-                    let (call, held) = call.take().zip(held.take()).expect("a request has its turn once");
-                    let next = State::calling(call, decision.clone(), held);
-                    this.state.set(next);
+                    let call = call.take().expect("a request has its turn once");
+                    this.state.set(State::calling(call));
                 }
-                StateProjection::Calling { future, decision, .. } => {
-                    let response = ready!(future.poll(cx))?;
-                    return Poll::Ready(Ok(this.limiter.pass(response, decision)));
+                StateProjection::Calling { future, account } => {
+                    let answer = ready!(future.poll(cx));
+                    let account = account.take().expect("a response comes once");
+                    return Poll::Ready(this.gate.pass(answer, account));
                 }
             }
         }

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::admission::Limiter;
 use crate::fields::{Advertised, Field, LARGEST, Left, whole_seconds};
+use crate::gate::Gate;
 use crate::merge::{is_stricter, merge};
 use crate::store::Mode;
-use crate::{Decision, Outcome};
+use crate::{Decision, Outcome, Policy};
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -111,6 +111,14 @@ impl Headers {
         Self { jitter: most.as_secs().min(LARGEST), ..self }
     }
 
+    /// How long a refused client is told to wait where that is not told in seconds.
+    pub(crate) fn wait_exactly(&self, decision: &Decision) -> Option<Duration> {
+        let later = if self.jitter > 0 { fastrand::u64(0..=self.jitter.saturating_mul(1_000)) } else { 0 };
+        decision
+            .retry_after()
+            .map(|wait| wait.max(Duration::from_millis(1)).saturating_add(Duration::from_millis(later)))
+    }
+
     /// The seconds a refused client is told to wait; `None` if no wait can help.
     pub(crate) fn wait(&self, decision: &Decision) -> Option<u64> {
         let later = if self.jitter > 0 { fastrand::u64(0..=self.jitter) } else { 0 };
@@ -118,7 +126,7 @@ impl Headers {
     }
 }
 
-impl Limiter {
+impl Gate {
     /// Writes the headers of an admitted request's response, beside those that are there.
     pub(crate) fn write_headers(&self, headers: &mut HeaderMap, status: StatusCode, decision: &Decision) {
         if decision.outcomes().is_empty() {
@@ -160,19 +168,18 @@ impl Limiter {
     }
 
     fn policy_value(&self, decision: &Decision) -> Option<HeaderValue> {
-        if decision.outcomes().len() == self.policy_field.policies {
+        let outcomes = decision.outcomes();
+        let configured = |(outcome, policy): (&Outcome, &Policy)| outcome.quota() == policy.quota();
+        if outcomes.len() == self.policies.len() && outcomes.iter().zip(&self.policies).all(configured) {
             return self.policy_field.value.clone();
         }
-        let mut field = Field::default();
-        for outcome in decision.outcomes().iter().filter(|outcome| self.advertises(outcome.policy())) {
-            field.policy(outcome.policy(), outcome.quota());
-        }
-        field.finish()
+        let shown = outcomes.iter().filter(|outcome| self.shows(outcome));
+        self.policy_field.tiers.value(shown)
     }
 
     /// The policy that binds among those that clients are told of.
     fn binding<'a>(&self, decision: &'a Decision) -> Option<&'a Outcome> {
-        let told = |outcome: &&Outcome| outcome.mode() == Mode::Enforce && self.advertises(outcome.policy());
+        let told = |outcome: &&Outcome| self.shows(outcome);
         let binding = decision.binding().filter(told);
         if binding.is_some() {
             return binding;
@@ -182,6 +189,11 @@ impl Limiter {
         } else {
             decision.violated().filter(told).max_by_key(|outcome| outcome.retry_after().unwrap_or(Duration::MAX))
         }
+    }
+
+    /// Whether clients are told of an outcome.
+    pub(crate) fn shows(&self, outcome: &Outcome) -> bool {
+        outcome.mode() == Mode::Enforce && self.advertises(outcome.policy())
     }
 
     /// The members of `RateLimit`, the binding policy first.
@@ -195,7 +207,7 @@ impl Limiter {
         let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding, outcome));
         let others = outcomes.filter(|outcome| !is_binding(outcome));
         let mut field = Field::default();
-        for outcome in binding.into_iter().chain(others).filter(|outcome| self.advertises(outcome.policy())) {
+        for outcome in binding.into_iter().chain(others).filter(|outcome| self.shows(outcome)) {
             field.left(outcome, later);
         }
         field.finish()

@@ -4,14 +4,16 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use tower_layer::Layer;
 
-use crate::admission::Limiter;
+use crate::gate::{Gate, SharedGate};
 use crate::key::{self, KeyExtractor};
-use crate::{Decision, Headers, OnFailure, Policy, Quota, RateLimit, Store};
+use crate::status::StatusService;
+use crate::{Decision, Headers, Limiter, OnFailure, Policy, Quota, RateLimit, Store};
 
 /// Limits the rate of requests to the service it wraps.
 ///
@@ -35,7 +37,7 @@ use crate::{Decision, Headers, OnFailure, Policy, Quota, RateLimit, Store};
 #[derive(Clone)]
 #[must_use]
 pub struct RateLimitLayer {
-    limiter: Arc<Limiter>,
+    gate: SharedGate,
 }
 
 impl RateLimitLayer {
@@ -46,13 +48,13 @@ impl RateLimitLayer {
 
     /// A layer without a policy yet: it admits everything.
     pub fn composite(store: impl Store) -> Self {
-        Self { limiter: Arc::new(Limiter::new(Arc::new(store))) }
+        Self { gate: Arc::new(ArcSwap::from_pointee(Gate::new(Arc::new(store)))) }
     }
 
     /// Adds a policy. Names should be unique: policies that share a name, key, algorithm and window
     /// share their counters.
     pub fn policy(self, policy: Policy) -> Self {
-        self.change(|limiter| limiter.add(policy))
+        self.change(|gate| gate.add(policy))
     }
 
     /// Adds policies.
@@ -60,10 +62,19 @@ impl RateLimitLayer {
         policies.into_iter().fold(self, Self::policy)
     }
 
-    /// Adds the policy `ip`, counted by the peer's address.
+    /// Adds the policy `ip`, counted by the client's address: that of the peer, unless
+    /// [`client`](Self::client) was set before to know it behind proxies.
     #[cfg(feature = "axum")]
     pub fn ip(self, quota: Quota) -> Self {
-        self.policy(Policy::new("ip", quota).key(key::peer_ip()))
+        let client = Arc::clone(&self.gate.load().client);
+        self.policy(Policy::new("ip", quota).key(client))
+    }
+
+    /// Sets how the client's address is known: for the policies added by [`ip`](Self::ip) after it,
+    /// and for lists of addresses to allow or deny.
+    #[cfg(feature = "axum")]
+    pub fn client(self, client: key::ClientIp) -> Self {
+        self.change(|gate| gate.client = Arc::new(client))
     }
 
     /// Adds the policy `user`, counted by `key`.
@@ -84,7 +95,7 @@ impl RateLimitLayer {
 
     /// Sets which headers are sent.
     pub fn headers(self, headers: Headers) -> Self {
-        self.change(|limiter| limiter.headers = headers)
+        self.change(|gate| gate.headers = headers)
     }
 
     /// Builds the response to refused requests, instead of a 429 with a problem document.
@@ -96,24 +107,51 @@ impl RateLimitLayer {
         F: Fn(&Parts, &Decision) -> Response<T> + Send + Sync + 'static,
         T: Into<Bytes>,
     {
-        self.change(|limiter| {
-            limiter.reject = Some(Arc::new(move |parts, decision| build(parts, decision).map(Into::into)));
+        self.change(|gate| {
+            gate.reject = Some(Arc::new(move |parts, decision| build(parts, decision).map(Into::into)));
         })
     }
 
     /// Sets what happens to requests the store could not decide, instead of a local fallback.
     pub fn on_failure(self, rule: OnFailure) -> Self {
-        self.change(|limiter| limiter.on_failure = rule).change(Limiter::wrap_store)
+        self.change(|gate| gate.on_failure = rule).change(Gate::wrap_store)
     }
 
     /// Sets how many processes share the limits: each one's fallback admits that share.
     pub fn instances(self, instances: NonZeroU32) -> Self {
-        self.change(|limiter| limiter.instances = instances.get()).change(Limiter::wrap_store)
+        self.change(|gate| gate.instances = instances.get()).change(Gate::wrap_store)
     }
 
-    fn change(mut self, change: impl FnOnce(&mut Limiter)) -> Self {
-        change(Arc::make_mut(&mut self.limiter));
-        self
+    /// Replaces all policies of this layer, of its clones and of the services made of them, while
+    /// they are used.
+    ///
+    /// What was taken stays: a policy whose name, key, algorithm and window are as before goes on with
+    /// its counters. Requests under way end by the policies they began with.
+    pub fn replace_policies(&self, policies: impl IntoIterator<Item = Policy>) {
+        let policies: Vec<Policy> = policies.into_iter().collect();
+        self.gate.rcu(|gate| {
+            let mut gate = Gate::clone(gate);
+            gate.set_policies(policies.clone());
+            gate
+        });
+    }
+
+    /// The same policies and counters for what is no HTTP request.
+    pub fn limiter(&self) -> Limiter {
+        Limiter::shared(Arc::clone(&self.gate))
+    }
+
+    /// A service that tells each client its limits, without taking anything: for a route such as
+    /// `GET /rate_limit`, outside this layer.
+    pub fn status_service(&self) -> StatusService {
+        StatusService::new(Arc::clone(&self.gate))
+    }
+
+    /// A layer of its own, with a change.
+    fn change(self, change: impl FnOnce(&mut Gate)) -> Self {
+        let mut gate = Gate::clone(&self.gate.load());
+        change(&mut gate);
+        Self { gate: Arc::new(ArcSwap::from_pointee(gate)) }
     }
 }
 
@@ -121,12 +159,12 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.limiter))
+        RateLimit::new(inner, Arc::clone(&self.gate))
     }
 }
 
 impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("policies", &self.limiter.policies).finish_non_exhaustive()
+        f.debug_struct("RateLimitLayer").field("policies", &self.gate.load().policies).finish_non_exhaustive()
     }
 }

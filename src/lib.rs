@@ -41,10 +41,11 @@
 //!
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
-//! | `axum` | yes | the keys [`key::peer_ip`] and [`key::route`] |
+//! | `axum` | yes | the keys [`key::client_ip`], [`key::peer_ip`], [`key::route`] and [`key::path_param`] |
 //! | `redis` | yes | [`RedisStore`] |
 //! | `config` | yes | policies from a TOML file: [`config`] |
 
+mod account;
 mod admission;
 mod algorithm;
 #[cfg(feature = "config")]
@@ -53,29 +54,38 @@ mod decision;
 mod error;
 mod fields;
 mod future;
+mod gate;
+mod grpc;
+mod handle;
 mod headers;
 pub mod key;
 mod layer;
+mod limiter;
 mod merge;
 mod policy;
 mod quota;
 mod response;
 mod service;
+mod status;
 pub mod store;
 
 #[cfg(feature = "redis")]
 pub use deadpool_redis;
+pub use ipnet;
 
 pub use decision::{Decision, Outcome, Source};
 pub use error::Error;
 pub use future::ResponseFuture;
+pub use handle::{Handle, RealCost};
 pub use headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use key::Key;
 pub use layer::RateLimitLayer;
-pub use policy::{MissingKey, Policy};
+pub use limiter::Limiter;
+pub use policy::{AccessList, Count, MissingKey, Policy, TierLookup};
 pub use quota::{Algorithm, Quota};
 pub use response::ResponseBody;
 pub use service::RateLimit;
+pub use status::{PolicyStatus, Status, StatusService};
 #[cfg(feature = "redis")]
 pub use store::RedisStore;
 pub use store::{MemoryStore, OnFailure, Store};

@@ -1,9 +1,25 @@
 //! A named rule: a quota, a key, and their options.
 
+mod access;
+mod count;
+mod reserve;
+mod scope;
+mod tier;
+
 use std::fmt;
 use std::sync::Arc;
 
+use http::Method;
+use http::request::Parts;
+
+pub use self::access::AccessList;
+pub use self::count::Count;
+pub(crate) use self::reserve::Reserve;
+pub(crate) use self::scope::Scope;
+pub use self::tier::TierLookup;
+pub(crate) use self::tier::Tiers;
 use crate::key::{self, KeyExtractor};
+use crate::store::Mode;
 use crate::{Error, Quota};
 
 const LONGEST_NAME: usize = 64;
@@ -12,11 +28,18 @@ const LONGEST_NAME: usize = 64;
 ///
 /// # Examples
 ///
-/// ```
-/// use tollgate::{key, Policy, Quota};
+/// Five failed logins a quarter of an hour for each account, whoever tries; the handler's 401 makes
+/// the difference:
 ///
-/// let policy = Policy::new("api", Quota::per_minute(100)).key(key::header("x-api-key"));
-/// assert_eq!(policy.name(), "api");
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Count, Policy, Quota, key};
+///
+/// let policy = Policy::new("login", Quota::fixed_window(5, Duration::from_secs(900)))
+///     .key(key::header("x-account"))
+///     .methods([http::Method::POST])
+///     .count(Count::failures());
+/// assert_eq!(policy.name(), "login");
 /// ```
 #[derive(Clone)]
 #[must_use]
@@ -24,9 +47,31 @@ pub struct Policy {
     name: Arc<str>,
     quota: Quota,
     key: Arc<dyn KeyExtractor>,
+    options: Options,
+}
+
+/// All that has a default.
+#[derive(Clone)]
+pub(crate) struct Options {
     missing_key: Option<MissingKey>,
-    cost: u64,
-    advertised: bool,
+    pub(crate) cost: Cost,
+    pub(crate) mode: Mode,
+    pub(crate) advertised: bool,
+    pub(crate) metered: bool,
+    pub(crate) refund_dropped: bool,
+    pub(crate) scope: Scope,
+    pub(crate) count: Option<Count>,
+    pub(crate) tiers: Option<Tiers>,
+    pub(crate) reserve: Option<Reserve>,
+    pub(crate) allow: Option<Arc<AccessList>>,
+    pub(crate) deny: Option<Arc<AccessList>>,
+}
+
+/// What a request takes before it is served.
+#[derive(Clone)]
+pub(crate) enum Cost {
+    Fixed(u64),
+    By(Arc<dyn Fn(&Parts) -> u64 + Send + Sync>),
 }
 
 /// What happens to a request that has no key for a policy.
@@ -58,8 +103,21 @@ impl Policy {
     /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`.
     pub fn try_new(name: &str, quota: Quota) -> Result<Self, Error> {
         check_name(name)?;
-        let key = Arc::new(key::global());
-        Ok(Self { name: name.into(), quota, key, missing_key: None, cost: 1, advertised: true })
+        let options = Options {
+            missing_key: None,
+            cost: Cost::Fixed(1),
+            mode: Mode::Enforce,
+            advertised: true,
+            metered: false,
+            refund_dropped: false,
+            scope: Scope::default(),
+            count: None,
+            tiers: None,
+            reserve: None,
+            allow: None,
+            deny: None,
+        };
+        Ok(Self { name: name.into(), quota, key: Arc::new(key::global()), options })
     }
 
     /// Sets who is counted.
@@ -70,17 +128,115 @@ impl Policy {
     /// Sets what happens to requests without a key. By default IP keys share one counter, and
     /// policies with another key are skipped.
     pub fn missing_key(self, rule: MissingKey) -> Self {
-        Self { missing_key: Some(rule), ..self }
+        self.with(|options| options.missing_key = Some(rule))
     }
 
     /// Sets how many units a request takes, instead of 1.
-    pub fn cost(self, cost: u64) -> Self {
-        Self { cost, ..self }
+    pub fn cost(self, units: u64) -> Self {
+        self.with(|options| options.cost = Cost::Fixed(units))
+    }
+
+    /// Lets a closure say how many units a request takes, from its head. A cost of 0 only looks; one
+    /// above the capacity can never be admitted.
+    pub fn cost_by(self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
+        self.with(|options| options.cost = Cost::By(Arc::new(cost)))
+    }
+
+    /// Lets the handler say what a request really cost, with [`RealCost`](crate::RealCost) or
+    /// [`Handle`](crate::Handle): what was taken before the call is an estimate, and the difference
+    /// is charged or refunded.
+    pub fn metered(self) -> Self {
+        self.with(|options| options.metered = true)
+    }
+
+    /// Sets which responses count; what does not is given back.
+    pub fn count(self, count: Count) -> Self {
+        self.with(|options| options.count = Some(count))
+    }
+
+    /// Gives back what a request took if its client goes away before there is a response. By default
+    /// it is kept, as the work may be done.
+    pub fn refund_dropped(self) -> Self {
+        self.with(|options| options.refund_dropped = true)
+    }
+
+    /// Applies to requests with these methods only.
+    pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.with(|options| options.scope.methods = Some(methods.into_iter().collect()))
+    }
+
+    /// Applies to these routes only, given as axum's templates, such as `/users/{id}`.
+    #[cfg(feature = "axum")]
+    pub fn routes<'a>(self, templates: impl IntoIterator<Item = &'a str>) -> Self {
+        self.with(|options| options.scope.routes = Some(templates.into_iter().map(Box::from).collect()))
+    }
+
+    /// Applies only where a closure over the head of the request says so.
+    pub fn when(self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|options| options.scope.when = Some(Arc::new(applies)))
+    }
+
+    /// Applies to CORS preflights too, which are not counted by default.
+    pub fn with_preflights(self) -> Self {
+        self.with(|options| options.scope.preflights = true)
+    }
+
+    /// Never limits the clients of a list. Where it and [`deny`](Self::deny) name a client, it is
+    /// refused.
+    pub fn allow(self, clients: AccessList) -> Self {
+        self.with(|options| options.allow = Some(Arc::new(clients)))
+    }
+
+    /// Refuses every request of the clients of a list with 403.
+    pub fn deny(self, clients: AccessList) -> Self {
+        self.with(|options| options.deny = Some(Arc::new(clients)))
+    }
+
+    /// Lets a closure over the head of the request choose the quota; `None` is the policy's own.
+    ///
+    /// A client whose limit or burst changes keeps the units used; a quota with another window or
+    /// algorithm starts with fresh state.
+    pub fn tier(self, quota: impl Fn(&Parts) -> Option<Quota> + Send + Sync + 'static) -> Self {
+        self.with(|options| options.tiers = Some(Tiers::By(Arc::new(quota))))
+    }
+
+    /// Looks the quota up by the key, as [`tier`](Self::tier) does by the request.
+    pub fn tier_lookup(self, lookup: TierLookup) -> Self {
+        self.with(|options| options.tiers = Some(Tiers::Lookup(lookup)))
+    }
+
+    /// Keeps a fraction of the capacity for critical requests: others are refused while no more
+    /// than that is left.
+    ///
+    /// # Panics
+    ///
+    /// If `fraction` is not above 0 and below 1.
+    pub fn reserve(self, fraction: f64, critical: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.try_reserve(fraction, critical).expect("a reserve is a fraction above 0 and below 1")
+    }
+
+    /// As [`reserve`](Self::reserve).
+    ///
+    /// # Errors
+    ///
+    /// If `fraction` is not above 0 and below 1.
+    pub fn try_reserve(
+        self,
+        fraction: f64,
+        critical: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        let reserve = Reserve::new(fraction, Arc::new(critical))?;
+        Ok(self.with(|options| options.reserve = Some(reserve)))
+    }
+
+    /// Decides, counts and logs, and never refuses nor shows: to try a policy on real traffic.
+    pub fn shadow(self) -> Self {
+        self.with(|options| options.mode = Mode::Shadow)
     }
 
     /// Keeps this policy out of all headers and bodies.
     pub fn unadvertised(self) -> Self {
-        Self { advertised: false, ..self }
+        self.with(|options| options.advertised = false)
     }
 
     /// The name.
@@ -102,15 +258,38 @@ impl Policy {
     }
 
     pub(crate) fn rule_for_missing_key(&self) -> MissingKey {
-        self.missing_key.unwrap_or_else(|| self.key.missing_key())
+        self.options.missing_key.unwrap_or_else(|| self.key.missing_key())
     }
 
-    pub(crate) fn units(&self) -> u64 {
-        self.cost
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
-    pub(crate) fn is_advertised(&self) -> bool {
-        self.advertised
+    /// Whether clients are told of this policy.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.options.advertised && self.options.mode == Mode::Enforce
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut Options)) -> Self {
+        set(&mut self.options);
+        self
+    }
+}
+
+impl Cost {
+    pub(crate) fn of(&self, parts: &Parts) -> u64 {
+        match self {
+            Cost::Fixed(units) => *units,
+            Cost::By(cost) => cost(parts),
+        }
+    }
+
+    /// The cost of what is no request.
+    pub(crate) fn fixed(&self) -> u64 {
+        match self {
+            Cost::Fixed(units) => *units,
+            Cost::By(_) => 1,
+        }
     }
 }
 

@@ -7,17 +7,24 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::Decision;
-use crate::admission::{Limiter, Verdict};
+use crate::account::Account;
+use crate::admission::Verdict;
+use crate::gate::Gate;
+use crate::grpc;
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+const NO_KEY: &str = "The request lacks what clients are told apart by.";
+const DENIED: &str = "This client is not served.";
 
 pin_project! {
     /// The inner service's body, or one of this crate.
@@ -77,45 +84,81 @@ where
     }
 }
 
-impl Limiter {
-    /// The inner service's response, with the decision and its headers.
-    pub(crate) fn pass<R>(&self, mut response: Response<R>, decision: &Decision) -> Response<ResponseBody<R>> {
-        let status = response.status();
-        self.write_headers(response.headers_mut(), status, decision);
-        response.extensions_mut().insert(decision.clone());
-        response.map(ResponseBody::inner)
+impl Gate {
+    /// The inner service's answer: its response gets the decision and its headers.
+    pub(crate) fn pass<R, E>(
+        &self,
+        answer: Result<Response<R>, E>,
+        account: Account,
+    ) -> Result<Response<ResponseBody<R>>, E> {
+        let response = match answer {
+            Ok(response) => response,
+            Err(error) => {
+                account.settle(None);
+                return Err(error);
+            }
+        };
+        let (mut parts, body) = response.into_parts();
+        let decision = account.settle(Some(&parts));
+        self.write_headers(&mut parts.headers, parts.status, &decision);
+        parts.extensions.insert(decision);
+        Ok(Response::from_parts(parts, ResponseBody::inner(body)))
     }
 
     /// The response to a request that is not admitted.
     pub(crate) fn refuse<B, R>(&self, verdict: Verdict, request: Request<B>) -> Response<ResponseBody<R>> {
+        let (parts, _) = request.into_parts();
+        let is_grpc = grpc::is_call(&parts.headers);
         let response = match verdict {
-            Verdict::Refused(decision) | Verdict::Admitted(decision, _) => self.too_many(&decision, request),
+            Verdict::Refused(decision) => self.too_many(&decision, &parts, is_grpc),
             Verdict::Rejected(response) => *response,
-            Verdict::NoKey(index) => self.no_key(index),
+            Verdict::NoKey if is_grpc => grpc::forbidden(NO_KEY),
+            Verdict::Denied if is_grpc => grpc::forbidden(DENIED),
+            Verdict::NoKey => forbidden(NO_KEY),
+            Verdict::Denied => forbidden(DENIED),
             Verdict::Failed(error) => {
                 tracing::debug!(error = format!("{error:#}"), "a request was refused, as no decision could be made");
-                unavailable()
+                if is_grpc { grpc::unavailable() } else { unavailable() }
             }
+            Verdict::Admitted(_) => unreachable!("an admitted request is served"),
         };
         response.map(ResponseBody::own)
     }
 
-    fn too_many<B>(&self, decision: &Decision, request: Request<B>) -> Response<Bytes> {
+    fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
+        match &self.reject {
+            Some(reject) => {
+                let mut response = reject(parts, decision);
+                let theirs = mem::take(response.headers_mut());
+                self.complete(&mut response, decision, self.headers.wait(decision));
+                response.headers_mut().extend(theirs);
+                response
+            }
+            None if is_grpc => {
+                let mut response = grpc::exhausted(self.headers.wait_exactly(decision));
+                self.write_refusal(response.headers_mut(), decision, self.headers.wait(decision));
+                response
+            }
+            None => self.refusal(decision),
+        }
+    }
+
+    /// The response to a refused request.
+    pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let wait = self.headers.wait(decision);
-        let mut response = match &self.reject {
-            Some(reject) => reject(&request.into_parts().0, decision),
-            None => problem(StatusCode::TOO_MANY_REQUESTS, self.exceeded(decision, wait)),
-        };
+        let mut response = problem(StatusCode::TOO_MANY_REQUESTS, self.exceeded(decision, wait));
+        self.complete(&mut response, decision, wait);
+        response
+    }
+
+    fn complete(&self, response: &mut Response<Bytes>, decision: &Decision, wait: Option<u64>) {
         let headers = response.headers_mut();
-        let theirs = self.reject.as_ref().map(|_| mem::take(headers));
         headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(seconds) = wait {
             headers.insert(RETRY_AFTER, seconds.into());
         }
         self.write_refusal(headers, decision, wait);
-        headers.extend(theirs.into_iter().flatten());
         response.extensions_mut().insert(decision.clone());
-        response
     }
 
     fn exceeded(&self, decision: &Decision, wait: Option<u64>) -> String {
@@ -135,17 +178,23 @@ impl Limiter {
         body.push_str("]}");
         body
     }
-
-    fn no_key(&self, index: usize) -> Response<Bytes> {
-        let policy = &self.policies[index];
-        tracing::debug!(policy = policy.name(), "a request without a key was refused");
-        let detail = "The request lacks what clients are told apart by.";
-        let body = document("about:blank", "Forbidden", StatusCode::FORBIDDEN, detail) + "}";
-        problem(StatusCode::FORBIDDEN, body)
-    }
 }
 
-fn unavailable() -> Response<Bytes> {
+fn forbidden(detail: &str) -> Response<Bytes> {
+    let body = document("about:blank", "Forbidden", StatusCode::FORBIDDEN, detail) + "}";
+    problem(StatusCode::FORBIDDEN, body)
+}
+
+/// A JSON document that is of the moment.
+pub(crate) fn json(text: String) -> Response<Bytes> {
+    let mut response = Response::new(text.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// The response when no decision could be made.
+pub(crate) fn unavailable() -> Response<Bytes> {
     let (status, detail) = (StatusCode::SERVICE_UNAVAILABLE, "Retry in 1 second.");
     let body = document(REDUCED_CAPACITY, "Temporary Reduced Capacity", status, detail) + "}";
     let mut response = problem(status, body);

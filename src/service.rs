@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -10,19 +9,19 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::admission::Limiter;
+use crate::gate::SharedGate;
 use crate::{ResponseBody, ResponseFuture};
 
 /// A service whose requests are limited. See [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
-    limiter: Arc<Limiter>,
+    gate: SharedGate,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, limiter: Arc<Limiter>) -> Self {
-        Self { inner, limiter }
+    pub(crate) fn new(inner: S, gate: SharedGate) -> Self {
+        Self { inner, gate }
     }
 
     /// The service inside.
@@ -60,8 +59,9 @@ where
         let clone = self.inner.clone();
         let inner = mem::replace(&mut self.inner, clone);
         let (parts, body) = request.into_parts();
-        let admission = self.limiter.admit(&parts);
-        ResponseFuture::new(inner, Request::from_parts(parts, body), admission, Arc::clone(&self.limiter))
+        let gate = self.gate.load_full();
+        let admission = gate.admit(&parts);
+        ResponseFuture::new(inner, Request::from_parts(parts, body), admission, gate)
     }
 }
 

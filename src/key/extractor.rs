@@ -1,5 +1,6 @@
 //! The trait of key extractors and what they answer.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,6 +36,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
         MissingKey::Skip
     }
 
+    /// The client's address, if this is a key by which it is known.
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        let _ = parts;
+        None
+    }
+
     /// Counts each pair of this key and another's.
     fn and<K: KeyExtractor>(self, other: K) -> Join<Self, K>
     where
@@ -61,6 +68,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn missing_key(&self) -> MissingKey {
         (**self).missing_key()
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        (**self).address(parts)
     }
 }
 
@@ -94,5 +105,11 @@ impl<T: Into<Extracted>> From<Option<T>> for Extracted {
 impl<T: Into<Extracted>> From<Result<T, Response<Bytes>>> for Extracted {
     fn from(found: Result<T, Response<Bytes>>) -> Self {
         found.map_or_else(|response| Extracted::Rejected(Box::new(response)), Into::into)
+    }
+}
+
+impl<T: Into<Extracted>> From<Result<T, Box<Response<Bytes>>>> for Extracted {
+    fn from(found: Result<T, Box<Response<Bytes>>>) -> Self {
+        found.map_or_else(Extracted::Rejected, Into::into)
     }
 }

@@ -14,7 +14,7 @@ pub struct FromFn<F> {
 }
 
 /// Counts what a closure returns: a [`Key`](super::Key), text, an `Option` of one of them, or a
-/// `Result` whose error is the response that refuses the request.
+/// `Result` whose error is the response, boxed or not, that refuses the request.
 ///
 /// # Examples
 ///

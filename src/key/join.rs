@@ -1,5 +1,7 @@
 //! Two keys as one.
 
+use std::net::IpAddr;
+
 use http::request::Parts;
 
 use super::{Extracted, KeyExtractor};
@@ -25,6 +27,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
             (Answer::Ready(first), Answer::Ready(second)) => Answer::Ready(join(first, second)),
             (first, second) => Answer::Pending(Box::pin(join_later(first, second))),
         }
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.first.address(parts).or_else(|| self.second.address(parts))
     }
 
     /// Shared if either would be: a pair must not escape a limit that one of them would not.

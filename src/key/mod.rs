@@ -13,28 +13,59 @@
 //! # let _ = policy;
 //! ```
 
+mod authorization;
+mod basic_user;
+mod bearer;
+#[cfg(feature = "axum")]
+mod client_ip;
+mod cookie;
+mod extension;
 mod extractor;
+#[cfg(feature = "axum")]
+mod forwarded;
+mod from_async_fn;
 mod from_fn;
 mod global;
 mod header;
 #[cfg(feature = "axum")]
+mod hops;
+mod host;
+#[cfg(feature = "axum")]
 mod ip;
 mod join;
+mod method;
 mod path;
 #[cfg(feature = "axum")]
+mod path_param;
+#[cfg(feature = "axum")]
 mod peer_ip;
+mod query;
 #[cfg(feature = "axum")]
 mod route;
 mod text;
+#[cfg(feature = "axum")]
+mod trust;
 
+pub use basic_user::{BasicUser, basic_user};
+pub use bearer::{Bearer, bearer};
+#[cfg(feature = "axum")]
+pub use client_ip::{ClientIp, client_ip};
+pub use cookie::{Cookie, cookie};
+pub use extension::{Extension, extension};
 pub use extractor::{Extracted, KeyExtractor};
+pub use from_async_fn::{FromAsyncFn, from_async_fn};
 pub use from_fn::{FromFn, from_fn};
 pub use global::{Global, global};
 pub use header::{Header, header};
+pub use host::{Host, host};
 pub use join::Join;
+pub use method::{Method, method};
 pub use path::{Path, path};
 #[cfg(feature = "axum")]
+pub use path_param::{PathParam, path_param};
+#[cfg(feature = "axum")]
 pub use peer_ip::{PeerIp, peer_ip};
+pub use query::{Query, query};
 #[cfg(feature = "axum")]
 pub use route::{Route, route};
 pub use text::Key;

@@ -1,6 +1,6 @@
 //! The address at the other end of the connection.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
 use axum::extract::ConnectInfo;
@@ -19,9 +19,10 @@ pub struct PeerIp {
 
 /// Counts by the address at the other end of the connection: IPv4 whole, IPv6 by /56.
 ///
-/// Behind a proxy that is the proxy's address. axum tells the address only if the app is served
-/// with `into_make_service_with_connect_info::<SocketAddr>()`; else there is no key, a warning in
-/// the log says so once, and by default all requests share one counter.
+/// Behind a proxy that is the proxy's address: see [`client_ip`](super::client_ip) for the client's.
+/// axum tells the address only if the app is served with
+/// `into_make_service_with_connect_info::<SocketAddr>()`; else there is no key, a warning in the log
+/// says so once, and by default all requests share one counter.
 pub fn peer_ip() -> PeerIp {
     PeerIp { v6_prefix: DEFAULT_V6_PREFIX }
 }
@@ -35,16 +36,25 @@ impl PeerIp {
 
 impl KeyExtractor for PeerIp {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let info = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-        if info.is_none() {
-            warn_once();
-        }
-        Answer::Ready(info.map(|ConnectInfo(peer)| ip_key(peer.ip(), self.v6_prefix)).into())
+        Answer::Ready(peer(parts).map(|address| ip_key(address, self.v6_prefix)).into())
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        peer(parts).map(|address| address.to_canonical())
     }
 
     fn missing_key(&self) -> MissingKey {
         MissingKey::Share
     }
+}
+
+/// The address at the other end of the connection, if axum tells it.
+pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
+    let info = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    if info.is_none() {
+        warn_once();
+    }
+    info.map(|ConnectInfo(peer)| peer.ip())
 }
 
 fn warn_once() {

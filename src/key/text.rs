@@ -84,6 +84,11 @@ impl Key {
         &self.text
     }
 
+    /// The escaped value, without the kind.
+    pub(crate) fn value(&self) -> &str {
+        self.parts().1
+    }
+
     fn parts(&self) -> (&str, &str) {
         self.text.split_once(':').expect("a key has a kind")
     }

@@ -1,0 +1,184 @@
+//! What an admitted request took, until that is settled.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::response::Parts;
+use smallvec::SmallVec;
+
+use crate::gate::Gate;
+use crate::policy::Options;
+use crate::store::{Change, Decided, Receipt, Settlement, Taken};
+use crate::{Decision, Handle, Outcome, Policy, RealCost, Store};
+
+/// The account of one request. Dropped before there is a response, it settles the request as one
+/// whose client went away.
+pub(crate) struct Account {
+    shared: Arc<Shared>,
+    /// The request waits for its turn: what it queues for is unused until then.
+    queues: bool,
+    settled: bool,
+}
+
+/// What the layer and the request's handles have in common.
+pub(crate) struct Shared {
+    pub(crate) gate: Arc<Gate>,
+    decision: Decision,
+    /// The layer's decision, then those the handler asked for.
+    bookings: Mutex<SmallVec<[Booking; 1]>>,
+}
+
+/// What one decision took.
+struct Booking {
+    decision: Decision,
+    receipt: Receipt,
+    policies: Policies,
+    /// Units that are taken now, for each check.
+    balances: SmallVec<[u64; 2]>,
+}
+
+/// The policies of a decision's checks.
+enum Policies {
+    /// The layer's, by their places.
+    Places(SmallVec<[usize; 4]>),
+    /// One of the handler's.
+    Own(Box<Policy>),
+}
+
+impl Account {
+    pub(crate) fn new(gate: Arc<Gate>, policies: SmallVec<[usize; 4]>, decided: Decided) -> Self {
+        let decision = decided.decision.clone();
+        let booking = Booking::new(Policies::Places(policies), decided);
+        let bookings = Mutex::new(SmallVec::from_buf([booking]));
+        Self { shared: Arc::new(Shared { gate, decision, bookings }), queues: false, settled: false }
+    }
+
+    pub(crate) fn decision(&self) -> &Decision {
+        &self.shared.decision
+    }
+
+    /// The handle for whoever serves the request.
+    pub(crate) fn handle(&self) -> Handle {
+        Handle::new(Arc::clone(&self.shared))
+    }
+
+    pub(crate) fn queues(mut self, queues: bool) -> Self {
+        self.queues = queues;
+        self
+    }
+
+    /// Settles with the response, or `None` for an error of the service. Returns the decision with
+    /// what was asked and changed since.
+    pub(crate) fn settle(mut self, response: Option<&Parts>) -> Decision {
+        self.settled = true;
+        let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
+        let mut bookings = self.shared.bookings();
+        self.shared.change_each(&mut bookings, |options, _, balance| match (&options.count, real) {
+            (Some(count), _) if !count.counts(response) => Some(Change::Refund(balance)),
+            (_, Some(RealCost(units))) if options.metered => Some(difference(balance, *units)),
+            _ => None,
+        });
+        let shown = self.shared.shown(&bookings);
+        self.shared.release(&mut bookings);
+        shown
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        if self.settled {
+            return;
+        }
+        let mut bookings = self.shared.bookings();
+        self.shared.change_each(&mut bookings, |options, outcome, balance| {
+            let unused = self.queues && !outcome.delay().is_zero();
+            (unused || options.refund_dropped).then_some(Change::Refund(balance))
+        });
+        self.shared.release(&mut bookings);
+    }
+}
+
+/// The change from what is taken to what it should be.
+fn difference(balance: u64, units: u64) -> Change {
+    if units < balance { Change::Refund(balance - units) } else { Change::Charge(units - balance) }
+}
+
+impl Shared {
+    fn bookings(&self) -> MutexGuard<'_, SmallVec<[Booking; 1]>> {
+        self.bookings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Charges or refunds every metered policy.
+    pub(crate) fn meter(&self, change: Change) {
+        self.change_each(&mut self.bookings(), |options, _, _| options.metered.then_some(change));
+    }
+
+    /// Books a decision the handler asked for.
+    pub(crate) fn book(&self, policy: &Policy, decided: Decided) -> Decision {
+        let decision = decided.decision.clone();
+        if decision.is_allowed() {
+            self.bookings().push(Booking::new(Policies::Own(Box::new(policy.clone())), decided));
+        }
+        decision
+    }
+
+    /// Changes what each check took, at once, as `wanted` says of its options, outcome and balance.
+    fn change_each(&self, bookings: &mut [Booking], wanted: impl Fn(&Options, &Outcome, u64) -> Option<Change>) {
+        for booking in bookings {
+            for check in 0..booking.balances.len() {
+                let (policy, balance) = (booking.policy(&self.gate, check), booking.balances[check]);
+                if let Some(change) = wanted(policy.options(), &booking.decision.outcomes()[check], balance) {
+                    self.gate.store.settle(booking.part(check), &[Settlement { check: 0, change }]);
+                    booking.balances[check] = match change {
+                        Change::Refund(units) => balance.saturating_sub(units),
+                        Change::Charge(units) => balance.saturating_add(units),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Ends the decisions; what is charged or refunded later still finds what they took.
+    fn release(&self, bookings: &mut [Booking]) {
+        for booking in bookings {
+            let rest = Receipt::new(booking.receipt.store(), booking.receipt.taken().iter().cloned());
+            self.gate.store.settle(std::mem::replace(&mut booking.receipt, rest), &[]);
+        }
+    }
+
+    /// The decision as clients are told it: with what was asked and changed since.
+    fn shown(&self, bookings: &[Booking]) -> Decision {
+        if bookings.iter().len() == 1 && bookings.iter().all(Booking::is_as_taken) {
+            return self.decision.clone();
+        }
+        let outcomes = bookings.iter().flat_map(|booking| {
+            let checks = booking.receipt.taken().iter().zip(&booking.balances);
+            let outcomes = booking.decision.outcomes().iter().zip(checks);
+            outcomes.map(|(outcome, (taken, balance))| outcome.settled(taken.units, *balance))
+        });
+        Decision::new(outcomes, self.decision.source())
+    }
+}
+
+impl Booking {
+    fn new(policies: Policies, Decided { decision, receipt }: Decided) -> Self {
+        let balances = receipt.taken().iter().map(|taken| taken.units).collect();
+        Self { decision, receipt, policies, balances }
+    }
+
+    fn policy<'a>(&'a self, gate: &'a Gate, check: usize) -> &'a Policy {
+        match &self.policies {
+            Policies::Places(places) => &gate.policies[places[check]],
+            Policies::Own(policy) => policy,
+        }
+    }
+
+    /// A receipt for the units one check has taken now; it holds no slot.
+    fn part(&self, check: usize) -> Receipt {
+        let taken = Taken { units: self.balances[check], slot: 0, ..self.receipt.taken()[check].clone() };
+        Receipt::new(self.receipt.store(), [taken])
+    }
+
+    fn is_as_taken(&self) -> bool {
+        self.receipt.taken().iter().zip(&self.balances).all(|(taken, balance)| taken.units == *balance)
+    }
+}

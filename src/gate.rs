@@ -1,0 +1,76 @@
+//! What every service of one layer shares.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+
+use crate::fields::PolicyField;
+use crate::key::KeyExtractor;
+use crate::store::{FailureStore, OnFailure, SharedStore};
+use crate::{Decision, Headers, Policy};
+
+/// Builds the response to a refused request.
+pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Response<Bytes> + Send + Sync;
+
+/// A gate whose policies can be replaced while it is used.
+pub(crate) type SharedGate = Arc<ArcSwap<Gate>>;
+
+/// Policies, a store, and what is sent.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) headers: Headers,
+    pub(crate) reject: Option<Arc<Reject>>,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) instances: u32,
+    /// `RateLimit-Policy` for a request to which all policies apply.
+    pub(crate) policy_field: PolicyField,
+    /// By whose address clients are allowed or denied, where a policy's key does not know it.
+    pub(crate) client: Arc<dyn KeyExtractor>,
+    given: SharedStore,
+    pub(crate) store: Arc<FailureStore<SharedStore>>,
+}
+
+impl Gate {
+    pub(crate) fn new(store: SharedStore) -> Self {
+        let (on_failure, instances) = (OnFailure::default(), 1);
+        let wrapped = Arc::new(FailureStore::new(Arc::clone(&store), on_failure, instances));
+        Self {
+            policies: Vec::new(),
+            headers: Headers::both(),
+            reject: None,
+            on_failure,
+            instances,
+            policy_field: PolicyField::default(),
+            #[cfg(feature = "axum")]
+            client: Arc::new(crate::key::client_ip()),
+            #[cfg(not(feature = "axum"))]
+            client: Arc::new(crate::key::global()),
+            given: store,
+            store: wrapped,
+        }
+    }
+
+    pub(crate) fn add(&mut self, policy: Policy) {
+        self.policies.push(policy);
+        self.policy_field = PolicyField::of(&self.policies);
+    }
+
+    pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
+        self.policies = policies;
+        self.policy_field = PolicyField::of(&self.policies);
+    }
+
+    pub(crate) fn wrap_store(&mut self) {
+        let store = FailureStore::new(Arc::clone(&self.given), self.on_failure, self.instances);
+        self.store = Arc::new(store);
+    }
+
+    /// Whether a policy may be named to clients.
+    pub(crate) fn advertises(&self, name: &str) -> bool {
+        self.policies.iter().all(|policy| policy.is_shown() || policy.name() != name)
+    }
+}

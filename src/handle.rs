@@ -1,0 +1,90 @@
+//! What the one who serves a request can do about its limits.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+
+use crate::account::Shared;
+use crate::store::{Change, Check, Counter};
+use crate::{Decision, Error, Key, Policy, Store};
+
+/// What a request really cost, put into the extensions of its response.
+///
+/// It settles the [`metered`](Policy::metered) policies: the difference to what they took is charged
+/// or refunded. A charge may go past the limit by one more capacity at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealCost(pub u64);
+
+/// A handle on the limits of the request being served, from its extensions.
+///
+/// It can be cloned, and used after the response's head was sent: while a body is streamed, say.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Handle, Key, Policy, Quota};
+///
+/// async fn login(limits: Handle, account: &str) -> Result<(), Box<dyn std::error::Error>> {
+///     let policy = Policy::new("account", Quota::per_hour(10));
+///     let decision = limits.check(&policy, Key::hashed("account", account)).await?;
+///     if !decision.is_allowed() {
+///         let _answer = limits.refusal(&decision);
+///     }
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Charges units to every [`metered`](Policy::metered) policy of the request, past the limit by
+    /// one more capacity at most. Never blocks.
+    pub fn charge(&self, units: u64) {
+        self.shared.meter(Change::Charge(units));
+    }
+
+    /// Gives units back to every [`metered`](Policy::metered) policy, never more than were taken.
+    /// Never blocks.
+    pub fn refund(&self, units: u64) {
+        self.shared.meter(Change::Refund(units));
+    }
+
+    /// Asks one more policy, by a key that is known only now, and takes its fixed cost if it fits.
+    ///
+    /// What was taken is settled with the request, as the policy's [`count`](Policy::count) says,
+    /// and shown in its headers. Only the quota, the cost, `count`, `metered` and `refund_dropped`
+    /// of the policy have a meaning here.
+    ///
+    /// # Errors
+    ///
+    /// If no decision could be made.
+    ///
+    /// # Cancellation
+    ///
+    /// Units of a decision that is not waited for stay taken.
+    pub async fn check(&self, policy: &Policy, key: Key) -> Result<Decision, Error> {
+        let counter = Counter { policy: Arc::clone(policy.shared_name()), key, quota: *policy.quota() };
+        let check = Check::new(counter, policy.options().cost.fixed());
+        let decided = self.shared.gate.store.decide(&[check]).wait().await?;
+        Ok(self.shared.book(policy, decided))
+    }
+
+    /// The response that tells a client of a refusal, as the layer would.
+    pub fn refusal(&self, decision: &Decision) -> Response<Bytes> {
+        self.shared.gate.refusal(decision)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,28 @@
+//! The bearer token.
+
+use http::request::Parts;
+
+use super::authorization::credentials;
+use super::{Extracted, Key, KeyExtractor};
+use crate::store::Answer;
+
+/// The token of `Authorization: Bearer`. See [`bearer`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bearer;
+
+/// Counts by the token of `Authorization: Bearer`, of which only a hash leaves the process.
+///
+/// A request without the header, or with another scheme, has no key; an empty token is a value.
+///
+/// Clients choose it: every token they make up starts a counter of its own, unless something before the
+/// layer verified it.
+pub fn bearer() -> Bearer {
+    Bearer
+}
+
+impl KeyExtractor for Bearer {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        let token = credentials(parts, "Bearer");
+        Answer::Ready(token.map(|token| Key::hashed("bearer", token)).into())
+    }
+}

@@ -1,0 +1,40 @@
+//! The method of the request.
+
+use http::request::Parts;
+
+use super::{Extracted, Key, KeyExtractor};
+use crate::store::Answer;
+
+/// What all other methods share: made-up ones must not make fresh counters.
+const OTHER: &str = "<other>";
+
+/// The methods of RFC 9110, and PATCH.
+const KNOWN: [http::Method; 9] = [
+    http::Method::GET,
+    http::Method::HEAD,
+    http::Method::POST,
+    http::Method::PUT,
+    http::Method::PATCH,
+    http::Method::DELETE,
+    http::Method::OPTIONS,
+    http::Method::CONNECT,
+    http::Method::TRACE,
+];
+
+/// The method of the request. See [`method`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Method;
+
+/// Counts by the method, such as `GET`.
+///
+/// Methods other than those of RFC 9110 and PATCH share one counter.
+pub fn method() -> Method {
+    Method
+}
+
+impl KeyExtractor for Method {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        let text = if KNOWN.contains(&parts.method) { parts.method.as_str() } else { OTHER };
+        Answer::Ready(Extracted::Key(Key::new("method", text)))
+    }
+}

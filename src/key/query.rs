@@ -1,0 +1,31 @@
+//! The value of a query parameter.
+
+use http::request::Parts;
+
+use super::{Extracted, Key, KeyExtractor};
+use crate::store::Answer;
+
+/// The first value of a query parameter. See [`query`].
+#[derive(Clone, Debug)]
+pub struct Query {
+    name: String,
+    kind: String,
+}
+
+/// Counts by the first value of a query parameter, percent-decoded, `+` being a space.
+///
+/// The value stays readable in the store unless it is long. A request without the parameter has no key;
+/// an empty value is a value.
+///
+/// Clients choose it: every value they make up starts a counter of its own.
+pub fn query(name: &str) -> Query {
+    Query { name: name.to_owned(), kind: format!("query {name}") }
+}
+
+impl KeyExtractor for Query {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        let mut pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+        let found = pairs.find(|(name, _)| *name == self.name);
+        Answer::Ready(found.map(|(_, value)| Key::new(&self.kind, value.as_bytes())).into())
+    }
+}

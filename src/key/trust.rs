@@ -1,0 +1,108 @@
+//! Which proxies are believed.
+
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::Error;
+
+/// No CIDR is longer: what is shown of a bad one is cut here.
+const LONGEST_SHOWN: usize = 64;
+
+/// Whose word about the hop before counts.
+#[derive(Clone, Debug)]
+pub(super) enum Trust {
+    /// The proxies in these networks, which share no address and are sorted.
+    Nets(Vec<IpNet>),
+    /// This many proxies, counted from the peer.
+    Hops(usize),
+}
+
+impl Trust {
+    pub(super) fn nobody() -> Self {
+        Trust::Hops(0)
+    }
+
+    pub(super) fn nets(nets: impl IntoIterator<Item = IpNet>) -> Self {
+        let nets: Vec<IpNet> = nets.into_iter().map(canonical).collect();
+        let mut nets = IpNet::aggregate(&nets);
+        nets.sort_unstable_by_key(IpNet::network);
+        Trust::Nets(nets)
+    }
+
+    /// Whether the proxy at `address` is believed, after `passed` others.
+    pub(super) fn covers(&self, passed: usize, address: IpAddr) -> bool {
+        match self {
+            Trust::Hops(trusted) => passed < *trusted,
+            Trust::Nets(nets) => {
+                let after = nets.partition_point(|net| net.network() <= address);
+                nets[..after].last().is_some_and(|net| net.contains(&address))
+            }
+        }
+    }
+}
+
+/// Reads a CIDR, or an address as the network of itself.
+pub(super) fn parse_net(text: &str) -> Result<IpNet, Error> {
+    let parsed = text.parse::<IpNet>();
+    parsed.or_else(|error| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| error)).map_err(|error| {
+        let shown: String = text.chars().take(LONGEST_SHOWN).collect();
+        Error::invalid(format!(
+            "trusted proxy {shown:?} is not a network: write a CIDR such as \"10.0.0.0/8\" or \"2001:db8::/32\", or an \
+             address"
+        ))
+        .with_source(error)
+    })
+}
+
+/// Addresses are looked up as IPv4 if they are mapped, so networks of mapped ones are kept as IPv4.
+fn canonical(net: IpNet) -> IpNet {
+    let mapped = match net {
+        IpNet::V4(_) => None,
+        IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96)),
+    };
+    mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(net, IpNet::V4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn row(cidrs: &[&str], address: &str, covered: bool) {
+        let trust = Trust::nets(cidrs.iter().map(|cidr| parse_net(cidr).unwrap()));
+        assert_eq!(trust.covers(0, address.parse().unwrap()), covered, "{trust:?}");
+    }
+
+    #[test]
+    fn an_address_is_trusted_if_any_network_holds_it() {
+        row(&["10.0.0.0/8"], "10.255.255.255", true);
+        row(&["10.0.0.0/8"], "11.0.0.0", false);
+        row(&["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/8"], "10.200.0.1", true);
+        row(&["192.0.2.0/24", "10.0.0.0/8", "172.16.0.0/12"], "172.31.255.255", true);
+        row(&["192.0.2.0/24", "10.0.0.0/8", "172.16.0.0/12"], "172.32.0.0", false);
+        row(&["10.0.0.7/8"], "10.200.0.1", true);
+        row(&["10.0.0.7"], "10.0.0.7", true);
+        row(&["10.0.0.7"], "10.0.0.8", false);
+        row(&["2001:db8::/32", "10.0.0.0/8"], "2001:db8:ffff::1", true);
+        row(&["2001:db8::/32", "10.0.0.0/8"], "2001:db9::1", false);
+        row(&[], "10.0.0.1", false);
+    }
+
+    #[test]
+    fn networks_may_reach_to_the_last_address() {
+        row(&["0.0.0.0/0"], "255.255.255.255", true);
+        row(&["255.255.255.255/32"], "255.255.255.255", true);
+        row(&["0.0.0.0/0"], "::1", false);
+        row(&["::/0"], "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", true);
+        row(&["::/0"], "10.0.0.1", false);
+        row(&["0.0.0.0/0", "::/0"], "::", true);
+    }
+
+    #[test]
+    fn networks_of_mapped_addresses_are_ipv4() {
+        row(&["::ffff:10.0.0.0/104"], "10.9.9.9", true);
+        row(&["::ffff:10.0.0.0/104"], "11.0.0.0", false);
+        row(&["::ffff:10.0.0.7"], "10.0.0.7", true);
+    }
+}

@@ -1,0 +1,175 @@
+//! Limits without HTTP: jobs, messages, streams.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::time::{Instant, sleep};
+
+use crate::gate::{Gate, SharedGate};
+use crate::policy::Tiers;
+use crate::store::{Change, Check, Counter, Decided};
+use crate::{Decision, Error, Key, Policy, Status, Store};
+
+/// Policies over any key, asked from code.
+///
+/// All policies are decided as one, over the same key. What a policy says of requests has no meaning
+/// here: its key, where it applies, lists, `cost_by` and `tier`. Its quota, cost, `tier_lookup`,
+/// shadow mode and name do.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Key, Limiter, MemoryStore, Policy, Quota};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = Limiter::new(MemoryStore::new(), [Policy::new("mail", Quota::per_hour(2))]);
+/// let ada = Key::new("user", "ada");
+/// assert!(limiter.check(&ada).await?.is_allowed());
+/// assert!(limiter.check(&ada).await?.is_allowed());
+/// assert!(!limiter.check(&ada).await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Limiter {
+    gate: SharedGate,
+}
+
+impl Limiter {
+    /// A limiter with policies of its own.
+    pub fn new(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Self {
+        let mut gate = Gate::new(Arc::new(store));
+        gate.set_policies(policies.into_iter().collect());
+        Self::shared(Arc::new(ArcSwap::from_pointee(gate)))
+    }
+
+    pub(crate) fn shared(gate: SharedGate) -> Self {
+        Self { gate }
+    }
+
+    /// Takes each policy's cost if all of it fits.
+    ///
+    /// What is admitted by a queueing leaky bucket is to wait [`Decision::delay`].
+    ///
+    /// # Errors
+    ///
+    /// If no decision could be made.
+    ///
+    /// # Cancellation
+    ///
+    /// Units of a decision that is not waited for stay taken.
+    pub async fn check(&self, key: &Key) -> Result<Decision, Error> {
+        self.decide(key, None).await
+    }
+
+    /// As [`check`](Self::check), taking this many units from every policy; 0 only looks.
+    ///
+    /// # Errors
+    ///
+    /// If no decision could be made.
+    pub async fn check_n(&self, key: &Key, units: u64) -> Result<Decision, Error> {
+        self.decide(key, Some(units)).await
+    }
+
+    /// Waits until it is admitted, but not longer than `patience`: returns the last refusal if that
+    /// cannot be.
+    ///
+    /// It waits as long as it is told and up to a tenth of that more, so that many who wait do not
+    /// ask all at once, and asks again. A delay in a queueing leaky bucket is waited too.
+    ///
+    /// # Errors
+    ///
+    /// If no decision could be made.
+    ///
+    /// # Cancellation
+    ///
+    /// Nothing is taken before it is admitted.
+    pub async fn until_ready(&self, key: &Key, patience: Duration) -> Result<Decision, Error> {
+        let start = Instant::now();
+        loop {
+            let decision = self.check(key).await?;
+            if decision.is_allowed() {
+                sleep(decision.delay()).await;
+                return Ok(decision);
+            }
+            let Some(wait) = decision.retry_after() else { return Ok(decision) };
+            let left = patience.saturating_sub(start.elapsed());
+            if wait > left {
+                return Ok(decision);
+            }
+            sleep((wait + jitter(wait)).min(left)).await;
+        }
+    }
+
+    /// Tells what a key has left, without taking anything.
+    ///
+    /// # Errors
+    ///
+    /// If the store could not say.
+    pub async fn status(&self, key: &Key) -> Result<Status, Error> {
+        let decision = self.check_n(key, 0).await?;
+        Ok(Status::of(&self.gate.load(), &decision))
+    }
+
+    /// Forgets what a key has taken from every policy.
+    ///
+    /// # Errors
+    ///
+    /// If the store could not do it for one of the policies; others may be done.
+    pub async fn reset(&self, key: &Key) -> Result<(), Error> {
+        let gate = self.gate.load_full();
+        for check in self.checks(&gate, key, Some(0)).await {
+            gate.store.reset(&check.counter).wait().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives a key back up to this many units of every policy, never more than it has taken.
+    ///
+    /// # Errors
+    ///
+    /// If the store could not do it for one of the policies; others may be done.
+    pub async fn refund(&self, key: &Key, units: u64) -> Result<(), Error> {
+        let gate = self.gate.load_full();
+        for check in self.checks(&gate, key, Some(0)).await {
+            gate.store.adjust(&check.counter, Change::Refund(units)).wait().await?;
+        }
+        Ok(())
+    }
+
+    async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
+        let gate = self.gate.load_full();
+        let checks = self.checks(&gate, key, units).await;
+        let Decided { decision, receipt } = gate.store.decide(&checks).wait().await?;
+        gate.store.settle(receipt, &[]);
+        Ok(decision)
+    }
+
+    async fn checks(&self, gate: &Gate, key: &Key, units: Option<u64>) -> Vec<Check> {
+        let mut checks = Vec::with_capacity(gate.policies.len());
+        for policy in &gate.policies {
+            let tier = match &policy.options().tiers {
+                Some(Tiers::Lookup(lookup)) => lookup.find(key).wait().await,
+                _ => None,
+            };
+            let quota = tier.unwrap_or(*policy.quota());
+            let counter = Counter { policy: Arc::clone(policy.shared_name()), key: key.clone(), quota };
+            let cost = units.unwrap_or_else(|| policy.options().cost.fixed());
+            checks.push(Check { mode: policy.options().mode, ..Check::new(counter, cost) });
+        }
+        checks
+    }
+}
+
+fn jitter(wait: Duration) -> Duration {
+    wait.mul_f64(fastrand::f64() / 10.0)
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter").field("policies", &self.gate.load().policies).finish_non_exhaustive()
+    }
+}
