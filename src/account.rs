@@ -130,7 +130,7 @@ impl Shared {
                     self.gate.store.settle(booking.part(check), &[Settlement { check: 0, change }]);
                     booking.balances[check] = match change {
                         Change::Refund(units) => balance.saturating_sub(units),
-                        Change::Charge(units) => balance.saturating_add(units),
+                        Change::Charge(units) => booking.charged(check, units),
                     };
                 }
             }
@@ -147,13 +147,18 @@ impl Shared {
 
     /// The decision as clients are told it: with what was asked and changed since.
     fn shown(&self, bookings: &[Booking]) -> Decision {
-        if bookings.iter().len() == 1 && bookings.iter().all(Booking::is_as_taken) {
+        if bookings.len() == 1 && bookings.iter().all(Booking::is_as_taken) {
             return self.decision.clone();
         }
-        let outcomes = bookings.iter().flat_map(|booking| {
-            let checks = booking.receipt.taken().iter().zip(&booking.balances);
-            let outcomes = booking.decision.outcomes().iter().zip(checks);
-            outcomes.map(|(outcome, (taken, balance))| outcome.settled(taken.units, *balance))
+        let told = bookings.iter().filter(|booking| booking.is_shown());
+        let outcomes = told.flat_map(|booking| {
+            let taken = booking.receipt.taken();
+            let outcomes = booking.decision.outcomes().iter().enumerate();
+            // A store that admits all while it is away takes nothing.
+            outcomes.map(|(check, outcome)| match taken.get(check) {
+                Some(taken) => outcome.settled(taken.units, booking.balances[check]),
+                None => outcome.clone(),
+            })
         });
         Decision::new(outcomes, self.decision.source())
     }
@@ -176,6 +181,22 @@ impl Booking {
     fn part(&self, check: usize) -> Receipt {
         let taken = Taken { units: self.balances[check], slot: 0, ..self.receipt.taken()[check].clone() };
         Receipt::new(self.receipt.store(), [taken])
+    }
+
+    /// What a check has taken after a charge: with what others had then, at most two capacities.
+    fn charged(&self, check: usize, units: u64) -> u64 {
+        let (outcome, balance) = (&self.decision.outcomes()[check], self.balances[check]);
+        let free = outcome.quota().capacity().saturating_add(outcome.remaining());
+        let most = free.saturating_add(self.receipt.taken()[check].units);
+        balance.saturating_add(units).min(most.max(balance))
+    }
+
+    /// Whether clients may see it: the layer's policies say so themselves.
+    fn is_shown(&self) -> bool {
+        match &self.policies {
+            Policies::Places(_) => true,
+            Policies::Own(policy) => policy.is_shown(),
+        }
     }
 
     fn is_as_taken(&self) -> bool {

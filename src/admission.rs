@@ -14,8 +14,8 @@ use crate::account::Account;
 use crate::gate::Gate;
 use crate::key::Extracted;
 use crate::policy::{AccessList, Tiers};
-use crate::store::{Answer, Check, Counter, Decided};
-use crate::{Decision, Error, Key, MissingKey, Policy, Quota, Store};
+use crate::store::{Answer, Check, Counter, Decided, Mode};
+use crate::{Decision, Error, Key, MissingKey, Outcome, Policy, Quota, Store};
 
 /// What becomes of a request.
 pub(crate) enum Verdict {
@@ -70,6 +70,16 @@ enum Resolved {
     Skip,
     /// It knows what becomes of it.
     Verdict(Verdict),
+}
+
+impl Resolved {
+    /// What is left of it for a policy that never refuses.
+    fn in_shadow(self) -> Self {
+        match self {
+            Resolved::Verdict(_) => Resolved::Skip,
+            other => other,
+        }
+    }
 }
 
 /// What is known of a policy's check before its key.
@@ -139,10 +149,18 @@ impl Gate {
 
     /// Finds out what a policy makes of a request.
     fn resolve(self: &Arc<Self>, place: usize, parts: &Parts) -> Answer<Resolved> {
-        if !self.policies[place].options().scope.covers(parts) {
+        let options = self.policies[place].options();
+        if !options.scope.covers(parts) {
             return Answer::Ready(Resolved::Skip);
         }
-        self.resolve_covered(place, parts)
+        let resolved = self.resolve_covered(place, parts);
+        if options.mode == Mode::Enforce {
+            return resolved;
+        }
+        match resolved {
+            Answer::Ready(resolved) => resolved.in_shadow().into(),
+            Answer::Pending(pending) => Answer::pending(async move { pending.await.in_shadow() }),
+        }
     }
 
     /// As [`resolve`](Self::resolve), for a request to which the policy applies.
@@ -174,15 +192,18 @@ impl Gate {
     }
 
     /// What every policy would ask of the client who sent this request, if it only looked.
-    pub(crate) async fn looks(self: &Arc<Self>, parts: &Parts) -> SmallVec<[Check; 2]> {
+    ///
+    /// The looks are at all that is left; beside them are the units that are kept from this client.
+    pub(crate) async fn looks(self: &Arc<Self>, parts: &Parts) -> (Vec<Check>, Vec<u64>) {
         let answers: Vec<_> = (0..self.policies.len()).map(|policy| self.resolve_covered(policy, parts)).collect();
-        let mut checks = SmallVec::new();
+        let (mut checks, mut kept) = (Vec::new(), Vec::new());
         for answer in answers {
             if let Resolved::Check(check) = answer.wait().await {
-                checks.push(Check { cost: 0, ..check });
+                kept.push(check.floor);
+                checks.push(Check { cost: 0, floor: 0, ..check });
             }
         }
-        checks
+        (checks, kept)
     }
 
     /// Whether the request comes from an address on a list.
@@ -224,6 +245,9 @@ impl Gate {
     }
 
     fn verdict(self: &Arc<Self>, policies: Places, decided: Result<Decided, Error>) -> Verdict {
+        if let Ok(decided) = &decided {
+            log_shadows(&decided.decision);
+        }
         match decided {
             Ok(decided) if decided.decision.is_allowed() => {
                 Verdict::Admitted(Account::new(Arc::clone(self), policies, decided))
@@ -231,6 +255,15 @@ impl Gate {
             Ok(Decided { decision, .. }) => Verdict::Refused(decision),
             Err(error) => Verdict::Failed(error),
         }
+    }
+}
+
+/// Logs what policies in shadow would have done.
+fn log_shadows(decision: &Decision) {
+    let refusing = |outcome: &&Outcome| outcome.mode() == Mode::Shadow && !outcome.is_allowed();
+    for outcome in decision.outcomes().iter().filter(refusing) {
+        let retry_after = outcome.retry_after();
+        tracing::info!(policy = outcome.policy(), ?retry_after, "a policy in shadow would refuse this request");
     }
 }
 

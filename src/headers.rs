@@ -169,7 +169,9 @@ impl Gate {
 
     fn policy_value(&self, decision: &Decision) -> Option<HeaderValue> {
         let outcomes = decision.outcomes();
-        let configured = |(outcome, policy): (&Outcome, &Policy)| outcome.quota() == policy.quota();
+        let configured = |(outcome, policy): (&Outcome, &Policy)| {
+            outcome.quota() == policy.quota() && outcome.policy() == policy.name()
+        };
         if outcomes.len() == self.policies.len() && outcomes.iter().zip(&self.policies).all(configured) {
             return self.policy_field.value.clone();
         }

@@ -12,6 +12,8 @@ use crate::policy::Tiers;
 use crate::store::{Change, Check, Counter, Decided};
 use crate::{Decision, Error, Key, Policy, Status, Store};
 
+const GRAIN: Duration = Duration::from_millis(1);
+
 /// Policies over any key, asked from code.
 ///
 /// All policies are decided as one, over the same key. What a policy says of requests has no meaning
@@ -95,7 +97,8 @@ impl Limiter {
                 sleep(decision.delay()).await;
                 return Ok(decision);
             }
-            let Some(wait) = decision.retry_after() else { return Ok(decision) };
+            // Timers count milliseconds: a store that tells a shorter wait, or none, is not asked in a busy loop.
+            let Some(wait) = decision.retry_after().map(|wait| wait.max(GRAIN)) else { return Ok(decision) };
             let left = patience.saturating_sub(start.elapsed());
             if wait > left {
                 return Ok(decision);
@@ -111,7 +114,7 @@ impl Limiter {
     /// If the store could not say.
     pub async fn status(&self, key: &Key) -> Result<Status, Error> {
         let decision = self.check_n(key, 0).await?;
-        Ok(Status::of(&self.gate.load(), &decision))
+        Ok(Status::of(&self.gate.load(), &decision, std::iter::repeat(0)))
     }
 
     /// Forgets what a key has taken from every policy.

@@ -13,6 +13,8 @@ use http::Method;
 use http::request::Parts;
 
 pub use self::access::AccessList;
+#[cfg(feature = "axum")]
+pub(crate) use self::access::canonical;
 pub use self::count::Count;
 pub(crate) use self::reserve::Reserve;
 pub(crate) use self::scope::Scope;

@@ -101,7 +101,10 @@ impl Gate {
         let (mut parts, body) = response.into_parts();
         let decision = account.settle(Some(&parts));
         self.write_headers(&mut parts.headers, parts.status, &decision);
-        parts.extensions.insert(decision);
+        // What refuses inside tells more than that it was admitted here.
+        if parts.extensions.get().is_none_or(Decision::is_allowed) {
+            parts.extensions.insert(decision);
+        }
         Ok(Response::from_parts(parts, ResponseBody::inner(body)))
     }
 
@@ -137,6 +140,7 @@ impl Gate {
             None if is_grpc => {
                 let mut response = grpc::exhausted(self.headers.wait_exactly(decision));
                 self.write_refusal(response.headers_mut(), decision, self.headers.wait(decision));
+                response.extensions_mut().insert(decision.clone());
                 response
             }
             None => self.refusal(decision),

@@ -42,9 +42,12 @@ pub struct PolicyStatus {
 }
 
 impl Status {
-    pub(crate) fn of(gate: &Gate, decision: &Decision) -> Self {
-        let shown = decision.outcomes().iter().filter(|outcome| gate.shows(outcome));
-        Self { policies: shown.map(PolicyStatus::of).collect() }
+    /// The status by a look at all that is left, of which the client may not use the `kept` units of
+    /// each policy.
+    pub(crate) fn of(gate: &Gate, decision: &Decision, kept: impl IntoIterator<Item = u64>) -> Self {
+        let outcomes = decision.outcomes().iter().zip(kept);
+        let shown = outcomes.filter(|(outcome, _)| gate.shows(outcome));
+        Self { policies: shown.map(|(outcome, kept)| PolicyStatus::of(outcome, kept)).collect() }
     }
 
     /// The status as JSON: under `resources`, each policy with `limit`, `used`, `remaining` and
@@ -69,13 +72,13 @@ impl Status {
 }
 
 impl PolicyStatus {
-    fn of(outcome: &Outcome) -> Self {
+    fn of(outcome: &Outcome, kept: u64) -> Self {
         let (Advertised { q, .. }, Left { r, .. }) = (Advertised::of(outcome.quota()), Left::of(outcome));
         let policy = outcome.policy().to_owned();
         // A bucket that holds less than the limit is full at its burst.
         let full = outcome.quota().capacity().min(q);
         let used = full.saturating_sub(r);
-        Self { policy, limit: q, used, remaining: r, reset_after: outcome.reset_after() }
+        Self { policy, limit: q, used, remaining: r.saturating_sub(kept), reset_after: outcome.reset_after() }
     }
 }
 
@@ -119,9 +122,9 @@ impl<B> Service<Request<B>> for StatusService {
         let gate = self.gate.load_full();
         let (parts, _) = request.into_parts();
         Box::pin(async move {
-            let checks = gate.looks(&parts).await;
+            let (checks, kept) = gate.looks(&parts).await;
             let decided = gate.store.decide(&checks).wait().await;
-            let status = decided.map(|Decided { decision, .. }| Status::of(&gate, &decision));
+            let status = decided.map(|Decided { decision, .. }| Status::of(&gate, &decision, kept));
             Ok(answer(status).map(Full::new))
         })
     }

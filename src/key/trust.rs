@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
 use crate::Error;
+use crate::policy::canonical;
 
 /// No CIDR is longer: what is shown of a bad one is cut here.
 const LONGEST_SHOWN: usize = 64;
@@ -53,15 +54,6 @@ pub(super) fn parse_net(text: &str) -> Result<IpNet, Error> {
         ))
         .with_source(error)
     })
-}
-
-/// Addresses are looked up as IPv4 if they are mapped, so networks of mapped ones are kept as IPv4.
-fn canonical(net: IpNet) -> IpNet {
-    let mapped = match net {
-        IpNet::V4(_) => None,
-        IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96)),
-    };
-    mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(net, IpNet::V4)
 }
 
 #[cfg(test)]

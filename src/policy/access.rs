@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::{Error, Key};
 
@@ -45,7 +45,7 @@ impl AccessList {
 
     /// Adds the clients of a network.
     pub fn net(mut self, net: IpNet) -> Self {
-        self.nets.push(net.trunc());
+        self.nets.push(canonical(net).trunc());
         self
     }
 
@@ -86,7 +86,18 @@ fn read_net(entry: &str) -> Result<Option<IpNet>, Error> {
 }
 
 fn is_made_like_a_net(entry: &str) -> bool {
-    let (address, _) = entry.split_once('/').unwrap_or((entry, ""));
+    let (address, bits) = entry.split_once('/').unwrap_or((entry, ""));
     let digits = address.chars().all(|c| c.is_ascii_hexdigit() || c == '.' || c == ':');
-    digits && !address.is_empty() && (address.contains(':') || address.matches('.').count() == 3)
+    let dots = if bits.is_empty() { 3 } else { 1 };
+    let colons = if bits.is_empty() { 2 } else { 1 };
+    digits && (address.matches(':').count() >= colons || address.matches('.').count() >= dots)
+}
+
+/// Addresses are looked up as IPv4 if they are mapped, so networks of mapped ones are kept as IPv4.
+pub(crate) fn canonical(net: IpNet) -> IpNet {
+    let mapped = match net {
+        IpNet::V4(_) => None,
+        IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96)),
+    };
+    mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(net, IpNet::V4)
 }

@@ -5,10 +5,11 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::request::Parts;
 use moka::sync::Cache;
+use tokio::time::Instant;
 
 use crate::store::Answer;
 use crate::{Key, Quota};

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use smallvec::SmallVec;
 
-use super::{Answer, Change, Check, Counter, Decided, MemoryStore, Receipt, Settlement, Store};
+use super::{Answer, Change, Check, Counter, Decided, MemoryStore, Mode, Receipt, Settlement, Store};
 use crate::decision::{Decision, Outcome, Source};
 use crate::{Error, Quota};
 
@@ -85,8 +85,8 @@ fn instead(
     log(rule, &error);
     match rule {
         OnFailure::Fallback => decide_locally(local, instances, checks),
-        OnFailure::Allow => Ok(admit(local, checks)),
-        OnFailure::Deny => Err(error),
+        OnFailure::Deny if checks.iter().any(|check| check.mode == Mode::Enforce) => Err(error),
+        OnFailure::Allow | OnFailure::Deny => Ok(admit(local, checks)),
     }
 }
 

@@ -1,0 +1,13 @@
+//! Limits asked from code, and the service that tells clients what they have left.
+
+#[allow(dead_code, reason = "shared with other tests")]
+mod support {
+    pub(crate) mod clock;
+}
+
+#[path = "limits/asked.rs"]
+mod asked;
+#[path = "limits/status.rs"]
+mod status;
+#[path = "limits/waiting.rs"]
+mod waiting;
