@@ -2,19 +2,27 @@
 
 #![cfg(all(feature = "config", feature = "axum"))]
 
-use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::body::Body;
-use http::{Request, Response, StatusCode};
-use proptest::prelude::*;
 use tollgate::config::Config;
-use tollgate::{Algorithm, MemoryStore, OnFailure, RateLimitLayer, ResponseBody};
-use tower::util::BoxCloneService;
-use tower::{ServiceBuilder, ServiceExt, service_fn};
+use tollgate::{Algorithm, OnFailure};
+
+#[path = "policy_files/effect.rs"]
+mod effect;
+#[path = "policy_files/garbage.rs"]
+mod garbage;
+#[path = "policy_files/identity.rs"]
+mod identity;
+#[path = "policy_files/mistakes.rs"]
+mod mistakes;
+#[path = "policy_files/served.rs"]
+mod served;
+
+/// A file that uses every field but those that exclude one of these.
+const ALL: &str = include_str!("../examples/policies.toml");
 
 const GOOD: &str = r#"
-# every field there is
+# some fields
 [[policy]]
 name = "ip"
 key = "peer_ip"
@@ -61,6 +69,26 @@ fn a_good_file_gives_its_policies_in_order() {
 }
 
 #[test]
+fn the_example_file_says_everything_there_is() {
+    let config = Config::from_toml(ALL).unwrap();
+    assert!(config.policies().len() > 9, "{:?}", config.policies());
+    let fields = "name key algorithm limit window burst queue cost count missing_key methods routes allow deny reserve \
+                  critical tiers advertise shadow metered preflights refund_dropped trusted_proxies forwarded \
+                  on_failure instances";
+    for field in fields.split_whitespace() {
+        assert!(ALL.lines().any(|line| line.starts_with(&format!("{field} = "))), "{field}");
+    }
+    let values = "client_ip peer_ip route path method host global header: cookie: bearer basic_user query: \
+                  path_param: fixed_window sliding_log sliding_window token_bucket gcra leaky_bucket all failures \
+                  successes share fallback";
+    for value in values.split_whitespace() {
+        let value = format!("\"{value}{}", if value.ends_with(':') { "" } else { "\"" });
+        let quoted = |line: &str| line.split('#').next().is_some_and(|line| line.contains(&value));
+        assert!(ALL.lines().any(quoted), "{value}");
+    }
+}
+
+#[test]
 fn an_empty_file_has_no_policies_and_the_default_settings() {
     let config = Config::from_toml("").unwrap();
     assert!(config.policies().is_empty());
@@ -100,11 +128,21 @@ fn refused(file: &str, line: usize, fragments: &[&str]) {
     }
 }
 
+/// The lines of a policy, the line at fault, and what is told of it.
+type Mistake<'a> = (&'a str, usize, &'a [&'a str]);
+
+#[track_caller]
+fn all_refused(mistakes: &[Mistake<'_>]) {
+    for (lines, line, fragments) in mistakes {
+        refused(&policy(lines), *line, fragments);
+    }
+}
+
 #[test]
 fn every_mistake_in_a_policy_names_its_line() {
-    let table: &[(&str, usize, &[&str])] = &[
+    let table: &[Mistake<'_>] = &[
         ("colour = \"red\"", 3, &["unknown field `colour`", "`missing_key`"]),
-        ("tiers = { free = 1 }", 3, &["unknown field `tiers`"]),
+        ("tier = { free = 1 }", 3, &["unknown field `tier`", "`tiers`"]),
         ("name = \"9lives\"", 3, &["\"9lives\"", "start with a letter"]),
         ("name = \"\"", 3, &["\"\"", "start with a letter"]),
         ("name = 7", 3, &["integer `7`", "string", "name"]),
@@ -143,26 +181,31 @@ fn every_mistake_in_a_policy_names_its_line() {
         ),
         ("burst = 0", 3, &["burst 0", "at least 1"]),
         ("burst = 9_000_000_000_000", 3, &["burst 9000000000000 is too large", "at most"]),
-        ("key = \"client\"", 3, &["key \"client\" is unknown", "peer_ip, route, path, global, header:NAME"]),
+        (
+            "key = \"client\"",
+            3,
+            &[
+                "key \"client\" is unknown",
+                "client_ip, peer_ip, route, path, method",
+                "global",
+                "header:NAME, cookie:NAME",
+            ],
+        ),
         ("key = \"\"", 3, &["key \"\" is unknown"]),
-        ("key = \"header\"", 3, &["header:x-api-key", "\"\""]),
-        ("key = \"header:x y\"", 3, &["\"x y\"", "header:x-api-key", "invalid HTTP header name"]),
+        ("key = \"header\"", 3, &["header:NAME", "x-api-key", "\"\""]),
+        ("key = \"header:x y\"", 3, &["\"x y\"", "x-api-key", "invalid HTTP header name"]),
         ("key = []", 3, &["a list of 0 keys", "1 to 8"]),
         ("key = [\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\"]", 3, &["9 keys"]),
         ("key = [\n  \"path\",\n  \"user\",\n]", 5, &["key \"user\" is unknown"]),
         ("key = [\"path\", 3]", 3, &["integer `3`", "string"]),
         ("key = { header = \"a\" }", 3, &["a key in quotes, or a list of keys"]),
-        ("cost = -1", 3, &["`-1`", "0 or more"]),
-        ("cost = \"header:x-cost\"", 3, &["a whole number"]),
         ("missing_key = \"ignore\"", 3, &["missing_key \"ignore\" is unknown", "skip, deny, share"]),
         ("advertise = \"no\"", 3, &["\"no\"", "boolean"]),
         ("advertise", 3, &[]),
         ("\"a\\nb\" = 1", 3, &["unknown field `a b`"]),
         ("key = \"a\\r\\n\\u001b[31m\"", 3, &["unknown"]),
     ];
-    for (lines, line, fragments) in table {
-        refused(&policy(lines), *line, fragments);
-    }
+    all_refused(table);
 }
 
 #[test]
@@ -172,6 +215,13 @@ fn every_mistake_outside_a_policy_names_its_line() {
     refused("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]);
     refused("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]);
     refused("[server]\ninstances = 0", 2, &["instances 0", "1 to 4294967295"]);
+    refused("[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"proxy\"]", 3, &["trusted proxy \"proxy\"", "CIDR"]);
+    refused("[server]\ntrusted_proxies = \"10.0.0.0/8\"", 2, &["a list of texts", "trusted_proxies"]);
+    refused("[server]\ntrusted_proxies = []\ntrusted_hops = 1", 3, &["exclude each other"]);
+    refused("[server]\ntrusted_hops = 65", 2, &["trusted_hops 65", "0 to 64"]);
+    refused("[server]\ntrusted_hops = -1", 2, &["`-1`"]);
+    refused("[server]\nforwarded = \"forwarded\"", 2, &["believed of nobody", "trusted_proxies"]);
+    refused("[server]\ntrusted_hops = 1\nforwarded = \"a b\"", 3, &["forwarded has \"a b\" for a name"]);
     refused("[server]\ninstances = 4294967296", 2, &["instances 4294967296"]);
     refused("a = [1,\n2,\n", 2, &["unclosed array"]);
     refused("name = \"open\n", 1, &[]);
@@ -222,116 +272,4 @@ fn an_error_in_a_file_starts_with_its_path() {
     let gone = format!("{:#}", Config::from_file("/nowhere/policies.toml").unwrap_err());
     assert!(gone.contains("cannot read the config file /nowhere/policies.toml"), "{gone}");
     assert!(gone.contains("No such file"), "the cause is told: {gone}");
-}
-
-type Limited = BoxCloneService<Request<Body>, Response<ResponseBody<Body>>, Infallible>;
-
-fn limited(file: &str) -> Limited {
-    let policies = Config::from_toml(file).expect("the file is good").into_policies();
-    let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
-    let inner = service_fn(async |_: Request<Body>| Ok(Response::new(Body::empty())));
-    BoxCloneService::new(ServiceBuilder::new().layer(layer).service(inner))
-}
-
-/// Sends `GET path` with the headers `a` and `b`, where they are not empty.
-async fn status(file: &str, requests: &[(&str, &str, &str)]) -> Vec<u16> {
-    let service = limited(file);
-    let mut statuses = Vec::new();
-    for (path, a, b) in requests {
-        let mut request = Request::get(*path);
-        for (name, value) in [("a", a), ("b", b)].into_iter().filter(|(_, value)| !value.is_empty()) {
-            request = request.header(name, *value);
-        }
-        let request = request.body(Body::empty()).expect("the request is one");
-        let response = service.clone().oneshot(request).await;
-        statuses.push(response.unwrap_or_else(|never| match never {}).status().as_u16());
-    }
-    statuses
-}
-
-const TWICE: [(&str, &str, &str); 3] = [("/x", "", ""), ("/x", "", ""), ("/y", "", "")];
-
-#[tokio::test]
-async fn the_key_of_a_file_tells_requests_apart() {
-    assert_eq!(status(&policy("limit = 1\nkey = \"path\""), &TWICE).await, [200, 429, 200]);
-    assert_eq!(status(&policy("limit = 1\nkey = \"global\""), &TWICE).await, [200, 429, 429]);
-    assert_eq!(status(&policy("limit = 1"), &TWICE).await, [200, 429, 429], "the default is global");
-    assert_eq!(status(&policy("limit = 1\nkey = \"route\""), &TWICE).await, [200, 429, 429], "unmatched routes share");
-    assert_eq!(status(&policy("limit = 1\nkey = \"peer_ip\""), &TWICE).await, [200, 429, 429], "no address: shared");
-}
-
-#[tokio::test]
-async fn a_list_of_keys_counts_each_combination() {
-    let file = policy("limit = 1\nkey = [\"header:a\", \"header:b\", \"path\"]");
-    let requests =
-        [("/", "1", "1"), ("/", "1", "2"), ("/", "2", "1"), ("/z", "1", "1"), ("/", "1", "1"), ("/", "1", "")];
-    assert_eq!(status(&file, &requests).await, [200, 200, 200, 200, 429, 200], "without `b` there is no key");
-}
-
-#[tokio::test]
-async fn cost_and_missing_key_of_a_file_are_obeyed() {
-    assert_eq!(status(&policy("cost = 3"), &TWICE).await, [200, 429, 429]);
-    let skip = policy("limit = 1\nkey = \"header:a\"\nmissing_key = \"skip\"");
-    assert_eq!(status(&skip, &TWICE).await, [200, 200, 200]);
-    let deny = policy("limit = 1\nkey = \"header:a\"\nmissing_key = \"deny\"");
-    assert_eq!(status(&deny, &TWICE).await, [403, 403, 403]);
-    let share = policy("limit = 1\nkey = \"header:a\"\nmissing_key = \"share\"");
-    assert_eq!(status(&share, &TWICE).await, [200, 429, 429]);
-}
-
-#[tokio::test]
-async fn a_policy_is_advertised_unless_the_file_says_otherwise() {
-    for (lines, expected) in [("", true), ("advertise = true", true), ("advertise = false", false)] {
-        let request = Request::get("/").body(Body::empty()).unwrap();
-        let response = limited(&policy(lines)).oneshot(request).await.unwrap_or_else(|never| match never {});
-        assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(response.headers().contains_key("ratelimit-policy"), expected, "{lines}");
-    }
-}
-
-/// Lines as a careless or hostile hand might write them.
-fn line() -> impl Strategy<Value = String> {
-    let field =
-        "name|key|algorithm|limit|window|burst|queue|cost|missing_key|advertise|on_failure|instances|[a-z\"\\\\]{0,6}";
-    let value = prop_oneof![
-        "-?[0-9_]{1,22}(\\.[0-9]{1,3})?",
-        "\"[0-9]{0,25} ?(ns|us|ms|s|m|h|d|M|y|years|µs)?\"",
-        "\"(peer_ip|route|path|global|header:[a-zA-Z -]{0,9}|fixed_window|token_bucket|skip|deny|allow)\"",
-        "\\[(\"path\"|\"header:a\"|,|3){0,12}\\]",
-        "(true|false|\\{\\}|inf|nan|\"\"|'''|\\PC{0,12})",
-    ];
-    prop_oneof![
-        8 => (field, value).prop_map(|(field, value)| format!("{field} = {value}")),
-        2 => "(\\[\\[policy\\]\\]|\\[server\\]|\\[policy\\]|\\[\\[|#.{0,9})",
-        1 => any::<String>(),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn no_text_makes_it_panic(text in any::<String>()) {
-        check(&text)?;
-    }
-
-    #[test]
-    fn no_likely_file_makes_it_panic(lines in prop::collection::vec(line(), 0..12)) {
-        check(&lines.join("\n"))?;
-        check(&format!("[[policy]]\n{}", lines.join("\n")))?;
-    }
-
-    #[test]
-    fn no_cut_or_changed_file_makes_it_panic(from in 0..GOOD.len(), to in 0..GOOD.len(), put in ".{0,3}") {
-        let (from, to) = (from.min(to), from.max(to));
-        check(&format!("{}{put}{}", &GOOD[..from], &GOOD[to..]))?;
-    }
-}
-
-fn check(text: &str) -> Result<(), TestCaseError> {
-    if let Err(error) = Config::from_toml(text) {
-        let told = format!("{error:#}");
-        prop_assert!(error.is_invalid());
-        prop_assert!(told.starts_with("line "), "{told}");
-        prop_assert!(!told.chars().any(char::is_control), "{told:?}");
-    }
-    Ok(())
 }

@@ -2,160 +2,25 @@
 
 #![cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::process::Output;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use http::Method;
 
+#[path = "example_server/harness.rs"]
+mod harness;
+#[path = "example_server/policies.rs"]
+mod policies;
 #[allow(dead_code, reason = "other tests need more of it")]
 #[path = "support/server.rs"]
 mod redis_server;
+#[path = "example_server/reload.rs"]
+mod reload;
 
+use harness::{ConfigFile, Server, command, ended, send, told};
 use redis_server::RedisServer;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const NO_LIMITS: &str = "[server]\non_failure = \"deny\"\n";
-
-/// An example server on a port of its own, killed when dropped.
-struct Server {
-    process: Child,
-    /// What it printed when it was ready.
-    ready: String,
-    address: String,
-    /// Reads the log: a server whose log nobody reads stops when the pipe is full.
-    log: Option<JoinHandle<String>>,
-}
-
-impl Server {
-    fn start(arguments: &[&str]) -> Self {
-        let mut process = command(arguments).spawn().expect("the server can be started");
-        let stdout = BufReader::new(process.stdout.take().expect("its output is piped"));
-        let mut stderr = process.stderr.take().expect("its log is piped");
-        let log = std::thread::spawn(move || {
-            let mut log = String::new();
-            let _ = stderr.read_to_string(&mut log);
-            log
-        });
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let ready = lines.recv_timeout(PATIENCE).expect("the server says that it is ready");
-        let address = ready.split_once("http://").and_then(|(_, rest)| rest.split_once(',')).expect("an address").0;
-        Self { process, address: address.to_owned(), ready, log: Some(log) }
-    }
-
-    async fn connect(&self) -> SendRequest<Full<Bytes>> {
-        let stream = TcpStream::connect(&self.address).await.expect("the server listens");
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
-        tokio::spawn(connection);
-        sender
-    }
-
-    async fn get(&self, path: &str) -> (StatusCode, String) {
-        told(send(&mut self.connect().await, Method::GET, path, "", "").await).await
-    }
-
-    async fn login(&self, kind: &str, body: &'static str) -> StatusCode {
-        send(&mut self.connect().await, Method::POST, "/login", kind, body).await.status()
-    }
-
-    fn signal(&self, signal: &str) {
-        let kill = format!("kill -{signal} {}", self.process.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh runs").success());
-    }
-
-    /// Waits for its end; what it logged is returned too.
-    fn end(&mut self) -> (ExitStatus, String) {
-        let status = ended(&mut self.process);
-        let log = self.log.take().expect("a server ends once").join().expect("its log is read");
-        (status, log)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// The example next to this test, as cargo builds it.
-fn command(arguments: &[&str]) -> Command {
-    let test = std::env::current_exe().expect("a test has a path");
-    let built = test.ancestors().nth(2).expect("tests are in target/<profile>/deps").join("examples/server");
-    assert!(built.exists(), "{} is not there: run cargo build --example server", built.display());
-    let mut command = Command::new(built);
-    command.args(["--addr", "127.0.0.1:0"]).args(arguments);
-    command.env_remove("REDIS_URL").env_remove("RUST_LOG");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn ended(process: &mut Child) -> ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
-        if let Some(status) = process.try_wait().expect("a child can be asked") {
-            return status;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let _ = process.kill();
-    panic!("the server did not end in {PATIENCE:?}");
-}
-
-async fn send(
-    to: &mut SendRequest<Full<Bytes>>,
-    method: Method,
-    path: &str,
-    kind: &str,
-    body: &'static str,
-) -> Response<hyper::body::Incoming> {
-    let request = Request::builder().method(method).uri(path).header("host", "test").header("content-type", kind);
-    let request = request.body(Full::from(body)).expect("the request is one");
-    let answer = async {
-        to.ready().await?;
-        to.send_request(request).await
-    };
-    tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time").expect("an answer")
-}
-
-async fn told(response: Response<hyper::body::Incoming>) -> (StatusCode, String) {
-    let status = response.status();
-    let body = response.into_body().collect().await.expect("a whole body").to_bytes();
-    (status, String::from_utf8(body.to_vec()).expect("a text"))
-}
-
-/// A config file, gone when dropped.
-struct ConfigFile(PathBuf);
-
-impl ConfigFile {
-    fn new(text: &str) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("tollgate-{}-{}.toml", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, text).expect("the temporary folder can be written");
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("the temporary folder is UTF-8")
-    }
-}
-
-impl Drop for ConfigFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 #[tokio::test]
 async fn every_endpoint_keeps_its_contract() {

@@ -69,9 +69,19 @@ pub(super) fn one_line(text: &str) -> String {
 
 /// Finds a value by its name, or lists the names there are.
 pub(super) fn choose<T: Copy>(what: &str, name: &Spanned<String>, known: &[(&str, T)]) -> Result<T, Fault> {
-    let found = known.iter().find(|(known, _)| known == name.get_ref());
+    choose_word(what, name.span(), name.get_ref(), known)
+}
+
+/// As [`choose`], for a name that stands at `span`.
+pub(super) fn choose_word<T: Copy>(
+    what: &str,
+    span: Range<usize>,
+    name: &str,
+    known: &[(&str, T)],
+) -> Result<T, Fault> {
+    let found = known.iter().find(|(known, _)| *known == name);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        Fault::at(name.span(), format!("{what} {:?} is unknown: give one of {}", name.get_ref(), names.join(", ")))
+        Fault::at(span, format!("{what} {name:?} is unknown: give one of {}", names.join(", ")))
     })
 }

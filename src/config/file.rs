@@ -71,7 +71,8 @@ impl Config {
             return Err(Fault::at(table.span(), format!("there are more than {MOST_POLICIES} policies: join some")));
         }
         refuse_repeats(&document.policy, text)?;
-        let policies = document.policy.iter().map(read_policy).collect::<Result<_, _>>()?;
+        let policies = document.policy.iter().map(|table| read_policy(table, &server));
+        let policies = policies.collect::<Result<_, _>>()?;
         Ok(Self { policies, server })
     }
 }

@@ -3,76 +3,111 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use http::HeaderName;
 use toml::Spanned;
 
-use super::document::KeyNames;
+use super::Server;
 use super::fault::Fault;
+use super::header::header_name;
+use super::lists::OneOrMany;
 use crate::key::{self, Header, KeyExtractor};
 
-type DynKey = Arc<dyn KeyExtractor>;
+pub(super) type DynKey = Arc<dyn KeyExtractor>;
 
 /// Keys joined at most: each is one level of nesting.
 const MOST_JOINED: usize = 8;
 
-/// Makes a key.
-type Make = fn() -> DynKey;
+/// Makes a key, knowing how the server tells clients.
+type Make = fn(&Server) -> DynKey;
 
 /// The keys that are a word.
 const WORDS: &[(&str, Make)] = &[
     #[cfg(feature = "axum")]
-    ("peer_ip", || Arc::new(key::peer_ip())),
+    ("client_ip", |server| Arc::new(server.client().clone())),
     #[cfg(feature = "axum")]
-    ("route", || Arc::new(key::route())),
-    ("path", || Arc::new(key::path())),
-    ("global", || Arc::new(key::global())),
+    ("peer_ip", |_| Arc::new(key::peer_ip())),
+    #[cfg(feature = "axum")]
+    ("route", |_| Arc::new(key::route())),
+    ("path", |_| Arc::new(key::path())),
+    ("method", |_| Arc::new(key::method())),
+    ("host", |_| Arc::new(key::host())),
+    ("global", |_| Arc::new(key::global())),
+    ("bearer", |_| Arc::new(key::bearer())),
+    ("basic_user", |_| Arc::new(key::basic_user())),
 ];
 
 /// Makes a key of the text after the colon.
 type MakeOf = fn(Range<usize>, &str) -> Result<DynKey, Fault>;
 
-/// The keys that are a word, a colon and an argument: the word, the argument's name, the key.
-const WITH_ARGUMENT: &[(&str, &str, MakeOf)] = &[("header", "NAME", header)];
+/// The keys that are a word, a colon and the name of what holds the value.
+const WITH_NAME: &[(&str, MakeOf)] = &[
+    ("header", header),
+    ("cookie", cookie),
+    ("query", query),
+    #[cfg(feature = "axum")]
+    ("path_param", path_param),
+];
 
-pub(super) fn read_key(given: &Spanned<KeyNames>) -> Result<DynKey, Fault> {
+pub(super) fn read_key(given: &Spanned<OneOrMany<String>>, server: &Server) -> Result<DynKey, Fault> {
     match given.get_ref() {
-        KeyNames::One(name) => find(given.span(), name),
-        KeyNames::Joined(names) => join(given.span(), names),
+        OneOrMany::One(name) => find(given.span(), name, server),
+        OneOrMany::Many(names) => join(given.span(), names, server),
     }
 }
 
-fn join(span: Range<usize>, names: &[Spanned<String>]) -> Result<DynKey, Fault> {
+fn join(span: Range<usize>, names: &[Spanned<String>], server: &Server) -> Result<DynKey, Fault> {
     if names.is_empty() || names.len() > MOST_JOINED {
         let message = format!("a list of {} keys is not allowed: give 1 to {MOST_JOINED}", names.len());
         return Err(Fault::at(span, message));
     }
-    let keys = names.iter().map(|name| find(name.span(), name.get_ref()));
+    let keys = names.iter().map(|name| find(name.span(), name.get_ref(), server));
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
     let joined = keys.into_iter().reduce(|joined, key| Arc::new(joined.and(key)));
     Ok(joined.expect("the list is not empty"))
 }
 
-fn find(span: Range<usize>, name: &str) -> Result<DynKey, Fault> {
+fn find(span: Range<usize>, name: &str, server: &Server) -> Result<DynKey, Fault> {
     if let Some((_, make)) = WORDS.iter().find(|(word, _)| *word == name) {
-        return Ok(make());
+        return Ok(make(server));
     }
     let (word, argument) = name.split_once(':').unwrap_or((name, ""));
-    match WITH_ARGUMENT.iter().find(|(known, ..)| *known == word) {
-        Some((.., make)) => make(span, argument),
+    match WITH_NAME.iter().find(|(known, _)| *known == word) {
+        Some((_, make)) => make(span, argument),
         None => Err(Fault::at(span, format!("key {name:?} is unknown: give one of {}", known()))),
     }
 }
 
 fn header(span: Range<usize>, name: &str) -> Result<DynKey, Fault> {
-    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
-        let message = format!("key header:NAME has {name:?} for a name: give one such as header:x-api-key");
-        Fault::at(span, message).caused_by(error)
-    })?;
-    Ok(Arc::new(Header::new(header)))
+    Ok(Arc::new(Header::new(header_name("key header:NAME", span, name)?)))
+}
+
+/// A cookie's name is a token: <https://www.rfc-editor.org/rfc/rfc6265#section-4.1.1>.
+fn cookie(span: Range<usize>, name: &str) -> Result<DynKey, Fault> {
+    let is_token = name.bytes().all(|byte| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte));
+    if name.is_empty() || !is_token {
+        let message = format!("key cookie:NAME has {name:?} for a name: give one such as cookie:session");
+        return Err(Fault::at(span, message));
+    }
+    Ok(Arc::new(key::cookie(name)))
+}
+
+fn query(span: Range<usize>, name: &str) -> Result<DynKey, Fault> {
+    if name.is_empty() {
+        return Err(Fault::at(span, "key query:NAME lacks the name: give one such as query:api_key"));
+    }
+    Ok(Arc::new(key::query(name)))
+}
+
+#[cfg(feature = "axum")]
+fn path_param(span: Range<usize>, name: &str) -> Result<DynKey, Fault> {
+    if name.is_empty() || name.contains(['{', '}', '*', '/', ':']) {
+        let message = format!("key path_param:NAME has {name:?} for a name: give one such as id, for /users/{{id}}");
+        return Err(Fault::at(span, message));
+    }
+    Ok(Arc::new(key::path_param(name)))
 }
 
 fn known() -> String {
     let words = WORDS.iter().map(|(word, _)| (*word).to_owned());
-    let others = WITH_ARGUMENT.iter().map(|(word, argument, _)| format!("{word}:{argument}"));
+    let others = WITH_NAME.iter().map(|(word, _)| format!("{word}:NAME"));
     words.chain(others).collect::<Vec<_>>().join(", ")
 }

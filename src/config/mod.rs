@@ -34,29 +34,79 @@
 //! | `name` | a letter, then up to 63 letters, digits, `.`, `_` or `-`; unique in the file | required |
 //! | `limit` | units per window, at least 1 | required |
 //! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"` | required |
-//! | `key` | `"peer_ip"`, `"route"` (both need the feature `axum`), `"path"`, `"global"`, `"header:NAME"`, or a list of them that is counted as one | `"global"` |
+//! | `key` | who is counted: one of the [keys](#keys), or a list of up to 8 that is counted as one | `"global"` |
 //! | `algorithm` | `"fixed_window"`, `"sliding_log"`, `"sliding_window"`, `"token_bucket"`, `"gcra"` (the same) or `"leaky_bucket"` | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
-//! | `cost` | units a request takes; 0 only looks | 1 |
+//! | `cost` | units a request takes, 0 only looks; or `"header:NAME"`, whose value says them, in digits | 1 |
+//! | `count` | what counts, once it is answered: `"all"`, `"failures"` (4xx and 5xx), `"successes"` (all others) or a list of statuses | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
+//! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH | all |
+//! | `routes` | the policy applies to these route templates only, such as `"/users/{id}"` | all |
+//! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key | none |
+//! | `deny` | clients that are always refused, in the same words | none |
+//! | `reserve` | the fraction of the capacity that is kept for critical requests, above 0 and below 1 | none |
+//! | `critical` | `{ header = "NAME", value = "TEXT" }`: the requests that carry this are critical | with `reserve` |
+//! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
 //! | `advertise` | whether headers and bodies name the policy | `true` |
+//! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
+//! | `metered` | whether handlers say the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
+//! | `preflights` | whether CORS preflights count | `false` |
+//! | `refund_dropped` | whether a request whose client goes away gets back what it took | `false` |
+//!
+//! A request whose cost is above the capacity is never admitted. Where a header says the cost, one that
+//! is missing, or is not all digits, stands for 1; what is larger than any number is larger than any
+//! capacity.
+//!
+//! **Who sets those headers?** Clients send what they like: a cost of 0, a tier, a priority. Where `cost`,
+//! `critical` or `tiers` read a header, something before the layer has to set it or remove it.
+//!
+//! ## Keys
+//!
+//! `"client_ip"`, `"peer_ip"`, `"route"`, `"path_param:NAME"` (these need the feature `axum`), `"path"`,
+//! `"method"`, `"host"`, `"global"`, `"header:NAME"`, `"cookie:NAME"`, `"bearer"`, `"basic_user"` and
+//! `"query:NAME"`. The functions in [`key`](crate::key) say what each of them counts.
+//!
+//! ## Tiers
+//!
+//! The value of the header that `by` names chooses the limit; it is compared with the tiers' names as it
+//! is, letter by letter. A request without it, or with a name that is none, has the policy's own `limit`.
+//! Algorithm and window are the policy's, and so are `burst` and `queue`; without a `burst`, a tier's
+//! bucket holds the tier's limit.
 //!
 //! # `[server]`
 //!
 //! | field | what it holds | default |
 //! | --- | --- | --- |
+//! | `trusted_proxies` | CIDRs and addresses of the proxies that tell the client's address | none |
+//! | `trusted_hops` | instead: how many proxies there are before the server, 0 to 64 | 0 |
+//! | `forwarded` | the header they tell it in: `"x-forwarded-for"`, `"forwarded"`, or one with a single address, such as `"cf-connecting-ip"` | `"x-forwarded-for"` |
 //! | `on_failure` | `"fallback"`, `"allow"` or `"deny"`: see [`OnFailure`](crate::OnFailure) | `"fallback"` |
 //! | `instances` | how many processes share the limits | 1 |
 //!
+//! The first three say how `"client_ip"`, `allow` and `deny` know a client's address:
+//! [`client_ip`](fn@crate::key::client_ip) has the rules. They need the feature `axum`.
+//!
 //! Anything else in the file is an error that names the line.
 
+mod access;
+#[cfg(feature = "axum")]
+mod addressed;
+mod cost;
 mod document;
 mod fault;
 mod file;
+mod header;
 mod keys;
+mod lists;
 mod policy;
+#[cfg(feature = "axum")]
+mod proxies;
+mod quota;
+mod reserve;
+mod scope;
 mod server;
+mod values;
 
 pub use file::Config;
 pub use server::Server;

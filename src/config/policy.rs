@@ -1,73 +1,56 @@
 //! A `[[policy]]` table as a policy.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use toml::Spanned;
 
-use super::document::{Period, PolicyTable, Whole};
+use super::Server;
+use super::access::{with_address, with_lists};
+use super::cost::with_cost;
+use super::document::PolicyTable;
 use super::fault::{Fault, choose};
-use super::keys::read_key;
-use crate::{Algorithm, Error, MissingKey, Policy, Quota};
+use super::keys::{DynKey, read_key};
+use super::quota::{read_quota, with_tiers};
+use super::reserve::with_reserve;
+use super::scope::with_scope;
+use crate::{MissingKey, Policy, key};
 
 const MISSING_KEY: &[(&str, MissingKey)] =
     &[("skip", MissingKey::Skip), ("deny", MissingKey::Deny), ("share", MissingKey::Share)];
 
-pub(super) fn read_policy(table: &Spanned<PolicyTable>) -> Result<Policy, Fault> {
-    let PolicyTable { name, key, cost, missing_key, advertise, .. } = table.get_ref();
-    let name = required(table, name.as_ref(), "name = \"...\"")?;
-    let quota = read_quota(table)?;
-    let mut policy =
-        Policy::try_new(name.get_ref(), quota).map_err(|error| Fault::at(name.span(), error.to_string()))?;
-    if let Some(key) = key {
-        policy = policy.key(read_key(key)?);
-    }
-    if let Some(rule) = missing_key {
-        policy = policy.missing_key(choose("missing_key", rule, MISSING_KEY)?);
-    }
-    if let Some(cost) = cost {
-        policy = policy.cost(cost.get_ref().0);
-    }
-    if *advertise == Some(false) {
-        policy = policy.unadvertised();
-    }
-    Ok(policy)
+pub(super) fn read_policy(table: &Spanned<PolicyTable>, server: &Server) -> Result<Policy, Fault> {
+    let fields = table.get_ref();
+    let name = required(table, fields.name.as_ref(), "name = \"...\"")?;
+    let policy = Policy::try_new(name.get_ref(), read_quota(table)?);
+    let policy = policy.map_err(|error| Fault::at(name.span(), error.to_string()))?;
+    let policy = with_key(policy, fields, server)?;
+    let policy = with_lists(policy, fields)?;
+    let policy = with_scope(policy, fields)?;
+    let policy = with_cost(policy, fields)?;
+    let policy = with_tiers(policy, fields)?;
+    let policy = with_reserve(policy, fields)?;
+    Ok(with_switches(policy, fields))
 }
 
-fn read_quota(table: &Spanned<PolicyTable>) -> Result<Quota, Fault> {
-    let PolicyTable { algorithm, limit, window, burst, queue, .. } = table.get_ref();
-    let algorithm = algorithm.as_ref().map(|name| choose("algorithm", name, Algorithm::ALL));
-    let algorithm = algorithm.transpose()?.unwrap_or(Algorithm::TokenBucket);
-    let limit = required(table, limit.as_ref(), "limit = N")?;
-    let window = required(table, window.as_ref(), "window = \"60s\"")?;
-    let period = read_period(window)?;
-    // With the smallest limit only the window can be at fault.
-    Quota::try_new(algorithm, 1, period).map_err(|error| Fault::at(window.span(), error.to_string()))?;
-    let quota = Quota::try_new(algorithm, limit.get_ref().0, period)
-        .map_err(|error| Fault::at(limit.span(), error.to_string()))?;
-    let quota = with_units(quota, burst.as_ref(), Quota::try_burst)?;
-    with_units(quota, queue.as_ref(), Quota::try_queue)
+fn with_key(policy: Policy, fields: &PolicyTable, server: &Server) -> Result<Policy, Fault> {
+    let key = fields.key.as_ref().map(|key| read_key(key, server)).transpose()?;
+    let key: DynKey = key.unwrap_or_else(|| Arc::new(key::global()));
+    let policy = policy.key(with_address(key, fields, server));
+    match &fields.missing_key {
+        Some(rule) => Ok(policy.missing_key(choose("missing_key", rule, MISSING_KEY)?)),
+        None => Ok(policy),
+    }
 }
 
-/// The quota with the burst or the queue that is given.
-fn with_units(
-    quota: Quota,
-    units: Option<&Spanned<Whole>>,
-    set: fn(Quota, u64) -> Result<Quota, Error>,
-) -> Result<Quota, Fault> {
-    let Some(units) = units else { return Ok(quota) };
-    set(quota, units.get_ref().0).map_err(|error| Fault::at(units.span(), error.to_string()))
+fn with_switches(policy: Policy, fields: &PolicyTable) -> Policy {
+    let set = |policy: Policy, is_set: bool, switch: fn(Policy) -> Policy| if is_set { switch(policy) } else { policy };
+    let policy = set(policy, fields.advertise == Some(false), Policy::unadvertised);
+    let policy = set(policy, fields.shadow == Some(true), Policy::shadow);
+    let policy = set(policy, fields.metered == Some(true), Policy::metered);
+    set(policy, fields.refund_dropped == Some(true), Policy::refund_dropped)
 }
 
-fn read_period(window: &Spanned<Period>) -> Result<Duration, Fault> {
-    let Period(text) = window.get_ref();
-    humantime::parse_duration(text).map_err(|error| {
-        let message =
-            format!("window {text:?} is not a duration: give a number and a unit, such as 100ms, 60s, 1h or 30d");
-        Fault::at(window.span(), message).caused_by(error)
-    })
-}
-
-fn required<'a, T>(
+pub(super) fn required<'a, T>(
     table: &Spanned<PolicyTable>,
     field: Option<&'a Spanned<T>>,
     line: &str,

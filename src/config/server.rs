@@ -4,21 +4,35 @@ use std::num::NonZeroU32;
 
 use toml::Spanned;
 
-use super::document::{ServerTable, Whole};
+use super::document::ServerTable;
 use super::fault::{Fault, choose};
+#[cfg(feature = "axum")]
+use super::proxies::read_client;
+use super::values::Whole;
 use crate::OnFailure;
+#[cfg(feature = "axum")]
+use crate::key::{self, ClientIp};
 
 const ON_FAILURE: &[(&str, OnFailure)] =
     &[("fallback", OnFailure::Fallback), ("allow", OnFailure::Allow), ("deny", OnFailure::Deny)];
 
 /// Settings of the server as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Server {
+    #[cfg(feature = "axum")]
+    client: ClientIp,
     on_failure: OnFailure,
     instances: NonZeroU32,
 }
 
 impl Server {
+    /// How the client's address is known: the file's keys `client_ip` and its lists of addresses
+    /// know it that way already.
+    #[cfg(feature = "axum")]
+    pub fn client(&self) -> &ClientIp {
+        &self.client
+    }
+
     /// What happens to requests the store could not decide.
     pub fn on_failure(&self) -> OnFailure {
         self.on_failure
@@ -33,7 +47,11 @@ impl Server {
         let on_failure = table.on_failure.as_ref().map(|rule| choose("on_failure", rule, ON_FAILURE));
         let instances = table.instances.as_ref().map(read_instances);
         let default = Self::default();
+        #[cfg(not(feature = "axum"))]
+        refuse_client(table)?;
         Ok(Self {
+            #[cfg(feature = "axum")]
+            client: read_client(table)?,
             on_failure: on_failure.transpose()?.unwrap_or(default.on_failure),
             instances: instances.transpose()?.unwrap_or(default.instances),
         })
@@ -42,7 +60,12 @@ impl Server {
 
 impl Default for Server {
     fn default() -> Self {
-        Self { on_failure: OnFailure::default(), instances: NonZeroU32::MIN }
+        Self {
+            #[cfg(feature = "axum")]
+            client: key::client_ip(),
+            on_failure: OnFailure::default(),
+            instances: NonZeroU32::MIN,
+        }
     }
 }
 
@@ -54,4 +77,16 @@ fn read_instances(given: &Spanned<Whole>) -> Result<NonZeroU32, Fault> {
             format!("instances {number} is not allowed: give how many processes share the limits, 1 to {}", u32::MAX),
         )
     })
+}
+
+#[cfg(not(feature = "axum"))]
+fn refuse_client(table: &ServerTable) -> Result<(), Fault> {
+    let ServerTable { trusted_proxies, trusted_hops, forwarded, .. } = table;
+    let fields = [
+        trusted_proxies.as_ref().map(|field| ("trusted_proxies", field.span())),
+        trusted_hops.as_ref().map(|field| ("trusted_hops", field.span())),
+        forwarded.as_ref().map(|field| ("forwarded", field.span())),
+    ];
+    let Some((name, span)) = fields.into_iter().flatten().next() else { return Ok(()) };
+    Err(Fault::at(span, format!("{name} has a meaning with the feature axum only: turn it on, or leave it out")))
 }

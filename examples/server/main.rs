@@ -1,0 +1,78 @@
+//! A small HTTP server with limits, in memory or in Redis:
+//!
+//! ```text
+//! cargo run --example server -- [--addr ADDRESS] [--redis URL] [--config FILE]
+//! ```
+//!
+//! The file's policies replace the built-in ones. They are read again on SIGHUP, and when the file
+//! changes; `examples/policies.toml` shows all there is.
+
+mod args;
+mod limits;
+mod reload;
+mod routes;
+mod shutdown;
+
+use std::error::Error;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use tokio::net::TcpListener;
+use tollgate::{MemoryStore, RateLimitLayer, RedisStore};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::Args;
+use crate::reload::ConfigFile;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    logs.with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"))).init();
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", in_one_line(&*error));
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run() -> Result<(), BoxError> {
+    let args = Args::read(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))?;
+    let (config, file) = args.config.as_deref().map(ConfigFile::open).transpose()?.unzip();
+    let (layer, store) = match &args.redis {
+        Some(url) => (RateLimitLayer::composite(RedisStore::connect(url).await?), "redis"),
+        None => (RateLimitLayer::composite(MemoryStore::new()), "memory"),
+    };
+    let layer = match config {
+        Some(config) => limits::of_file(layer, config),
+        None => limits::built_in(layer),
+    };
+    let stop = shutdown::signal()?;
+    if let Some(file) = file {
+        reload::watch(file, layer.clone())?;
+    }
+    let listener = TcpListener::bind(&args.addr).await;
+    let listener =
+        listener.map_err(|error| format!("cannot listen on {:?}: {error}: give --addr HOST:PORT", args.addr))?;
+    let address = listener.local_addr()?;
+    writeln!(std::io::stdout(), "listening on http://{address}, store: {store}")?;
+    tracing::info!(%address, store, "ready");
+    shutdown::serve(listener, routes::app(&layer), stop).await
+}
+
+/// An error and its causes, each told once.
+fn in_one_line(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !line.contains(&text) {
+            line = line + ": " + &text;
+        }
+        cause = error.source();
+    }
+    line.replace(char::is_control, " ")
+}

@@ -1,0 +1,120 @@
+//! Reading the config file again while the server runs.
+
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tokio::task::block_in_place;
+use tokio::time::{MissedTickBehavior, interval};
+use tollgate::config::{Config, Server};
+use tollgate::{Error, RateLimitLayer};
+
+use crate::{in_one_line, limits};
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A config file, and what was last seen of it.
+pub(crate) struct ConfigFile {
+    path: PathBuf,
+    /// What it was when it was read; none if there was no file. A pipe is none: it cannot be read again.
+    read: Option<Stamp>,
+    /// What it was when it was last looked at.
+    seen: Option<Stamp>,
+    /// The settings the server was started with.
+    server: Server,
+}
+
+/// What changes with a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+}
+
+impl ConfigFile {
+    pub(crate) fn open(path: &str) -> Result<(Config, Self), Error> {
+        let path = PathBuf::from(path);
+        // Before it is read, so that no later change is missed.
+        let stamp = Stamp::of(&path);
+        let config = Config::from_file(&path)?;
+        let server = config.server().clone();
+        Ok((config, Self { path, read: stamp, seen: stamp, server }))
+    }
+
+    /// Whether it has changed, and no more since the last look: it may still be written.
+    fn has_changed(&mut self) -> bool {
+        let now = Stamp::of(&self.path);
+        let before = std::mem::replace(&mut self.seen, now);
+        now == before && now != self.read
+    }
+
+    /// Replaces the policies by the file's. Those in force stay if there is anything wrong with it.
+    fn reload(&mut self, layer: &RateLimitLayer) {
+        self.read = Stamp::of(&self.path);
+        let config = match Config::from_file(&self.path) {
+            Ok(config) if self.read.is_some() => config,
+            Ok(_) => return tracing::error!("the config file is refused, the policies stay: it is no regular file"),
+            Err(error) => {
+                return tracing::error!("the config file is refused, the policies stay: {}", in_one_line(&error));
+            }
+        };
+        let server = config.server();
+        if (server.on_failure(), server.instances()) != (self.server.on_failure(), self.server.instances()) {
+            tracing::warn!("on_failure and instances stay as they were: restart the server to change them");
+        }
+        let policies = limits::policies(config);
+        tracing::info!(policies = policies.len(), "the config file was read again");
+        layer.replace_policies(policies);
+    }
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let file = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
+        Some(Self { modified: file.modified().ok(), length: file.len() })
+    }
+}
+
+/// Reads the file again on SIGHUP, and when it changes.
+pub(crate) fn watch(mut file: ConfigFile, layer: RateLimitLayer) -> std::io::Result<()> {
+    let mut hang_ups = HangUps::listen()?;
+    tokio::spawn(async move {
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let asked = tokio::select! {
+                () = hang_ups.next() => true,
+                _ = looks.tick() => false,
+            };
+            block_in_place(|| {
+                if asked || file.has_changed() {
+                    file.reload(&layer);
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// SIGHUP, where there is such a thing.
+struct HangUps {
+    #[cfg(unix)]
+    signals: tokio::signal::unix::Signal,
+}
+
+impl HangUps {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            #[cfg(unix)]
+            signals: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        self.signals.recv().await;
+        #[cfg(not(unix))]
+        std::future::pending::<()>().await;
+    }
+}

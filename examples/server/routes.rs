@@ -1,0 +1,64 @@
+//! What the server answers.
+
+use std::time::Duration;
+
+use axum::extract::{FromRequest, Path, Query, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::{get, get_service, post};
+use axum::{Form, Json, Router};
+use serde::Deserialize;
+use tollgate::RateLimitLayer;
+
+const SLOWEST: Duration = Duration::from_secs(60);
+
+pub(crate) fn app(layer: &RateLimitLayer) -> Router {
+    Router::new()
+        .route("/", get(async || "hello\n"))
+        .route("/search", get(async || "found nothing\n"))
+        .route("/login", post(login))
+        .route("/slow", get(slow))
+        .route("/status/{code}", get(status))
+        .layer(layer.clone())
+        // Added after the layer, so they are outside: neither is ever limited.
+        .route("/healthz", get(async || "ok\n"))
+        .route("/rate_limit", get_service(layer.status_service()))
+}
+
+#[derive(Deserialize)]
+struct Login {
+    password: String,
+}
+
+async fn login(request: Request) -> (StatusCode, &'static str) {
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let login = if kind.contains("json") {
+        Json::<Login>::from_request(request, &()).await.ok().map(|Json(login)| login)
+    } else {
+        Form::<Login>::from_request(request, &()).await.ok().map(|Form(login)| login)
+    };
+    match login {
+        Some(login) if login.password == "correct horse" => (StatusCode::OK, "welcome\n"),
+        _ => (StatusCode::UNAUTHORIZED, "wrong password\n"),
+    }
+}
+
+#[derive(Deserialize)]
+struct Slow {
+    ms: u64,
+}
+
+async fn slow(Query(Slow { ms }): Query<Slow>) -> Result<String, (StatusCode, String)> {
+    let pause = Duration::from_millis(ms);
+    if pause > SLOWEST {
+        return Err((StatusCode::BAD_REQUEST, format!("ms is at most {}\n", SLOWEST.as_millis())));
+    }
+    tokio::time::sleep(pause).await;
+    Ok(format!("waited {ms} ms\n"))
+}
+
+async fn status(Path(code): Path<u16>) -> Result<StatusCode, (StatusCode, &'static str)> {
+    // 1xx is no final answer in HTTP.
+    let status = StatusCode::from_u16(code).ok().filter(|status| !status.is_informational());
+    status.ok_or((StatusCode::BAD_REQUEST, "a status is 200 to 999\n"))
+}

@@ -1,0 +1,30 @@
+//! A key for lists of addresses.
+
+use std::net::IpAddr;
+
+use http::request::Parts;
+
+use super::keys::DynKey;
+use crate::MissingKey;
+use crate::key::{ClientIp, Extracted, KeyExtractor};
+use crate::store::Answer;
+
+/// A key, and how else the client's address is known.
+pub(super) struct Addressed {
+    pub(super) key: DynKey,
+    pub(super) client: ClientIp,
+}
+
+impl KeyExtractor for Addressed {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        self.key.extract(parts)
+    }
+
+    fn missing_key(&self) -> MissingKey {
+        self.key.missing_key()
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.key.address(parts).or_else(|| self.client.address(parts))
+    }
+}

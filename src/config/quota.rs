@@ -1,0 +1,73 @@
+//! How much a policy admits, and each of its tiers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use toml::Spanned;
+
+use super::document::PolicyTable;
+use super::fault::{Fault, choose};
+use super::header::from_header;
+use super::lists::TierTable;
+use super::policy::required;
+use super::values::{Period, Whole};
+use crate::{Algorithm, Error, Policy, Quota};
+
+pub(super) fn read_quota(table: &Spanned<PolicyTable>) -> Result<Quota, Fault> {
+    let PolicyTable { algorithm, limit, window, burst, queue, .. } = table.get_ref();
+    let algorithm = algorithm.as_ref().map(|name| choose("algorithm", name, Algorithm::ALL));
+    let algorithm = algorithm.transpose()?.unwrap_or(Algorithm::TokenBucket);
+    let limit = required(table, limit.as_ref(), "limit = N")?;
+    let window = required(table, window.as_ref(), "window = \"60s\"")?;
+    let period = read_period(window)?;
+    // With the smallest limit only the window can be at fault.
+    Quota::try_new(algorithm, 1, period).map_err(|error| Fault::at(window.span(), error.to_string()))?;
+    let quota = Quota::try_new(algorithm, limit.get_ref().0, period)
+        .map_err(|error| Fault::at(limit.span(), error.to_string()))?;
+    let quota = with_units(quota, burst.as_ref(), Quota::try_burst)?;
+    with_units(quota, queue.as_ref(), Quota::try_queue)
+}
+
+/// The quota with the burst or the queue that is given.
+fn with_units(
+    quota: Quota,
+    units: Option<&Spanned<Whole>>,
+    set: fn(Quota, u64) -> Result<Quota, Error>,
+) -> Result<Quota, Fault> {
+    let Some(units) = units else { return Ok(quota) };
+    set(quota, units.get_ref().0).map_err(|error| Fault::at(units.span(), error.to_string()))
+}
+
+fn read_period(window: &Spanned<Period>) -> Result<Duration, Fault> {
+    let Period(text) = window.get_ref();
+    humantime::parse_duration(text).map_err(|error| {
+        let message =
+            format!("window {text:?} is not a duration: give a number and a unit, such as 100ms, 60s, 1h or 30d");
+        Fault::at(window.span(), message).caused_by(error)
+    })
+}
+
+/// The policy, with a limit for each of its tiers.
+pub(super) fn with_tiers(policy: Policy, table: &PolicyTable) -> Result<Policy, Fault> {
+    let Some(given) = &table.tiers else { return Ok(policy) };
+    let TierTable { by, limits } = given.get_ref();
+    let by = by.as_ref().ok_or_else(|| Fault::at(given.span(), "tiers has no by: add by = \"header:NAME\""))?;
+    let header = from_header("tiers by", by.span(), by.get_ref())?;
+    if limits.is_empty() {
+        return Err(Fault::at(given.span(), "tiers has no tier: add some with their limits, such as pro = 5000"));
+    }
+    let mut quotas = HashMap::new();
+    for (name, limit) in limits {
+        let quota = tier(*policy.quota(), table, limit.get_ref().0);
+        let quota = quota.map_err(|error| Fault::at(limit.span(), format!("tier {name:?}: {error}")))?;
+        quotas.insert(name.clone().into_bytes(), quota);
+    }
+    Ok(policy.tier(move |parts| quotas.get(parts.headers.get(&header)?.as_bytes()).copied()))
+}
+
+/// The quota with another limit.
+fn tier(own: Quota, table: &PolicyTable, limit: u64) -> Result<Quota, Error> {
+    let quota = Quota::try_new(own.algorithm(), limit, own.window())?;
+    let quota = table.burst.as_ref().map_or(Ok(quota), |burst| quota.try_burst(burst.get_ref().0))?;
+    table.queue.as_ref().map_or(Ok(quota), |queue| quota.try_queue(queue.get_ref().0))
+}

@@ -1,0 +1,212 @@
+//! A running example server, and requests to it.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An example server on a port of its own, killed when dropped.
+pub(crate) struct Server {
+    process: Child,
+    /// What it printed when it was ready.
+    pub(crate) ready: String,
+    address: String,
+    pub(crate) log: Log,
+    /// Reads the log: a server whose log nobody reads stops when the pipe is full.
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut process = command(arguments).spawn().expect("the server can be started");
+        let stdout = BufReader::new(process.stdout.take().expect("its output is piped"));
+        let stderr = BufReader::new(process.stderr.take().expect("its log is piped"));
+        let log = Log::default();
+        let reader = std::thread::spawn({
+            let log = log.clone();
+            move || stderr.lines().map_while(Result::ok).for_each(|line| log.push(&line))
+        });
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let ready = lines.recv_timeout(PATIENCE).expect("the server says that it is ready");
+        let address = ready.split_once("http://").and_then(|(_, rest)| rest.split_once(',')).expect("an address").0;
+        Self { process, address: address.to_owned(), ready, log, reader: Some(reader) }
+    }
+
+    pub(crate) async fn connect(&self) -> SendRequest<Full<Bytes>> {
+        let stream = TcpStream::connect(&self.address).await.expect("the server listens");
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &'static str,
+    ) -> Response<hyper::body::Incoming> {
+        let request = headers
+            .iter()
+            .fold(Request::builder().method(method).uri(path).header("host", "test"), |request, (name, value)| {
+                request.header(*name, *value)
+            });
+        let request = request.body(Full::from(body)).expect("the request is one");
+        answer(&mut self.connect().await, request).await
+    }
+
+    /// The status of `GET path`.
+    pub(crate) async fn status(&self, path: &str, headers: &[(&str, &str)]) -> u16 {
+        self.ask(Method::GET, path, headers, "").await.status().as_u16()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, String) {
+        told(send(&mut self.connect().await, Method::GET, path, "", "").await).await
+    }
+
+    pub(crate) async fn login(&self, kind: &str, body: &'static str) -> StatusCode {
+        send(&mut self.connect().await, Method::POST, "/login", kind, body).await.status()
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        let kill = format!("kill -{signal} {}", self.process.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh runs").success());
+    }
+
+    /// Waits for its end; what it logged is returned too.
+    pub(crate) fn end(&mut self) -> (ExitStatus, String) {
+        let status = ended(&mut self.process);
+        self.reader.take().expect("a server ends once").join().expect("its log is read");
+        (status, self.log.text())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The lines a server has logged so far.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    fn push(&self, line: &str) {
+        let mut log = self.0.lock().expect("no reader panics");
+        log.push_str(line);
+        log.push('\n');
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.lock().expect("no reader panics").clone()
+    }
+
+    /// How many lines hold `part`.
+    pub(crate) fn count(&self, part: &str) -> usize {
+        self.text().lines().filter(|line| line.contains(part)).count()
+    }
+
+    /// Waits until that many lines hold `part`.
+    pub(crate) async fn wait(&self, part: &str, lines: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.count(part) < lines {
+            assert!(Instant::now() < deadline, "{part:?} is not logged {lines} times: {}", self.text());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// The example next to this test, as cargo builds it.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let test = std::env::current_exe().expect("a test has a path");
+    let built = test.ancestors().nth(2).expect("tests are in target/<profile>/deps").join("examples/server");
+    assert!(built.exists(), "{} is not there: run cargo build --example server", built.display());
+    let mut command = Command::new(built);
+    command.args(["--addr", "127.0.0.1:0"]).args(arguments);
+    command.env_remove("REDIS_URL").env_remove("RUST_LOG");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub(crate) fn ended(process: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Some(status) = process.try_wait().expect("a child can be asked") {
+            return status;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = process.kill();
+    panic!("the server did not end in {PATIENCE:?}");
+}
+
+pub(crate) async fn send(
+    to: &mut SendRequest<Full<Bytes>>,
+    method: Method,
+    path: &str,
+    kind: &str,
+    body: &'static str,
+) -> Response<hyper::body::Incoming> {
+    let request = Request::builder().method(method).uri(path).header("host", "test").header("content-type", kind);
+    answer(to, request.body(Full::from(body)).expect("the request is one")).await
+}
+
+async fn answer(to: &mut SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>) -> Response<hyper::body::Incoming> {
+    let answer = async {
+        to.ready().await?;
+        to.send_request(request).await
+    };
+    tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time").expect("an answer")
+}
+
+pub(crate) async fn told(response: Response<hyper::body::Incoming>) -> (StatusCode, String) {
+    let status = response.status();
+    let body = response.into_body().collect().await.expect("a whole body").to_bytes();
+    (status, String::from_utf8(body.to_vec()).expect("a text"))
+}
+
+/// A config file, gone when dropped.
+pub(crate) struct ConfigFile(PathBuf);
+
+impl ConfigFile {
+    pub(crate) fn new(text: &str) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("tollgate-{}-{}.toml", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).expect("the temporary folder can be written");
+        Self(path)
+    }
+
+    /// Replaces the file at once, so that no half of it is ever read.
+    pub(crate) fn replace(&self, text: &str) {
+        let new = self.0.with_extension("new");
+        std::fs::write(&new, text).expect("the temporary folder can be written");
+        std::fs::rename(&new, &self.0).expect("the temporary folder can be written");
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().expect("the temporary folder is UTF-8")
+    }
+}
+
+impl Drop for ConfigFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
