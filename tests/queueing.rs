@@ -37,7 +37,7 @@ fn noting(work: Duration) -> (Service, Calls) {
     let calls = Calls::default();
     let (noted, start) = (Arc::clone(&calls), Instant::now());
     let service = service_fn(move |_: Request<Body>| {
-        noted.lock().unwrap().push(start.elapsed());
+        noted.lock().expect("no test panics while it notes").push(start.elapsed());
         async move {
             sleep(work).await;
             Ok(Response::new(Body::default()))
@@ -53,7 +53,7 @@ fn request() -> Request<Body> {
 /// Each call stands at its multiple of `apart`, not before it and within the grain after it.
 #[track_caller]
 fn spaced(calls: &Calls, expected: usize, apart: Duration) {
-    let calls = calls.lock().unwrap();
+    let calls = calls.lock().expect("no service panics while it notes");
     assert_eq!(calls.len(), expected, "{calls:?}");
     for (place, at) in (0_u32..).zip(calls.iter()) {
         let slot = apart * place;
@@ -131,7 +131,7 @@ async fn a_request_dropped_in_the_middle_of_the_queue_leaves_its_slot_empty() {
     sleep(ms(10)).await;
     dropped.abort();
     behind.await.unwrap().unwrap();
-    let calls = calls.lock().unwrap();
+    let calls = calls.lock().expect("no service panics while it notes");
     assert_eq!(calls.len(), 2);
     assert!(calls[1] >= ms(200) && calls[1] <= ms(200) + GRAIN, "the one behind keeps its slot: {calls:?}");
 }
