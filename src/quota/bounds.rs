@@ -94,7 +94,8 @@ impl Quota {
             Algorithm::FixedWindow => EXACT / 8 - 1,
             Algorithm::SlidingLog => MOST_LOGGED_UNASKED,
             Algorithm::SlidingWindow => least((EXACT - 1) / 2 / self.window, MOST_IN_SIX_BYTES),
-            Algorithm::TokenBucket => (EXACT - 1) / 2 / self.window,
+            // The deepest debt, and a clock that stepped back by a window.
+            Algorithm::TokenBucket => (EXACT - 1 - self.window) / 2 / self.window,
             Algorithm::LeakyBucket => (EXACT - 1) / 4 / self.window,
         }
     }
