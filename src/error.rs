@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// What went wrong: a setting that can never work, or a store that could not decide.
 ///
@@ -11,7 +12,7 @@ use std::fmt;
 pub struct Error {
     kind: Kind,
     message: Box<str>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +33,14 @@ impl Error {
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Arc::from(source.into()));
         self
+    }
+
+    /// The same error for one of several callers.
+    #[cfg(feature = "redis")]
+    pub(crate) fn shared(&self) -> Self {
+        Self { kind: self.kind, message: self.message.clone(), source: self.source.clone() }
     }
 
     /// An error of a store outside this crate.

@@ -1,6 +1,7 @@
 //! State in Redis, shared by all processes that use it.
 
 mod builder;
+mod combine;
 mod connection;
 mod script;
 mod store;

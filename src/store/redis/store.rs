@@ -4,13 +4,16 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use deadpool_redis::Pool;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value, cmd};
 use tokio::runtime::Handle as Runtime;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::error::Elapsed;
 
 use super::builder::RedisStoreBuilder;
+use super::combine::{Batch, Combiner, Job, Lead, Place};
 use super::connection::Connections;
 use super::script::{ADJUST, DECIDE, Program};
 use super::wire::{Answered, MOST_CHECKS, Packed, read_answers, redis_key};
@@ -19,6 +22,8 @@ use crate::decision::{Decision, Outcome, Source};
 use crate::error::Kind;
 use crate::store::memory::{Clock, micros};
 use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId, Taken};
+
+const NO_DECISION: &str = "Redis answered a decision with something else";
 
 /// Settlements on their way at most; more are not sent, and units stay taken.
 const MOST_SETTLEMENTS: usize = 4_096;
@@ -51,6 +56,7 @@ struct Inner {
     prefix: String,
     budget: Duration,
     clock: Option<Box<dyn Clock>>,
+    combiner: Arc<Combiner>,
     settling: Arc<Semaphore>,
     /// Where settlements run that come from outside any runtime.
     runtime: OnceLock<Runtime>,
@@ -85,7 +91,8 @@ impl RedisStore {
         let RedisStoreBuilder { prefix, budget, clock, .. } = settings;
         let settling = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
         let (id, connections, runtime) = (StoreId::new(), Connections::new(pool), OnceLock::new());
-        let inner = Inner { id, connections, prefix, budget, clock, settling, runtime };
+        let combiner = Arc::default();
+        let inner = Inner { id, connections, prefix, budget, clock, combiner, settling, runtime };
         Self { inner: Arc::new(inner) }
     }
 
@@ -113,7 +120,7 @@ impl Store for RedisStore {
         let (inner, checks) = (Arc::clone(&self.inner), checks.to_vec());
         Answer::pending(async move {
             let _ = inner.runtime.get_or_init(Runtime::current);
-            let answer = inner.call(&DECIDE, packed).await?;
+            let answer = inner.combine(packed).await?;
             inner.decided(&checks, &answer)
         })
     }
@@ -148,6 +155,51 @@ impl Store for RedisStore {
 }
 
 impl Inner {
+    /// Has a request decided together with others, within the budget.
+    async fn combine(self: &Arc<Self>, request: Packed) -> Result<Bytes, Error> {
+        let (answer, mut answered) = oneshot::channel();
+        let combined = async {
+            match self.combiner.join(Job { request, answer }) {
+                Place::Lead(batch) => Lead::new(Arc::clone(self).lead(batch)).await,
+                Place::Wait => {}
+                Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
+            }
+            let stopped = |closed| Error::new(Kind::Store, "the call to Redis was stopped").with_source(closed);
+            (&mut answered).await.unwrap_or_else(|closed| Err(stopped(closed)))
+        };
+        tokio::time::timeout(self.budget, combined).await.unwrap_or_else(|late| Err(self.late(late)))
+    }
+
+    /// Sends a batch; what came meanwhile is sent by a task, as its callers are not to keep this one.
+    async fn lead(self: Arc<Self>, batch: Batch) {
+        if let Some(next) = self.send_batch(batch).await {
+            tokio::spawn(self.follow(next));
+        }
+    }
+
+    async fn follow(self: Arc<Self>, batch: Batch) {
+        let mut next = Some(batch);
+        while let Some(batch) = next {
+            next = self.send_batch(batch).await;
+        }
+    }
+
+    /// Makes one call; returns what came meanwhile.
+    async fn send_batch(&self, mut batch: Batch) -> Option<Batch> {
+        let packed = Packed::batch(batch.jobs.iter().map(|job| &job.request));
+        let answer = match self.call(&DECIDE, packed).await {
+            Ok(Value::BulkString(answers)) => Ok(answers.into()),
+            Ok(_) => Err(Error::new(Kind::Store, NO_DECISION)),
+            Err(error) => Err(error),
+        };
+        batch.answer(answer);
+        batch.next()
+    }
+
+    fn late(&self, late: Elapsed) -> Error {
+        Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.budget)).with_source(late)
+    }
+
     /// Calls a script within the budget. What was sent and not answered in time is never sent again.
     async fn call(&self, program: &Program, packed: Packed) -> Result<Value, Error> {
         let now = self.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
@@ -180,8 +232,7 @@ impl Inner {
                 if let Some((handle, _)) = used.filter(|(handle, answers)| handle.answers() == *answers) {
                     self.connections.discard(&handle);
                 }
-                let text = format!("Redis did not answer in {:?}", self.budget);
-                Err(Error::new(Kind::Timeout, text).with_source(late))
+                Err(self.late(late))
             }
         }
     }
@@ -202,9 +253,8 @@ impl Inner {
         });
     }
 
-    fn decided(&self, checks: &[Check], answer: &Value) -> Result<Decided, Error> {
-        let answers = read_answers(answer, checks.len())
-            .ok_or_else(|| Error::new(Kind::Store, "Redis answered a decision with something else"))?;
+    fn decided(&self, checks: &[Check], answer: &[u8]) -> Result<Decided, Error> {
+        let answers = read_answers(answer, checks.len()).ok_or_else(|| Error::new(Kind::Store, NO_DECISION))?;
         let answers: Vec<Answered> = answers.collect();
         let both = || checks.iter().zip(&answers);
         both().for_each(|(check, answered)| answered.found.warn(check));

@@ -1,6 +1,8 @@
 //! What is sent to the scripts and what they answer, byte by byte as `lua/decide.lua` has it.
 
-use deadpool_redis::redis::Value;
+use std::collections::HashMap;
+
+use ahash::RandomState;
 
 use crate::algorithm::{Adjustment, Found, MOST_UNITS};
 use crate::decision::Measures;
@@ -9,6 +11,9 @@ use crate::store::{Change, Check, Counter, Mode};
 
 /// Bytes of a number.
 const NUMBER: usize = 7;
+
+/// Bytes of one check.
+const CHECK: usize = 4 + 5 * NUMBER;
 
 /// Bytes of one check's answer.
 const ANSWER: usize = 1 + 5 * NUMBER;
@@ -42,6 +47,30 @@ impl Packed {
             packed.put(check.floor.min(MOST_UNITS));
         }
         packed
+    }
+
+    /// Many requests as one: a key that several ask for stands there once.
+    pub(super) fn batch<'a>(requests: impl Iterator<Item = &'a Packed>) -> Self {
+        let mut batch = Packed::default();
+        let mut places: HashMap<&str, u16, RandomState> = HashMap::default();
+        for request in requests {
+            let from = batch.bytes.len();
+            batch.bytes.extend(&request.bytes);
+            for check in batch.bytes[from + 1..].chunks_exact_mut(CHECK) {
+                let key = &request.keys[usize::from(u16::from_be_bytes([check[0], check[1]])) - 1];
+                let place = *places.entry(key).or_insert_with(|| {
+                    batch.keys.push(key.clone());
+                    u16::try_from(batch.keys.len()).expect("a batch has few keys")
+                });
+                check[..2].copy_from_slice(&place.to_be_bytes());
+            }
+        }
+        batch
+    }
+
+    /// Bytes of the answer to a request.
+    pub(super) fn answer_size(&self) -> usize {
+        usize::from(self.bytes[0]) * ANSWER
     }
 
     pub(super) fn adjustment(prefix: &str, counter: &Counter, change: Change, stamp: Option<u64>) -> Self {
@@ -86,8 +115,7 @@ pub(super) struct Answered {
 }
 
 /// Reads the answers to `count` checks; `None` if it is no such thing.
-pub(super) fn read_answers(answer: &Value, count: usize) -> Option<impl Iterator<Item = Answered> + '_> {
-    let Value::BulkString(bytes) = answer else { return None };
+pub(super) fn read_answers(bytes: &[u8], count: usize) -> Option<impl Iterator<Item = Answered> + '_> {
     (bytes.len() == count * ANSWER).then(|| bytes.chunks_exact(ANSWER).map(read_answer))
 }
 

@@ -1,0 +1,178 @@
+//! Decisions of one process that share script calls.
+//!
+//! The first caller sends at once; those who come while calls are in flight leave together in the
+//! next one. There is no timer and no task of its own: a caller leads its batch, and if it goes away
+//! the batch goes on without it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::oneshot;
+
+use super::wire::Packed;
+use crate::Error;
+
+/// Calls in flight at once, as long as what waits fits in one more.
+const CALLS: usize = 2;
+
+/// Keys of a batch; a larger one is not cheaper by the key.
+pub(super) const MOST_KEYS: usize = 128;
+
+/// Requests that wait; more are refused with an error.
+const MOST_WAITING: usize = 65_536;
+
+/// One request on its way.
+pub(super) struct Job {
+    pub(super) request: Packed,
+    pub(super) answer: oneshot::Sender<Result<Bytes, Error>>,
+}
+
+/// Who waits, and how many calls are in flight.
+#[derive(Default)]
+pub(super) struct Combiner {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    calls: usize,
+    waiting: VecDeque<Job>,
+    waiting_keys: usize,
+}
+
+/// What a request is to do.
+pub(super) enum Place {
+    /// Send this batch, which holds it.
+    Lead(Batch),
+    /// Wait: somebody else sends it.
+    Wait,
+    /// Too many wait already.
+    Full,
+}
+
+impl Combiner {
+    /// Joins a request to those that wait, or has it sent at once.
+    pub(super) fn join(self: &Arc<Self>, job: Job) -> Place {
+        let mut state = self.state();
+        if state.waiting.len() >= MOST_WAITING {
+            return Place::Full;
+        }
+        state.waiting_keys += job.request.keys.len();
+        state.waiting.push_back(job);
+        if state.calls < CALLS || state.waiting_keys >= MOST_KEYS {
+            state.calls += 1;
+            let jobs = state.take();
+            return Place::Lead(Batch { jobs, combiner: Arc::clone(self) });
+        }
+        Place::Wait
+    }
+
+    /// Takes what waits, to be sent by the call that has ended.
+    fn take(&self) -> Vec<Job> {
+        self.state().take()
+    }
+
+    fn end_call(&self) {
+        self.state().calls -= 1;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes the first of those that wait, up to the size of a batch; callers who went away are left
+    /// out, for what was not sent need not be.
+    fn take(&mut self) -> Vec<Job> {
+        let (mut batch, mut keys) = (Vec::new(), 0);
+        while let Some(job) = self.waiting.front() {
+            if !batch.is_empty() && keys + job.request.keys.len() > MOST_KEYS {
+                break;
+            }
+            let Some(job) = self.waiting.pop_front() else { break };
+            self.waiting_keys -= job.request.keys.len();
+            if !job.answer.is_closed() {
+                keys += job.request.keys.len();
+                batch.push(job);
+            }
+        }
+        batch
+    }
+}
+
+/// Requests that leave in one call, and the right to make it: given back when this is dropped.
+pub(super) struct Batch {
+    pub(super) jobs: Vec<Job>,
+    combiner: Arc<Combiner>,
+}
+
+impl Batch {
+    /// Goes on with what waits by now; `None` if nothing does.
+    pub(super) fn next(mut self) -> Option<Self> {
+        self.jobs = self.combiner.take();
+        if self.jobs.is_empty() { None } else { Some(self) }
+    }
+
+    /// Answers every request with its part, or with the error.
+    pub(super) fn answer(&mut self, answer: Result<Bytes, Error>) {
+        match answer {
+            Ok(mut answers) => {
+                for job in self.jobs.drain(..) {
+                    let size = job.request.answer_size().min(answers.len());
+                    // A caller who went away needs no answer.
+                    let _ = job.answer.send(Ok(answers.split_to(size)));
+                }
+            }
+            Err(error) => {
+                for job in self.jobs.drain(..) {
+                    let _ = job.answer.send(Err(error.shared()));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.combiner.end_call();
+    }
+}
+
+/// A call that its caller waits for, and that goes on in the background if the caller goes away.
+pub(super) struct Lead {
+    call: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    runtime: Runtime,
+}
+
+impl Lead {
+    pub(super) fn new(call: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { call: Some(Box::pin(call)), runtime: Runtime::current() }
+    }
+}
+
+impl Future for Lead {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let done = self.call.as_mut().is_none_or(|call| call.as_mut().poll(cx).is_ready());
+        if !done {
+            return Poll::Pending;
+        }
+        self.call = None;
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            self.runtime.spawn(call);
+        }
+    }
+}
