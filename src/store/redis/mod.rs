@@ -4,6 +4,7 @@ mod builder;
 mod combine;
 mod connection;
 mod script;
+mod source;
 mod store;
 mod wire;
 

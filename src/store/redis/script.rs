@@ -1,49 +1,50 @@
-//! The scripts, joined from `lua/` when the crate is compiled, and how they are called.
+//! The scripts, and how they are called.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value, cmd};
 
-/// Joins the algorithms, for which the order does not matter, between the prelude and an entry.
-macro_rules! source {
-    ($entry:literal, $call:literal) => {
-        concat!(
-            include_str!("../../../lua/prelude.lua"),
-            include_str!("../../../lua/fixed_window.lua"),
-            include_str!("../../../lua/token_bucket.lua"),
-            include_str!("../../../lua/sliding_window.lua"),
-            include_str!("../../../lua/sliding_log.lua"),
-            include_str!("../../../lua/leaky_bucket.lua"),
-            include_str!(concat!("../../../lua/", $entry)),
-            "return ",
-            $call,
-            "(KEYS, ARGV)\n"
-        )
-    };
-}
+use super::source::script;
+use super::wire::{ALGORITHMS, Algorithms};
 
-/// Decides a batch of requests.
-pub(super) static DECIDE: LazyLock<Program> = LazyLock::new(|| Program::new(source!("decide.lua", "decide")));
-
-/// Changes one counter after the fact.
-pub(super) static ADJUST: LazyLock<Program> = LazyLock::new(|| Program::new(source!("adjust.lua", "adjust")));
+const DECIDE: &str = include_str!("../../../lua/decide.lua");
+const ADJUST: &str = include_str!("../../../lua/adjust.lua");
 
 /// A script and the hash it is called by.
 #[derive(Debug)]
 pub(super) struct Program {
-    source: &'static str,
+    source: String,
     hash: String,
 }
 
+/// As many as there are sets of algorithms.
+type Programs = [OnceLock<Program>; 1 << ALGORITHMS.len()];
+
 impl Program {
-    fn new(source: &'static str) -> Self {
-        Self { source, hash: Script::new(source).get_hash().to_owned() }
+    /// The script that decides a batch of requests with these algorithms.
+    pub(super) fn decide(algorithms: Algorithms) -> &'static Self {
+        static PROGRAMS: Programs = [const { OnceLock::new() }; 1 << ALGORITHMS.len()];
+        let program = &PROGRAMS[algorithms.set()];
+        program.get_or_init(|| Self::new(DECIDE, "decide", "ALGORITHMS", &algorithms.table("ALGORITHMS", "")))
+    }
+
+    /// The script that changes counters of these algorithms after the fact.
+    pub(super) fn adjust(algorithms: Algorithms) -> &'static Self {
+        static PROGRAMS: Programs = [const { OnceLock::new() }; 1 << ALGORITHMS.len()];
+        let program = &PROGRAMS[algorithms.set()];
+        program.get_or_init(|| Self::new(ADJUST, "adjust", "ADJUSTMENTS", &algorithms.table("ADJUSTMENTS", "_adjust")))
+    }
+
+    fn new(entry: &str, function: &str, table: &str, algorithms: &str) -> Self {
+        let source = script(entry, function, table, algorithms);
+        let hash = Script::new(&source).get_hash().to_owned();
+        Self { source, hash }
     }
 
     /// Loads the script into the server.
     pub(super) async fn load(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-        cmd("SCRIPT").arg("LOAD").arg(self.source).query_async(connection).await
+        cmd("SCRIPT").arg("LOAD").arg(&self.source).query_async(connection).await
     }
 
     /// Calls the script, loading it if the server does not have it: then it did not run.

@@ -1,4 +1,4 @@
-//! The Redis store: one script call a decision.
+//! The Redis store: one script call for the decisions that come together.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,8 +15,8 @@ use tokio::time::error::Elapsed;
 use super::builder::RedisStoreBuilder;
 use super::combine::{Batch, Combiner, Job, Lead, Place};
 use super::connection::Connections;
-use super::script::{ADJUST, DECIDE, Program};
-use super::wire::{Answered, MOST_CHECKS, Packed, read_answers, redis_key};
+use super::script::Program;
+use super::wire::{ALGORITHMS, Algorithms, Answered, MOST_CHECKS, Packed, read_answers, redis_key};
 use crate::Error;
 use crate::decision::{Decision, Outcome, Source};
 use crate::error::Kind;
@@ -30,9 +30,10 @@ const MOST_SETTLEMENTS: usize = 4_096;
 
 /// Counters in Redis, shared by all processes that use it.
 ///
-/// A decision is one call of a script on the server's time, over all policies of the request. The
-/// store survives restarts of the server by itself: a decision that fails meanwhile returns an
-/// error within its budget. Clones share the connection. Needs a tokio runtime.
+/// A script decides on the server's time, over all policies of the request; requests that come while
+/// calls are in flight share the next one. The store survives restarts of the server by itself: a
+/// decision that fails meanwhile returns an error within its budget. Clones share the connection.
+/// Needs a tokio runtime.
 ///
 /// # Examples
 ///
@@ -96,11 +97,14 @@ impl RedisStore {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Connects and loads the scripts.
+    /// Connects and loads the scripts for each algorithm; those for several at once are loaded when
+    /// they are first called.
     pub(super) async fn prepare(&self) -> Result<(), Error> {
         let mut handle = self.inner.connections.get().await?;
-        for program in [&*DECIDE, &*ADJUST] {
-            program.load(&mut handle.connection).await.map_err(|error| failed(&error))?;
+        for algorithms in ALGORITHMS.map(Algorithms::of) {
+            for program in [Program::decide(algorithms), Program::adjust(algorithms)] {
+                program.load(&mut handle.connection).await.map_err(|error| failed(&error))?;
+            }
         }
         Ok(())
     }
@@ -138,7 +142,7 @@ impl Store for RedisStore {
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
         let packed = Packed::adjustment(&self.inner.prefix, counter, change, None);
         let inner = Arc::clone(&self.inner);
-        Answer::pending(async move { inner.call(&ADJUST, packed).await.map(drop) })
+        Answer::pending(async move { inner.call(Program::adjust(packed.algorithms), packed).await.map(drop) })
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
@@ -187,7 +191,7 @@ impl Inner {
     /// Makes one call; returns what came meanwhile.
     async fn send_batch(&self, mut batch: Batch) -> Option<Batch> {
         let packed = Packed::batch(batch.jobs.iter().map(|job| &job.request));
-        let answer = match self.call(&DECIDE, packed).await {
+        let answer = match self.call(Program::decide(packed.algorithms), packed).await {
             Ok(Value::BulkString(answers)) => Ok(answers.into()),
             Ok(_) => Err(Error::new(Kind::Store, NO_DECISION)),
             Err(error) => Err(error),
@@ -247,7 +251,7 @@ impl Inner {
         let inner = Arc::clone(self);
         runtime.spawn(async move {
             let _permit = permit;
-            if let Err(error) = inner.call(&ADJUST, packed).await {
+            if let Err(error) = inner.call(Program::adjust(packed.algorithms), packed).await {
                 tracing::warn!(error = format!("{error:#}"), "a settlement may not have arrived");
             }
         });

@@ -32,6 +32,7 @@ const FORMAT: u8 = 1;
 pub(super) struct Packed {
     pub(super) keys: Vec<String>,
     pub(super) bytes: Vec<u8>,
+    pub(super) algorithms: Algorithms,
 }
 
 impl Packed {
@@ -56,6 +57,7 @@ impl Packed {
         for request in requests {
             let from = batch.bytes.len();
             batch.bytes.extend(&request.bytes);
+            batch.algorithms.0 |= request.algorithms.0;
             for check in batch.bytes[from + 1..].chunks_exact_mut(CHECK) {
                 let key = &request.keys[usize::from(u16::from_be_bytes([check[0], check[1]])) - 1];
                 let place = *places.entry(key).or_insert_with(|| {
@@ -74,7 +76,7 @@ impl Packed {
     }
 
     pub(super) fn adjustment(prefix: &str, counter: &Counter, change: Change, stamp: Option<u64>) -> Self {
-        let mut packed = Packed { keys: vec![redis_key(prefix, counter)], bytes: Vec::new() };
+        let mut packed = Packed { keys: vec![redis_key(prefix, counter)], ..Packed::default() };
         packed.put_quota(&counter.quota, 0);
         let Adjustment { refund, charge, stamp } = Adjustment::new(change, stamp);
         packed.put(refund);
@@ -96,6 +98,7 @@ impl Packed {
     fn put_quota(&mut self, quota: &Quota, enforced: u8) {
         let millis = if quota.tick() == Tick::Milli { MILLIS } else { 0 };
         self.bytes.extend([number_of(quota.algorithm()), enforced | millis]);
+        self.algorithms.0 |= Algorithms::of(quota.algorithm()).0;
         self.put(quota.window_ticks());
         self.put(quota.limit());
         self.put(quota.capacity());
@@ -146,7 +149,37 @@ pub(super) fn redis_key(prefix: &str, counter: &Counter) -> String {
     format!("{prefix}:{{{key}}}:{policy}:{FORMAT}{letter}{window}{tick}")
 }
 
-/// The algorithm's place in the tables of `decide.lua` and `adjust.lua`.
+/// The algorithms in the order of the tables in `decide.lua` and `adjust.lua`, from 1.
+pub(super) const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::FixedWindow,
+    Algorithm::TokenBucket,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingLog,
+    Algorithm::LeakyBucket,
+];
+
+/// A set of algorithms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Algorithms(u8);
+
+impl Algorithms {
+    pub(super) fn of(algorithm: Algorithm) -> Self {
+        Self(1 << (number_of(algorithm) - 1))
+    }
+
+    /// The set as a number.
+    pub(super) fn set(self) -> usize {
+        self.0.into()
+    }
+
+    /// A table's statement in Lua with the functions of these algorithms only.
+    pub(super) fn table(self, name: &str, suffix: &str) -> String {
+        let contained = ALGORITHMS.iter().zip(1..).filter(|(_, number)| self.0 >> (number - 1) & 1 == 1);
+        let entries = contained.map(|(algorithm, number)| format!("[{number}] = {}{suffix}", algorithm.name()));
+        format!("local {name} = {{ {} }}\n", entries.collect::<Vec<_>>().join(", "))
+    }
+}
+
 fn number_of(algorithm: Algorithm) -> u8 {
     match algorithm {
         Algorithm::FixedWindow => 1,
