@@ -67,6 +67,12 @@ impl Left {
     }
 }
 
+/// Units taken, where `left` are left: a bucket that holds less than the limit is full at its burst.
+pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
+    let Advertised { q, .. } = Advertised::of(outcome.quota());
+    outcome.quota().capacity().min(q).saturating_sub(left)
+}
+
 /// Until the window counted in ends, for algorithms that give all units back at once.
 fn window_end(outcome: &Outcome) -> Duration {
     match outcome.quota().algorithm() {

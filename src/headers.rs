@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::fields::{Advertised, Field, LARGEST, Left, whole_seconds};
+use crate::fields::{Advertised, Field, LARGEST, Left, used, whole_seconds};
 use crate::gate::Gate;
 use crate::merge::{is_stricter, merge};
 use crate::store::Mode;
@@ -223,7 +223,7 @@ impl Gate {
         headers.insert(REMAINING, r.into());
         headers.insert(RESET, self.reset(outcome.reset_after()).into());
         if self.headers.used {
-            headers.insert(USED, (q - r).into());
+            headers.insert(USED, used(outcome, r).into());
         }
         if self.headers.resource {
             let name = HeaderValue::from_str(outcome.policy()).expect("a policy's name is visible ASCII");

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tower_service::Service;
 
-use crate::fields::{Advertised, Left, whole_seconds};
+use crate::fields::{Advertised, Left, used, whole_seconds};
 use crate::gate::{Gate, SharedGate};
 use crate::store::Decided;
 use crate::{Decision, Error, Outcome, Store, response};
@@ -75,9 +75,7 @@ impl PolicyStatus {
     fn of(outcome: &Outcome, kept: u64) -> Self {
         let (Advertised { q, .. }, Left { r, .. }) = (Advertised::of(outcome.quota()), Left::of(outcome));
         let policy = outcome.policy().to_owned();
-        // A bucket that holds less than the limit is full at its burst.
-        let full = outcome.quota().capacity().min(q);
-        let used = full.saturating_sub(r);
+        let used = used(outcome, r);
         Self { policy, limit: q, used, remaining: r.saturating_sub(kept), reset_after: outcome.reset_after() }
     }
 }

@@ -378,6 +378,13 @@ fn used_and_resource_speak_of_the_binding_policy() {
 }
 
 #[test]
+fn a_burst_below_the_limit_is_not_counted_as_used() {
+    let response =
+        nth(1, &layer([policy("all", Quota::per_minute(100).burst(10))]).headers(Headers::legacy().with_used()));
+    expect(response.headers(), &[("x-ratelimit-remaining", "9"), ("x-ratelimit-used", "1")]);
+}
+
+#[test]
 fn what_browsers_must_be_shown_is_all_that_is_sent() {
     let exposed = EXPOSED_HEADERS.map(|name| name.as_str().to_owned());
     let listed = "retry-after ratelimit ratelimit-policy x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset";

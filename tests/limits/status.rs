@@ -65,6 +65,13 @@ fn user(quota: Quota) -> Policy {
 }
 
 #[test]
+fn what_is_kept_for_others_is_neither_used_nor_left() {
+    let app = app(&layer([user(Quota::fixed_window(10, HOUR)).reserve(0.4, |_| false)]));
+    assert_eq!(send(&app, request(Method::GET, "/", "ada")).status(), 200);
+    told(&app, "ada", r#"{"resources":{"user":{"limit":10,"used":1,"remaining":5,"reset":R}}}"#, &[HOUR]);
+}
+
+#[test]
 fn each_client_is_told_what_it_has_left() {
     let bucket = Quota::token_bucket(10, HOUR);
     let app = app(&layer([user(bucket).cost(2)]).ip(Quota::fixed_window(3, HOUR)));
