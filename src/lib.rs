@@ -48,6 +48,7 @@
 mod account;
 mod admission;
 mod algorithm;
+mod ask;
 #[cfg(feature = "config")]
 pub mod config;
 mod decision;

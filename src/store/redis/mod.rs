@@ -3,6 +3,7 @@
 mod builder;
 mod combine;
 mod connection;
+mod engine;
 mod script;
 mod source;
 mod store;

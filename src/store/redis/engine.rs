@@ -1,0 +1,169 @@
+//! Asking the server: in batches, within a budget, at most once.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use deadpool_redis::Pool;
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::error::Elapsed;
+
+use super::builder::RedisStoreBuilder;
+use super::combine::{Batch, Combiner, Job, Lead, Place};
+use super::connection::Connections;
+use super::script::Program;
+use super::wire::Packed;
+use crate::Error;
+use crate::error::Kind;
+use crate::store::StoreId;
+use crate::store::memory::{Clock, micros};
+
+/// Settlements on their way at most; more are not sent, and units stay taken.
+const MOST_SETTLEMENTS: usize = 4_096;
+
+/// What all clones of a store share.
+pub(super) struct Inner {
+    pub(super) id: StoreId,
+    pub(super) connections: Connections,
+    pub(super) prefix: String,
+    pub(super) budget: Duration,
+    clock: Option<Box<dyn Clock>>,
+    combiner: Arc<Combiner>,
+    settling: Arc<Semaphore>,
+    /// Where settlements run that come from outside any runtime.
+    runtime: OnceLock<Runtime>,
+}
+
+impl Inner {
+    pub(super) fn new(pool: Pool, settings: RedisStoreBuilder) -> Self {
+        let RedisStoreBuilder { prefix, budget, clock, .. } = settings;
+        let settling = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
+        let (id, connections, combiner) = (StoreId::new(), Connections::new(pool), Arc::default());
+        Self { id, connections, prefix, budget, clock, combiner, settling, runtime: OnceLock::new() }
+    }
+
+    /// Has a request decided together with others, within the budget.
+    pub(super) async fn combine(self: &Arc<Self>, request: Packed) -> Result<Bytes, Error> {
+        let _ = self.runtime.get_or_init(Runtime::current);
+        let (answer, mut answered) = oneshot::channel();
+        let combined = async {
+            match self.combiner.join(Job { request, answer }) {
+                Place::Lead(batch) => Lead::new(Arc::clone(self).lead(batch)).await,
+                Place::Wait => {}
+                Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
+            }
+            let stopped = |closed| Error::new(Kind::Store, "the call to Redis was stopped").with_source(closed);
+            (&mut answered).await.unwrap_or_else(|closed| Err(stopped(closed)))
+        };
+        tokio::time::timeout(self.budget, combined).await.unwrap_or_else(|late| Err(self.late(late)))
+    }
+
+    /// Sends a batch; what came meanwhile is sent by a task, as its callers are not to keep this one.
+    async fn lead(self: Arc<Self>, batch: Batch) {
+        if let Some(next) = self.send_batch(batch).await {
+            tokio::spawn(self.follow(next));
+        }
+    }
+
+    async fn follow(self: Arc<Self>, batch: Batch) {
+        let mut next = Some(batch);
+        while let Some(batch) = next {
+            next = self.send_batch(batch).await;
+        }
+    }
+
+    /// Makes one call; returns what came meanwhile.
+    async fn send_batch(&self, mut batch: Batch) -> Option<Batch> {
+        let packed = Packed::batch(batch.jobs.iter().map(|job| &job.request));
+        let answer = match self.call(Program::decide(packed.algorithms), packed).await {
+            Ok(Value::BulkString(answers)) => Ok(answers.into()),
+            Ok(_) => Err(no_decision()),
+            Err(error) => Err(error),
+        };
+        batch.answer(answer);
+        batch.next()
+    }
+
+    fn late(&self, late: Elapsed) -> Error {
+        Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.budget)).with_source(late)
+    }
+
+    /// Calls a script within the budget. What was sent and not answered in time is never sent again.
+    pub(super) async fn call(&self, program: &Program, packed: Packed) -> Result<Value, Error> {
+        let now = self.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
+        self.ask(async |connection: &mut MultiplexedConnection| {
+            program.call(connection, &packed.keys, &now, &packed.bytes).await
+        })
+        .await
+    }
+
+    /// Asks the server something within the budget. A connection that fails, or answers nobody
+    /// meanwhile, is not used again; one whose caller went away is, and one that is merely slow.
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+    ) -> Result<T, Error> {
+        let mut used = None;
+        let asked = async {
+            let handle = self.connections.get().await?;
+            let (handle, _) = used.insert((handle.clone(), handle.answers()));
+            let answer = question(&mut handle.connection.clone()).await;
+            match &answer {
+                Err(error) if is_of_the_connection(error) => self.connections.discard(handle),
+                _ => handle.count_answer(),
+            }
+            answer.map_err(|error| failed(&error))
+        };
+        match tokio::time::timeout(self.budget, asked).await {
+            Ok(answer) => answer,
+            Err(late) => {
+                if let Some((handle, _)) = used.filter(|(handle, answers)| handle.answers() == *answers) {
+                    self.connections.discard(&handle);
+                }
+                Err(self.late(late))
+            }
+        }
+    }
+
+    /// Sends a settlement in the background: at most once, and not beyond a bounded number.
+    pub(super) fn send(self: &Arc<Self>, packed: Packed) {
+        let runtime = Runtime::try_current().ok().or_else(|| self.runtime.get().cloned());
+        let (Some(runtime), Ok(permit)) = (runtime, Arc::clone(&self.settling).try_acquire_owned()) else {
+            tracing::warn!("a settlement was not sent: no runtime, or too many on their way");
+            return;
+        };
+        let inner = Arc::clone(self);
+        runtime.spawn(async move {
+            let _permit = permit;
+            if let Err(error) = inner.call(Program::adjust(packed.algorithms), packed).await {
+                tracing::warn!(error = format!("{error:#}"), "a settlement may not have arrived");
+            }
+        });
+    }
+}
+
+/// Whether another connection may do better: after a failover this one may lead to a replica.
+fn is_of_the_connection(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+        || error.is_unrecoverable_error()
+        || error.is_io_error()
+        || error.is_connection_dropped()
+}
+
+pub(super) fn failed(error: &RedisError) -> Error {
+    let (kind, text) = if error.is_timeout() {
+        (Kind::Timeout, "Redis did not answer in time")
+    } else if error.is_io_error() || error.is_connection_dropped() {
+        (Kind::Connection, "the connection to Redis was lost")
+    } else {
+        (Kind::Store, "Redis refused a command")
+    };
+    Error::new(kind, text).with_source(error.clone())
+}
+
+pub(super) fn no_decision() -> Error {
+    Error::new(Kind::Store, "Redis answered a decision with something else")
+}
