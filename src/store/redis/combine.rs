@@ -67,18 +67,20 @@ impl Combiner {
         if state.calls < CALLS || state.waiting_keys >= MOST_KEYS {
             state.calls += 1;
             let jobs = state.take();
-            return Place::Lead(Batch { jobs, combiner: Arc::clone(self) });
+            return Place::Lead(Batch { jobs, combiner: Some(Arc::clone(self)) });
         }
         Place::Wait
     }
 
-    /// Takes what waits, to be sent by the call that has ended.
-    fn take(&self) -> Vec<Job> {
-        self.state().take()
-    }
-
-    fn end_call(&self) {
-        self.state().calls -= 1;
+    /// Takes what waits, to be sent by the call that has ended; if nothing does, there is one call
+    /// less. Both under one lock: who joins in between would wait for a call that never comes.
+    fn take_or_end_call(&self) -> Vec<Job> {
+        let mut state = self.state();
+        let jobs = state.take();
+        if jobs.is_empty() {
+            state.calls -= 1;
+        }
+        jobs
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -109,14 +111,16 @@ impl State {
 /// Requests that leave in one call, and the right to make it: given back when this is dropped.
 pub(super) struct Batch {
     pub(super) jobs: Vec<Job>,
-    combiner: Arc<Combiner>,
+    /// `None` once the call was ended.
+    combiner: Option<Arc<Combiner>>,
 }
 
 impl Batch {
     /// Goes on with what waits by now; `None` if nothing does.
     pub(super) fn next(mut self) -> Option<Self> {
-        self.jobs = self.combiner.take();
-        if self.jobs.is_empty() { None } else { Some(self) }
+        let combiner = self.combiner.take()?;
+        let jobs = combiner.take_or_end_call();
+        (!jobs.is_empty()).then(|| Self { jobs, combiner: Some(combiner) })
     }
 
     /// Answers every request with its part, or with the error.
@@ -140,7 +144,9 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        self.combiner.end_call();
+        if let Some(combiner) = &self.combiner {
+            combiner.state().calls -= 1;
+        }
     }
 }
 
@@ -173,6 +179,62 @@ impl Drop for Lead {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
             self.runtime.spawn(call);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::time::{Duration, Instant};
+    use std::{hint, thread};
+
+    use super::*;
+
+    fn job() -> (Job, oneshot::Receiver<Result<Bytes, Error>>) {
+        let (answer, answered) = oneshot::channel();
+        let request = Packed { keys: vec!["key".to_owned()], bytes: vec![0], ..Packed::default() };
+        (Job { request, answer }, answered)
+    }
+
+    /// Joins a request and does what falls to it, then waits for its answer.
+    fn ask(combiner: &Arc<Combiner>) -> bool {
+        let (job, mut answered) = job();
+        if let Place::Lead(batch) = combiner.join(job) {
+            let mut next = Some(batch);
+            while let Some(mut batch) = next {
+                batch.answer(Ok(Bytes::new()));
+                next = batch.next();
+            }
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(500) {
+            if answered.try_recv().is_ok() {
+                return true;
+            }
+            thread::yield_now();
+        }
+        false
+    }
+
+    #[test]
+    fn a_request_that_comes_as_the_last_call_ends_is_not_left_waiting() {
+        let (combiner, turn) = (Arc::new(Combiner::default()), Arc::new(Barrier::new(3)));
+        let callers = (0..3).map(|_| {
+            let (combiner, turn) = (Arc::clone(&combiner), Arc::clone(&turn));
+            // Nobody joins after the third, who would take along one left behind.
+            let asked = move |_: &u32| {
+                turn.wait();
+                for _ in 0..fastrand::u32(..200) {
+                    hint::spin_loop();
+                }
+                ask(&combiner)
+            };
+            thread::spawn(move || (0..50_000).filter(asked).count())
+        });
+        let callers: Vec<_> = callers.collect();
+        for caller in callers {
+            assert_eq!(caller.join().expect("no caller panics"), 50_000, "a request was left waiting");
         }
     }
 }
