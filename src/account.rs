@@ -114,8 +114,12 @@ impl Shared {
 
     /// Books a decision the handler asked for.
     pub(crate) fn book(&self, policy: &Policy, decided: Decided) -> Decision {
-        let decision = decided.decision.clone();
+        let Decided { mut decision, receipt } = decided;
+        if !policy.is_shown() {
+            decision = decision.hidden();
+        }
         if decision.is_allowed() {
+            let decided = Decided { decision: decision.clone(), receipt };
             self.bookings().push(Booking::new(Policies::Own(Box::new(policy.clone())), decided));
         }
         decision
@@ -150,8 +154,7 @@ impl Shared {
         if bookings.len() == 1 && bookings.iter().all(Booking::is_as_taken) {
             return self.decision.clone();
         }
-        let told = bookings.iter().filter(|booking| booking.is_shown());
-        let outcomes = told.flat_map(|booking| {
+        let outcomes = bookings.iter().flat_map(|booking| {
             let taken = booking.receipt.taken();
             let outcomes = booking.decision.outcomes().iter().enumerate();
             // A store that admits all while it is away takes nothing.
@@ -189,14 +192,6 @@ impl Booking {
         let free = outcome.quota().capacity().saturating_add(outcome.remaining());
         let most = free.saturating_add(self.receipt.taken()[check].units);
         balance.saturating_add(units).min(most.max(balance))
-    }
-
-    /// Whether clients may see it: the layer's policies say so themselves.
-    fn is_shown(&self) -> bool {
-        match &self.policies {
-            Policies::Places(_) => true,
-            Policies::Own(policy) => policy.is_shown(),
-        }
     }
 
     fn is_as_taken(&self) -> bool {

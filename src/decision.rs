@@ -48,6 +48,8 @@ pub struct Outcome {
     wait: Option<Duration>,
     reset_after: Duration,
     delay: Duration,
+    /// No client may see it.
+    hidden: bool,
 }
 
 impl Decision {
@@ -108,6 +110,12 @@ impl Decision {
         enforced.map(|outcome| outcome.delay).max().unwrap_or_default()
     }
 
+    /// The same decision, of which no client may see anything.
+    pub(crate) fn hidden(&self) -> Self {
+        let outcomes = self.outcomes.iter().map(|outcome| Outcome { hidden: true, ..outcome.clone() });
+        Self { outcomes: outcomes.collect(), ..*self }
+    }
+
     /// The same decision, made by `source` on a share of each check's quota.
     pub(crate) fn with_quotas_of(&self, checks: &[Check], source: Source) -> Self {
         let both = self.outcomes.iter().zip(checks);
@@ -128,6 +136,7 @@ impl Outcome {
             wait: Some(Duration::ZERO),
             reset_after: Duration::ZERO,
             delay: Duration::ZERO,
+            hidden: false,
         }
     }
 
@@ -171,6 +180,10 @@ impl Outcome {
     /// The policy's name.
     pub fn policy(&self) -> &str {
         &self.policy
+    }
+
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.hidden
     }
 
     pub(crate) fn shared_policy(&self) -> &Arc<str> {

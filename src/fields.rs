@@ -29,6 +29,10 @@ impl Advertised {
     /// So `q` is never below the capacity, and for whole seconds and no extra burst both are as
     /// configured.
     pub(crate) fn of(quota: &Quota) -> Self {
+        let seconds = quota.window().as_secs();
+        if quota.capacity() <= quota.limit() && quota.window().subsec_nanos() == 0 {
+            return Self { q: quota.limit().min(LARGEST), w: seconds.min(LARGEST) };
+        }
         let limit = u128::from(quota.limit());
         let capacity = limit.max(quota.capacity().into());
         let window = quota.window().as_micros();

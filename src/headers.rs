@@ -195,7 +195,7 @@ impl Gate {
 
     /// Whether clients are told of an outcome.
     pub(crate) fn shows(&self, outcome: &Outcome) -> bool {
-        outcome.mode() == Mode::Enforce && self.advertises(outcome.policy())
+        outcome.mode() == Mode::Enforce && !outcome.is_hidden() && self.advertises(outcome.policy())
     }
 
     /// The members of `RateLimit`, the binding policy first.

@@ -173,7 +173,8 @@ impl Gate {
         };
         let mut body = document(QUOTA_EXCEEDED, "Quota Exceeded", StatusCode::TOO_MANY_REQUESTS, &detail);
         body.push_str(",\"violated-policies\":[");
-        let names = decision.violated().map(crate::Outcome::policy).filter(|name| self.advertises(name));
+        let shown = decision.violated().filter(|outcome| self.shows(outcome));
+        let names = shown.map(crate::Outcome::policy);
         for (index, name) in names.enumerate() {
             // A policy's name needs no escaping.
             let comma = if index == 0 { "" } else { "," };

@@ -108,6 +108,22 @@ async fn a_refusal_tells_of_the_account_and_the_layer_does_not_contradict_it() {
 }
 
 #[tokio::test]
+async fn a_hidden_policy_of_a_handler_was_named_by_its_refusal() {
+    on_each_store(async |rig| {
+        let service = login(&rig.layer([]), account_policy().unadvertised());
+        for _ in 0..2 {
+            assert_eq!(send(&service, of("ada")).await.status(), StatusCode::OK);
+        }
+        let refused = send(&service, of("ada")).await;
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(refused.headers().contains_key("retry-after"));
+        assert!(refused.headers().keys().all(|name| !name.as_str().contains("ratelimit")), "{refused:?}");
+        assert!(!body(refused).contains("account"));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_decision_of_a_refusal_inside_was_replaced_by_that_of_the_layer_that_admitted() {
     let rig = Rig::memory();
     let service = login(&rig.layer([Policy::new("all", TEN)]), account_policy().cost(3));

@@ -58,8 +58,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Microseconds since the epoch, kept within what the arithmetic holds (until the year 2041 and
-/// thirty more).
+/// Microseconds since the epoch, kept within what the arithmetic holds: the clock stops in 2077.
 pub(crate) fn micros(clock: &dyn Clock) -> u64 {
     let micros = clock.now().as_micros();
     u64::try_from(micros).unwrap_or(u64::MAX).min(crate::quota::EXACT / 4 * 3)

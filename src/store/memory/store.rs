@@ -18,7 +18,7 @@ const KEYS_PER_SHARD: usize = 1_024;
 
 /// Counters in the memory of this process.
 ///
-/// Bounded: by default it keeps 1 million keys, about 150 bytes each. Idle keys, whose state says
+/// Bounded: by default it keeps 1 million keys. Idle keys, whose state says
 /// nothing any more, are dropped as new ones come; if every key is active, those nearest to idle go
 /// first and those being throttled last. Clones share the counters. Needs no runtime and no thread.
 ///

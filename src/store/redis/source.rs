@@ -1,7 +1,7 @@
 //! Scripts, put together from `lua/`.
 //!
-//! Lua makes every function of a script anew in each call, used or not: that was a quarter of the
-//! server's time for a decision. So a script has only the statements it needs.
+//! Lua makes every function of a script anew in each call, used or not. So a script has only the
+//! statements it needs.
 
 use std::collections::HashSet;
 
