@@ -15,7 +15,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 use tollgate::key;
 use tollgate::{MemoryStore, Quota, RateLimitLayer};
@@ -198,9 +198,10 @@ async fn an_upstream_s_own_refusal_is_passed_on_as_it_is() {
 
 #[tokio::test]
 async fn an_upstream_that_is_away_is_not_the_limiter_s_business() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nobody = listener.local_addr().unwrap();
-    drop(listener);
+    // Bound, so that no other test gets the port, and not listening, so that connections are refused.
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = silent.local_addr().unwrap();
     let proxy = Proxy::start(nobody, per_peer(1)).await;
     let answer = get(&proxy, "/").await;
     assert_eq!(answer.status, 502);
