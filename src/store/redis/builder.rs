@@ -6,6 +6,7 @@ use std::time::Duration;
 use deadpool_redis::redis::{AsyncConnectionConfig, Client};
 use deadpool_redis::{Manager, Pool, Runtime};
 
+use super::combine::MOST_KEYS;
 use super::store::RedisStore;
 use crate::Error;
 use crate::error::Kind;
@@ -19,6 +20,7 @@ const LONGEST_PREFIX: usize = 64;
 pub struct RedisStoreBuilder {
     pub(super) prefix: String,
     pub(super) pool_size: usize,
+    pub(super) batch_size: usize,
     pub(super) budget: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) clock: Option<Box<dyn Clock>>,
@@ -29,6 +31,7 @@ impl RedisStoreBuilder {
         Self {
             prefix: "tollgate".to_owned(),
             pool_size: 4,
+            batch_size: MOST_KEYS,
             budget: Duration::from_millis(100),
             connect_timeout: Duration::from_secs(1),
             clock: None,
@@ -45,6 +48,14 @@ impl RedisStoreBuilder {
     /// All decisions share one pipelined connection; the pool is where a new one comes from.
     pub fn pool_size(self, connections: usize) -> Self {
         Self { pool_size: connections, ..self }
+    }
+
+    /// Sets how many keys one script call decides at most, instead of 128: concurrent decisions of
+    /// this process share calls. A single request with more keys is not split.
+    ///
+    /// More make a flood cheaper; fewer keep the server from being busy for long.
+    pub fn batch_size(self, keys: usize) -> Self {
+        Self { batch_size: keys, ..self }
     }
 
     /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
@@ -109,6 +120,12 @@ impl RedisStoreBuilder {
         }
         if self.budget.is_zero() || self.connect_timeout.is_zero() {
             return Err(Error::invalid("a timeout of 0 lets nothing through: give at least 1ms"));
+        }
+        if !(1..=MOST_KEYS).contains(&self.batch_size) {
+            return Err(Error::invalid(format!(
+                "a batch of {} keys is not allowed: give 1 to {MOST_KEYS}",
+                self.batch_size
+            )));
         }
         Ok(RedisStore::new(pool, self))
     }

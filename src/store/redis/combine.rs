@@ -20,7 +20,7 @@ use crate::Error;
 /// Calls in flight at once, as long as what waits fits in one more.
 const CALLS: usize = 2;
 
-/// Keys of a batch; a larger one is not cheaper by the key.
+/// The most keys of a batch; a larger one is not cheaper by the key.
 pub(super) const MOST_KEYS: usize = 128;
 
 /// Requests that wait; more are refused with an error.
@@ -33,9 +33,10 @@ pub(super) struct Job {
 }
 
 /// Who waits, and how many calls are in flight.
-#[derive(Default)]
 pub(super) struct Combiner {
     state: Mutex<State>,
+    /// Keys of a batch at most.
+    batch_size: usize,
 }
 
 #[derive(Default)]
@@ -56,6 +57,10 @@ pub(super) enum Place {
 }
 
 impl Combiner {
+    pub(super) fn new(batch_size: usize) -> Self {
+        Self { state: Mutex::default(), batch_size }
+    }
+
     /// Joins a request to those that wait, or has it sent at once.
     pub(super) fn join(self: &Arc<Self>, job: Job) -> Place {
         let mut state = self.state();
@@ -64,9 +69,9 @@ impl Combiner {
         }
         state.waiting_keys += job.request.keys.len();
         state.waiting.push_back(job);
-        if state.calls < CALLS || state.waiting_keys >= MOST_KEYS {
+        if state.calls < CALLS || state.waiting_keys >= self.batch_size {
             state.calls += 1;
-            let jobs = state.take();
+            let jobs = state.take(self.batch_size);
             return Place::Lead(Batch { jobs, combiner: Some(Arc::clone(self)) });
         }
         Place::Wait
@@ -76,7 +81,7 @@ impl Combiner {
     /// less. Both under one lock: who joins in between would wait for a call that never comes.
     fn take_or_end_call(&self) -> Vec<Job> {
         let mut state = self.state();
-        let jobs = state.take();
+        let jobs = state.take(self.batch_size);
         if jobs.is_empty() {
             state.calls -= 1;
         }
@@ -91,10 +96,10 @@ impl Combiner {
 impl State {
     /// Takes the first of those that wait, up to the size of a batch; callers who went away are left
     /// out, for what was not sent need not be.
-    fn take(&mut self) -> Vec<Job> {
+    fn take(&mut self, most_keys: usize) -> Vec<Job> {
         let (mut batch, mut keys) = (Vec::new(), 0);
         while let Some(job) = self.waiting.front() {
-            if !batch.is_empty() && keys + job.request.keys.len() > MOST_KEYS {
+            if !batch.is_empty() && keys + job.request.keys.len() > most_keys {
                 break;
             }
             let Some(job) = self.waiting.pop_front() else { break };
@@ -219,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_request_that_comes_as_the_last_call_ends_is_not_left_waiting() {
-        let (combiner, turn) = (Arc::new(Combiner::default()), Arc::new(Barrier::new(3)));
+        let (combiner, turn) = (Arc::new(Combiner::new(MOST_KEYS)), Arc::new(Barrier::new(3)));
         let callers = (0..3).map(|_| {
             let (combiner, turn) = (Arc::clone(&combiner), Arc::clone(&turn));
             // Nobody joins after the third, who would take along one left behind.

@@ -39,9 +39,10 @@ pub(super) struct Inner {
 
 impl Inner {
     pub(super) fn new(pool: Pool, settings: RedisStoreBuilder) -> Self {
-        let RedisStoreBuilder { prefix, budget, clock, .. } = settings;
+        let RedisStoreBuilder { prefix, budget, clock, batch_size, .. } = settings;
         let settling = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
-        let (id, connections, combiner) = (StoreId::new(), Connections::new(pool), Arc::default());
+        let (id, connections) = (StoreId::new(), Connections::new(pool));
+        let combiner = Arc::new(Combiner::new(batch_size));
         Self { id, connections, prefix, budget, clock, combiner, settling, runtime: OnceLock::new() }
     }
 
