@@ -1,27 +1,21 @@
--- Gives back or adds units after the fact.
+-- Gives back or adds units after the fact, or forgets all.
 --
--- keys[1]   the key
--- args[1]   the time in us, or '' for the server's
--- args[2]   algorithm (1 byte), flags (1), window, limit, capacity, refund, charge, stamp (7 each);
---           flags: 2 the tick is 1 ms; a stamp of 2^52 means the state as it stands
---
--- Returns 1 if something changed, else 0.
+-- batch, key, rule   as in decide.lua; the rule's `cost` is the units, and its `floor` the stamp of
+--                    those to give back, or NEVER for any
 
-local ADJUSTMENTS = {
-  fixed_window_adjust, token_bucket_adjust, sliding_window_adjust, sliding_log_adjust, leaky_bucket_adjust,
-}
-
-local function adjust(keys, args)
-  local now_us = read_clock(args[1])
-  local algorithm, flags, window, limit, capacity, refund, charge, stamp =
-    unpack_at('>BBI7I7I7I7I7I7', args[2])
-  local tick = flags >= 2 and 1000 or 1
-  local now = floor_of(now_us / tick)
-  local found = redis.call('MGET', keys[1])[1]
-  local value, reset = ADJUSTMENTS[algorithm](found, now, window, limit, capacity, refund, charge, stamp)
-  if not value then
-    return 0
+local function adjust_key(batch, key, rule)
+  if rule.resets then
+    batch.flags[#batch.flags + 1] = 2 * FRESH + 1
+    batch.values[key], batch.expiries[key] = false, false
+    return
   end
-  write(keys[1], value, reset * tick)
-  return 1
+  local refund, charge = rule.charges and 0 or rule.cost, rule.charges and rule.cost or 0
+  local state, expiry, stands = rule.adjust(
+    batch.values[key], rule.now, rule.window, rule.limit, rule.capacity, refund, charge, rule.floor)
+  batch.flags[#batch.flags + 1] = state and 2 * FRESH + 1 or 2 * FRESH
+  if state then
+    batch.values[key] = state
+    batch.expiries[key] = not (stands and batch.server_time) and expiry * rule.tick
+      or batch.expiries[key] or false
+  end
 end

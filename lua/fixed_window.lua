@@ -9,11 +9,11 @@
 -- refund, charge   units given back or added
 -- stamp     the start of the window the units were taken from, or NEVER for any
 --
--- fixed_window returns fits, remaining, wait, reset, delay, stamp, state, found;
--- fixed_window_adjust returns the new state and its reset, or nothing.
+-- fixed_window returns fits, found, and if units were taken state, expiry and whether that stands;
+-- fixed_window_adjust returns the same three of the changed state, or nothing.
 
 local function fixed_window_current(value, now, window)
-  local start, count, found = read_level(value, now, window)
+  local start, count, found = read_level(value, '>I6I6', 12, now, window)
   local current = now - now % window
   if found ~= KEPT or current > start then
     return current, 0, found
@@ -24,19 +24,13 @@ end
 local function fixed_window(value, now, window, limit, _, cost, floor)
   local start, count, found = fixed_window_current(value, now, window)
   local fits = cost == 0 or count + cost + floor <= limit
-  if fits then
-    count = count + cost
+  if not fits or cost == 0 then
+    return fits, found
   end
-  local remaining = max(0, limit - count - floor)
-  local need = fits and 1 or cost
-  local wait = start + window - now
-  if fits and remaining > 0 then
-    wait = 0
-  elseif need + floor > limit then
-    wait = NEVER
-  end
-  local reset = count > 0 and start + window - now or 0
-  return fits, remaining, wait, reset, 0, start, write_level(start, count), found
+  -- What was counted in this window was written with its end.
+  local stands = count > 0
+  count = count + cost
+  return true, found, write_level(start, count), start + window - now, stands
 end
 
 local function fixed_window_adjust(value, now, window, limit, _, refund, charge, stamp)
@@ -47,6 +41,6 @@ local function fixed_window_adjust(value, now, window, limit, _, refund, charge,
   local kept = max(0, count - refund)
   local changed = min(kept + charge, max(kept, 2 * limit))
   if changed ~= count then
-    return write_level(start, changed), start + window - now
+    return write_level(start, changed), start + window - now, count > 0
   end
 end

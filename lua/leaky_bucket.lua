@@ -11,37 +11,23 @@
 -- refund, charge   slots given back or added
 -- stamp     the end of the line when the slots were taken, or NEVER for any
 --
--- leaky_bucket returns fits, remaining, wait, reset, delay, stamp, state, found;
--- leaky_bucket_adjust returns the new state and its reset, or nothing.
+-- leaky_bucket returns fits, found, and if slots were taken state, expiry and whether that stands;
+-- leaky_bucket_adjust returns the same three of the changed state, or nothing.
 
 local function leaky_bucket(value, now, window, limit, capacity, cost, floor)
-  local time, backlog, found = read_falling(value, now, window, limit)
-  local lag = time - now
-  local delay = 0
+  local time, backlog, found, mark = read_falling(value, now, window, limit)
   local fits = cost == 0
     or (cost + floor <= capacity and backlog <= (capacity - 1 - floor) * window)
-  if fits then
-    if cost > 0 and backlog > 0 then
-      delay = lag + div_ceil(backlog, limit)
-    end
-    backlog = backlog + cost * window
+  if not fits or cost == 0 then
+    return fits, found
   end
-  local remaining = max(0, floor_of(max(0, capacity * window - backlog) / window) - floor)
-  local need = fits and 1 or cost
-  local wait = 0
-  if not fits or remaining == 0 then
-    wait = NEVER
-    if need + floor <= capacity then
-      wait = lag + div_ceil(backlog - (capacity - 1 - floor) * window, limit)
-    end
-  end
-  local reset = backlog > 0 and lag + div_ceil(backlog, limit) or 0
-  local stamp = time + div_ceil(backlog, limit)
-  return fits, remaining, wait, reset, delay, stamp, write_level(time, backlog), found
+  backlog = backlog + cost * window
+  local reset = time - now + div_ceil(backlog, limit)
+  return true, found, write_falling(time, backlog, mark, now, reset, window)
 end
 
 local function leaky_bucket_adjust(value, now, window, limit, capacity, refund, charge, stamp)
-  local time, backlog = read_falling(value, now, window, limit)
+  local time, backlog, _, mark = read_falling(value, now, window, limit)
   if stamp ~= NEVER and stamp ~= time + div_ceil(backlog, limit) then
     refund = 0
   end
@@ -49,6 +35,7 @@ local function leaky_bucket_adjust(value, now, window, limit, capacity, refund, 
   local room = max(0, 2 * capacity * window - kept)
   local changed = kept + min(min(charge, 2 * capacity) * window, room)
   if changed ~= backlog then
-    return write_level(time, changed), time - now + div_ceil(changed, limit)
+    local reset = time - now + div_ceil(changed, limit)
+    return write_falling(time, changed, mark, now, reset, window)
   end
 end

@@ -10,8 +10,10 @@
 -- refund, charge   units given back or added
 -- stamp     the time the units were taken at, or NEVER for any
 --
--- sliding_log returns fits, remaining, wait, reset, delay, stamp, state, found;
--- sliding_log_adjust returns the new state and its reset, or nothing.
+-- sliding_log returns fits, found, and if units were taken state, expiry and whether that stands; and
+-- of a log found what there is to tell of it: the last time seen, the units that still count, the time
+-- of the newest, and that of the one to wait for (6 bytes each);
+-- sliding_log_adjust returns the same three of the changed state, or nothing.
 
 local LOG_SPAN = 2 ^ 32
 
@@ -39,7 +41,7 @@ end
 local function log_aged(value, last, size, time, age)
   local low, high = 0, size
   while low < high do
-    local middle = floor_of((low + high + 1) / 2)
+    local middle = div_ceil(low + high, 2)
     if log_time(value, last, middle) + age <= time then
       low = middle
     else
@@ -66,25 +68,19 @@ local function sliding_log(value, now, window, limit, _, cost, floor)
   local live = size - expired
   local fits = cost == 0 or live + cost + floor <= limit
   local taken = fits and cost or 0
-  local remaining = max(0, limit - live - taken - floor)
-  local need = fits and 1 or cost
-  local wait = 0
-  if not fits or remaining == 0 then
-    wait = NEVER
-    if need + floor <= limit then
-      local leaving = expired + live + taken + need + floor - limit
-      local left = leaving > size and time or log_time(value, last, leaving)
-      wait = left + window - now
-    end
+  local digest
+  if found == KEPT then
+    local need = fits and 1 or cost
+    local leaving = min(size, max(expired + 1, expired + live + taken + need + floor - limit))
+    local newest = size > 0 and log_time(value, last, size) or last
+    local left = live > 0 and log_time(value, last, leaving) or last
+    digest = pack('>I6I6I6I6', last % TIME_SPAN, live, newest % TIME_SPAN, left % TIME_SPAN)
   end
-  local reset = 0
-  if taken > 0 then
-    reset = time + window - now
-  elseif live > 0 then
-    reset = log_time(value, last, size) + window - now
+  if taken == 0 then
+    return fits, found, nil, nil, nil, digest
   end
-  local state = taken > 0 and log_state(time, log_units(value, expired + 1, size), taken)
-  return fits, remaining, wait, reset, 0, time, state, found
+  local state = log_state(time, log_units(value, expired + 1, size), taken)
+  return true, found, state, time + window - now, false, digest
 end
 
 local function sliding_log_adjust(value, now, window, limit, _, refund, charge, stamp)
@@ -104,5 +100,5 @@ local function sliding_log_adjust(value, now, window, limit, _, refund, charge, 
     return nil
   end
   local units = log_units(value, expired + 1, to - refunded) .. log_units(value, to + 1, size)
-  return log_state(time, units, charged), time + window - now
+  return log_state(time, units, charged), time + window - now, false
 end

@@ -10,36 +10,28 @@
 -- floor     units that must remain
 -- refund, charge   units given back or added
 --
--- token_bucket returns fits, remaining, wait, reset, delay, stamp, state, found;
--- token_bucket_adjust returns the new state and its reset, or nothing.
+-- token_bucket returns fits, found, and if units were taken state, expiry and whether that stands;
+-- token_bucket_adjust returns the same three of the changed state, or nothing.
 
 local function token_bucket(value, now, window, limit, capacity, cost, floor)
-  local time, deficit, found = read_falling(value, now, window, limit)
+  local time, deficit, found, mark = read_falling(value, now, window, limit)
   local fits = cost == 0
     or (cost + floor <= capacity and deficit <= (capacity - cost - floor) * window)
-  if fits then
-    deficit = deficit + cost * window
+  if not fits or cost == 0 then
+    return fits, found
   end
-  local remaining = max(0, floor_of(max(0, capacity * window - deficit) / window) - floor)
-  local need = fits and 1 or cost
-  local lag = time - now
-  local wait = 0
-  if not fits or remaining == 0 then
-    wait = NEVER
-    if need + floor <= capacity then
-      wait = lag + div_ceil(deficit - (capacity - need - floor) * window, limit)
-    end
-  end
-  local reset = deficit > 0 and lag + div_ceil(deficit, limit) or 0
-  return fits, remaining, wait, reset, 0, time, write_level(time, deficit), found
+  deficit = deficit + cost * window
+  local reset = time - now + div_ceil(deficit, limit)
+  return true, found, write_falling(time, deficit, mark, now, reset, window)
 end
 
 local function token_bucket_adjust(value, now, window, limit, capacity, refund, charge)
-  local time, deficit = read_falling(value, now, window, limit)
+  local time, deficit, _, mark = read_falling(value, now, window, limit)
   local kept = max(0, deficit - min(refund, div_ceil(deficit, window)) * window)
   local room = max(0, 2 * capacity * window - kept)
   local changed = kept + min(min(charge, 2 * capacity) * window, room)
   if changed ~= deficit then
-    return write_level(time, changed), time - now + div_ceil(changed, limit)
+    local reset = time - now + div_ceil(changed, limit)
+    return write_falling(time, changed, mark, now, reset, window)
   end
 end

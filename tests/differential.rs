@@ -88,11 +88,10 @@ impl Pair {
         self.redis.settle(redis, changes);
     }
 
-    /// Lets settlements be sent: the connection keeps the order of what is sent.
-    async fn let_settlements_go() {
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
+    /// Lets settlements be made: the store keeps the order of what it is asked.
+    async fn let_settlements_go(&self) {
+        let look = check("nobody", Quota::per_second(1), 0);
+        self.redis.decide(&[look]).wait().await.expect("the server answers");
     }
 
     async fn adjust(&self, key: &str, quota: Quota, change: Change) {
@@ -180,7 +179,7 @@ async fn run_trace(course: &impl Course, pair: &mut Pair, rng: &mut Rng, told: &
         for lane in &mut lanes {
             lane.change(course, pair, rng).await;
         }
-        Pair::let_settlements_go().await;
+        pair.let_settlements_go().await;
     }
 }
 
@@ -231,12 +230,12 @@ impl Lane {
         }
         let quota = self.quotas[rng.usize(..self.quotas.len())];
         if one_in(rng, 40) {
-            Pair::let_settlements_go().await;
+            pair.let_settlements_go().await;
             let change = change(course, rng, quota);
             pair.adjust(&self.key, quota, change).await;
         }
         if one_in(rng, 200) {
-            Pair::let_settlements_go().await;
+            pair.let_settlements_go().await;
             pair.reset(&self.key, quota).await;
         }
     }

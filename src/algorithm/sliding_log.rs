@@ -31,7 +31,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     } else if live > 0 {
         reset = log.time(log.size) + window - now;
     }
-    let state = (taken > 0).then(|| log.write(time, expired + 1, log.size, taken));
+    let state = if taken > 0 { log.write(time, expired + 1, log.size, taken) } else { None };
     Step { fits, remaining, wait, reset, delay: 0, stamp: time, state, found }
 }
 
@@ -53,33 +53,65 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     if refunded == 0 && charged == 0 {
         return None;
     }
-    let state = log.without(time, expired, to - refunded, to, charged);
+    let state = log.without(time, expired, to - refunded, to, charged)?;
     Some((state, time + window - now))
 }
 
 /// The units found: counted from 1, oldest first.
 struct Log<'a> {
     last: u64,
-    units: &'a [u32],
+    units: Units<'a>,
     size: u64,
+}
+
+/// What is known of the units.
+enum Units<'a> {
+    All(&'a [u32]),
+    /// Those that still count: the times of the newest, and of the one to wait for.
+    #[cfg(feature = "redis")]
+    Digest {
+        newest: u64,
+        leaving: u64,
+    },
 }
 
 impl<'a> Log<'a> {
     fn read(state: Option<&'a State>, now: u64, window: u64) -> (Self, Found) {
-        match State::read(state, now, window) {
-            (Some(State::Log { time, units }), found) => (Log { last: *time, units, size: units.len() as u64 }, found),
-            (_, found) => (Log { last: now, units: &[], size: 0 }, found),
-        }
+        let (state, found) = State::read(state, now, window);
+        let log = match state {
+            Some(State::Log { time, units }) => Log { last: *time, units: Units::All(units), size: units.len() as u64 },
+            #[cfg(feature = "redis")]
+            Some(&State::LogDigest { time: last, live: size, newest, leaving }) => {
+                Log { last, units: Units::Digest { newest, leaving }, size }
+            }
+            _ => Log { last: now, units: Units::All(&[]), size: 0 },
+        };
+        (log, found)
     }
 
     /// The time of a unit.
     fn time(&self, unit: u64) -> u64 {
-        let low = u64::from(self.units[index(unit) - 1]);
-        self.last - self.last.wrapping_sub(low) % SPAN
+        match self.units {
+            Units::All(units) => {
+                let low = u64::from(units[index(unit) - 1]);
+                self.last - self.last.wrapping_sub(low) % SPAN
+            }
+            #[cfg(feature = "redis")]
+            Units::Digest { newest, leaving } => {
+                if unit == self.size {
+                    newest
+                } else {
+                    leaving
+                }
+            }
+        }
     }
 
-    /// How many units are at least `age` old at `time`.
+    /// How many units are at least `age` old at `time`: of a digest none, as all of them count.
     fn aged(&self, time: u64, age: u64) -> u64 {
+        if self.all().is_none() {
+            return 0;
+        }
         let (mut low, mut high) = (0, self.size);
         while low < high {
             let middle = (low + high).div_ceil(2);
@@ -92,19 +124,29 @@ impl<'a> Log<'a> {
         low
     }
 
+    /// The low bits of every unit's time, unless only a digest is known.
+    fn all(&self) -> Option<&'a [u32]> {
+        match self.units {
+            Units::All(units) => Some(units),
+            #[cfg(feature = "redis")]
+            Units::Digest { .. } => None,
+        }
+    }
+
     /// The units `from..=to`, and `taken` more at `time`.
-    fn write(&self, time: u64, from: u64, to: u64, taken: u64) -> State {
-        let kept = self.units[index(from) - 1..index(to)].iter().copied();
+    fn write(&self, time: u64, from: u64, to: u64, taken: u64) -> Option<State> {
+        let kept = self.all()?[index(from) - 1..index(to)].iter().copied();
         let added = std::iter::repeat_n(low_bits(time), index(taken));
-        State::Log { time, units: kept.chain(added).collect() }
+        Some(State::Log { time, units: kept.chain(added).collect() })
     }
 
     /// The units after `expired`, but not those after `from` up to `to`, and `charged` more at `time`.
-    fn without(&self, time: u64, expired: u64, from: u64, to: u64, charged: u64) -> State {
-        let before = self.units[index(expired)..index(from)].iter();
-        let after = self.units[index(to)..].iter();
+    fn without(&self, time: u64, expired: u64, from: u64, to: u64, charged: u64) -> Option<State> {
+        let all = self.all()?;
+        let before = all[index(expired)..index(from)].iter();
+        let after = all[index(to)..].iter();
         let added = std::iter::repeat_n(low_bits(time), index(charged));
-        State::Log { time, units: before.chain(after).copied().chain(added).collect() }
+        Some(State::Log { time, units: before.chain(after).copied().chain(added).collect() })
     }
 }
 

@@ -9,6 +9,10 @@ pub(crate) enum State {
     Window { time: u64, count: u64, previous: u64 },
     /// The last time seen, and the low 32 bits of the time of every unit, in order.
     Log { time: u64, units: Box<[u32]> },
+    /// What Redis tells of a log: the last time seen, the units that still count, the time of the
+    /// newest, and that of the one to wait for.
+    #[cfg(feature = "redis")]
+    LogDigest { time: u64, live: u64, newest: u64, leaving: u64 },
 }
 
 /// What was under a key.
@@ -29,6 +33,8 @@ impl State {
     fn time(&self) -> u64 {
         match self {
             State::Level { time, .. } | State::Window { time, .. } | State::Log { time, .. } => *time,
+            #[cfg(feature = "redis")]
+            State::LogDigest { time, .. } => *time,
         }
     }
 

@@ -166,6 +166,8 @@ fn assert_state_is_exact(state: &State, quota: &Quota) {
             let weighed = u128::from(*previous) * u128::from(quota.window_ticks());
             assert!(weighed < u128::from(EXACT), "{quota}: {state:?}");
         }
+        #[cfg(feature = "redis")]
+        State::LogDigest { .. } => panic!("a step never leaves a digest"),
         State::Log { time, units } => {
             assert!(*time < EXACT && units.len() <= 2 * 10_000, "{quota}: {} units", units.len());
         }

@@ -2,6 +2,8 @@
 
 mod answer;
 mod check;
+#[cfg(feature = "redis")]
+mod evaluate;
 mod failure;
 mod found;
 pub(crate) mod memory;

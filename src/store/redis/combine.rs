@@ -10,40 +10,68 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use tokio::runtime::Handle as Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::wire::Packed;
+use super::reply::{Answered, Reply};
+use super::request::Request;
 use crate::Error;
+use crate::error::Kind;
 
 /// Calls in flight at once, as long as what waits fits in one more.
 const CALLS: usize = 2;
 
-/// The most keys of a batch; a larger one is not cheaper by the key.
-pub(super) const MOST_KEYS: usize = 128;
+/// The most checks of a batch; a larger one is not cheaper by the check.
+pub(super) const MOST_CHECKS: usize = 128;
 
 /// Requests that wait; more are refused with an error.
 const MOST_WAITING: usize = 65_536;
 
 /// One request on its way.
 pub(super) struct Job {
-    pub(super) request: Packed,
-    pub(super) answer: oneshot::Sender<Result<Bytes, Error>>,
+    pub(super) request: Request,
+    pub(super) caller: Caller,
+}
+
+/// Who is to be told the answer.
+pub(super) enum Caller {
+    /// Somebody who may go away.
+    Waits(oneshot::Sender<Result<Answered, Error>>),
+    /// Nobody: it is a settlement, one of a bounded number, and is sent in any case.
+    None(#[allow(dead_code, reason = "it is given back on drop")] OwnedSemaphorePermit),
+}
+
+impl Job {
+    fn is_idle(&self) -> bool {
+        matches!(&self.caller, Caller::Waits(answer) if answer.is_closed())
+    }
+
+    fn answer(self, answer: Result<Answered, Error>) {
+        match (self.caller, answer) {
+            // A caller who went away needs no answer.
+            (Caller::Waits(caller), answer) => drop(caller.send(answer)),
+            (Caller::None(_), Ok(_)) => {}
+            (Caller::None(_), Err(error)) => {
+                tracing::warn!(error = format!("{error:#}"), "a settlement may not have arrived");
+            }
+        }
+    }
 }
 
 /// Who waits, and how many calls are in flight.
 pub(super) struct Combiner {
     state: Mutex<State>,
-    /// Keys of a batch at most.
+    /// Checks of a batch at most.
     batch_size: usize,
 }
 
 #[derive(Default)]
 struct State {
     calls: usize,
+    /// A call that is to be made was not yet sent: another must not overtake it.
+    held: bool,
     waiting: VecDeque<Job>,
-    waiting_keys: usize,
+    waiting_checks: usize,
 }
 
 /// What a request is to do.
@@ -67,14 +95,28 @@ impl Combiner {
         if state.waiting.len() >= MOST_WAITING {
             return Place::Full;
         }
-        state.waiting_keys += job.request.keys.len();
-        state.waiting.push_back(job);
-        if state.calls < CALLS || state.waiting_keys >= self.batch_size {
-            state.calls += 1;
-            let jobs = state.take(self.batch_size);
-            return Place::Lead(Batch { jobs, combiner: Some(Arc::clone(self)) });
+        state.add(job);
+        if !state.held && (state.calls < CALLS || state.waiting_checks >= self.batch_size) {
+            return Place::Lead(self.lead(&mut state));
         }
         Place::Wait
+    }
+
+    /// Joins a settlement, in the order in which settlements come: it leaves with the next call. If
+    /// there is none, this one has to be made; until it is [sent](Batch::is_sent) there is no other.
+    pub(super) fn join_settlement(self: &Arc<Self>, job: Job) -> Option<Batch> {
+        let mut state = self.state();
+        state.add(job);
+        if state.held || state.calls > 0 {
+            return None;
+        }
+        state.held = true;
+        Some(self.lead(&mut state))
+    }
+
+    fn lead(self: &Arc<Self>, state: &mut State) -> Batch {
+        state.calls += 1;
+        Batch { jobs: state.take(self.batch_size), combiner: Some(Arc::clone(self)) }
     }
 
     /// Takes what waits, to be sent by the call that has ended; if nothing does, there is one call
@@ -94,18 +136,23 @@ impl Combiner {
 }
 
 impl State {
+    fn add(&mut self, job: Job) {
+        self.waiting_checks += job.request.size();
+        self.waiting.push_back(job);
+    }
+
     /// Takes the first of those that wait, up to the size of a batch; callers who went away are left
     /// out, for what was not sent need not be.
-    fn take(&mut self, most_keys: usize) -> Vec<Job> {
-        let (mut batch, mut keys) = (Vec::new(), 0);
+    fn take(&mut self, most: usize) -> Vec<Job> {
+        let (mut batch, mut checks) = (Vec::new(), 0);
         while let Some(job) = self.waiting.front() {
-            if !batch.is_empty() && keys + job.request.keys.len() > most_keys {
+            if !batch.is_empty() && checks + job.request.size() > most {
                 break;
             }
             let Some(job) = self.waiting.pop_front() else { break };
-            self.waiting_keys -= job.request.keys.len();
-            if !job.answer.is_closed() {
-                keys += job.request.keys.len();
+            self.waiting_checks -= job.request.size();
+            if !job.is_idle() {
+                checks += job.request.size();
                 batch.push(job);
             }
         }
@@ -128,29 +175,40 @@ impl Batch {
         (!jobs.is_empty()).then(|| Self { jobs, combiner: Some(combiner) })
     }
 
-    /// Answers every request with its part, or with the error.
-    pub(super) fn answer(&mut self, answer: Result<Bytes, Error>) {
-        match answer {
-            Ok(mut answers) => {
-                for job in self.jobs.drain(..) {
-                    let size = job.request.answer_size().min(answers.len());
-                    // A caller who went away needs no answer.
-                    let _ = job.answer.send(Ok(answers.split_to(size)));
-                }
-            }
-            Err(error) => {
-                for job in self.jobs.drain(..) {
-                    let _ = job.answer.send(Err(error.shared()));
-                }
-            }
+    /// Says that the call was sent, in the order in which calls are made.
+    pub(super) fn is_sent(&self) {
+        if let Some(combiner) = &self.combiner {
+            combiner.state().held = false;
         }
     }
+
+    /// How many checks its requests have.
+    pub(super) fn checks(&self) -> usize {
+        self.jobs.iter().map(|job| job.request.size()).sum()
+    }
+
+    /// Answers every request with its part, or with the error.
+    pub(super) fn answer(&mut self, mut reply: Result<Reply, Error>) {
+        for job in self.jobs.drain(..) {
+            let answer = match &mut reply {
+                Ok(reply) => reply.take(&job.request).ok_or_else(no_decision),
+                Err(error) => Err(error.shared()),
+            };
+            job.answer(answer);
+        }
+    }
+}
+
+pub(super) fn no_decision() -> Error {
+    Error::new(Kind::Store, "Redis answered a decision with something else")
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
         if let Some(combiner) = &self.combiner {
-            combiner.state().calls -= 1;
+            let mut state = combiner.state();
+            state.calls -= 1;
+            state.held = false;
         }
     }
 }
@@ -195,11 +253,14 @@ mod tests {
     use std::{hint, thread};
 
     use super::*;
+    use crate::store::{Check, Counter};
+    use crate::{Key, Quota};
 
-    fn job() -> (Job, oneshot::Receiver<Result<Bytes, Error>>) {
+    fn job() -> (Job, oneshot::Receiver<Result<Answered, Error>>) {
         let (answer, answered) = oneshot::channel();
-        let request = Packed { keys: vec!["key".to_owned()], bytes: vec![0], ..Packed::default() };
-        (Job { request, answer }, answered)
+        let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_second(1) };
+        let request = Request::new("t", &[Check::new(counter, 1)]);
+        (Job { request, caller: Caller::Waits(answer) }, answered)
     }
 
     /// Joins a request and does what falls to it, then waits for its answer.
@@ -208,7 +269,7 @@ mod tests {
         if let Place::Lead(batch) = combiner.join(job) {
             let mut next = Some(batch);
             while let Some(mut batch) = next {
-                batch.answer(Ok(Bytes::new()));
+                batch.answer(Err(no_decision()));
                 next = batch.next();
             }
         }
@@ -224,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_request_that_comes_as_the_last_call_ends_is_not_left_waiting() {
-        let (combiner, turn) = (Arc::new(Combiner::new(MOST_KEYS)), Arc::new(Barrier::new(3)));
+        let (combiner, turn) = (Arc::new(Combiner::new(MOST_CHECKS)), Arc::new(Barrier::new(3)));
         let callers = (0..3).map(|_| {
             let (combiner, turn) = (Arc::clone(&combiner), Arc::clone(&turn));
             // Nobody joins after the third, who would take along one left behind.

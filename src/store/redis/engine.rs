@@ -1,9 +1,11 @@
 //! Asking the server: in batches, within a budget, at most once.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use deadpool_redis::Pool;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
@@ -12,10 +14,11 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::error::Elapsed;
 
 use super::builder::RedisStoreBuilder;
-use super::combine::{Batch, Combiner, Job, Lead, Place};
+use super::combine::{Batch, Caller, Combiner, Job, Lead, Place, no_decision};
 use super::connection::Connections;
-use super::script::Program;
-use super::wire::Packed;
+use super::reply::{Answered, Reply};
+use super::request::{Packed, Request};
+use super::script::{Calls, Program};
 use crate::Error;
 use crate::error::Kind;
 use crate::store::StoreId;
@@ -30,6 +33,7 @@ pub(super) struct Inner {
     pub(super) connections: Connections,
     pub(super) prefix: String,
     pub(super) budget: Duration,
+    pub(super) calls: Calls,
     clock: Option<Box<dyn Clock>>,
     combiner: Arc<Combiner>,
     settling: Arc<Semaphore>,
@@ -39,19 +43,19 @@ pub(super) struct Inner {
 
 impl Inner {
     pub(super) fn new(pool: Pool, settings: RedisStoreBuilder) -> Self {
-        let RedisStoreBuilder { prefix, budget, clock, batch_size, .. } = settings;
+        let RedisStoreBuilder { prefix, budget, clock, batch_size, calls, .. } = settings;
         let settling = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
         let (id, connections) = (StoreId::new(), Connections::new(pool));
         let combiner = Arc::new(Combiner::new(batch_size));
-        Self { id, connections, prefix, budget, clock, combiner, settling, runtime: OnceLock::new() }
+        Self { id, connections, prefix, budget, calls, clock, combiner, settling, runtime: OnceLock::new() }
     }
 
     /// Has a request decided together with others, within the budget.
-    pub(super) async fn combine(self: &Arc<Self>, request: Packed) -> Result<Bytes, Error> {
+    pub(super) async fn combine(self: &Arc<Self>, request: Request) -> Result<Answered, Error> {
         let _ = self.runtime.get_or_init(Runtime::current);
         let (answer, mut answered) = oneshot::channel();
         let combined = async {
-            match self.combiner.join(Job { request, answer }) {
+            match self.combiner.join(Job { request, caller: Caller::Waits(answer) }) {
                 Place::Lead(batch) => Lead::new(Arc::clone(self).lead(batch)).await,
                 Place::Wait => {}
                 Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
@@ -78,13 +82,23 @@ impl Inner {
 
     /// Makes one call; returns what came meanwhile.
     async fn send_batch(&self, mut batch: Batch) -> Option<Batch> {
-        let packed = Packed::batch(batch.jobs.iter().map(|job| &job.request));
-        let answer = match self.call(Program::decide(packed.algorithms), packed).await {
-            Ok(Value::BulkString(answers)) => Ok(answers.into()),
+        let packed = Packed::of(batch.jobs.iter().map(|job| &job.request));
+        let reply = {
+            let mut called = pin!(self.call(packed));
+            // Polled once, it is on the connection, or waits for one.
+            let first = poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await;
+            batch.is_sent();
+            match first {
+                Poll::Ready(reply) => reply,
+                Poll::Pending => called.await,
+            }
+        };
+        let reply = match reply {
+            Ok(Value::BulkString(bytes)) => Reply::read(bytes.into(), batch.checks()).ok_or_else(no_decision),
             Ok(_) => Err(no_decision()),
             Err(error) => Err(error),
         };
-        batch.answer(answer);
+        batch.answer(reply);
         batch.next()
     }
 
@@ -92,13 +106,13 @@ impl Inner {
         Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.budget)).with_source(late)
     }
 
-    /// Calls a script within the budget. What was sent and not answered in time is never sent again.
-    pub(super) async fn call(&self, program: &Program, packed: Packed) -> Result<Value, Error> {
+    /// Makes a call within the budget. What was sent and not answered in time is never sent again.
+    async fn call(&self, packed: Packed<'_>) -> Result<Value, Error> {
         let now = self.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
-        self.ask(async |connection: &mut MultiplexedConnection| {
-            program.call(connection, &packed.keys, &now, &packed.bytes).await
-        })
-        .await
+        let program = Program::of(self.calls, packed.needs);
+        let mut call = program.command();
+        call.arg(packed.keys.len()).arg(packed.keys).arg(now).arg(packed.bytes);
+        self.ask(async |connection: &mut MultiplexedConnection| program.call(connection, &call).await).await
     }
 
     /// Asks the server something within the budget. A connection that fails, or answers nobody
@@ -129,20 +143,18 @@ impl Inner {
         }
     }
 
-    /// Sends a settlement in the background: at most once, and not beyond a bounded number.
-    pub(super) fn send(self: &Arc<Self>, packed: Packed) {
+    /// Sends a settlement in the background, after those sent before: at most once, and not beyond a
+    /// bounded number.
+    pub(super) fn send(self: &Arc<Self>, request: Request) {
         let runtime = Runtime::try_current().ok().or_else(|| self.runtime.get().cloned());
         let (Some(runtime), Ok(permit)) = (runtime, Arc::clone(&self.settling).try_acquire_owned()) else {
             tracing::warn!("a settlement was not sent: no runtime, or too many on their way");
             return;
         };
-        let inner = Arc::clone(self);
-        runtime.spawn(async move {
-            let _permit = permit;
-            if let Err(error) = inner.call(Program::adjust(packed.algorithms), packed).await {
-                tracing::warn!(error = format!("{error:#}"), "a settlement may not have arrived");
-            }
-        });
+        let job = Job { request, caller: Caller::None(permit) };
+        if let Some(batch) = self.combiner.join_settlement(job) {
+            runtime.spawn(Arc::clone(self).follow(batch));
+        }
     }
 }
 
@@ -163,8 +175,4 @@ pub(super) fn failed(error: &RedisError) -> Error {
         (Kind::Store, "Redis refused a command")
     };
     Error::new(kind, text).with_source(error.clone())
-}
-
-pub(super) fn no_decision() -> Error {
-    Error::new(Kind::Store, "Redis answered a decision with something else")
 }

@@ -4,10 +4,14 @@ mod builder;
 mod combine;
 mod connection;
 mod engine;
+mod names;
+mod needs;
+mod prepare;
+mod reply;
+mod request;
 mod script;
 mod source;
 mod store;
-mod wire;
 
 pub use builder::RedisStoreBuilder;
 pub use store::RedisStore;

@@ -1,63 +1,73 @@
-//! The scripts, and how they are called.
+//! What is called: a script, or a function of a library.
 
 use std::sync::OnceLock;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value, cmd};
 
-use super::source::script;
-use super::wire::{ALGORITHMS, Algorithms};
+use super::needs::Needs;
+use super::source::{ENTRY, statements_for};
 
-const DECIDE: &str = include_str!("../../../lua/decide.lua");
-const ADJUST: &str = include_str!("../../../lua/adjust.lua");
-
-/// A script and the hash it is called by.
-#[derive(Debug)]
-pub(super) struct Program {
-    source: String,
-    hash: String,
+/// How the Lua files are called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Calls {
+    /// `EVALSHA`: scripts that have only what a call needs.
+    #[default]
+    Scripts,
+    /// `FCALL`: one library that has everything.
+    Functions,
 }
 
-/// As many as there are sets of algorithms.
-type Programs = [OnceLock<Program>; 1 << ALGORITHMS.len()];
+/// A script and its hash, or a library and its name.
+#[derive(Debug)]
+pub(super) struct Program {
+    calls: Calls,
+    source: String,
+    name: String,
+}
 
 impl Program {
-    /// The script that decides a batch of requests with these algorithms.
-    pub(super) fn decide(algorithms: Algorithms) -> &'static Self {
-        static PROGRAMS: Programs = [const { OnceLock::new() }; 1 << ALGORITHMS.len()];
-        let program = &PROGRAMS[algorithms.set()];
-        program.get_or_init(|| Self::new(DECIDE, "decide", "ALGORITHMS", &algorithms.table("ALGORITHMS", "")))
+    /// What does all that a call needs.
+    pub(super) fn of(calls: Calls, needs: Needs) -> &'static Self {
+        static SCRIPTS: [OnceLock<Program>; Needs::SETS] = [const { OnceLock::new() }; Needs::SETS];
+        static LIBRARY: OnceLock<Program> = OnceLock::new();
+        match calls {
+            Calls::Scripts => SCRIPTS[needs.set()].get_or_init(|| Self::script(needs)),
+            Calls::Functions => LIBRARY.get_or_init(Self::library),
+        }
     }
 
-    /// The script that changes counters of these algorithms after the fact.
-    pub(super) fn adjust(algorithms: Algorithms) -> &'static Self {
-        static PROGRAMS: Programs = [const { OnceLock::new() }; 1 << ALGORITHMS.len()];
-        let program = &PROGRAMS[algorithms.set()];
-        program.get_or_init(|| Self::new(ADJUST, "adjust", "ADJUSTMENTS", &algorithms.table("ADJUSTMENTS", "_adjust")))
+    fn script(needs: Needs) -> Self {
+        let source = format!("{}return {ENTRY}(KEYS, ARGV)\n", statements_for(needs));
+        let name = Script::new(&source).get_hash().to_owned();
+        Self { calls: Calls::Scripts, source, name }
     }
 
-    fn new(entry: &str, function: &str, table: &str, algorithms: &str) -> Self {
-        let source = script(entry, function, table, algorithms);
-        let hash = Script::new(&source).get_hash().to_owned();
-        Self { source, hash }
+    /// A library is named by its content, and so is its function: those of different versions do not
+    /// meet.
+    fn library() -> Self {
+        let statements = statements_for(Needs::all());
+        let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);
+        let source = format!("#!lua name={name}\n{statements}redis.register_function('{name}', {ENTRY})\n");
+        Self { calls: Calls::Functions, source, name }
     }
 
-    /// Loads the script into the server.
+    /// Loads it into the server; a library that is there already is the same.
     pub(super) async fn load(&self, connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-        cmd("SCRIPT").arg("LOAD").arg(&self.source).query_async(connection).await
+        let command = match self.calls {
+            Calls::Scripts => "SCRIPT",
+            Calls::Functions => "FUNCTION",
+        };
+        match cmd(command).arg("LOAD").arg(&self.source).query_async(connection).await {
+            Err(error) if error.detail().is_some_and(|detail| detail.contains("already exists")) => Ok(()),
+            loaded => loaded,
+        }
     }
 
-    /// Calls the script, loading it if the server does not have it: then it did not run.
-    pub(super) async fn call(
-        &self,
-        connection: &mut MultiplexedConnection,
-        keys: &[String],
-        now: &str,
-        packed: &[u8],
-    ) -> Result<Value, RedisError> {
-        let call = self.command(keys, now, packed);
+    /// Calls it, loading it if the server does not have it: then it did not run.
+    pub(super) async fn call(&self, connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value, RedisError> {
         match call.query_async(connection).await {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            Err(error) if is_missing(&error) => {
                 self.load(connection).await?;
                 call.query_async(connection).await
             }
@@ -65,9 +75,18 @@ impl Program {
         }
     }
 
-    fn command(&self, keys: &[String], now: &str, packed: &[u8]) -> Cmd {
-        let mut call = cmd("EVALSHA");
-        call.arg(&self.hash).arg(keys.len()).arg(keys).arg(now).arg(packed);
+    /// The call, but for its keys and arguments.
+    pub(super) fn command(&self) -> Cmd {
+        let mut call = cmd(match self.calls {
+            Calls::Scripts => "EVALSHA",
+            Calls::Functions => "FCALL",
+        });
+        call.arg(&self.name);
         call
     }
+}
+
+fn is_missing(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))
 }

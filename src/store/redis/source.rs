@@ -5,34 +5,56 @@
 
 use std::collections::HashSet;
 
-/// The files in the order in which a script has them; an entry comes last.
-const FILES: [&str; 6] = [
+use super::needs::Needs;
+
+/// The files in the order in which a script has them; the entry comes last.
+const FILES: [&str; 9] = [
     include_str!("../../../lua/prelude.lua"),
     include_str!("../../../lua/fixed_window.lua"),
     include_str!("../../../lua/token_bucket.lua"),
     include_str!("../../../lua/sliding_window.lua"),
     include_str!("../../../lua/sliding_log.lua"),
     include_str!("../../../lua/leaky_bucket.lua"),
+    include_str!("../../../lua/decide.lua"),
+    include_str!("../../../lua/adjust.lua"),
+    include_str!("../../../lua/batch.lua"),
 ];
 
-/// The script that calls `function` of `entry`. Its table of algorithms, the statement that defines
-/// `table`, is replaced by `algorithms`.
-pub(super) fn script(entry: &str, function: &str, table: &str, algorithms: &str) -> String {
-    let statements: Vec<&str> = FILES.iter().flat_map(|file| statements(file)).chain(statements(entry)).collect();
-    let call = format!("return {function}(KEYS, ARGV)\n");
-    let mut needed: HashSet<&str> = words(&call).collect();
+/// What the last line of a script or library begins with.
+pub(super) const ENTRY: &str = "batch";
+
+/// The statements that `batch` needs to do what is asked, without the line that calls it.
+pub(super) fn statements_for(needs: Needs) -> String {
+    let statements: Vec<&str> = FILES.iter().flat_map(|file| statements(file)).collect();
+    let mut needed: HashSet<String> = HashSet::from([ENTRY.to_owned()]);
     let mut kept = Vec::new();
     // A statement stands before all that use it.
     for statement in statements.into_iter().rev() {
-        let names = names(statement);
-        if names.iter().any(|name| needed.contains(name)) {
-            let statement = if names.contains(&table) { algorithms } else { statement };
-            needed.extend(words(statement));
+        if names(statement).iter().any(|name| needed.contains(*name)) {
+            let statement = without_idle(statement, needs);
+            needed.extend(words(&statement).map(str::to_owned));
             kept.push(statement);
         }
     }
     kept.reverse();
-    kept.concat() + &call
+    kept.concat()
+}
+
+/// A statement without comments, and without the lines of its table that name what is not needed.
+fn without_idle(statement: &str, needs: Needs) -> String {
+    let code = statement.split_inclusive('\n').filter(|line| is_code(line));
+    code.filter(|line| entry(line).is_none_or(|function| needs.call(function))).collect()
+}
+
+fn is_code(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with("--")
+}
+
+/// The function that a line of a table names: `  [1] = fixed_window,`.
+fn entry(line: &str) -> Option<&str> {
+    let (_, function) = line.strip_prefix("  ")?.strip_suffix(",\n")?.split_once(" = ")?;
+    (words(function).next() == Some(function)).then_some(function)
 }
 
 /// The statements of a file: each begins with `local` at the start of a line.
@@ -58,27 +80,26 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const ENTRY: &str = "-- An entry.\n\nlocal TABLE = { fixed_window, token_bucket }\n\nlocal function go(keys)\n  \
-                         return TABLE[1](keys)\nend\n";
+    use crate::quota::Algorithm;
 
     #[test]
     fn a_script_has_what_it_needs_and_no_more() {
-        let script = script(ENTRY, "go", "TABLE", "local TABLE = { token_bucket }\n");
-        for needed in ["local function token_bucket(", "local function read_falling(", "local NEVER", "return go("] {
+        let script = statements_for(Needs::of(Algorithm::TokenBucket));
+        let needed = ["local function token_bucket(", "local function read_falling(", "[2] = token_bucket,", "one = "];
+        for needed in needed {
             assert!(script.contains(needed), "{needed}");
         }
-        for idle in ["function fixed_window", "token_bucket_adjust", "sliding", "leaky", "read_clock"] {
+        for idle in ["fixed_window", "token_bucket_adjust", "sliding", "leaky", "decide_checks", "function adjust"] {
             assert!(!script.contains(idle), "{idle}");
         }
+        assert_eq!(script.matches("\nlocal function batch(").count(), 1);
     }
 
     #[test]
-    fn no_statement_of_any_file_is_lost() {
-        for file in FILES {
-            let code = file.lines().filter(|line| !line.starts_with("--") && !line.is_empty()).count();
-            let kept = statements(file).flat_map(str::lines).filter(|line| !line.starts_with("--") && !line.is_empty());
-            assert_eq!(kept.count(), code);
+    fn no_statement_of_any_file_is_lost_where_all_is_needed() {
+        let script = statements_for(Needs::all());
+        for line in FILES.iter().flat_map(|file| file.lines()).filter(|line| is_code(line)) {
+            assert!(script.contains(line), "{line}");
         }
     }
 }

@@ -4,15 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use deadpool_redis::Pool;
-use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::cmd;
+use smallvec::SmallVec;
 
 use super::builder::RedisStoreBuilder;
-use super::engine::{Inner, failed, no_decision};
-use super::script::Program;
-use super::wire::{ALGORITHMS, Algorithms, Answered, MOST_CHECKS, Packed, read_answers, redis_key};
+use super::combine::no_decision;
+use super::engine::Inner;
+use super::reply::{Answered, Seen};
+use super::request::{MOST_CHECKS, Request, tells_all};
 use crate::Error;
-use crate::decision::{Decision, Outcome, Source};
+use crate::algorithm::{self, Step};
+use crate::decision::{Decision, Measures, Outcome, Source};
+use crate::store::evaluate::{evaluate, look_again};
 use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, Taken};
 
 /// Counters in Redis, shared by all processes that use it.
@@ -67,16 +69,8 @@ impl RedisStore {
         Self { inner: Arc::new(Inner::new(pool, settings)) }
     }
 
-    /// Connects and loads the scripts for each algorithm; those for several at once are loaded when
-    /// they are first called.
-    pub(super) async fn prepare(&self) -> Result<(), Error> {
-        let mut handle = self.inner.connections.get().await?;
-        for algorithms in ALGORITHMS.map(Algorithms::of) {
-            for program in [Program::decide(algorithms), Program::adjust(algorithms)] {
-                program.load(&mut handle.connection).await.map_err(|error| failed(&error))?;
-            }
-        }
-        Ok(())
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
     }
 }
 
@@ -90,11 +84,11 @@ impl Store for RedisStore {
             let text = format!("{} checks in one decision are too many: give at most {MOST_CHECKS}", checks.len());
             return Answer::Ready(Err(Error::invalid(text)));
         }
-        let packed = Packed::request(&self.inner.prefix, checks);
-        let (store, checks) = (self.clone(), checks.to_vec());
+        let request = Request::new(&self.inner.prefix, checks);
+        let (inner, checks) = (Arc::clone(&self.inner), SmallVec::<[Check; 1]>::from(checks));
         Answer::pending(async move {
-            let answer = store.inner.combine(packed).await?;
-            store.decided(&checks, &answer)
+            let answered = inner.combine(request).await?;
+            inner.decided(&checks, answered)
         })
     }
 
@@ -103,47 +97,64 @@ impl Store for RedisStore {
             return;
         }
         for (taken, change) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
-            let packed = Packed::adjustment(&self.inner.prefix, &taken.counter, change, Some(taken.stamp));
-            self.inner.send(packed);
+            self.inner.send(Request::adjustment(&self.inner.prefix, &taken.counter, change, Some(taken.stamp)));
         }
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
-        let packed = Packed::adjustment(&self.inner.prefix, counter, change, None);
+        let request = Request::adjustment(&self.inner.prefix, counter, change, None);
         let inner = Arc::clone(&self.inner);
-        Answer::pending(async move { inner.call(Program::adjust(packed.algorithms), packed).await.map(drop) })
+        Answer::pending(async move { inner.combine(request).await.map(drop) })
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        let key = redis_key(&self.inner.prefix, counter);
+        let request = Request::reset(&self.inner.prefix, counter);
         let inner = Arc::clone(&self.inner);
-        Answer::pending(async move {
-            inner
-                .ask(async |connection: &mut MultiplexedConnection| {
-                    cmd("UNLINK").arg(key).query_async(connection).await
-                })
-                .await
-        })
+        Answer::pending(async move { inner.combine(request).await.map(drop) })
     }
 }
 
-impl RedisStore {
-    fn decided(&self, checks: &[Check], answer: &[u8]) -> Result<Decided, Error> {
-        let answers = read_answers(answer, checks.len()).ok_or_else(no_decision)?;
-        let answers: Vec<Answered> = answers.collect();
-        let both = || checks.iter().zip(&answers);
-        both().for_each(|(check, answered)| answered.found.warn(check));
-        let outcomes = both().map(|(check, answered)| Outcome::from_measures(check, &answered.measures));
+impl Inner {
+    /// Works out what the script found: its twins come to the same verdicts, and to the rest.
+    fn decided(&self, checks: &[Check], mut answered: Answered) -> Result<Decided, Error> {
+        let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
+        for (index, check) in checks.iter().enumerate() {
+            let next = answered.next(&check.counter.quota, tells_all(checks, index)).ok_or_else(no_decision)?;
+            next.found.warn(check);
+            seen.push(next);
+        }
+        let step = |index: usize, state: Option<&algorithm::State>, cost| {
+            let Check { counter: Counter { quota, .. }, floor, .. } = &checks[index];
+            let now = answered.now_us / quota.tick().micros();
+            algorithm::decide(quota, state.or(seen[index].state.as_ref()), now, cost, *floor)
+        };
+        let (mut steps, refused) = evaluate(checks, step);
+        if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
+            return Err(no_decision());
+        }
+        if refused {
+            look_again(checks, &mut steps, step);
+        }
+        Ok(self.told(checks, &steps, refused))
+    }
+
+    fn told(&self, checks: &[Check], steps: &[Step], refused: bool) -> Decided {
+        let both = || checks.iter().zip(steps);
+        let outcomes = both().map(|(check, step)| Outcome::from_measures(check, &measures(step)));
         let decision = Decision::new(outcomes, Source::Store);
-        let taken = both().filter(|_| decision.is_allowed()).map(|(check, answered)| taken(check, answered));
-        let receipt = Receipt::new(self.inner.id, taken);
-        Ok(Decided { decision, receipt })
+        let receipt = Receipt::new(self.id, both().filter(|_| !refused).map(|(check, step)| taken(check, step)));
+        Decided { decision, receipt }
     }
 }
 
-fn taken(check: &Check, answered: &Answered) -> Taken {
-    let units = if answered.measures.fits { check.cost } else { 0 };
-    Taken { counter: check.counter.clone(), units, stamp: answered.stamp, slot: 0 }
+fn measures(step: &Step) -> Measures {
+    let Step { fits, remaining, wait, reset, delay, .. } = *step;
+    Measures { fits, remaining, wait, reset, delay }
+}
+
+fn taken(check: &Check, step: &Step) -> Taken {
+    let units = if step.fits { check.cost } else { 0 };
+    Taken { counter: check.counter.clone(), units, stamp: step.stamp, slot: 0 }
 }
 
 impl fmt::Debug for RedisStore {

@@ -1,0 +1,55 @@
+//! Deciding a request: all or nothing over its checks.
+
+use smallvec::SmallVec;
+
+use super::{Check, Mode};
+use crate::algorithm::{State, Step};
+
+pub(super) type Steps = SmallVec<[Step; 4]>;
+
+/// Decides every check, each on the state the earlier ones would leave; whether one refuses.
+///
+/// `step` decides a check, by its place: on the state given or else on its own, at a cost.
+pub(super) fn evaluate(checks: &[Check], mut step: impl FnMut(usize, Option<&State>, u64) -> Step) -> (Steps, bool) {
+    let (mut steps, mut refused) = (Steps::new(), false);
+    for (index, check) in checks.iter().enumerate() {
+        let before = earlier(checks, &steps, index);
+        let (state, asked) = if check.cost == 0 { (before.state, 0) } else { (None, before.units) };
+        let decided = step(index, state.as_ref(), asked.saturating_add(check.cost));
+        refused |= !decided.fits && check.mode == Mode::Enforce;
+        steps.push(decided);
+    }
+    (steps, refused)
+}
+
+/// Looks again at the checks of a refused request that fit: nothing is taken from them.
+pub(super) fn look_again(
+    checks: &[Check],
+    steps: &mut Steps,
+    mut step: impl FnMut(usize, Option<&State>, u64) -> Step,
+) {
+    if checks.len() > 1 {
+        for (index, decided) in steps.iter_mut().enumerate().filter(|(_, decided)| decided.fits) {
+            *decided = step(index, None, 0);
+        }
+    }
+}
+
+/// What the checks of a request before one do to its counter.
+#[derive(Default)]
+struct Earlier {
+    /// The units they ask for: a repeat asks for the sum.
+    units: u64,
+    /// The state they would leave.
+    state: Option<State>,
+}
+
+fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
+    let before = checks[..index].iter().zip(steps);
+    let same = before.filter(|(check, _)| check.counter.shares_state(&checks[index].counter));
+    let counted = same.filter(|(check, step)| step.fits || check.mode == Mode::Enforce);
+    counted.fold(Earlier::default(), |earlier, (check, step)| Earlier {
+        units: earlier.units.saturating_add(check.cost),
+        state: step.state.clone().or(earlier.state),
+    })
+}

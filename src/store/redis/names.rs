@@ -1,0 +1,32 @@
+//! The names of keys in Redis.
+
+use std::fmt::Write;
+
+use crate::quota::{Algorithm, Tick};
+use crate::store::Counter;
+
+/// The format of keys and states; a new one starts with fresh state.
+const FORMAT: u8 = 1;
+
+/// `<prefix>:{<key>}:<policy>:<shape>`: all policies over one key share a slot of a Cluster.
+pub(super) fn redis_key(prefix: &str, counter: &Counter) -> String {
+    let Counter { policy, key, quota } = counter;
+    let tick = match quota.tick() {
+        Tick::Micro => 'u',
+        Tick::Milli => 'm',
+    };
+    let (letter, window) = (letter_of(quota.algorithm()), quota.window_ticks());
+    let mut name = String::with_capacity(prefix.len() + policy.len() + 96);
+    write!(name, "{prefix}:{{{key}}}:{policy}:{FORMAT}{letter}{window}{tick}").expect("text can be written to");
+    name
+}
+
+fn letter_of(algorithm: Algorithm) -> char {
+    match algorithm {
+        Algorithm::FixedWindow => 'f',
+        Algorithm::TokenBucket => 't',
+        Algorithm::SlidingWindow => 's',
+        Algorithm::SlidingLog => 'l',
+        Algorithm::LeakyBucket => 'q',
+    }
+}

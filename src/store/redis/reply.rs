@@ -1,0 +1,124 @@
+//! What is answered, byte by byte as `lua/batch.lua` writes it.
+//!
+//! The script says what it found under each key and whether the check fits; how much remains and how
+//! long to wait is worked out from that by the twins in [`algorithm`](crate::algorithm).
+
+use bytes::{Buf, Bytes};
+
+use super::request::Request;
+use crate::algorithm::{Found, State};
+use crate::quota::{Algorithm, Quota};
+
+/// States keep the low bits of a time: so many there are.
+const TIME_SPAN: u64 = 1 << 44;
+
+/// The answer to a batch, or what is left of it.
+pub(super) struct Reply {
+    now_us: u64,
+    flags: Bytes,
+    views: Bytes,
+}
+
+/// The answer to one request.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) now_us: u64,
+    flags: Bytes,
+    views: Bytes,
+}
+
+impl Reply {
+    /// Reads the answer to so many checks; `None` if it is no such thing.
+    pub(super) fn read(mut bytes: Bytes, checks: usize) -> Option<Self> {
+        let now_us = bytes.try_get_uint(7).ok()?;
+        let flags = (bytes.len() >= checks).then(|| bytes.split_to(checks))?;
+        Some(Self { now_us, flags, views: bytes })
+    }
+
+    /// Takes the answer to the first request of those that are left.
+    pub(super) fn take(&mut self, request: &Request) -> Option<Answered> {
+        let flags = (self.flags.len() >= request.size()).then(|| self.flags.split_to(request.size()))?;
+        let mut size = 0;
+        for ((algorithm, whole), flag) in request.told().zip(&flags) {
+            if found(*flag) == Found::Kept {
+                size += size_of_view(algorithm, whole, self.views.get(size..)?)?;
+            }
+        }
+        let views = (self.views.len() >= size).then(|| self.views.split_to(size))?;
+        Some(Answered { now_us: self.now_us, flags, views })
+    }
+}
+
+/// What was found under one check's key.
+pub(super) struct Seen {
+    /// As the script decided.
+    pub(super) fits: bool,
+    pub(super) found: Found,
+    pub(super) state: Option<State>,
+}
+
+impl Answered {
+    /// Reads what was found under the next check's key; `whole`: the whole of a log is told.
+    pub(super) fn next(&mut self, quota: &Quota, whole: bool) -> Option<Seen> {
+        let flag = self.flags.try_get_u8().ok()?;
+        let found = found(flag);
+        let now = self.now_us / quota.tick().micros();
+        let state = if found == Found::Kept { Some(self.next_state(quota.algorithm(), whole, now)?) } else { None };
+        Some(Seen { fits: flag & 1 == 1, found, state })
+    }
+
+    fn next_state(&mut self, algorithm: Algorithm, whole: bool, now: u64) -> Option<State> {
+        let size = size_of_view(algorithm, whole, &self.views)?;
+        let mut view = (self.views.len() >= size).then(|| self.views.split_to(size))?;
+        let mut number = |bytes: usize| view.try_get_uint(bytes).ok();
+        Some(match algorithm {
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                let (high, low) = (number(6)?, number(6)?);
+                State::Level { time: whole_time(high >> 4, now), amount: (high & 15) << 48 | low }
+            }
+            Algorithm::SlidingWindow => {
+                State::Window { time: whole_time(number(6)?, now), count: number(6)?, previous: number(6)? }
+            }
+            Algorithm::SlidingLog if whole => {
+                let (units, time) = (number(4)?.checked_sub(6)? / 4, whole_time(number(6)?, now));
+                let units: Option<Box<[u32]>> = (0..units).map(|_| view.try_get_u32().ok()).collect();
+                State::Log { time, units: units? }
+            }
+            Algorithm::SlidingLog => {
+                let (time, live) = (whole_time(number(6)?, now), number(6)?);
+                let (newest, leaving) = (whole_time(number(6)?, now), whole_time(number(6)?, now));
+                State::LogDigest { time, live, newest, leaving }
+            }
+        })
+    }
+}
+
+fn found(flag: u8) -> Found {
+    match flag >> 1 {
+        0 => Found::Kept,
+        1 => Found::Fresh,
+        2 => Found::Ahead,
+        _ => Found::Foreign,
+    }
+}
+
+/// Bytes of what is told of a state, which `rest` begins with.
+fn size_of_view(algorithm: Algorithm, whole: bool, rest: &[u8]) -> Option<usize> {
+    Some(match algorithm {
+        Algorithm::FixedWindow => 12,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => 13,
+        Algorithm::SlidingWindow => 18,
+        Algorithm::SlidingLog if whole => {
+            let size: [u8; 4] = rest.get(..4)?.try_into().ok()?;
+            usize::try_from(u32::from_be_bytes(size)).ok()?.checked_add(4)?
+        }
+        Algorithm::SlidingLog => 24,
+    })
+}
+
+/// The whole time whose low bits are `low`, nearest to `now`.
+fn whole_time(low: u64, now: u64) -> u64 {
+    let half = TIME_SPAN / 2;
+    let behind = now.wrapping_sub(low).wrapping_add(half) % TIME_SPAN;
+    (now + half).saturating_sub(behind)
+}
