@@ -10,6 +10,8 @@ mod support {
 mod redis_only {
     mod connecting;
     mod contents;
+    mod expiry;
+    mod functions;
     mod outages;
     mod sharing;
     mod stores;

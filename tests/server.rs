@@ -139,7 +139,7 @@ fn bad_input_is_told_in_one_line_and_ends_with_2() {
 
 #[test]
 fn a_wrong_password_is_told_and_not_shown() {
-    let redis = RedisServer::start_with(Some("right"));
+    let redis = RedisServer::start_with(Some("right"), &[]);
     let wrong = redis.url().replace("right", "hunter2");
     let mut process = command(&["--redis", &wrong]).spawn().expect("the server can be started");
     assert_eq!(ended(&mut process).code(), Some(2));

@@ -11,9 +11,11 @@ use crate::support::server::RedisServer;
 /// Hardly a unit returns during a test.
 pub(super) const FIFTY: Quota = Quota::token_bucket(50, Duration::from_secs(30 * 86_400));
 
-/// A store whose budget a busy machine does not use up.
+/// A budget that a busy machine does not use up.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
 pub(super) async fn patient_store(server: &RedisServer) -> RedisStore {
-    store_with_budget(server, Duration::from_secs(10)).await
+    store_with_budget(server, PATIENCE).await
 }
 
 pub(super) async fn store_with_budget(server: &RedisServer, budget: Duration) -> RedisStore {

@@ -7,7 +7,7 @@ use super::server::{RedisServer, spawn};
 impl RedisServer {
     /// Starts a server that asks for a password.
     pub(crate) fn start_with_password(password: &'static str) -> Self {
-        Self::start_with(Some(password))
+        Self::start_with(Some(password), &[])
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -23,7 +23,7 @@ impl RedisServer {
     /// Starts the server again after [`kill`](Self::kill), on the same port, and waits until it
     /// answers.
     pub(crate) fn restart(&mut self) {
-        self.process = spawn(self.port, &self.folder, self.password);
+        self.process = spawn(self.port, &self.folder, self.password, &self.settings);
         assert!(self.answers(), "port {} was taken meanwhile", self.port);
     }
 

@@ -21,21 +21,28 @@ pub(crate) struct RedisServer {
     pub(super) port: u16,
     pub(super) folder: PathBuf,
     pub(super) password: Option<&'static str>,
+    pub(super) settings: Vec<String>,
 }
 
 impl RedisServer {
     /// Starts a server and waits until it answers.
     pub(crate) fn start() -> Self {
-        Self::start_with(None)
+        Self::start_with(None, &[])
     }
 
-    pub(super) fn start_with(password: Option<&'static str>) -> Self {
+    /// As [`start`](Self::start), with settings as on the command line.
+    pub(crate) fn start_with_settings(settings: &[&str]) -> Self {
+        Self::start_with(None, settings)
+    }
+
+    pub(super) fn start_with(password: Option<&'static str>, settings: &[&str]) -> Self {
+        let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
         for _ in 0..ATTEMPTS {
             let port = free_port();
             let folder = env::temp_dir().join(format!("tollgate-test-{}-{port}", process::id()));
             fs::create_dir_all(&folder).expect("the temporary folder can be written");
-            let process = spawn(port, &folder, password);
-            let mut server = Self { process, port, folder, password };
+            let process = spawn(port, &folder, password, &settings);
+            let mut server = Self { process, port, folder, password, settings: settings.clone() };
             if server.answers() {
                 return server;
             }
@@ -96,10 +103,10 @@ impl Drop for RedisServer {
     }
 }
 
-pub(super) fn spawn(port: u16, folder: &PathBuf, password: Option<&str>) -> Child {
+pub(super) fn spawn(port: u16, folder: &PathBuf, password: Option<&str>, settings: &[String]) -> Child {
     let mut server = Command::new("redis-server");
     server.arg("--port").arg(port.to_string()).args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
-    server.arg("--dir").arg(folder);
+    server.arg("--dir").arg(folder).args(settings);
     if let Some(password) = password {
         server.args(["--requirepass", password]);
     }

@@ -1,0 +1,98 @@
+//! How long keys live: as long as their state matters, and at most a window longer.
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use tollgate::store::{Change, Decided, Settlement, Store};
+use tollgate::{Quota, RedisStore};
+
+use super::stores::patient_store;
+use crate::support::checks::{check, counter};
+use crate::support::server::RedisServer;
+
+const WINDOW: Duration = Duration::from_secs(2);
+const RUN: Duration = Duration::from_secs(5);
+
+/// When the only key expires, in milliseconds of the server's clock.
+fn expiry(server: &RedisServer) -> i64 {
+    let [key] = &server.keys()[..] else { return 0 };
+    server.ask(&["PEXPIRETIME", key])
+}
+
+/// What was left of the key's life when `since` was; a key that is gone lived until now at most.
+fn life(server: &RedisServer, since: Instant) -> Duration {
+    let left = match &server.keys()[..] {
+        [key] => server.ask::<i64>(&["PTTL", key]),
+        _ => 0,
+    };
+    assert_ne!(left, -1, "the key never expires");
+    Duration::from_millis(left.try_into().unwrap_or(0)) + since.elapsed()
+}
+
+async fn decide(store: &RedisStore, quota: Quota, cost: u64) -> Decided {
+    store.decide(&[check("only", quota, cost)]).wait().await.expect("the server is up")
+}
+
+/// Takes, refunds and charges at random under changing limits; after each write the key lives long
+/// enough. Returns how many writes left the expiry as it was, and how many there were.
+async fn run(quota: fn(u64) -> Quota) -> (usize, usize) {
+    let server = RedisServer::start();
+    let (store, mut rng, start) = (patient_store(&server).await, Rng::with_seed(7), Instant::now());
+    let (mut stood, mut writes, mut before) = (0, 0, 0);
+    while start.elapsed() < RUN && writes < 100_000 {
+        let quota = quota(*rng.choice(&[20_000, 20_000, 20_000, 300]).expect("a limit"));
+        let decided = decide(&store, quota, rng.u64(1..4)).await;
+        if !decided.decision.is_allowed() {
+            continue;
+        }
+        let change = if rng.bool() { Change::Refund(1) } else { Change::Charge(rng.u64(0..3)) };
+        store.settle(decided.receipt, &[Settlement { check: 0, change }]);
+        let since = Instant::now();
+        let needed = decide(&store, quota, 0).await.decision.outcomes()[0].reset_after();
+        // A millisecond is how finely Redis counts lives.
+        let (fine, life) = (Duration::from_millis(2), life(&server, since));
+        assert!(life + fine > needed, "{quota}: {life:?} for {needed:?}");
+        assert!(life.saturating_sub(since.elapsed()) <= needed + WINDOW + fine, "{quota}: {life:?} for {needed:?}");
+        let now = expiry(&server);
+        (stood, writes, before) = (stood + usize::from(now == before), writes + 1, now);
+    }
+    (stood, writes)
+}
+
+#[tokio::test]
+async fn a_token_bucket_keeps_its_expiry_while_that_serves_and_never_longer() {
+    let (stood, writes) = run(|limit| Quota::token_bucket(limit, WINDOW)).await;
+    assert!(writes > 100 && stood * 2 > writes, "{stood} of {writes} expiries stood");
+}
+
+#[tokio::test]
+async fn a_leaky_bucket_keeps_its_expiry_while_that_serves_and_never_longer() {
+    let (stood, writes) = run(|limit| Quota::leaky_bucket(limit, WINDOW).queue(limit / 2)).await;
+    assert!(writes > 100 && stood * 2 > writes, "{stood} of {writes} expiries stood");
+}
+
+#[tokio::test]
+async fn windows_keep_their_expiry_until_they_end() {
+    for quota in [|limit| Quota::fixed_window(limit, WINDOW), |limit| Quota::sliding_window(limit, WINDOW)] {
+        let (stood, writes) = run(quota).await;
+        assert!(writes > 100 && stood * 2 > writes, "{stood} of {writes} expiries stood");
+    }
+}
+
+#[tokio::test]
+async fn a_limit_lowered_under_live_state_lengthens_its_life() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    decide(&store, Quota::token_bucket(1_000, WINDOW), 500).await;
+    let since = Instant::now();
+    let needed =
+        decide(&store, Quota::token_bucket(600, WINDOW).burst(1_000), 1).await.decision.outcomes()[0].reset_after();
+    assert!(life(&server, since) >= needed && needed > Duration::from_millis(1_500), "{needed:?}");
+    store
+        .adjust(&counter("only", Quota::token_bucket(2, WINDOW).burst(1_000)), Change::Charge(1))
+        .wait()
+        .await
+        .expect("up");
+    let needed = Duration::from_secs(450);
+    assert!(life(&server, since) >= needed, "501 units at one a second");
+}

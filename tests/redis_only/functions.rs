@@ -1,0 +1,80 @@
+//! The same Lua as a library of Redis Functions.
+
+use tollgate::RedisStore;
+use tollgate::deadpool_redis::redis::Value;
+use tollgate::store::{Change, Settlement, Store};
+
+use super::stores::{PATIENCE, remaining, take};
+use crate::support::checks::counter;
+use crate::support::server::RedisServer;
+
+async fn store(server: &RedisServer) -> RedisStore {
+    RedisStore::builder().functions().budget(PATIENCE).connect(&server.url()).await.expect("the server was started")
+}
+
+fn libraries(server: &RedisServer) -> usize {
+    server.ask::<Vec<Value>>(&["FUNCTION", "LIST"]).len()
+}
+
+fn scripts(server: &RedisServer) -> String {
+    let info: String = server.ask(&["INFO", "memory"]);
+    info.lines().find(|line| line.starts_with("number_of_cached_scripts")).expect("Redis 7 counts them").to_owned()
+}
+
+#[tokio::test]
+async fn functions_decide_settle_and_reset_as_scripts_do_on_the_same_counters() {
+    let server = RedisServer::start();
+    let (by_functions, by_scripts) = (store(&server).await, super::stores::patient_store(&server).await);
+    let taken = take(&by_functions, "a", 10).await.unwrap();
+    assert_eq!(remaining(&by_scripts, "a").await, 40);
+    by_functions.settle(taken.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+    assert_eq!(remaining(&by_functions, "a").await, 44);
+    assert!(!take(&by_functions, "a", 45).await.unwrap().decision.is_allowed());
+    by_functions.adjust(&counter("a", super::stores::FIFTY), Change::Charge(40)).wait().await.unwrap();
+    assert_eq!(remaining(&by_scripts, "a").await, 4);
+    by_functions.reset(&counter("a", super::stores::FIFTY)).wait().await.unwrap();
+    assert_eq!(remaining(&by_scripts, "a").await, 50);
+}
+
+#[tokio::test]
+async fn functions_load_one_library_and_no_script_however_many_processes_connect() {
+    let server = RedisServer::start();
+    for _ in 0..3 {
+        take(&store(&server).await, "a", 1).await.unwrap();
+    }
+    assert_eq!(libraries(&server), 1);
+    assert_eq!(scripts(&server), "number_of_cached_scripts:0");
+}
+
+#[tokio::test]
+async fn a_server_that_lost_its_functions_gets_them_back_and_takes_once() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    for round in 1..=5 {
+        let (): () = server.ask(&["FUNCTION", "FLUSH", "SYNC"]);
+        take(&store, "flushed", 2).await.unwrap();
+        assert_eq!((remaining(&store, "flushed").await, libraries(&server)), (50 - 2 * round, 1));
+    }
+}
+
+#[tokio::test]
+async fn libraries_of_other_versions_stay_where_they_are() {
+    let server = RedisServer::start();
+    let other = "#!lua name=tollgate_0000000000000000\nredis.register_function('tollgate_0000000000000000', \
+                 function() return 7 end)";
+    let _: String = server.ask(&["FUNCTION", "LOAD", other]);
+    take(&store(&server).await, "a", 1).await.unwrap();
+    assert_eq!(libraries(&server), 2);
+    assert_eq!(server.ask::<i64>(&["FCALL", "tollgate_0000000000000000", "0"]), 7);
+}
+
+#[tokio::test]
+async fn a_server_without_functions_is_told_at_connect_with_its_version() {
+    let server = RedisServer::start_with_settings(&["--rename-command", "FUNCTION", ""]);
+    let error = RedisStore::builder().functions().connect(&server.url()).await.expect_err("it has no functions");
+    let info: String = server.ask(&["INFO", "server"]);
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).expect("it has a version");
+    let told = format!("{error:#}");
+    assert!(told.contains(version) && told.contains("no functions"), "{told}");
+    super::stores::patient_store(&server).await;
+}
