@@ -13,14 +13,16 @@ use super::script::Program;
 use super::wire::{ALGORITHMS, Algorithms, Answered, MOST_CHECKS, Packed, read_answers, redis_key};
 use crate::Error;
 use crate::decision::{Decision, Outcome, Source};
-use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, Taken};
+use crate::store::deny::{Asked, Refusals};
+use crate::store::{Answer, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store, Taken};
 
 /// Counters in Redis, shared by all processes that use it.
 ///
 /// A script decides on the server's time, over all policies of the request; requests that come while
 /// calls are in flight share the next one. The store survives restarts of the server by itself: a
 /// decision that fails meanwhile returns an error within its budget. Clones share the connection.
-/// Needs a tokio runtime.
+/// What was refused a moment ago is refused without a call, as a [`DenyCache`](crate::DenyCache)
+/// does. Needs a tokio runtime.
 ///
 /// # Examples
 ///
@@ -36,6 +38,7 @@ use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement,
 #[derive(Clone)]
 pub struct RedisStore {
     inner: Arc<Inner>,
+    refusals: Option<Arc<Refusals>>,
 }
 
 impl RedisStore {
@@ -63,8 +66,19 @@ impl RedisStore {
         RedisStoreBuilder::new()
     }
 
-    pub(super) fn new(pool: Pool, settings: RedisStoreBuilder) -> Self {
-        Self { inner: Arc::new(Inner::new(pool, settings)) }
+    pub(super) fn new(
+        pool: Pool,
+        settings: RedisStoreBuilder,
+        deny_cache: Option<DenyCacheBuilder>,
+    ) -> Result<Self, Error> {
+        let inner = Arc::new(Inner::new(pool, settings));
+        let refusals = deny_cache.map(|cache| cache.refusals(inner.id)).transpose()?.map(Arc::new);
+        Ok(Self { inner, refusals })
+    }
+
+    /// How many requests were refused without asking Redis, as it had just refused their like.
+    pub fn answered_from_deny_cache(&self) -> u64 {
+        self.refusals.as_ref().map_or(0, |refusals| refusals.answered())
     }
 
     /// Connects and loads the scripts for each algorithm; those for several at once are loaded when
@@ -90,11 +104,20 @@ impl Store for RedisStore {
             let text = format!("{} checks in one decision are too many: give at most {MOST_CHECKS}", checks.len());
             return Answer::Ready(Err(Error::invalid(text)));
         }
+        let question = match self.refusals.as_ref().map(|refusals| refusals.ask(checks)) {
+            Some(Asked::Refused(decided)) => return Answer::Ready(Ok(decided)),
+            Some(Asked::Open(question)) => question,
+            None => None,
+        };
         let packed = Packed::request(&self.inner.prefix, checks);
         let (store, checks) = (self.clone(), checks.to_vec());
         Answer::pending(async move {
             let answer = store.inner.combine(packed).await?;
-            store.decided(&checks, &answer)
+            let decided = store.decided(&checks, &answer)?;
+            if let (Some(refusals), Some(question)) = (&store.refusals, &question) {
+                refusals.learn(question, &checks, &decided.decision);
+            }
+            Ok(decided)
         })
     }
 
@@ -103,6 +126,9 @@ impl Store for RedisStore {
             return;
         }
         for (taken, change) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
+            if let Some(refusals) = &self.refusals {
+                refusals.settled(&taken.counter);
+            }
             let packed = Packed::adjustment(&self.inner.prefix, &taken.counter, change, Some(taken.stamp));
             self.inner.send(packed);
         }
@@ -111,13 +137,19 @@ impl Store for RedisStore {
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
         let packed = Packed::adjustment(&self.inner.prefix, counter, change, None);
         let inner = Arc::clone(&self.inner);
-        Answer::pending(async move { inner.call(Program::adjust(packed.algorithms), packed).await.map(drop) })
+        let forgetting = self.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
+        Answer::pending(async move {
+            let _forgetting = forgetting;
+            inner.call(Program::adjust(packed.algorithms), packed).await.map(drop)
+        })
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         let key = redis_key(&self.inner.prefix, counter);
         let inner = Arc::clone(&self.inner);
+        let forgetting = self.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
         Answer::pending(async move {
+            let _forgetting = forgetting;
             inner
                 .ask(async |connection: &mut MultiplexedConnection| {
                     cmd("UNLINK").arg(key).query_async(connection).await
