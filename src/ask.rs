@@ -147,6 +147,7 @@ impl Ask {
         let options = policy.options();
         let kept = options.reserve.as_ref().filter(|_| !self.critical).map(|reserve| reserve.kept(&self.quota));
         let counter = Counter { policy: Arc::clone(policy.shared_name()), key, quota: self.quota };
-        Check { counter, cost: self.cost, floor: kept.unwrap_or(0), mode: options.mode }
+        let (floor, settles) = (kept.unwrap_or(0), options.settles());
+        Check { counter, cost: self.cost, floor, mode: options.mode, settles }
     }
 }

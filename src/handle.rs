@@ -72,7 +72,8 @@ impl Handle {
     /// Units of a decision that is not waited for stay taken.
     pub async fn check(&self, policy: &Policy, key: Key) -> Result<Decision, Error> {
         let counter = Counter { policy: Arc::clone(policy.shared_name()), key, quota: *policy.quota() };
-        let check = Check::new(counter, policy.options().cost.fixed());
+        let options = policy.options();
+        let check = Check { settles: options.settles(), ..Check::new(counter, options.cost.fixed()) };
         let decided = self.shared.gate.store.decide(&[check]).wait().await?;
         Ok(self.shared.book(policy, decided))
     }

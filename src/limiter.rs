@@ -160,8 +160,9 @@ impl Limiter {
             };
             let quota = tier.unwrap_or(*policy.quota());
             let counter = Counter { policy: Arc::clone(policy.shared_name()), key: key.clone(), quota };
-            let cost = units.unwrap_or_else(|| policy.options().cost.fixed());
-            checks.push(Check { mode: policy.options().mode, ..Check::new(counter, cost) });
+            let options = policy.options();
+            let cost = units.unwrap_or_else(|| options.cost.fixed());
+            checks.push(Check { mode: options.mode, settles: options.settles(), ..Check::new(counter, cost) });
         }
         checks
     }

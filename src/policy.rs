@@ -21,7 +21,7 @@ pub(crate) use self::scope::Scope;
 pub use self::tier::TierLookup;
 pub(crate) use self::tier::Tiers;
 use crate::key::{self, KeyExtractor};
-use crate::store::Mode;
+use crate::store::{Mode, Settles};
 use crate::{Error, Quota};
 
 const LONGEST_NAME: usize = 64;
@@ -275,6 +275,13 @@ impl Policy {
     fn with(mut self, set: impl FnOnce(&mut Options)) -> Self {
         set(&mut self.options);
         self
+    }
+}
+
+impl Options {
+    /// Whether units come back by what becomes of a request: by its response, or by its being dropped.
+    pub(crate) fn settles(&self) -> Settles {
+        if self.count.is_some() || self.metered || self.refund_dropped { Settles::ByOutcome } else { Settles::AsTaken }
     }
 }
 

@@ -67,7 +67,8 @@ impl Pair {
     async fn start(wanted: u64) -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
         let memory = MemoryStore::new();
-        let settings = RedisStore::builder().with_clock(clock.reader()).budget(Duration::from_secs(60));
+        let settings =
+            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(60));
         let redis = settings.connect(&server.url()).await.expect("the server was started");
         Self { clock, memory, redis, wanted, decisions: BTreeMap::new(), _server: server }
     }

@@ -19,7 +19,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) async fn run() {
     let server = Server::start().await;
     let mut connection = server.connection().await;
-    let store = RedisStore::builder().budget(Duration::from_secs(5)).connect(server.url()).await.expect("connected");
+    let store = RedisStore::builder()
+        .without_deny_cache()
+        .budget(Duration::from_secs(5))
+        .connect(server.url())
+        .await
+        .expect("connected");
     println!(
         "Server time of one decision over one key, over that of `INCR` (median of {ROUNDS} rounds of {CALLS} calls, interleaved):\n"
     );

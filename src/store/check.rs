@@ -39,12 +39,14 @@ pub struct Check {
     pub floor: u64,
     /// Whether a refusal counts.
     pub mode: Mode,
+    /// Whether what is taken may come back.
+    pub settles: Settles,
 }
 
 impl Check {
-    /// A check that takes `cost` units and is enforced.
+    /// A check that takes `cost` units, is enforced, and keeps what it took.
     pub fn new(counter: Counter, cost: u64) -> Self {
-        Self { counter, cost, floor: 0, mode: Mode::Enforce }
+        Self { counter, cost, floor: 0, mode: Mode::Enforce, settles: Settles::AsTaken }
     }
 }
 
@@ -57,4 +59,17 @@ pub enum Mode {
     Enforce,
     /// The check is decided and counted, and changes nothing for the others.
     Shadow,
+}
+
+/// Whether units of a counter come back otherwise than by time.
+///
+/// Stores that remember refusals ask anew about counters whose units do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Settles {
+    /// What was taken stays taken; giving it back is an exception.
+    #[default]
+    AsTaken,
+    /// What was taken may be given back, by what becomes of the request.
+    ByOutcome,
 }

@@ -116,7 +116,7 @@ fn share(check: &Check, instances: u64) -> Check {
     let most = quota.capacity();
     let counter = Counter { quota, ..check.counter.clone() };
     let cost = if check.cost <= check.counter.quota.capacity() { check.cost.min(most) } else { check.cost };
-    Check { counter, cost, floor: check.floor / instances, mode: check.mode }
+    Check { counter, cost, floor: check.floor / instances, ..*check }
 }
 
 /// Charges what was admitted above a share, to be paid before the next request is admitted.

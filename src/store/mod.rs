@@ -2,6 +2,7 @@
 
 mod answer;
 mod check;
+mod deny;
 #[cfg(feature = "redis")]
 mod evaluate;
 mod failure;
@@ -13,7 +14,8 @@ pub(crate) mod redis;
 mod traits;
 
 pub use answer::Answer;
-pub use check::{Check, Counter, Mode};
+pub use check::{Check, Counter, Mode, Settles};
+pub use deny::{DenyCache, DenyCacheBuilder};
 pub use failure::OnFailure;
 pub(crate) use failure::{FailureStore, SharedStore};
 pub use memory::{Clock, MemoryStore, MemoryStoreBuilder, SystemClock};

@@ -38,7 +38,8 @@ impl Subject {
 
     pub(crate) async fn redis() -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
-        let settings = RedisStore::builder().with_clock(clock.reader()).budget(Duration::from_secs(10));
+        let settings =
+            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(10));
         let store = settings.connect(&server.url()).await.expect("the server was started");
         Self { name: "Redis", clock, store: Arc::new(store), server: Some(server) }
     }

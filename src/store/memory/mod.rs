@@ -5,7 +5,6 @@ mod locked;
 mod shard;
 mod store;
 
-#[cfg(feature = "redis")]
 pub(crate) use clock::micros;
 pub use clock::{Clock, SystemClock};
 pub use store::{MemoryStore, MemoryStoreBuilder};

@@ -1,6 +1,7 @@
 //! Settings of a Redis store.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{AsyncConnectionConfig, Client};
@@ -11,6 +12,7 @@ use super::script::Calls;
 use super::store::RedisStore;
 use crate::Error;
 use crate::error::Kind;
+use crate::store::DenyCacheBuilder;
 use crate::store::memory::Clock;
 
 /// The longest prefix of keys, in bytes.
@@ -26,6 +28,7 @@ pub struct RedisStoreBuilder {
     pub(super) budget: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) clock: Option<Box<dyn Clock>>,
+    pub(super) deny_cache: Option<DenyCacheBuilder>,
 }
 
 impl RedisStoreBuilder {
@@ -38,6 +41,7 @@ impl RedisStoreBuilder {
             budget: Duration::from_millis(100),
             connect_timeout: Duration::from_secs(1),
             clock: None,
+            deny_cache: Some(DenyCacheBuilder::new()),
         }
     }
 
@@ -82,12 +86,32 @@ impl RedisStoreBuilder {
         Self { connect_timeout: timeout, ..self }
     }
 
+    /// Sets for how long a refusal is answered without asking Redis, at most, instead of 1 s: see
+    /// [`DenyCache`](crate::DenyCache).
+    pub fn deny_cache_cap(self, cap: Duration) -> Self {
+        Self { deny_cache: self.deny_cache.map(|cache| cache.cap(cap)), ..self }
+    }
+
+    /// Sets how many refusals are remembered at most, instead of 100,000.
+    pub fn deny_cache_capacity(self, refusals: usize) -> Self {
+        Self { deny_cache: self.deny_cache.map(|cache| cache.capacity(refusals)), ..self }
+    }
+
+    /// Asks Redis about every request, also right after it refused one like it, however the deny
+    /// cache is set.
+    pub fn without_deny_cache(self) -> Self {
+        Self { deny_cache: None, ..self }
+    }
+
     /// Takes the time of decisions from a clock instead of the server's `TIME`.
     ///
     /// This is for tests: keys still expire by the server's time, and processes whose clocks differ
     /// do not count alike.
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        Self { clock: Some(Box::new(clock)), ..self }
+        let clock = Arc::new(clock);
+        let shared = Arc::clone(&clock);
+        let deny_cache = self.deny_cache.map(|cache| cache.with_clock(move || shared.now()));
+        Self { clock: Some(Box::new(move || clock.now())), deny_cache, ..self }
     }
 
     /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts.
@@ -122,7 +146,7 @@ impl RedisStoreBuilder {
         self.build(pool)
     }
 
-    fn build(self, pool: Pool) -> Result<RedisStore, Error> {
+    fn build(mut self, pool: Pool) -> Result<RedisStore, Error> {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
             return Err(Error::invalid(format!(
@@ -139,7 +163,8 @@ impl RedisStoreBuilder {
                 self.batch_size
             )));
         }
-        Ok(RedisStore::new(pool, self))
+        let deny_cache = self.deny_cache.take();
+        RedisStore::new(pool, self, deny_cache)
     }
 
     fn pool_for(&self, client: &Client) -> Result<Pool, Error> {

@@ -110,7 +110,7 @@ impl Inner {
     async fn call(&self, packed: Packed<'_>) -> Result<Value, Error> {
         let now = self.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
         let program = Program::of(self.calls, packed.needs);
-        let mut call = program.command();
+        let mut call = program.command(packed.needs);
         call.arg(packed.keys.len()).arg(packed.keys).arg(now).arg(packed.bytes);
         self.ask(async |connection: &mut MultiplexedConnection| program.call(connection, &call).await).await
     }

@@ -2,7 +2,7 @@
 
 use crate::quota::Algorithm;
 
-/// The algorithms by their numbers in the tables of `lua/batch.lua`, from 1.
+/// The algorithms by their numbers in the tables of `lua/wire.lua`, from 1.
 const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::FixedWindow,
     Algorithm::TokenBucket,
@@ -11,8 +11,8 @@ const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::LeakyBucket,
 ];
 
-const SEVERAL: u8 = 1 << ALGORITHMS.len();
-const ADJUSTS: u8 = SEVERAL << 1;
+/// The set has no other: what is asked is one check, which takes a script of its own.
+const SINGLE: u8 = 1 << ALGORITHMS.len();
 
 /// A set of algorithms, and what is done with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,30 +20,26 @@ pub(super) struct Needs(u8);
 
 impl Needs {
     /// How many sets there are.
-    pub(super) const SETS: usize = 2 * ADJUSTS as usize;
+    pub(super) const SETS: usize = 2 * SINGLE as usize;
 
-    /// Decides requests of one check of this algorithm.
+    /// All that can be done with an algorithm.
     pub(super) fn of(algorithm: Algorithm) -> Self {
         Self(1 << (number_of(algorithm) - 1))
     }
 
+    /// All that can be done with any.
     pub(super) fn all() -> Self {
-        Self(ADJUSTS | (ADJUSTS - 1))
+        Self(SINGLE - 1)
     }
 
-    /// One check of each algorithm.
+    /// Those of each algorithm alone.
     pub(super) fn each() -> impl Iterator<Item = Self> {
-        ALGORITHMS.into_iter().map(Self::of)
+        ALGORITHMS.into_iter().map(Self::of).flat_map(|needs| [needs, needs.single()])
     }
 
-    /// Requests of several checks too.
-    pub(super) fn several(self) -> Self {
-        Self(self.0 | SEVERAL)
-    }
-
-    /// Adjustments too.
-    pub(super) fn adjustments(self) -> Self {
-        Self(self.0 | ADJUSTS)
+    /// One decision over one check, and nothing else.
+    pub(super) fn single(self) -> Self {
+        Self(self.0 | SINGLE)
     }
 
     pub(super) fn and(self, other: Self) -> Self {
@@ -55,18 +51,16 @@ impl Needs {
         self.0.into()
     }
 
-    /// Whether a function of a table in `lua/batch.lua` is called.
+    /// The function that does it: the name of an entry in `lua/`.
+    pub(super) fn entry(self) -> &'static str {
+        if self.0 & SINGLE == 0 { "batch" } else { "single" }
+    }
+
+    /// Whether a function in a table of `lua/wire.lua` is called.
     pub(super) fn call(self, function: &str) -> bool {
-        match function {
-            "decide_checks" => self.0 & SEVERAL != 0,
-            "adjust_key" => self.0 & ADJUSTS != 0,
-            _ => {
-                let adjusts = function.strip_suffix("_adjust");
-                let algorithm = ALGORITHMS.iter().find(|algorithm| algorithm.name() == adjusts.unwrap_or(function));
-                let adjusted = adjusts.is_none() || self.0 & ADJUSTS != 0;
-                algorithm.is_none_or(|algorithm| adjusted && self.0 & Self::of(*algorithm).0 != 0)
-            }
-        }
+        let algorithm = function.strip_suffix("_adjust").unwrap_or(function);
+        let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
+        named.is_none_or(|named| self.0 & Self::of(named).0 != 0)
     }
 }
 
@@ -74,7 +68,7 @@ pub(super) fn algorithm_of(number: u8) -> Algorithm {
     ALGORITHMS[usize::from(number) - 1]
 }
 
-/// The number an algorithm has in the tables of `lua/batch.lua`.
+/// The number an algorithm has in the tables of `lua/wire.lua`.
 pub(super) fn number_of(algorithm: Algorithm) -> u8 {
     match algorithm {
         Algorithm::FixedWindow => 1,

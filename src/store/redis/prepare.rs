@@ -16,7 +16,7 @@ impl Inner {
         let connection = &mut self.connections.get().await?.connection;
         match self.calls {
             Calls::Scripts => {
-                for needs in Needs::each().flat_map(|needs| [needs, needs.adjustments()]) {
+                for needs in Needs::each() {
                     let program = Program::of(self.calls, needs);
                     program.load(connection).await.map_err(|error| failed(&error))?;
                 }

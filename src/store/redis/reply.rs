@@ -1,4 +1,4 @@
-//! What is answered, byte by byte as `lua/batch.lua` writes it.
+//! What is answered, byte by byte as `lua/wire.lua` writes it.
 //!
 //! The script says what it found under each key and whether the check fits; how much remains and how
 //! long to wait is worked out from that by the twins in [`algorithm`](crate::algorithm).

@@ -1,4 +1,4 @@
-//! What is sent, byte by byte as `lua/batch.lua` reads it.
+//! What is sent, byte by byte as `lua/wire.lua` reads it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -48,9 +48,6 @@ impl Request {
             let numbers = [check.cost.min(MOST_UNITS), check.floor.min(MOST_UNITS)];
             request.add(prefix, &check.counter, enforced | whole, numbers);
         }
-        if checks.len() > 1 {
-            request.needs = request.needs.several();
-        }
         request
     }
 
@@ -59,14 +56,12 @@ impl Request {
         let Adjustment { refund, charge, stamp } = Adjustment::new(change, stamp);
         let flag = if charge > 0 { CHARGES } else { REFUNDS };
         request.add(prefix, counter, flag, [refund + charge, stamp]);
-        request.needs = request.needs.adjustments();
         request
     }
 
     pub(super) fn reset(prefix: &str, counter: &Counter) -> Self {
         let mut request = Self::default();
         request.add(prefix, counter, RESETS, [0, 0]);
-        request.needs = request.needs.adjustments();
         request
     }
 
@@ -80,6 +75,11 @@ impl Request {
     /// How many checks it has.
     pub(super) fn size(&self) -> usize {
         self.checks.len()
+    }
+
+    /// Whether it asks for a decision over one check.
+    fn is_one_check(&self) -> bool {
+        self.checks.len() == 1 && self.rules.iter().all(|rule| rule[1] < REFUNDS)
     }
 
     /// For each check, its algorithm, and whether the whole of a log is told.
@@ -131,15 +131,17 @@ impl<'a> Packed<'a> {
     /// Joins requests of together at most 255 checks.
     pub(super) fn of(requests: impl Iterator<Item = &'a Request>) -> Self {
         let (mut keys, mut rules) = (Places::default(), Places::default());
-        let (mut checks, mut needs) = (Vec::new(), Needs::default());
+        let (mut checks, mut needs, mut single) = (Vec::new(), Needs::default(), None);
         for request in requests {
             needs = needs.and(request.needs);
+            single = Some(single.is_none() && request.is_one_check());
             checks.push(u8::try_from(request.checks.len()).expect("a request has at most 255 checks"));
             for [key, rule] in &request.checks {
                 checks.push(keys.place_of(&*request.keys[usize::from(*key)]));
                 checks.push(rules.place_of(&request.rules[usize::from(*rule)]));
             }
         }
+        let needs = if single == Some(true) { needs.single() } else { needs };
         let count = u8::try_from(rules.items.len()).expect("a batch has at most 255 rules");
         let mut bytes = Vec::with_capacity(1 + rules.items.len() * size_of::<Rule>() + checks.len());
         bytes.push(count);

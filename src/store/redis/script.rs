@@ -6,7 +6,7 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value, cmd};
 
 use super::needs::Needs;
-use super::source::{ENTRY, statements_for};
+use super::source::statements_for;
 
 /// How the Lua files are called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,17 +38,19 @@ impl Program {
     }
 
     fn script(needs: Needs) -> Self {
-        let source = format!("{}return {ENTRY}(KEYS, ARGV)\n", statements_for(needs));
+        let source = format!("{}return {}(KEYS, ARGV)\n", statements_for(needs, &[needs.entry()]), needs.entry());
         let name = Script::new(&source).get_hash().to_owned();
         Self { calls: Calls::Scripts, source, name }
     }
 
-    /// A library is named by its content, and so is its function: those of different versions do not
-    /// meet.
+    /// A library is named by its content, and so are its functions: those of different versions do
+    /// not meet.
     fn library() -> Self {
-        let statements = statements_for(Needs::all());
+        let entries = [Needs::all(), Needs::all().single()].map(Needs::entry);
+        let statements = statements_for(Needs::all(), &entries);
         let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);
-        let source = format!("#!lua name={name}\n{statements}redis.register_function('{name}', {ENTRY})\n");
+        let register = |entry| format!("redis.register_function('{name}_{entry}', {entry})\n");
+        let source = format!("#!lua name={name}\n{statements}{}", entries.map(register).concat());
         Self { calls: Calls::Functions, source, name }
     }
 
@@ -75,14 +77,12 @@ impl Program {
         }
     }
 
-    /// The call, but for its keys and arguments.
-    pub(super) fn command(&self) -> Cmd {
-        let mut call = cmd(match self.calls {
-            Calls::Scripts => "EVALSHA",
-            Calls::Functions => "FCALL",
-        });
-        call.arg(&self.name);
-        call
+    /// The call that does all that is needed, but for its keys and arguments.
+    pub(super) fn command(&self, needs: Needs) -> Cmd {
+        match self.calls {
+            Calls::Scripts => cmd("EVALSHA").arg(&self.name).take(),
+            Calls::Functions => cmd("FCALL").arg(format!("{}_{}", self.name, needs.entry())).take(),
+        }
     }
 }
 

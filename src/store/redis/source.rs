@@ -7,26 +7,25 @@ use std::collections::HashSet;
 
 use super::needs::Needs;
 
-/// The files in the order in which a script has them; the entry comes last.
-const FILES: [&str; 9] = [
+/// The files in the order in which a script has them; entries come last.
+const FILES: [&str; 11] = [
     include_str!("../../../lua/prelude.lua"),
     include_str!("../../../lua/fixed_window.lua"),
     include_str!("../../../lua/token_bucket.lua"),
     include_str!("../../../lua/sliding_window.lua"),
     include_str!("../../../lua/sliding_log.lua"),
     include_str!("../../../lua/leaky_bucket.lua"),
+    include_str!("../../../lua/wire.lua"),
     include_str!("../../../lua/decide.lua"),
     include_str!("../../../lua/adjust.lua"),
     include_str!("../../../lua/batch.lua"),
+    include_str!("../../../lua/single.lua"),
 ];
 
-/// What the last line of a script or library begins with.
-pub(super) const ENTRY: &str = "batch";
-
-/// The statements that `batch` needs to do what is asked, without the line that calls it.
-pub(super) fn statements_for(needs: Needs) -> String {
+/// The statements that some entries need for what is asked, without the lines that call them.
+pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
     let statements: Vec<&str> = FILES.iter().flat_map(|file| statements(file)).collect();
-    let mut needed: HashSet<String> = HashSet::from([ENTRY.to_owned()]);
+    let mut needed: HashSet<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
     let mut kept = Vec::new();
     // A statement stands before all that use it.
     for statement in statements.into_iter().rev() {
@@ -84,20 +83,20 @@ mod tests {
 
     #[test]
     fn a_script_has_what_it_needs_and_no_more() {
-        let script = statements_for(Needs::of(Algorithm::TokenBucket));
-        let needed = ["local function token_bucket(", "local function read_falling(", "[2] = token_bucket,", "one = "];
+        let script = statements_for(Needs::of(Algorithm::TokenBucket), &["single"]);
+        let needed = ["local function token_bucket(", "local function read_falling(", "[2] = token_bucket,"];
         for needed in needed {
             assert!(script.contains(needed), "{needed}");
         }
-        for idle in ["fixed_window", "token_bucket_adjust", "sliding", "leaky", "decide_checks", "function adjust"] {
+        for idle in ["fixed_window", "token_bucket_adjust", "sliding", "leaky", "decide_check", "function batch"] {
             assert!(!script.contains(idle), "{idle}");
         }
-        assert_eq!(script.matches("\nlocal function batch(").count(), 1);
+        assert_eq!(script.matches("\nlocal function single(").count(), 1);
     }
 
     #[test]
     fn no_statement_of_any_file_is_lost_where_all_is_needed() {
-        let script = statements_for(Needs::all());
+        let script = statements_for(Needs::all(), &["batch", "single"]);
         for line in FILES.iter().flat_map(|file| file.lines()).filter(|line| is_code(line)) {
             assert!(script.contains(line), "{line}");
         }

@@ -14,15 +14,17 @@ use super::request::{MOST_CHECKS, Request, tells_all};
 use crate::Error;
 use crate::algorithm::{self, Step};
 use crate::decision::{Decision, Measures, Outcome, Source};
+use crate::store::deny::{Asked, Refusals};
 use crate::store::evaluate::{evaluate, look_again};
-use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, Taken};
+use crate::store::{Answer, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store, Taken};
 
 /// Counters in Redis, shared by all processes that use it.
 ///
 /// A script decides on the server's time, over all policies of the request; requests that come while
 /// calls are in flight share the next one. The store survives restarts of the server by itself: a
 /// decision that fails meanwhile returns an error within its budget. Clones share the connection.
-/// Needs a tokio runtime.
+/// What was refused a moment ago is refused without a call, as a [`DenyCache`](crate::DenyCache)
+/// does. Needs a tokio runtime.
 ///
 /// # Examples
 ///
@@ -38,6 +40,7 @@ use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement,
 #[derive(Clone)]
 pub struct RedisStore {
     inner: Arc<Inner>,
+    refusals: Option<Arc<Refusals>>,
 }
 
 impl RedisStore {
@@ -65,8 +68,19 @@ impl RedisStore {
         RedisStoreBuilder::new()
     }
 
-    pub(super) fn new(pool: Pool, settings: RedisStoreBuilder) -> Self {
-        Self { inner: Arc::new(Inner::new(pool, settings)) }
+    pub(super) fn new(
+        pool: Pool,
+        settings: RedisStoreBuilder,
+        deny_cache: Option<DenyCacheBuilder>,
+    ) -> Result<Self, Error> {
+        let inner = Arc::new(Inner::new(pool, settings));
+        let refusals = deny_cache.map(|cache| cache.refusals(inner.id)).transpose()?.map(Arc::new);
+        Ok(Self { inner, refusals })
+    }
+
+    /// How many requests were refused without asking Redis, as it had just refused their like.
+    pub fn answered_from_deny_cache(&self) -> u64 {
+        self.refusals.as_ref().map_or(0, |refusals| refusals.answered())
     }
 
     pub(super) fn inner(&self) -> &Inner {
@@ -84,11 +98,20 @@ impl Store for RedisStore {
             let text = format!("{} checks in one decision are too many: give at most {MOST_CHECKS}", checks.len());
             return Answer::Ready(Err(Error::invalid(text)));
         }
+        let question = match self.refusals.as_ref().map(|refusals| refusals.ask(checks)) {
+            Some(Asked::Refused(decided)) => return Answer::Ready(Ok(decided)),
+            Some(Asked::Open(question)) => question,
+            None => None,
+        };
         let request = Request::new(&self.inner.prefix, checks);
-        let (inner, checks) = (Arc::clone(&self.inner), SmallVec::<[Check; 1]>::from(checks));
+        let (store, checks) = (self.clone(), SmallVec::<[Check; 1]>::from(checks));
         Answer::pending(async move {
-            let answered = inner.combine(request).await?;
-            inner.decided(&checks, answered)
+            let answered = store.inner.combine(request).await?;
+            let decided = store.inner.decided(&checks, answered)?;
+            if let (Some(refusals), Some(question)) = (&store.refusals, &question) {
+                refusals.learn(question, &checks, &decided.decision);
+            }
+            Ok(decided)
         })
     }
 
@@ -97,6 +120,9 @@ impl Store for RedisStore {
             return;
         }
         for (taken, change) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
+            if let Some(refusals) = &self.refusals {
+                refusals.settled(&taken.counter);
+            }
             self.inner.send(Request::adjustment(&self.inner.prefix, &taken.counter, change, Some(taken.stamp)));
         }
     }
@@ -104,13 +130,21 @@ impl Store for RedisStore {
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
         let request = Request::adjustment(&self.inner.prefix, counter, change, None);
         let inner = Arc::clone(&self.inner);
-        Answer::pending(async move { inner.combine(request).await.map(drop) })
+        let forgetting = self.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
+        Answer::pending(async move {
+            let _forgetting = forgetting;
+            inner.combine(request).await.map(drop)
+        })
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         let request = Request::reset(&self.inner.prefix, counter);
         let inner = Arc::clone(&self.inner);
-        Answer::pending(async move { inner.combine(request).await.map(drop) })
+        let forgetting = self.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
+        Answer::pending(async move {
+            let _forgetting = forgetting;
+            inner.combine(request).await.map(drop)
+        })
     }
 }
 

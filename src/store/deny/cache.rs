@@ -1,0 +1,217 @@
+//! A store around a store that answers what was refused a moment ago.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::refusals::{Asked, Refusals};
+use crate::Error;
+use crate::store::memory::{Clock, SystemClock};
+use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
+
+const DEFAULT_CAP: Duration = Duration::from_secs(1);
+const DEFAULT_CAPACITY: usize = 100_000;
+
+/// A store around a store that remembers its refusals, so that a flood of refused requests costs the
+/// inner store nothing.
+///
+/// A [`RedisStore`](crate::RedisStore) has one inside. What the inner store refused for some time is
+/// refused without asking it for that time, counted from when it was asked, but for 1 s at most (the
+/// [cap](DenyCacheBuilder::cap)): the same cost from the same counter under the same quota, and a
+/// larger one too, unless the algorithm is a sliding one. Those are asked about each cost, as only
+/// the store knows how long another has to wait. Nothing is ever admitted that the inner store was
+/// not asked about.
+///
+/// What one sees of it:
+///
+/// - [`Decision::source`](crate::Decision::source) is [`DenyCache`](crate::Source::DenyCache).
+///   `retry_after` counts down to when the store said the request fits; over several policies it is
+///   the largest that is known. `remaining` is what was told with the refusal.
+/// - Policies of the request that are not known to refuse it are told as they were last seen in a
+///   request refused like this, else with a `remaining` of 0.
+/// - A refund, charge or reset through this store is seen at once; one made elsewhere, or the loss of
+///   a counter by the store itself, within the cap.
+/// - A changed quota is seen at once, as refusals belong to a quota.
+///
+/// Not answered from memory are looks (cost 0), checks [settled by outcome](crate::store::Settles),
+/// and requests that have a check in [shadow](crate::store::Mode) or two of one counter. Bounded: by
+/// default 100,000 refusals are kept, about 30 MB; while all are live, further ones are not
+/// remembered. Clones share them.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{DenyCache, MemoryStore};
+///
+/// # fn main() -> Result<(), tollgate::Error> {
+/// let store = DenyCache::builder().cap(Duration::from_millis(200)).build(MemoryStore::new())?;
+/// assert_eq!(store.answered(), 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct DenyCache<S> {
+    inner: S,
+    refusals: Arc<Refusals>,
+}
+
+/// Settings of a [`DenyCache`].
+#[must_use]
+pub struct DenyCacheBuilder {
+    cap: Duration,
+    capacity: usize,
+    clock: Box<dyn Clock>,
+}
+
+impl DenyCache<()> {
+    /// Settings to put a cache around a store with.
+    pub fn builder() -> DenyCacheBuilder {
+        DenyCacheBuilder::new()
+    }
+}
+
+impl<S> DenyCache<S> {
+    /// Puts a cache with the default settings around a store.
+    ///
+    /// # Panics
+    ///
+    /// Never: the default settings are valid.
+    pub fn new(inner: S) -> Self {
+        DenyCacheBuilder::new().build(inner).expect("the default settings are valid")
+    }
+
+    /// The store inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// How many requests were refused without asking the inner store.
+    pub fn answered(&self) -> u64 {
+        self.refusals.answered()
+    }
+
+    /// How many refusals are kept, outlived ones that were not yet dropped included.
+    pub fn len(&self) -> usize {
+        self.refusals.len()
+    }
+
+    /// Whether no refusal is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl DenyCacheBuilder {
+    pub(crate) fn new() -> Self {
+        Self { cap: DEFAULT_CAP, capacity: DEFAULT_CAPACITY, clock: Box::new(SystemClock::new()) }
+    }
+
+    /// Sets how long a refusal is remembered at most, instead of 1 s: so late is seen what is given
+    /// back elsewhere.
+    pub fn cap(self, cap: Duration) -> Self {
+        Self { cap, ..self }
+    }
+
+    /// Sets how many refusals are kept at most, instead of 100,000.
+    pub fn capacity(self, refusals: usize) -> Self {
+        Self { capacity: refusals, ..self }
+    }
+
+    /// Takes the time from another clock.
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        Self { clock: Box::new(clock), ..self }
+    }
+
+    /// Puts the cache around a store.
+    ///
+    /// # Errors
+    ///
+    /// If the cap or the capacity is zero.
+    pub fn build<S>(self, inner: S) -> Result<DenyCache<S>, Error> {
+        let refusals = Arc::new(self.refusals(StoreId::new())?);
+        Ok(DenyCache { inner, refusals })
+    }
+
+    pub(crate) fn refusals(self, id: StoreId) -> Result<Refusals, Error> {
+        if self.cap < Duration::from_micros(1) {
+            return Err(Error::invalid(
+                "a deny cache with a cap of 0 remembers nothing: give at least 1us, or leave it out",
+            ));
+        }
+        if self.capacity == 0 {
+            return Err(Error::invalid(
+                "a deny cache of 0 refusals remembers nothing: give at least 1, or leave it out",
+            ));
+        }
+        Ok(Refusals::new(id, self.cap, self.capacity, self.clock))
+    }
+}
+
+impl<S: Store> Store for DenyCache<S> {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        let question = match self.refusals.ask(checks) {
+            Asked::Refused(decided) => return Answer::Ready(Ok(decided)),
+            Asked::Open(None) => return self.inner.decide(checks),
+            Asked::Open(Some(question)) => question,
+        };
+        match self.inner.decide(checks) {
+            Answer::Ready(decided) => {
+                if let Ok(decided) = &decided {
+                    self.refusals.learn(&question, checks, &decided.decision);
+                }
+                Answer::Ready(decided)
+            }
+            Answer::Pending(pending) => {
+                let (refusals, checks) = (Arc::clone(&self.refusals), checks.to_vec());
+                Answer::pending(async move {
+                    let decided = pending.await?;
+                    refusals.learn(&question, &checks, &decided.decision);
+                    Ok(decided)
+                })
+            }
+        }
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        for (taken, _) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
+            self.refusals.settled(&taken.counter);
+        }
+        self.inner.settle(receipt, changes);
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.forget_while(counter, || self.inner.adjust(counter, change))
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.forget_while(counter, || self.inner.reset(counter))
+    }
+}
+
+impl<S> DenyCache<S> {
+    /// Forgets a counter before and after a change to it.
+    fn forget_while(
+        &self,
+        counter: &Counter,
+        change: impl FnOnce() -> Answer<Result<(), Error>>,
+    ) -> Answer<Result<(), Error>> {
+        let forgetting = self.refusals.forgetting(counter);
+        match change() {
+            Answer::Ready(done) => Answer::Ready(done),
+            Answer::Pending(pending) => Answer::pending(async move {
+                let _forgetting = forgetting;
+                pending.await
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for DenyCacheBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCacheBuilder")
+            .field("cap", &self.cap)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,58 @@
+//! What the refusal of one check says of others.
+//!
+//! Until a refused check fits, none that demands at least as much does, as long as nothing is given
+//! back: time only lowers what is counted, and other requests only raise it. What "as much" is,
+//! differs from algorithm to algorithm:
+//!
+//! - Fixed window and token bucket look at the sum of cost and floor only, and the wait for a larger
+//!   sum follows from the wait for a smaller one.
+//! - A leaky bucket looks at the floor only, once cost and floor are within its capacity: a request
+//!   starts at the first free slot, however many it takes.
+//! - The sliding algorithms look at the sum, but how long a larger one waits depends on when the
+//!   units were taken. As the wait told must be true, other sums are asked of the store once.
+
+use crate::Quota;
+use crate::quota::Algorithm;
+use crate::store::Check;
+
+/// How much a check demands of its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Demand {
+    /// A larger demand of the same kind is refused at least as long.
+    pub(super) units: u64,
+    /// Refusals of one kind say nothing of another's.
+    pub(super) kind: u64,
+}
+
+impl Demand {
+    pub(super) fn of(check: &Check) -> Self {
+        let (quota, sum) = (&check.counter.quota, check.cost.saturating_add(check.floor));
+        let most = quota.capacity();
+        match quota.algorithm() {
+            Algorithm::LeakyBucket if sum <= most => Self { units: check.floor, kind: 0 },
+            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                Self { units: sum.min(most + 1), kind: 0 }
+            }
+            Algorithm::SlidingLog | Algorithm::SlidingWindow => {
+                Self { units: sum.min(most + 1), kind: sum.min(most + 1) }
+            }
+        }
+    }
+
+    /// Whether no wait can help.
+    pub(super) fn is_beyond(self, quota: &Quota) -> bool {
+        self.units > quota.capacity()
+    }
+
+    /// Microseconds that this demand waits for after a smaller one fits; rounded up.
+    pub(super) fn longer_than(self, smaller: u64, quota: &Quota) -> u64 {
+        let more = self.units - smaller;
+        match quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                let ticks = more.saturating_mul(quota.window_ticks()).div_ceil(quota.limit());
+                ticks.saturating_mul(quota.tick().micros())
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::SlidingWindow => 0,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What is answered from earlier refusals, what is remembered, and when it is forgotten.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ahash::RandomState;
+use smallvec::SmallVec;
+
+use super::demand::Demand;
+use super::slots::Slots;
+use super::table::{Known, Other, Table};
+use super::told::{after, denied, last_known};
+use crate::decision::{Decision, Outcome, Source};
+use crate::store::memory::{Clock, micros};
+use crate::store::{Check, Counter, Decided, Mode, Receipt, Settles, StoreId};
+
+/// At most so many other checks of a refused request are remembered with it.
+const MOST_OTHERS: usize = 8;
+
+/// The refusals of one store.
+pub(crate) struct Refusals {
+    /// The store whose refusals these are.
+    id: StoreId,
+    table: Table,
+    slots: Slots,
+    hasher: RandomState,
+    clock: Box<dyn Clock>,
+    cap_us: u64,
+    answered: AtomicU64,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// It is refused.
+    Refused(Decided),
+    /// The store has to say; it is to be [learned](Refusals::learn) from if there is a question.
+    Open(Option<Question>),
+}
+
+/// What has to be known of a request to learn from its decision.
+#[derive(Debug)]
+pub(crate) struct Question {
+    sent: u64,
+    marks: Marks,
+    /// Whether a refusal is remembered.
+    remembers: bool,
+}
+
+type Found = SmallVec<[Option<Known>; 4]>;
+type Marks = SmallVec<[Mark; 4]>;
+
+/// One check of a request.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// Of policy and key.
+    base: u64,
+    /// Of all that a refusal is found by.
+    hash: u64,
+    generation: u64,
+    demand: Demand,
+}
+
+impl Refusals {
+    pub(super) fn new(id: StoreId, cap: Duration, capacity: usize, clock: Box<dyn Clock>) -> Self {
+        let cap_us = u64::try_from(cap.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            id,
+            table: Table::new(capacity, cap_us),
+            slots: Slots::new(capacity),
+            hasher: RandomState::new(),
+            clock,
+            cap_us,
+            answered: AtomicU64::new(0),
+        }
+    }
+
+    /// How many requests were refused without asking the store.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Refuses a request, if one of its checks is known not to fit; to be called before the store is.
+    pub(crate) fn ask(&self, checks: &[Check]) -> Asked {
+        if checks.iter().all(|check| check.cost == 0) {
+            return Asked::Open(None);
+        }
+        let marks: Marks = checks.iter().map(|check| self.mark(check)).collect();
+        let sent = micros(&*self.clock);
+        // What a shadow sees is to be decided each time, and two checks of one counter demand more
+        // than each of them.
+        if checks.iter().any(|check| check.mode == Mode::Shadow) || repeats(&marks) {
+            return Asked::Open(Some(Question { sent, marks, remembers: false }));
+        }
+        let known: Found = checks.iter().zip(&marks).map(|(check, mark)| self.find(check, mark, sent)).collect();
+        if known.iter().any(Option::is_some) {
+            return Asked::Refused(self.refused(checks, &marks, &known, sent));
+        }
+        Asked::Open(Some(Question { sent, marks, remembers: true }))
+    }
+
+    fn refused(&self, checks: &[Check], marks: &Marks, known: &Found, now: u64) -> Decided {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        let outcomes = checks.iter().zip(marks).zip(known).map(|((check, mark), found)| match found {
+            Some(found) => denied(check, mark.demand, found, now),
+            None => last_known(check, mark.hash, known, now),
+        });
+        let decision = Decision::new(outcomes, Source::DenyCache);
+        Decided { decision, receipt: Receipt::new(self.id, []) }
+    }
+
+    /// Remembers how a request was refused, if it was, and if the store itself said so.
+    pub(crate) fn learn(&self, question: &Question, checks: &[Check], decision: &Decision) {
+        if decision.is_allowed() {
+            self.note_taken(question);
+        } else if decision.source() == Source::Store && question.remembers {
+            self.remember(question, checks, decision);
+        }
+    }
+
+    /// Forgets what was refused to larger costs than one that was admitted: they wait longer now.
+    fn note_taken(&self, question: &Question) {
+        for mark in &question.marks {
+            self.slots.forget_if_live(mark.base, question.sent);
+        }
+    }
+
+    fn remember(&self, question: &Question, checks: &[Check], decision: &Decision) {
+        let now = micros(&*self.clock);
+        let all = || checks.iter().zip(&question.marks).zip(decision.outcomes());
+        let refuses = |check: &Check, outcome: &Outcome| is_remembered(check) && !outcome.is_allowed();
+        let others = all().filter(|((check, _), outcome)| !refuses(check, outcome));
+        let others = others.map(|((_, mark), outcome)| Other {
+            hash: mark.hash,
+            remaining: outcome.remaining(),
+            reset_at: after(now, outcome.reset_after()),
+        });
+        let others: SmallVec<[Other; 4]> = others.take(MOST_OTHERS).collect();
+        let others: Option<Arc<[Other]>> = (!others.is_empty()).then(|| others.as_slice().into());
+        for ((check, mark), outcome) in all().filter(|((check, _), outcome)| refuses(check, outcome)) {
+            let known = Known { others: others.clone(), ..self.known(question.sent, check, mark, outcome, now) };
+            if known.until > now && self.slots.admit(mark.base, mark.generation, question.sent, known.until) {
+                self.table.put(mark.hash, &check.counter, mark.demand, known, now);
+            }
+        }
+    }
+
+    /// Forgets a counter now, and again when what is returned is dropped: when a change is made.
+    pub(crate) fn forgetting(self: &Arc<Self>, counter: &Counter) -> Forgetting {
+        let base = self.base(counter);
+        self.slots.forget(base);
+        Forgetting { refusals: Arc::clone(self), base }
+    }
+
+    /// Forgets a counter that is changed in the background.
+    pub(crate) fn settled(&self, counter: &Counter) {
+        self.slots.forget_for_a_while(self.base(counter), micros(&*self.clock));
+    }
+
+    fn find(&self, check: &Check, mark: &Mark, now: u64) -> Option<Known> {
+        let found = is_remembered(check).then(|| self.table.find(mark.hash, &check.counter, mark.demand));
+        found.flatten().filter(|known| known.is_live(now, mark.generation))
+    }
+
+    fn known(&self, sent: u64, check: &Check, mark: &Mark, outcome: &Outcome, now: u64) -> Known {
+        let wait = outcome.retry_after();
+        // A tick that had begun when the store was asked is over before a whole one has passed.
+        let begun = check.counter.quota.tick().micros() - 1;
+        let surely = wait.map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun));
+        Known {
+            units: mark.demand.units,
+            floor: check.floor,
+            remaining: outcome.remaining(),
+            sent,
+            until: surely.min(sent.saturating_add(self.cap_us)),
+            retry_at: wait.map_or(u64::MAX, |wait| after(now, wait)),
+            reset_at: after(now, outcome.reset_after()),
+            generation: mark.generation,
+            others: None,
+        }
+    }
+
+    fn mark(&self, check: &Check) -> Mark {
+        let base = self.base(&check.counter);
+        let demand = Demand::of(check);
+        let hash = self.hasher.hash_one((base, check.counter.quota, demand.kind));
+        Mark { base, hash, generation: self.slots.generation(base), demand }
+    }
+
+    fn base(&self, counter: &Counter) -> u64 {
+        self.hasher.hash_one((&counter.key, &*counter.policy))
+    }
+}
+
+/// A change to a counter that is under way; forgets the counter when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Forgetting {
+    refusals: Arc<Refusals>,
+    base: u64,
+}
+
+impl Drop for Forgetting {
+    fn drop(&mut self) {
+        self.refusals.slots.forget(self.base);
+    }
+}
+
+/// Whether a refusal of this check holds until its wait is over.
+fn is_remembered(check: &Check) -> bool {
+    check.cost > 0 && check.mode == Mode::Enforce && check.settles == Settles::AsTaken
+}
+
+/// Whether two checks may be of one counter.
+fn repeats(marks: &[Mark]) -> bool {
+    marks.iter().enumerate().any(|(index, mark)| marks[..index].iter().any(|before| before.base == mark.base))
+}
+
+impl fmt::Debug for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refusals")
+            .field("cap_us", &self.cap_us)
+            .field("answered", &self.answered)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,265 @@
+//! Units given back, and resets.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::oneshot;
+use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement};
+use tollgate::{Error, MemoryStore, Quota, Store};
+
+use super::rig::{EACH, MS, Rig};
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+
+const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(3_600));
+
+fn done(answer: Answer<Result<(), Error>>) {
+    answer.wait().now_or_never().expect("it is done at once").expect("memory does not fail");
+}
+
+#[test]
+fn a_refund_by_receipt_forgets_the_refusal() {
+    for quota in EACH {
+        let rig = Rig::new();
+        let mut taken = None;
+        for _ in 0..quota.capacity() {
+            taken = Some(rig.decided(&[check("ada", quota, 1)]).receipt);
+        }
+        rig.asks(&[check("ada", quota, 1)]);
+        rig.remembers(&[check("ada", quota, 1)]);
+        rig.store.settle(taken.unwrap(), &[Settlement { check: 0, change: Change::Refund(1) }]);
+        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
+    }
+}
+
+#[test]
+fn a_refund_by_key_forgets_the_refusal() {
+    let rig = Rig::new();
+    rig.refuse("ada", QUOTA);
+    done(rig.store.adjust(&counter("ada", QUOTA), Change::Refund(1)));
+    assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
+    assert!(!rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
+    rig.remembers(&[check("ada", QUOTA, 1)]);
+}
+
+#[test]
+fn a_reset_forgets_the_refusals_of_every_cost_and_quota() {
+    for quota in EACH {
+        let rig = Rig::new();
+        let fewer = Quota::try_new(quota.algorithm(), 2, quota.window()).unwrap();
+        rig.refuse("ada", quota);
+        rig.asks(&[check("ada", fewer, 2)]);
+        rig.decide(&[check("ada", quota, 4)]);
+        done(rig.store.reset(&counter("ada", quota)));
+        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
+        rig.asks(&[check("ada", fewer, 2)]);
+        rig.asks(&[check("ada", quota, 4)]);
+    }
+}
+
+#[test]
+fn a_charge_forgets_the_wait_it_made_longer_and_other_keys_stay() {
+    let rig = Rig::new();
+    rig.refuse("ada", QUOTA);
+    rig.refuse("bob", QUOTA);
+    done(rig.store.adjust(&counter("ada", QUOTA), Change::Charge(1)));
+    assert_eq!(rig.asks(&[check("ada", QUOTA, 1)]).retry_after(), Some(Duration::from_secs(3_600)));
+    done(rig.store.reset(&counter("ada", QUOTA)));
+    rig.remembers(&[check("bob", QUOTA, 1)]);
+}
+
+#[test]
+fn a_refund_made_elsewhere_is_seen_at_the_cap() {
+    let rig = Rig::new();
+    rig.refuse("ada", QUOTA);
+    done(rig.store.inner().adjust(&counter("ada", QUOTA), Change::Refund(1)));
+    rig.clock.set(1_000 * MS - 1);
+    rig.remembers(&[check("ada", QUOTA, 1)]);
+    rig.clock.set(1_000 * MS);
+    assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
+}
+
+/// Decides at once, and answers when it is told to.
+struct Slow {
+    store: MemoryStore,
+    held: Mutex<VecDeque<oneshot::Sender<()>>>,
+}
+
+impl Slow {
+    fn held<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
+        let Answer::Ready(answer) = answer else { panic!("memory answers at once") };
+        let (release, released) = oneshot::channel();
+        self.held.lock().expect("no test panics with it").push_back(release);
+        Answer::pending(async move {
+            released.await.expect("it is released");
+            answer
+        })
+    }
+
+    /// Lets the oldest answer go.
+    fn release(&self) {
+        let release = self.held.lock().expect("no test panics with it").pop_front();
+        release.expect("one is held").send(()).expect("it is waited for");
+    }
+}
+
+impl Store for Slow {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        self.held(self.store.decide(checks))
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        self.store.settle(receipt, changes);
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.held(self.store.adjust(counter, change))
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.held(self.store.reset(counter))
+    }
+}
+
+type SlowRig = Rig<Arc<Slow>>;
+
+fn slow() -> SlowRig {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().with_clock(clock.reader()).build();
+    let slow = Arc::new(Slow { store, held: Mutex::default() });
+    Rig::around(clock, slow, |settings| settings)
+}
+
+/// Asks, has it answered, and says whether it was allowed.
+fn decided(rig: &SlowRig, check: Check) -> (bool, Option<Receipt>) {
+    let deciding = rig.store.decide(&[check]);
+    if matches!(deciding, Answer::Pending(_)) {
+        rig.store.inner().store.release();
+    }
+    let decided = deciding.wait().now_or_never().expect("it is released").expect("memory does not fail");
+    (decided.decision.is_allowed(), Some(decided.receipt))
+}
+
+/// Whether the store is asked, which refuses or not.
+#[track_caller]
+fn asks(rig: &SlowRig, allowed: bool) {
+    let before = rig.calls();
+    assert_eq!(decided(rig, check("ada", QUOTA, 1)).0, allowed);
+    assert_eq!(rig.calls(), before + 1);
+}
+
+#[test]
+fn a_refusal_in_flight_during_a_refund_is_not_remembered() {
+    type Refund = fn(&SlowRig, Option<Receipt>);
+    let by_receipt: Refund = |rig, receipt| {
+        rig.store.settle(receipt.unwrap(), &[Settlement { check: 0, change: Change::Refund(1) }]);
+    };
+    let by_key: Refund = |rig, _| {
+        let adjusting = rig.store.adjust(&counter("ada", QUOTA), Change::Refund(1));
+        rig.store.inner().store.held.lock().unwrap().pop_back().unwrap().send(()).unwrap();
+        done(adjusting);
+    };
+    let reset: Refund = |rig, _| {
+        let resetting = rig.store.reset(&counter("ada", QUOTA));
+        rig.store.inner().store.held.lock().unwrap().pop_back().unwrap().send(()).unwrap();
+        done(resetting);
+    };
+    for refund in [by_receipt, by_key, reset] {
+        let rig = slow();
+        decided(&rig, check("ada", QUOTA, 1));
+        let (_, receipt) = decided(&rig, check("ada", QUOTA, 1));
+        let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)]);
+        refund(&rig, receipt);
+        rig.store.inner().store.release();
+        let refused = in_flight.wait().now_or_never().expect("it is released").unwrap();
+        assert!(!refused.decision.is_allowed());
+        asks(&rig, true);
+    }
+}
+
+#[test]
+fn a_refusal_asked_for_while_a_change_is_under_way_is_not_remembered() {
+    let rig = slow();
+    for _ in 0..2 {
+        decided(&rig, check("ada", QUOTA, 1));
+    }
+    let resetting = rig.store.reset(&counter("other", QUOTA));
+    let adjusting = rig.store.adjust(&counter("ada", QUOTA), Change::Refund(0));
+    let held: Vec<_> = rig.store.inner().store.held.lock().unwrap().drain(..).collect();
+    asks(&rig, false);
+    for held in held {
+        held.send(()).unwrap();
+    }
+    done(resetting);
+    done(adjusting);
+    asks(&rig, false);
+    let before = rig.calls();
+    assert!(!decided(&rig, check("ada", QUOTA, 1)).0);
+    assert_eq!(rig.calls(), before, "nothing is under way any more");
+}
+
+#[test]
+fn a_change_that_is_not_waited_for_forgets_too() {
+    let rig = slow();
+    for _ in 0..2 {
+        decided(&rig, check("ada", QUOTA, 1));
+    }
+    let adjusting = rig.store.adjust(&counter("ada", QUOTA), Change::Refund(0));
+    rig.store.inner().store.held.lock().unwrap().clear();
+    asks(&rig, false);
+    drop(adjusting);
+    asks(&rig, false);
+}
+
+#[test]
+fn a_refusal_asked_for_while_a_refund_may_be_on_its_way_is_not_remembered() {
+    let rig = Rig::new();
+    rig.exhaust("ada", QUOTA);
+    let looked = rig.decided(&[check("ada", QUOTA, 0)]).receipt;
+    let taken = looked.taken().iter().cloned().map(|taken| tollgate::store::Taken { units: 1, ..taken });
+    let foreign = Receipt::new(tollgate::store::StoreId::new(), taken);
+    rig.store.settle(foreign, &[Settlement { check: 0, change: Change::Refund(1) }]);
+    rig.asks(&[check("ada", QUOTA, 1)]);
+    rig.clock.set(100 * MS - 1);
+    rig.asks(&[check("ada", QUOTA, 1)]);
+    rig.clock.set(100 * MS);
+    rig.asks(&[check("ada", QUOTA, 1)]);
+    rig.remembers(&[check("ada", QUOTA, 1)]);
+}
+
+#[test]
+fn a_refusal_counts_from_when_the_store_was_asked_and_its_wait_from_the_answer() {
+    let rig = slow();
+    for _ in 0..2 {
+        decided(&rig, check("ada", QUOTA, 1));
+    }
+    let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)]);
+    rig.clock.set(400 * MS);
+    rig.store.inner().store.release();
+    in_flight.wait().now_or_never().expect("it is released").unwrap();
+    rig.clock.set(1_000 * MS - 1);
+    let Answer::Ready(Ok(told)) = rig.store.decide(&[check("ada", QUOTA, 1)]) else { panic!("it is remembered") };
+    let left = (1_800_000 + 400) * MS - (1_000 * MS - 1);
+    assert_eq!(told.decision.retry_after(), Some(Duration::from_micros(left)));
+    rig.clock.set(1_000 * MS);
+    asks(&rig, false);
+}
+
+#[test]
+fn a_refusal_that_took_long_is_over_when_its_wait_is_counted_from_the_question() {
+    const SHORT: Quota = Quota::token_bucket(2, Duration::from_secs(1));
+    let rig = slow();
+    for _ in 0..2 {
+        decided(&rig, check("ada", SHORT, 1));
+    }
+    let in_flight = rig.store.decide(&[check("ada", SHORT, 1)]);
+    rig.clock.set(400 * MS);
+    rig.store.inner().store.release();
+    in_flight.wait().now_or_never().expect("it is released").unwrap();
+    rig.clock.set(500 * MS - 1);
+    assert!(matches!(rig.store.decide(&[check("ada", SHORT, 1)]), Answer::Ready(_)), "it is remembered");
+    rig.clock.set(500 * MS);
+    assert!(decided(&rig, check("ada", SHORT, 1)).0);
+}

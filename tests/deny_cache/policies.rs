@@ -1,0 +1,82 @@
+//! What a layer's policies make of it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{Request, Response};
+use http_body_util::Full;
+use tollgate::{Count, Policy, Quota, RateLimitLayer};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::rig::Rig;
+
+const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(3_600));
+
+/// The statuses of some requests to a service that answers 200, and how often the store was asked.
+fn flood(policies: impl IntoIterator<Item = Policy>) -> (Vec<u16>, u64) {
+    let rig = Rig::new();
+    let layer = RateLimitLayer::composite(rig.store.clone()).policies(policies);
+    let answer =
+        |_: Request<Full<Bytes>>| std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let service = layer.layer(service_fn(answer));
+    let send = |_| {
+        let response = service.clone().oneshot(Request::default());
+        response.now_or_never().expect("memory answers at once").expect("it does not fail").status().as_u16()
+    };
+    let statuses = (0..8).map(send).collect();
+    (statuses, rig.calls())
+}
+
+fn policy() -> Policy {
+    Policy::new("policy", QUOTA)
+}
+
+const REFUSED: [u16; 8] = [200, 200, 429, 429, 429, 429, 429, 429];
+
+#[test]
+fn a_flood_costs_the_store_one_call() {
+    assert_eq!(flood([policy()]), (REFUSED.to_vec(), 3));
+    let wide = Policy::new("wide", Quota::per_hour(100));
+    assert_eq!(flood([wide.clone(), policy(), wide]), (REFUSED.to_vec(), 3 + 5), "one counter twice is asked about");
+    let wider = Policy::new("wider", Quota::per_hour(100));
+    assert_eq!(flood([Policy::new("wide", Quota::per_hour(100)), policy(), wider]), (REFUSED.to_vec(), 3));
+}
+
+#[test]
+fn policies_whose_units_may_come_back_are_asked_of_the_store_each_time() {
+    for settled in [
+        policy().count(Count::successes()),
+        policy().count(Count::all()),
+        policy().metered(),
+        policy().refund_dropped(),
+    ] {
+        assert_eq!(flood([settled]), (REFUSED.to_vec(), 8));
+    }
+}
+
+#[test]
+fn a_policy_in_shadow_sees_every_request() {
+    let shadow = Policy::new("shadow", QUOTA).shadow();
+    assert_eq!(flood([policy(), shadow]), (REFUSED.to_vec(), 8));
+}
+
+#[test]
+fn a_reserve_is_there_for_critical_requests_while_others_are_refused() {
+    let rig = Rig::new();
+    let reserve = policy().reserve(0.5, |parts| parts.headers.contains_key("x-critical"));
+    let layer = RateLimitLayer::composite(Arc::new(rig.store.clone())).policies([reserve]);
+    let answer =
+        |_: Request<Full<Bytes>>| std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let service = layer.layer(service_fn(answer));
+    let send = |critical: bool| {
+        let mut request = Request::<Full<Bytes>>::default();
+        if critical {
+            request.headers_mut().insert("x-critical", "1".parse().unwrap());
+        }
+        service.clone().oneshot(request).now_or_never().expect("at once").expect("it does not fail").status().as_u16()
+    };
+    assert_eq!([false, false, false, true, true, false].map(send), [200, 429, 429, 200, 429, 429]);
+}

@@ -1,0 +1,149 @@
+//! The cache that a Redis store has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tollgate::store::{Change, Check, RedisStoreBuilder, Settlement};
+use tollgate::{Decision, Quota, RedisStore, Source, Store};
+
+use super::rig::{MS, S};
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
+
+const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(30 * 86_400));
+
+/// How many script calls the server has seen.
+pub(super) fn calls(server: &RedisServer) -> u64 {
+    let info: String = server.ask(&["INFO", "commandstats"]);
+    let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    line.and_then(|line| line.split(',').next()).map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+async fn store(server: &RedisServer, clock: &ManualClock) -> RedisStore {
+    connect(server, RedisStore::builder().with_clock(clock.reader())).await
+}
+
+async fn connect(server: &RedisServer, settings: RedisStoreBuilder) -> RedisStore {
+    settings.budget(Duration::from_secs(20)).connect(&server.url()).await.expect("the server was started")
+}
+
+async fn decide(store: &RedisStore, checks: &[Check]) -> Decision {
+    store.decide(checks).wait().await.expect("the server answers").decision
+}
+
+/// Takes all there is, and has the next request refused.
+async fn refuse(store: &RedisStore, key: &str) {
+    assert!(decide(store, &[check(key, QUOTA, 2)]).await.is_allowed());
+    assert_eq!(source(store, key).await, (Source::Store, false));
+}
+
+async fn source(store: &RedisStore, key: &str) -> (Source, bool) {
+    let decision = decide(store, &[check(key, QUOTA, 1)]).await;
+    (decision.source(), decision.is_allowed())
+}
+
+/// Sends refused requests over 100 keys, 64 at once; returns how many calls the server has seen.
+async fn flood(settings: RedisStoreBuilder, requests: usize) -> (u64, u64) {
+    let server = RedisServer::start();
+    let store = Arc::new(connect(&server, settings).await);
+    for key in 0..100 {
+        assert!(decide(&store, &[check(&key.to_string(), QUOTA, 2)]).await.is_allowed());
+    }
+    let before = calls(&server);
+    let asked = futures::stream::iter(0..requests).map(|number| {
+        let store = Arc::clone(&store);
+        async move { assert!(!decide(&store, &[check(&(number % 100).to_string(), QUOTA, 1)]).await.is_allowed()) }
+    });
+    asked.buffer_unordered(64).collect::<Vec<()>>().await;
+    (calls(&server) - before, store.answered_from_deny_cache())
+}
+
+#[tokio::test]
+async fn a_flood_of_refused_requests_hardly_reaches_the_server() {
+    let clock = ManualClock::new();
+    let (calls, answered) = flood(RedisStore::builder().with_clock(clock.reader()), 10_000).await;
+    assert!(calls < 100, "{calls} calls for 10,000 refused requests");
+    assert!(answered >= 9_800, "{answered} were answered");
+}
+
+#[tokio::test]
+async fn without_the_cache_every_request_is_asked_about() {
+    let settings = RedisStore::builder().without_deny_cache().deny_cache_cap(Duration::from_secs(5)).batch_size(1);
+    let (calls, answered) = flood(settings, 500).await;
+    assert_eq!((calls, answered), (500, 0));
+}
+
+#[tokio::test]
+async fn the_cap_and_the_clock_are_those_of_the_store() {
+    let (server, clock) = (RedisServer::start(), ManualClock::new());
+    let settings = RedisStore::builder().with_clock(clock.reader()).deny_cache_cap(Duration::from_millis(50));
+    for (cap, store) in [(S, store(&server, &clock).await), (50 * MS, connect(&server, settings).await)] {
+        clock.set(0);
+        refuse(&store, &cap.to_string()).await;
+        clock.set(cap - 1);
+        assert_eq!(source(&store, &cap.to_string()).await, (Source::DenyCache, false));
+        clock.set(cap);
+        assert_eq!(source(&store, &cap.to_string()).await, (Source::Store, false));
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_through_this_store_is_seen_at_once() {
+    let (server, clock) = (RedisServer::start(), ManualClock::new());
+    let store = store(&server, &clock).await;
+    refuse(&store, "reset").await;
+    store.reset(&counter("reset", QUOTA)).wait().await.unwrap();
+    assert_eq!(source(&store, "reset").await, (Source::Store, true));
+
+    refuse(&store, "refund").await;
+    store.adjust(&counter("refund", QUOTA), Change::Refund(1)).wait().await.unwrap();
+    assert_eq!(source(&store, "refund").await, (Source::Store, true));
+    assert_eq!(source(&store, "refund").await, (Source::Store, false));
+    assert_eq!(source(&store, "refund").await, (Source::DenyCache, false));
+
+    let taken = store.decide(&[check("settle", QUOTA, 2)]).wait().await.unwrap();
+    assert_eq!(source(&store, "settle").await, (Source::Store, false));
+    assert_eq!(source(&store, "settle").await, (Source::DenyCache, false));
+    store.settle(taken.receipt, &[Settlement { check: 0, change: Change::Refund(2) }]);
+    // The refund is sent in the background: until it arrives the store refuses, and is asked.
+    let mut asked = 0;
+    while source(&store, "settle").await != (Source::Store, true) {
+        asked += 1;
+        assert!(asked < 10_000, "the refund is not seen");
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_back_elsewhere_is_seen_at_the_cap() {
+    let (server, clock) = (RedisServer::start(), ManualClock::new());
+    let (here, elsewhere) = (store(&server, &clock).await, store(&server, &clock).await);
+    refuse(&here, "ada").await;
+    elsewhere.reset(&counter("ada", QUOTA)).wait().await.unwrap();
+    clock.set(S - 1);
+    assert_eq!(source(&here, "ada").await, (Source::DenyCache, false));
+    assert_eq!(source(&elsewhere, "ada").await, (Source::Store, true));
+    clock.set(S);
+    assert_eq!(source(&here, "ada").await, (Source::Store, true));
+}
+
+#[tokio::test]
+async fn clones_share_what_they_remember() {
+    let (server, clock) = (RedisServer::start(), ManualClock::new());
+    let store = store(&server, &clock).await;
+    refuse(&store.clone(), "ada").await;
+    assert_eq!(server.keys().len(), 1);
+    assert_eq!(source(&store, "ada").await, (Source::DenyCache, false));
+    assert_eq!(store.clone().answered_from_deny_cache(), 1);
+}
+
+#[tokio::test]
+async fn settings_that_remember_nothing_are_refused() {
+    for settings in [RedisStore::builder().deny_cache_cap(Duration::ZERO), RedisStore::builder().deny_cache_capacity(0)]
+    {
+        let server = RedisServer::start();
+        let error = settings.connect(&server.url()).await.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains("remembers nothing"), "{error}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Random traces: a store with a cache decides as one without.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tollgate::store::{Answer, Change, Check, Decided, Receipt, Settlement, Settles, Store};
+use tollgate::{DenyCache, MemoryStore, Quota, Source};
+
+use super::rig::{Counting, EACH};
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+
+const TRACES: u64 = 200;
+const STEPS: usize = 300;
+
+/// Ticks of a millisecond; shares that are no whole numbers; spacing without a queue.
+const MORE: [Quota; 7] = [
+    Quota::token_bucket(7, Duration::from_millis(61_003)),
+    Quota::sliding_window(9, Duration::from_millis(60_001)),
+    Quota::sliding_log(5, Duration::from_secs(61)),
+    Quota::fixed_window(3, Duration::from_secs(61)),
+    Quota::leaky_bucket(7, Duration::from_secs(61)).queue(5),
+    Quota::leaky_bucket(3, Duration::from_millis(700)),
+    Quota::token_bucket(3, Duration::from_millis(100)).burst(10),
+];
+
+/// The same trace on a store with a cache and on one without.
+struct Pair {
+    clock: ManualClock,
+    now: u64,
+    plain: MemoryStore,
+    cached: DenyCache<Arc<Counting<MemoryStore>>>,
+    receipts: Vec<(Receipt, Receipt)>,
+}
+
+fn ready<T>(answer: Answer<Result<T, tollgate::Error>>) -> T {
+    let Answer::Ready(answer) = answer else { panic!("memory answers at once") };
+    answer.expect("memory does not fail")
+}
+
+impl Pair {
+    /// The cap is out of the way, so that refusals hold to their very end.
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let memory = || MemoryStore::builder().with_clock(clock.reader()).build();
+        let settings = DenyCache::builder().cap(Duration::from_secs(3_600)).with_clock(clock.reader());
+        let cached = settings.build(Arc::new(Counting::new(memory()))).expect("valid");
+        Self { now: 0, plain: memory(), cached, receipts: Vec::new(), clock }
+    }
+
+    fn pass(&mut self, rng: &mut Rng, quota: Quota) {
+        let slot = u64::try_from(quota.window().as_micros()).expect("it is short") / quota.limit();
+        self.now += match rng.u8(..12) {
+            0..6 => 0,
+            6 => rng.u64(..3),
+            7 => rng.u64(..1_500),
+            8..11 => rng.u64(..=slot),
+            _ => rng.u64(..3 * slot * quota.limit()),
+        };
+        self.clock.set(self.now);
+    }
+
+    /// Decides on both; returns whether the cache answered.
+    fn decide(&mut self, checks: &[Check]) -> bool {
+        let (plain, cached): (Decided, Decided) = (ready(self.plain.decide(checks)), ready(self.cached.decide(checks)));
+        let (real, told) = (&plain.decision, &cached.decision);
+        assert_eq!(told.is_allowed(), real.is_allowed(), "{checks:?}: {told:?} instead of {real:?}");
+        let answered = told.source() == Source::DenyCache;
+        for ((told, real), check) in told.outcomes().iter().zip(real.outcomes()).zip(checks) {
+            assert!(told.is_allowed() || !real.is_allowed(), "{check:?}: {told:?} instead of {real:?}");
+            if answered && !told.is_allowed() {
+                let (told, real) = (told.retry_after(), real.retry_after());
+                // A store counts from the tick that has begun.
+                let millis = check.counter.quota.window() > Duration::from_secs(60);
+                let begun = if millis { Duration::from_micros(self.now % 1_000) } else { Duration::ZERO };
+                let enough = real.map(|real| real.saturating_sub(begun));
+                let latest = real.map(|real| real + Duration::from_millis(2));
+                assert!(enough <= told && told <= latest, "{check:?}: {told:?} instead of {real:?}");
+            } else if !answered {
+                assert_eq!(told, real, "{check:?}");
+            }
+        }
+        if real.is_allowed() {
+            self.receipts.push((plain.receipt, cached.receipt));
+        }
+        answered
+    }
+
+    /// A refund or a charge through the store.
+    fn change(&mut self, rng: &mut Rng, quota: Quota) {
+        let units = rng.u64(1..3);
+        let change = if rng.bool() { Change::Refund(units) } else { Change::Charge(units) };
+        if rng.bool() && !self.receipts.is_empty() {
+            let (plain, cached) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
+            let changes = [Settlement { check: 0, change }];
+            self.plain.settle(plain, &changes);
+            self.cached.settle(cached, &changes);
+        } else if rng.u8(..4) > 0 {
+            ready(self.plain.adjust(&counter("a", quota), change));
+            ready(self.cached.adjust(&counter("a", quota), change));
+        } else {
+            ready(self.plain.reset(&counter("b", quota)));
+            ready(self.cached.reset(&counter("b", quota)));
+        }
+    }
+}
+
+fn one(rng: &mut Rng, key: &str, quota: Quota) -> Check {
+    let most = quota.capacity();
+    let cost = match rng.u8(..10) {
+        0 => 0,
+        1..6 => 1,
+        6..9 => rng.u64(1..=most),
+        _ => most + rng.u64(..3),
+    };
+    let floor = if rng.u8(..4) == 0 { rng.u64(..=most) } else { 0 };
+    let settles = if rng.u8(..20) == 0 { Settles::ByOutcome } else { Settles::AsTaken };
+    Check { floor, settles, ..check(key, quota, cost) }
+}
+
+#[test]
+fn a_random_trace_is_decided_alike_with_and_without_a_cache_on_every_algorithm() {
+    let quotas: Vec<Quota> = EACH.into_iter().chain(MORE).collect();
+    for (seed, index) in (0..TRACES).zip((0..quotas.len()).cycle()) {
+        let (mut rng, mut pair, quota) = (Rng::with_seed(seed), Pair::new(), quotas[index]);
+        let mut answered = 0;
+        for _ in 0..STEPS {
+            pair.pass(&mut rng, quota);
+            if seed % 2 == 0 && rng.u8(..10) == 0 {
+                pair.change(&mut rng, quota);
+            }
+            let other = quotas[rng.usize(..quotas.len())];
+            let request = match rng.u8(..4) {
+                0..2 => vec![one(&mut rng, "a", quota)],
+                2 => vec![one(&mut rng, "a", quota), one(&mut rng, "b", other)],
+                _ => vec![one(&mut rng, "a", quota), one(&mut rng, "a", quota), one(&mut rng, "c", other)],
+            };
+            answered += usize::from(pair.decide(&request));
+        }
+        assert!(answered > 5, "{quota}, seed {seed}: {answered} of {STEPS} were answered");
+    }
+}
