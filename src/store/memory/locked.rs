@@ -58,10 +58,10 @@ impl Locked<'_> {
     }
 
     pub(super) fn commit(&mut self, checks: &[Check], steps: Steps, now_us: u64) {
-        for (index, (check, step)) in checks.iter().zip(steps).enumerate() {
+        for (index, (check, mut step)) in checks.iter().zip(steps).enumerate() {
             if step.fits && check.cost > 0 {
                 let hash = self.hashes[index];
-                self.shard_mut(hash).keep(hash, &check.counter, step, now_us);
+                self.shard_mut(hash).keep(hash, &check.counter, &mut step, now_us);
             }
         }
     }
