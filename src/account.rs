@@ -141,10 +141,12 @@ impl Shared {
         }
     }
 
-    /// Ends the decisions; what is charged or refunded later still finds what they took.
-    fn release(&self, bookings: &mut [Booking]) {
+    /// Ends the decisions; what a handle charges or refunds later still finds what they took.
+    fn release(self: &Arc<Self>, bookings: &mut [Booking]) {
+        let has_handles = Arc::strong_count(self) > 1;
         for booking in bookings {
-            let rest = Receipt::new(booking.receipt.store(), booking.receipt.taken().iter().cloned());
+            let kept = booking.receipt.taken().iter().filter(|_| has_handles);
+            let rest = Receipt::new(booking.receipt.store(), kept.cloned());
             self.gate.store.settle(std::mem::replace(&mut booking.receipt, rest), &[]);
         }
     }

@@ -71,7 +71,7 @@ impl Asked {
                 None
             }
             Resolved::Skip => None,
-            Resolved::Verdict(verdict) => Some(verdict),
+            Resolved::Verdict(verdict) => Some(*verdict),
         }
     }
 }

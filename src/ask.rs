@@ -17,11 +17,15 @@ pub(crate) enum Resolved {
     Check(Check),
     /// It does not apply.
     Skip,
-    /// It knows what becomes of it.
-    Verdict(Verdict),
+    /// It knows what becomes of it; boxed, as it is large and rare.
+    Verdict(Box<Verdict>),
 }
 
 impl Resolved {
+    fn verdict(verdict: Verdict) -> Self {
+        Resolved::Verdict(Box::new(verdict))
+    }
+
     /// What is left of it for a policy that never refuses.
     fn in_shadow(self) -> Self {
         match self {
@@ -63,7 +67,7 @@ impl Gate {
         let listed =
             |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| self.lists(list, policy, parts));
         if listed(&options.deny) {
-            return Answer::Ready(Resolved::Verdict(Verdict::Denied));
+            return Answer::Ready(Resolved::verdict(Verdict::Denied));
         }
         if listed(&options.allow) {
             return Answer::Ready(Resolved::Skip);
@@ -111,14 +115,14 @@ impl Gate {
         let options = policy.options();
         let key = match (extracted, policy.rule_for_missing_key()) {
             (Extracted::Key(key), _) => key,
-            (Extracted::Rejected(response), _) => return Resolved::Verdict(Verdict::Rejected(response)).into(),
+            (Extracted::Rejected(response), _) => return Resolved::verdict(Verdict::Rejected(response)).into(),
             (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip.into(),
-            (Extracted::Missing, MissingKey::Deny) => return Resolved::Verdict(Verdict::NoKey).into(),
+            (Extracted::Missing, MissingKey::Deny) => return Resolved::verdict(Verdict::NoKey).into(),
             (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
         };
         let listed = |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| list.has_key(&key));
         if listed(&options.deny) {
-            return Resolved::Verdict(Verdict::Denied).into();
+            return Resolved::verdict(Verdict::Denied).into();
         }
         if listed(&options.allow) {
             return Resolved::Skip.into();

@@ -3,11 +3,9 @@
 //! The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
 //! makes where the draft leaves them open.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use moka::sync::Cache;
 use smallvec::SmallVec;
 
 use crate::quota::Algorithm;
@@ -66,7 +64,10 @@ impl Left {
         if !outcome.is_allowed() || r == 0 {
             return Self { r, t: outcome.wait().map(|wait| whole_seconds(wait).max(1)) };
         }
-        let refilled = clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q)));
+        let refilled = match r.checked_mul(w) {
+            Some(product) => product.div_ceil(q),
+            None => clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q))),
+        };
         Self { r, t: Some(refilled.max(whole_seconds(window_end(outcome)))) }
     }
 }
@@ -89,45 +90,13 @@ fn window_end(outcome: &Outcome) -> Duration {
     }
 }
 
-/// `RateLimit-Policy` for a list of policies, rendered once.
+/// What all requests are told of a list of policies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyField {
-    /// `None` if no policy is advertised.
+    /// `RateLimit-Policy`, rendered once; `None` if no policy is shown.
     pub(crate) value: Option<HeaderValue>,
-    /// Those for requests in other tiers, or to which not all policies apply.
-    pub(crate) tiers: TierFields,
-}
-
-/// Names and quotas.
-type TiersShown = SmallVec<[(Arc<str>, Quota); 2]>;
-
-/// `RateLimit-Policy` for the tiers that were met, rendered once each; so many are remembered at most.
-#[derive(Clone, Debug)]
-pub(crate) struct TierFields {
-    cache: Cache<TiersShown, Option<HeaderValue>>,
-}
-
-impl Default for TierFields {
-    fn default() -> Self {
-        Self { cache: Cache::new(256) }
-    }
-}
-
-impl TierFields {
-    pub(crate) fn value<'a>(&self, outcomes: impl Iterator<Item = &'a Outcome>) -> Option<HeaderValue> {
-        let tiers: TiersShown =
-            outcomes.map(|outcome| (Arc::clone(outcome.shared_policy()), *outcome.quota())).collect();
-        if let Some(value) = self.cache.get(&tiers) {
-            return value;
-        }
-        let mut field = Field::default();
-        for (name, quota) in &tiers {
-            field.policy(name, quota);
-        }
-        let value = field.finish();
-        self.cache.insert(tiers, value.clone());
-        value
-    }
+    /// Whether a policy must not be named.
+    pub(crate) hides: bool,
 }
 
 impl PolicyField {
@@ -136,14 +105,20 @@ impl PolicyField {
         for policy in policies.iter().filter(|policy| policy.is_shown()) {
             field.policy(policy.name(), policy.quota());
         }
-        Self { value: field.finish(), tiers: TierFields::default() }
+        Self { value: field.finish(), hides: policies.iter().any(|policy| !policy.is_shown()) }
     }
+}
+
+/// A number as a header's value.
+pub(crate) fn number(number: u64) -> HeaderValue {
+    // `HeaderValue::from` would allocate twice.
+    HeaderValue::from_str(itoa::Buffer::new().format(number)).expect("digits are visible ASCII")
 }
 
 /// A field's value, being written: a List of quoted names with Integer parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Field {
-    bytes: Vec<u8>,
+    bytes: SmallVec<[u8; 128]>,
 }
 
 impl Field {
@@ -167,24 +142,22 @@ impl Field {
 
     /// The value; `None` if it has no member.
     pub(crate) fn finish(self) -> Option<HeaderValue> {
-        let value = HeaderValue::from_maybe_shared(bytes::Bytes::from(self.bytes));
-        let value = value.expect("names and numbers are visible ASCII");
+        let value = HeaderValue::from_bytes(&self.bytes).expect("names and numbers are visible ASCII");
         (!value.is_empty()).then_some(value)
     }
 
     fn member(&mut self, name: &str) {
-        self.bytes.reserve(name.len() + 40);
         if !self.bytes.is_empty() {
-            self.bytes.extend(b", ");
+            self.bytes.extend_from_slice(b", ");
         }
         self.bytes.push(b'"');
-        self.bytes.extend(name.as_bytes());
+        self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.push(b'"');
     }
 
     fn parameter(&mut self, name: u8, number: u64) {
-        self.bytes.extend([b';', name, b'=']);
-        self.bytes.extend(itoa::Buffer::new().format(number).as_bytes());
+        self.bytes.extend_from_slice(&[b';', name, b'=']);
+        self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 }
 

@@ -51,7 +51,14 @@ where
     S: Service<Request<B>>,
 {
     pub(crate) fn new(inner: S, request: Request<B>, admission: Admission, gate: Arc<Gate>) -> Self {
-        Self { gate, state: State::Admitting { admission, call: Some((inner, request)) } }
+        let state = match admission {
+            // Most stores answer at once and most requests need not wait: their way is short.
+            Admission::Known(Some(Verdict::Admitted(account))) if account.decision().delay().is_zero() => {
+                State::calling(inner, request, account)
+            }
+            admission => State::Admitting { admission, call: Some((inner, request)) },
+        };
+        Self { gate, state }
     }
 }
 
@@ -60,7 +67,7 @@ where
     S: Service<Request<B>>,
 {
     /// Calls the inner service, which is ready.
-    fn calling((mut inner, mut request, account): (S, Request<B>, Account)) -> Self {
+    fn calling(mut inner: S, mut request: Request<B>, account: Account) -> Self {
         request.extensions_mut().insert(account.decision().clone());
         request.extensions_mut().insert(account.handle());
         State::Calling { future: inner.call(request), account: Some(account) }
@@ -68,7 +75,7 @@ where
 
     /// Waits for the request's turn. The inner service is not kept ready meanwhile: a clone of it is
     /// asked again.
-    fn queueing((inner, request, account): (S, Request<B>, Account)) -> Self
+    fn queueing(inner: S, request: Request<B>, account: Account) -> Self
     where
         S: Clone,
     {
@@ -97,9 +104,9 @@ where
                     let Verdict::Admitted(account) = verdict else {
                         return Poll::Ready(Ok(this.gate.refuse(verdict, request)));
                     };
-                    let call = (inner, request, account);
-                    let waits = !call.2.decision().delay().is_zero();
-                    this.state.set(if waits { State::queueing(call) } else { State::calling(call) });
+                    let waits = !account.decision().delay().is_zero();
+                    let next = if waits { State::queueing } else { State::calling };
+                    this.state.set(next(inner, request, account));
                 }
                 StateProjection::Queueing { turn, call } => {
                     ready!(turn.as_mut().poll(cx));
@@ -110,8 +117,8 @@ where
                     if let Some((inner, ..)) = call {
                         ready!(inner.poll_ready(cx))?;
                     }
-                    let call = call.take().expect("a request has its turn once");
-                    this.state.set(State::calling(call));
+                    let (inner, request, account) = call.take().expect("a request has its turn once");
+                    this.state.set(State::calling(inner, request, account));
                 }
                 StateProjection::Calling { future, account } => {
                     let answer = ready!(future.poll(cx));

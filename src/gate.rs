@@ -26,7 +26,7 @@ pub(crate) struct Gate {
     pub(crate) reject: Option<Arc<Reject>>,
     pub(crate) on_failure: OnFailure,
     pub(crate) instances: u32,
-    /// `RateLimit-Policy` for a request to which all policies apply.
+    /// What a request is told to which all policies apply.
     pub(crate) policy_field: PolicyField,
     /// By whose address clients are allowed or denied, where a policy's key does not know it.
     pub(crate) client: Arc<dyn KeyExtractor>,
@@ -71,6 +71,6 @@ impl Gate {
 
     /// Whether a policy may be named to clients.
     pub(crate) fn advertises(&self, name: &str) -> bool {
-        self.policies.iter().all(|policy| policy.is_shown() || policy.name() != name)
+        !self.policy_field.hides || self.policies.iter().all(|policy| policy.is_shown() || policy.name() != name)
     }
 }

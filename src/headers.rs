@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::fields::{Advertised, Field, LARGEST, Left, used, whole_seconds};
+use crate::fields::{Advertised, Field, LARGEST, Left, number, used, whole_seconds};
 use crate::gate::Gate;
 use crate::merge::{is_stricter, merge};
 use crate::store::Mode;
@@ -21,6 +21,9 @@ const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
 /// What a CORS layer must expose, so that scripts in browsers can read the limits.
 pub const EXPOSED_HEADERS: [HeaderName; 6] = [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET];
+
+/// Headers that another layer or an upstream may have set.
+static TOLD: [HeaderName; 6] = EXPOSED_HEADERS;
 
 /// Which draft of the IETF's fields is written.
 ///
@@ -111,6 +114,11 @@ impl Headers {
         Self { jitter: most.as_secs().min(LARGEST), ..self }
     }
 
+    /// Whether nothing but `Retry-After` is sent.
+    fn are_none(&self) -> bool {
+        self.dialect.is_none() && !self.legacy
+    }
+
     /// How long a refused client is told to wait where that is not told in seconds.
     pub(crate) fn wait_exactly(&self, decision: &Decision) -> Option<Duration> {
         let later = if self.jitter > 0 { fastrand::u64(0..=self.jitter.saturating_mul(1_000)) } else { 0 };
@@ -129,42 +137,62 @@ impl Headers {
 impl Gate {
     /// Writes the headers of an admitted request's response, beside those that are there.
     pub(crate) fn write_headers(&self, headers: &mut HeaderMap, status: StatusCode, decision: &Decision) {
-        if decision.outcomes().is_empty() {
+        if decision.outcomes().is_empty() || self.headers.are_none() {
             return;
+        }
+        let binding = self.binding(decision);
+        if !headers.keys().any(|name| TOLD.contains(name)) {
+            return self.insert_headers(headers, decision, binding, decision.outcomes().iter(), 0);
         }
         // Units left here must not tell a client to come back sooner than the refusal does.
         let waits = [RATELIMIT, RETRY_AFTER, REMAINING];
         let refused_inside =
             status == StatusCode::TOO_MANY_REQUESTS && waits.iter().any(|name| headers.contains_key(name));
-        let binding = self.binding(decision).filter(|_| !refused_inside);
+        let binding = binding.filter(|_| !refused_inside);
         let stricter = binding.is_some_and(|binding| is_stricter(headers, binding.remaining()));
         if self.headers.dialect.is_some() {
             if let Some(value) = self.policy_value(decision) {
                 merge(headers, RATELIMIT_POLICY, value, false);
             }
-            let shown = if refused_inside { None } else { self.limits(decision, decision.outcomes().iter(), 0) };
+            let shown = if refused_inside { None } else { self.limits(binding, decision.outcomes().iter(), 0) };
             if let Some(value) = shown {
                 merge(headers, RATELIMIT, value, stricter);
             }
         }
         if stricter {
-            self.write_legacy(headers, decision);
+            self.write_legacy(headers, binding);
         }
     }
 
     /// Writes the headers of a refusal, whose client waits `wait` seconds.
     pub(crate) fn write_refusal(&self, headers: &mut HeaderMap, decision: &Decision, wait: Option<u64>) {
+        if self.headers.are_none() {
+            return;
+        }
+        let told = decision.retry_after().map(|wait| whole_seconds(wait).max(1));
+        let later = wait.zip(told).map_or(0, |(wait, told)| wait - told);
+        self.insert_headers(headers, decision, self.binding(decision), decision.violated(), later);
+    }
+
+    /// Writes all headers over those that are there; `outcomes` are told in `RateLimit`.
+    fn insert_headers<'a>(
+        &self,
+        headers: &mut HeaderMap,
+        decision: &Decision,
+        binding: Option<&'a Outcome>,
+        outcomes: impl Iterator<Item = &'a Outcome>,
+        later: u64,
+    ) {
+        headers.reserve(TOLD.len());
         if self.headers.dialect.is_some() {
-            let told = decision.retry_after().map(|wait| whole_seconds(wait).max(1));
-            let later = wait.zip(told).map_or(0, |(wait, told)| wait - told);
             if let Some(value) = self.policy_value(decision) {
                 headers.insert(RATELIMIT_POLICY, value);
             }
-            if let Some(value) = self.limits(decision, decision.violated(), later) {
+            if let Some(value) = self.limits(binding, outcomes, later) {
                 headers.insert(RATELIMIT, value);
             }
         }
-        self.write_legacy(headers, decision);
+        self.write_legacy(headers, binding);
     }
 
     fn policy_value(&self, decision: &Decision) -> Option<HeaderValue> {
@@ -175,8 +203,11 @@ impl Gate {
         if outcomes.len() == self.policies.len() && outcomes.iter().zip(&self.policies).all(configured) {
             return self.policy_field.value.clone();
         }
-        let shown = outcomes.iter().filter(|outcome| self.shows(outcome));
-        self.policy_field.tiers.value(shown)
+        let mut field = Field::default();
+        for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
+            field.policy(outcome.policy(), outcome.quota());
+        }
+        field.finish()
     }
 
     /// The policy that binds among those that clients are told of.
@@ -201,11 +232,10 @@ impl Gate {
     /// The members of `RateLimit`, the binding policy first.
     fn limits<'a>(
         &self,
-        decision: &'a Decision,
+        binding: Option<&'a Outcome>,
         outcomes: impl Iterator<Item = &'a Outcome>,
         later: u64,
     ) -> Option<HeaderValue> {
-        let binding = self.binding(decision);
         let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding, outcome));
         let others = outcomes.filter(|outcome| !is_binding(outcome));
         let mut field = Field::default();
@@ -215,15 +245,14 @@ impl Gate {
         field.finish()
     }
 
-    fn write_legacy(&self, headers: &mut HeaderMap, decision: &Decision) {
-        let shown = self.binding(decision).filter(|_| self.headers.legacy);
-        let Some(outcome) = shown else { return };
+    fn write_legacy(&self, headers: &mut HeaderMap, binding: Option<&Outcome>) {
+        let Some(outcome) = binding.filter(|_| self.headers.legacy) else { return };
         let (Advertised { q, .. }, Left { r, .. }) = (Advertised::of(outcome.quota()), Left::of(outcome));
-        headers.insert(LIMIT, q.into());
-        headers.insert(REMAINING, r.into());
-        headers.insert(RESET, self.reset(outcome.reset_after()).into());
+        headers.insert(LIMIT, number(q));
+        headers.insert(REMAINING, number(r));
+        headers.insert(RESET, number(self.reset(outcome.reset_after())));
         if self.headers.used {
-            headers.insert(USED, used(outcome, r).into());
+            headers.insert(USED, number(used(outcome, r)));
         }
         if self.headers.resource {
             let name = HeaderValue::from_str(outcome.policy()).expect("a policy's name is visible ASCII");

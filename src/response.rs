@@ -1,6 +1,6 @@
 //! The responses this crate makes, and their body.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,6 +15,7 @@ use pin_project_lite::pin_project;
 use crate::Decision;
 use crate::account::Account;
 use crate::admission::Verdict;
+use crate::fields::number;
 use crate::gate::Gate;
 use crate::grpc;
 
@@ -22,6 +23,9 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+/// Room in bytes for a problem document with a few policies.
+const USUAL_SIZE: usize = 256;
 
 const NO_KEY: &str = "The request lacks what clients are told apart by.";
 const DENIED: &str = "This client is not served.";
@@ -159,19 +163,21 @@ impl Gate {
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(seconds) = wait {
-            headers.insert(RETRY_AFTER, seconds.into());
+            headers.insert(RETRY_AFTER, number(seconds));
         }
         self.write_refusal(headers, decision, wait);
         response.extensions_mut().insert(decision.clone());
     }
 
     fn exceeded(&self, decision: &Decision, wait: Option<u64>) -> String {
-        let detail = match wait {
-            Some(1) => "Retry in 1 second.".to_owned(),
-            Some(seconds) => format!("Retry in {seconds} seconds."),
-            None => "No wait can help: the request costs more than is ever admitted at once.".to_owned(),
+        let start = |detail: fmt::Arguments<'_>| {
+            document(QUOTA_EXCEEDED, "Quota Exceeded", StatusCode::TOO_MANY_REQUESTS, detail)
         };
-        let mut body = document(QUOTA_EXCEEDED, "Quota Exceeded", StatusCode::TOO_MANY_REQUESTS, &detail);
+        let mut body = match wait {
+            Some(1) => start(format_args!("Retry in 1 second.")),
+            Some(seconds) => start(format_args!("Retry in {seconds} seconds.")),
+            None => start(format_args!("No wait can help: the request costs more than is ever admitted at once.")),
+        };
         body.push_str(",\"violated-policies\":[");
         let shown = decision.violated().filter(|outcome| self.shows(outcome));
         let names = shown.map(crate::Outcome::policy);
@@ -208,8 +214,11 @@ pub(crate) fn unavailable() -> Response<Bytes> {
 }
 
 /// A problem document (RFC 9457) without its closing brace.
-fn document(kind: &str, title: &str, status: StatusCode, detail: &str) -> String {
-    format!(r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"{detail}""#, status.as_u16())
+fn document(kind: &str, title: &str, status: StatusCode, detail: impl fmt::Display) -> String {
+    let mut text = String::with_capacity(USUAL_SIZE);
+    write!(text, r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"{detail}""#, status.as_u16())
+        .expect("a string takes everything");
+    text
 }
 
 fn problem(status: StatusCode, body: String) -> Response<Bytes> {

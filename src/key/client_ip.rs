@@ -146,6 +146,9 @@ impl ClientIp {
     /// The client's whole address; none if the peer is not known.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let (peer, headers) = (peer(parts)?.to_canonical(), &parts.headers);
+        if !self.trust.covers(0, peer) {
+            return Some(peer);
+        }
         Some(match &self.source {
             Source::XForwardedFor => self.walk(peer, hops::x_forwarded_for(headers)),
             Source::Forwarded => self.walk(peer, hops::forwarded(headers)),

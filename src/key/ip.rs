@@ -1,7 +1,7 @@
 //! Addresses as keys.
 
-use std::io::Write;
-use std::net::{IpAddr, Ipv6Addr};
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Key;
 
@@ -13,13 +13,24 @@ pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
     let mut text = [0_u8; 48];
     let mut rest = &mut text[..];
     match address.to_canonical() {
-        IpAddr::V4(v4) => write!(rest, "{v4}"),
+        IpAddr::V4(v4) => write_v4(&mut rest, v4),
         IpAddr::V6(v6) => write!(rest, "{}/{v6_prefix}", network(v6, v6_prefix)),
     }
     .expect("43 bytes hold every address with its prefix");
     let left = rest.len();
     let used = text.len() - left;
-    Key::new("ip", &text[..used])
+    Key::plain("ip", &text[..used])
+}
+
+/// As `Display` does, in a third of the time.
+fn write_v4(text: &mut impl Write, address: Ipv4Addr) -> io::Result<()> {
+    let [first, others @ ..] = address.octets();
+    text.write_all(itoa::Buffer::new().format(first).as_bytes())?;
+    for octet in others {
+        text.write_all(b".")?;
+        text.write_all(itoa::Buffer::new().format(octet).as_bytes())?;
+    }
+    Ok(())
 }
 
 fn network(address: Ipv6Addr, prefix: u8) -> Ipv6Addr {

@@ -2,17 +2,18 @@
 
 use std::fmt;
 
-use compact_str::CompactString;
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use smallvec::SmallVec;
+use smol_str::SmolStr;
 
 /// Escaped text longer than this is replaced by its hash.
 const LONGEST: usize = 64;
 
 /// What a hash starts with: escaping never yields it.
-const HASHED: char = '#';
+const HASHED: u8 = b'#';
 
 /// Between the parts of joined keys.
-const JOINED: char = '|';
+const JOINED: &str = "|";
 
 /// What is not printable ASCII is escaped anyway.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add(b'#').add(b'|');
@@ -34,7 +35,7 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// `<kind>:<value>`, escaped.
-    text: CompactString,
+    text: SmolStr,
 }
 
 impl Key {
@@ -44,13 +45,23 @@ impl Key {
         if value.len() > LONGEST {
             return Self::hashed(kind, value);
         }
-        let mut text = start(kind);
-        let from = text.len();
-        text.extend(percent_encode(value, ESCAPED));
-        if text.len() - from > LONGEST {
+        let mut text = Text::start(kind);
+        let from = text.bytes.len();
+        text.escape(value, ESCAPED);
+        if text.bytes.len() - from > LONGEST {
             return Self::hashed(kind, value);
         }
-        Self { text }
+        text.into_key()
+    }
+
+    /// A key of a kind and a value in which there is nothing to escape.
+    #[cfg(feature = "axum")]
+    pub(super) fn plain(kind: &str, value: &[u8]) -> Self {
+        let mut text = Text::default();
+        text.push(kind.as_bytes());
+        text.push(b":");
+        text.push(value);
+        text.into_key()
     }
 
     /// A key of a secret: only a hash of it leaves the process.
@@ -58,25 +69,22 @@ impl Key {
     /// The hash is not salted, so that all processes count alike: a secret that can be guessed can
     /// be found by trying.
     pub fn hashed(kind: &str, value: impl AsRef<[u8]>) -> Self {
-        let mut text = start(kind);
-        text.push(HASHED);
+        let mut text = Text::start(kind);
+        text.push(&[HASHED]);
         for byte in &blake3::hash(value.as_ref()).as_bytes()[..16] {
-            for nibble in [byte >> 4, byte & 15] {
-                text.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
-            }
+            text.push(&[byte >> 4, byte & 15].map(|nibble| b"0123456789abcdef"[usize::from(nibble)]));
         }
-        Self { text }
+        text.into_key()
     }
 
     /// A key of two: as many counters as there are pairs.
     pub fn join(&self, other: &Key) -> Self {
         let ((kind, value), (other_kind, other_value)) = (self.parts(), other.parts());
-        let size = self.text.len() + other.text.len() + 1;
-        let mut text = CompactString::with_capacity(size);
-        text.extend([kind, "+", other_kind, ":", value]);
-        text.push(JOINED);
-        text.push_str(other_value);
-        Self { text }
+        let mut text = Text::default();
+        for part in [kind, "+", other_kind, ":", value, JOINED, other_value] {
+            text.push(part.as_bytes());
+        }
+        text.into_key()
     }
 
     /// The escaped text: `<kind>:<value>`.
@@ -94,13 +102,36 @@ impl Key {
     }
 }
 
-/// The escaped kind and a colon; a colon in the kind is escaped too.
-fn start(kind: &str) -> CompactString {
-    const KIND: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(b':').add(b'+');
-    let mut text = CompactString::default();
-    text.extend(percent_encode(kind.as_bytes(), KIND));
-    text.push(':');
-    text
+/// A key's text, being written: ASCII.
+#[derive(Default)]
+struct Text {
+    bytes: SmallVec<[u8; 128]>,
+}
+
+impl Text {
+    /// The escaped kind and a colon; a colon in the kind is escaped too.
+    fn start(kind: &str) -> Self {
+        const KIND: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(b':').add(b'+');
+        let mut text = Self::default();
+        text.escape(kind.as_bytes(), KIND);
+        text.push(b":");
+        text
+    }
+
+    fn escape(&mut self, bytes: &[u8], escaped: &'static AsciiSet) {
+        for part in percent_encode(bytes, escaped) {
+            self.push(part.as_bytes());
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn into_key(self) -> Key {
+        let text = std::str::from_utf8(&self.bytes).expect("escaped text is ASCII");
+        Key { text: SmolStr::new(text) }
+    }
 }
 
 impl fmt::Display for Key {

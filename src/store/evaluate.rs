@@ -1,9 +1,10 @@
-//! Deciding a request: all or nothing over its checks.
+//! Deciding a request, all or nothing over its checks, and what is told of that.
 
 use smallvec::SmallVec;
 
-use super::{Check, Mode};
+use super::{Check, Decided, Mode, Receipt, StoreId, Taken};
 use crate::algorithm::{State, Step};
+use crate::decision::{Decision, Measures, Outcome, Source};
 
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
@@ -52,4 +53,32 @@ fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
         units: earlier.units.saturating_add(check.cost),
         state: step.state.clone().or(earlier.state),
     })
+}
+
+/// What is told of a request, and the receipt for what it took.
+pub(super) fn told(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> Decided {
+    if let ([check], [step]) = (checks, steps) {
+        return told_of_one(id, check, step);
+    }
+    let both = || checks.iter().zip(steps);
+    let decision = Decision::new(both().map(|(check, step)| outcome(check, step)), Source::Store);
+    let receipt = Receipt::new(id, both().filter(|_| !refused).map(|(check, step)| taken(check, step)));
+    Decided { decision, receipt }
+}
+
+/// As [`told`], for what most requests ask.
+pub(super) fn told_of_one(id: StoreId, check: &Check, step: &Step) -> Decided {
+    let decision = Decision::of_one(outcome(check, step), Source::Store);
+    let receipt = if decision.is_allowed() { Receipt::of_one(id, taken(check, step)) } else { Receipt::new(id, []) };
+    Decided { decision, receipt }
+}
+
+fn outcome(check: &Check, step: &Step) -> Outcome {
+    let Step { fits, remaining, wait, reset, delay, .. } = *step;
+    Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, delay })
+}
+
+fn taken(check: &Check, step: &Step) -> Taken {
+    let units = if step.fits { check.cost } else { 0 };
+    Taken { counter: check.counter.clone(), units, stamp: step.stamp, slot: 0 }
 }

@@ -46,7 +46,7 @@ impl<S: Store + Clone> Store for FailureStore<S> {
             return Answer::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
         }
         match self.inner.decide(checks) {
-            Answer::Ready(Ok(decided)) => Answer::Ready(Ok(decided)),
+            decided @ Answer::Ready(Ok(_)) => decided,
             Answer::Ready(Err(error)) => Answer::Ready(instead(self.rule, &self.local, self.instances, checks, error)),
             Answer::Pending(pending) => {
                 let (rule, local, instances) = (self.rule, self.local.clone(), self.instances);

@@ -3,7 +3,6 @@
 mod answer;
 mod check;
 mod deny;
-#[cfg(feature = "redis")]
 mod evaluate;
 mod failure;
 mod found;

@@ -48,6 +48,11 @@ impl Receipt {
         Self { store, taken: taken.into_iter().collect() }
     }
 
+    /// A receipt for what the only check took.
+    pub(crate) fn of_one(store: StoreId, taken: Taken) -> Self {
+        Self { store, taken: SmallVec::from_buf([taken]) }
+    }
+
     /// Which store gave it.
     pub fn store(&self) -> StoreId {
         self.store

@@ -10,6 +10,11 @@ impl RedisServer {
         Self::start_with(Some(password), &[])
     }
 
+    /// Starts a server with settings as on the command line.
+    pub(crate) fn start_with_settings(settings: &[&str]) -> Self {
+        Self::start_with(None, settings)
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }

@@ -21,6 +21,7 @@ pub(crate) struct RedisServer {
     pub(super) port: u16,
     pub(super) folder: PathBuf,
     pub(super) password: Option<&'static str>,
+    #[allow(dead_code, reason = "only tests that restart a server read them")]
     pub(super) settings: Vec<String>,
 }
 
@@ -28,11 +29,6 @@ impl RedisServer {
     /// Starts a server and waits until it answers.
     pub(crate) fn start() -> Self {
         Self::start_with(None, &[])
-    }
-
-    /// As [`start`](Self::start), with settings as on the command line.
-    pub(crate) fn start_with_settings(settings: &[&str]) -> Self {
-        Self::start_with(None, settings)
     }
 
     pub(super) fn start_with(password: Option<&'static str>, settings: &[&str]) -> Self {

@@ -60,6 +60,7 @@ impl Clock for SystemClock {
 
 /// Microseconds since the epoch, kept within what the arithmetic holds: the clock stops in 2077.
 pub(crate) fn micros(clock: &dyn Clock) -> u64 {
-    let micros = clock.now().as_micros();
-    u64::try_from(micros).unwrap_or(u64::MAX).min(crate::quota::EXACT / 4 * 3)
+    let now = clock.now();
+    let micros = now.as_secs().saturating_mul(1_000_000).saturating_add(now.subsec_micros().into());
+    micros.min(crate::quota::EXACT / 4 * 3)
 }

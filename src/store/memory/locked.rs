@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 use super::shard::Shard;
 use super::store::{Inner, lock};
-use crate::algorithm::{self, Step};
-use crate::store::{Check, Mode};
+use crate::algorithm::{self, State};
+use crate::store::Check;
+use crate::store::evaluate::{Steps, evaluate, look_again};
 
 /// The shards of one request, locked.
 pub(super) struct Locked<'a> {
@@ -16,38 +17,22 @@ pub(super) struct Locked<'a> {
     shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 4]>,
 }
 
-pub(super) type Steps = SmallVec<[Step; 4]>;
-
 impl Locked<'_> {
-    /// Decides every check, each on the state the earlier ones would leave; in a refused request
-    /// those that fit are looked at again, as nothing is taken from them.
-    pub(super) fn evaluate(&mut self, checks: &[Check], now_us: u64) -> (Steps, bool) {
-        let mut steps = Steps::new();
-        for (index, check) in checks.iter().enumerate() {
-            let before = earlier(checks, &steps, index);
-            let (state, asked) = if check.cost == 0 { (before.state, 0) } else { (None, before.units) };
-            let step = self.step(index, check, state.as_ref(), asked.saturating_add(check.cost), now_us);
-            steps.push(step);
-        }
-        let refused = checks.iter().zip(&steps).any(|(check, step)| !step.fits && check.mode == Mode::Enforce);
+    /// Decides every check; whether one refuses.
+    pub(super) fn evaluate(&self, checks: &[Check], now_us: u64) -> (Steps, bool) {
+        let step = |index: usize, state: Option<&State>, cost: u64| {
+            let Check { counter, floor, .. } = &checks[index];
+            let hash = self.hashes[index];
+            let now = now_us / counter.quota.tick().micros();
+            let state = state.or_else(|| self.shard(hash).state(hash, counter));
+            algorithm::decide(&counter.quota, state, now, cost, *floor)
+        };
+        let (mut steps, refused) = evaluate(checks, step);
+        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check));
         if refused {
-            for (index, check) in checks.iter().enumerate().filter(|_| checks.len() > 1) {
-                if steps[index].fits {
-                    steps[index] = self.step(index, check, None, 0, now_us);
-                }
-            }
+            look_again(checks, &mut steps, step);
         }
         (steps, refused)
-    }
-
-    fn step(&mut self, index: usize, check: &Check, state: Option<&algorithm::State>, cost: u64, now_us: u64) -> Step {
-        let quota = &check.counter.quota;
-        let hash = self.hashes[index];
-        let now = now_us / quota.tick().micros();
-        let state = state.or_else(|| self.shard(hash).state(hash, &check.counter));
-        let step = algorithm::decide(quota, state, now, cost, check.floor);
-        step.found.warn(check);
-        step
     }
 
     pub(super) fn note_refusals(&mut self, checks: &[Check], steps: &Steps) {
@@ -58,10 +43,10 @@ impl Locked<'_> {
     }
 
     pub(super) fn commit(&mut self, checks: &[Check], steps: Steps, now_us: u64) {
-        for (index, (check, step)) in checks.iter().zip(steps).enumerate() {
+        for (index, (check, mut step)) in checks.iter().zip(steps).enumerate() {
             if step.fits && check.cost > 0 {
                 let hash = self.hashes[index];
-                self.shard_mut(hash).keep(hash, &check.counter, step, now_us);
+                self.shard_mut(hash).keep(hash, &check.counter, &mut step, now_us);
             }
         }
     }
@@ -77,25 +62,6 @@ impl Locked<'_> {
         let place = self.shards.iter().position(|(shard, _)| *shard == index);
         &mut self.shards[place.expect("every check's shard is locked")].1
     }
-}
-
-/// What the checks of a request before one do to its counter.
-#[derive(Default)]
-struct Earlier {
-    /// The units they ask for: a repeat asks for the sum.
-    units: u64,
-    /// The state they would leave.
-    state: Option<algorithm::State>,
-}
-
-fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
-    let before = checks[..index].iter().zip(steps);
-    let same = before.filter(|(check, _)| check.counter.shares_state(&checks[index].counter));
-    let counted = same.filter(|(check, step)| step.fits || check.mode == Mode::Enforce);
-    counted.fold(Earlier::default(), |earlier, (check, step)| Earlier {
-        units: earlier.units.saturating_add(check.cost),
-        state: step.state.clone().or(earlier.state),
-    })
 }
 
 impl Inner {

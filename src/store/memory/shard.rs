@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 
 use crate::algorithm::{self, Adjustment, State, Step};
 use crate::quota::Algorithm;
-use crate::store::Counter;
+use crate::store::{Check, Counter, Mode};
 use crate::{Key, Quota};
 
 /// At least this many entries are kept before idle ones are looked for.
@@ -47,6 +47,14 @@ impl Entry {
     }
 }
 
+impl Entry {
+    fn keep(&mut self, state: State, idle_at: u64, throttled: bool) {
+        self.state = state;
+        self.idle_at = idle_at;
+        self.throttled = throttled;
+    }
+}
+
 impl Shard {
     pub(super) fn new(capacity: usize) -> Self {
         Self { table: HashTable::new(), capacity, sweep_at: SMALL.min(capacity) }
@@ -61,10 +69,32 @@ impl Shard {
         self.table.find(hash, |entry| entry.is(counter)).map(|entry| &entry.state)
     }
 
+    /// Decides a request's only check, and keeps what follows from it.
+    pub(super) fn decide(&mut self, hash: u64, check: &Check, now_us: u64) -> Step {
+        let Check { counter, cost, floor, mode, .. } = check;
+        let now = now_us / counter.quota.tick().micros();
+        let Some(entry) = self.table.find_mut(hash, |entry| entry.is(counter)) else {
+            let mut step = algorithm::decide(&counter.quota, None, now, *cost, *floor);
+            if step.fits && *cost > 0 {
+                self.keep(hash, counter, &mut step, now_us);
+            }
+            return step;
+        };
+        let mut step = algorithm::decide(&counter.quota, Some(&entry.state), now, *cost, *floor);
+        if !step.fits {
+            entry.throttled |= *mode == Mode::Enforce;
+        } else if *cost > 0
+            && let Some(state) = step.state.take()
+        {
+            entry.keep(state, idle_at(&counter.quota, now_us, step.reset), step.remaining == 0);
+        }
+        step
+    }
+
     /// Keeps the state that follows from an admitted step.
-    pub(super) fn keep(&mut self, hash: u64, counter: &Counter, step: Step, now_us: u64) {
+    pub(super) fn keep(&mut self, hash: u64, counter: &Counter, step: &mut Step, now_us: u64) {
         let idle_at = idle_at(&counter.quota, now_us, step.reset);
-        if let Some(state) = step.state {
+        if let Some(state) = step.state.take() {
             self.put(hash, counter, state, idle_at, step.remaining == 0, now_us);
         }
     }
@@ -95,10 +125,7 @@ impl Shard {
 
     fn put(&mut self, hash: u64, counter: &Counter, state: State, idle_at: u64, throttled: bool, now_us: u64) {
         if let Some(entry) = self.table.find_mut(hash, |entry| entry.is(counter)) {
-            entry.state = state;
-            entry.idle_at = idle_at;
-            entry.throttled = throttled;
-            return;
+            return entry.keep(state, idle_at, throttled);
         }
         if self.table.len() >= self.sweep_at {
             self.make_room(now_us);

@@ -1,6 +1,7 @@
 //! The memory store: shards, locked in one order.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahash::RandomState;
@@ -8,9 +9,9 @@ use ahash::RandomState;
 use super::clock::{Clock, SystemClock, micros};
 use super::shard::Shard;
 use crate::Error;
-use crate::algorithm::{Adjustment, Step};
-use crate::decision::{Decision, Measures, Outcome, Source};
-use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId, Taken};
+use crate::algorithm::Adjustment;
+use crate::store::evaluate::{told, told_of_one};
+use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
 
 const DEFAULT_CAPACITY: usize = 1_000_000;
 const MOST_SHARDS: usize = 64;
@@ -116,21 +117,19 @@ impl fmt::Debug for MemoryStoreBuilder {
 
 impl Store for MemoryStore {
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        if let [check] = checks {
+            return Answer::Ready(Ok(self.inner.decide_one(check)));
+        }
         let mut locked = self.inner.lock_all(checks);
         let now_us = micros(&*self.inner.clock);
         let (steps, refused) = locked.evaluate(checks, now_us);
-        let outcomes = checks.iter().zip(&steps).map(|(check, step)| outcome(check, step));
-        let decision = Decision::new(outcomes, Source::Store);
-        let receipt = if refused {
+        let decided = told(self.inner.id, checks, &steps, refused);
+        if refused {
             locked.note_refusals(checks, &steps);
-            Receipt::new(self.inner.id, [])
         } else {
-            let taken = checks.iter().zip(&steps).map(|(check, step)| taken(check, step));
-            let receipt = Receipt::new(self.inner.id, taken);
             locked.commit(checks, steps, now_us);
-            receipt
-        };
-        Answer::Ready(Ok(Decided { decision, receipt }))
+        }
+        Answer::Ready(Ok(decided))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -155,8 +154,24 @@ impl Store for MemoryStore {
 }
 
 impl Inner {
+    /// Decides what most requests ask: one check, with one look into one shard.
+    fn decide_one(&self, check: &Check) -> Decided {
+        let hash = self.hash(&check.counter);
+        let step = {
+            let mut shard = lock(self.shard(hash));
+            // Read under the lock: a request that waited for it must not come with an older time.
+            let now_us = micros(&*self.clock);
+            shard.decide(hash, check, now_us)
+        };
+        step.found.warn(check);
+        told_of_one(self.id, check, &step)
+    }
+
     pub(super) fn hash(&self, counter: &Counter) -> u64 {
-        self.hasher.hash_one((&counter.key, &*counter.policy))
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(counter.key.as_str().as_bytes());
+        hasher.write(counter.policy.as_bytes());
+        hasher.finish()
     }
 
     pub(super) fn index(&self, hash: u64) -> usize {
@@ -180,14 +195,4 @@ impl Inner {
 
 pub(super) fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn outcome(check: &Check, step: &Step) -> Outcome {
-    let Step { fits, remaining, wait, reset, delay, .. } = *step;
-    Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, delay })
-}
-
-fn taken(check: &Check, step: &Step) -> Taken {
-    let units = if step.fits { check.cost } else { 0 };
-    Taken { counter: check.counter.clone(), units, stamp: step.stamp, slot: 0 }
 }

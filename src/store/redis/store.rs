@@ -12,11 +12,11 @@ use super::engine::Inner;
 use super::reply::{Answered, Seen};
 use super::request::{MOST_CHECKS, Request, tells_all};
 use crate::Error;
-use crate::algorithm::{self, Step};
-use crate::decision::{Decision, Measures, Outcome, Source};
+use crate::algorithm;
+use crate::decision::{Decision, Source};
 use crate::store::deny::{Asked, Refusals};
-use crate::store::evaluate::{evaluate, look_again};
-use crate::store::{Answer, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store, Taken};
+use crate::store::evaluate::{evaluate, look_again, told};
+use crate::store::{Answer, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store};
 
 /// Counters in Redis, shared by all processes that use it.
 ///
@@ -169,26 +169,8 @@ impl Inner {
         if refused {
             look_again(checks, &mut steps, step);
         }
-        Ok(self.told(checks, &steps, refused))
+        Ok(told(self.id, checks, &steps, refused))
     }
-
-    fn told(&self, checks: &[Check], steps: &[Step], refused: bool) -> Decided {
-        let both = || checks.iter().zip(steps);
-        let outcomes = both().map(|(check, step)| Outcome::from_measures(check, &measures(step)));
-        let decision = Decision::new(outcomes, Source::Store);
-        let receipt = Receipt::new(self.id, both().filter(|_| !refused).map(|(check, step)| taken(check, step)));
-        Decided { decision, receipt }
-    }
-}
-
-fn measures(step: &Step) -> Measures {
-    let Step { fits, remaining, wait, reset, delay, .. } = *step;
-    Measures { fits, remaining, wait, reset, delay }
-}
-
-fn taken(check: &Check, step: &Step) -> Taken {
-    let units = if step.fits { check.cost } else { 0 };
-    Taken { counter: check.counter.clone(), units, stamp: step.stamp, slot: 0 }
 }
 
 impl fmt::Debug for RedisStore {

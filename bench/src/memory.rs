@@ -1,0 +1,63 @@
+//! The memory store beside `governor`'s keyed limiter: nanoseconds per check, bytes per key, a
+//! flood of keys, and what a whole layer costs a request.
+
+mod flood;
+mod layer;
+mod sides;
+mod size;
+
+use crate::table::{median, print};
+use sides::{Governor, Load, Side, Tollgate};
+
+const ROUNDS: usize = 9;
+
+/// What is measured, and how much of it.
+struct Scale {
+    rounds: usize,
+    checks: usize,
+    requests: usize,
+    flood: usize,
+}
+
+pub(crate) fn run(args: &[String]) {
+    if let Some(side) = args.iter().position(|arg| arg == "size").and_then(|place| args.get(place + 1)) {
+        return size::print_of(side);
+    }
+    let scale = if args.iter().any(|arg| arg == "--quick") {
+        Scale { rounds: 7, checks: 200_000, requests: 50_000, flood: 10_000_000 }
+    } else {
+        Scale { rounds: ROUNDS, checks: 2_000_000, requests: 300_000, flood: 10_000_000 }
+    };
+    time(&scale);
+    size::run();
+    flood::run(scale.flood);
+    layer::run(scale.rounds, scale.requests);
+}
+
+fn time(Scale { rounds, checks, .. }: &Scale) {
+    println!(
+        "Nanoseconds per check, over `governor`'s keyed limiter (medians of {rounds} rounds, interleaved). Both sides \
+         hold a token bucket per key, all checks are admitted, and keys have the same text and are made before. \
+         governor: `check_key(&String)`, its DashMap and its clock, which answers yes or no. tollgate: a `Check` made \
+         of a cloned `Key` and policy name, decided by a `MemoryStore` on its clock, decision and receipt dropped.\n"
+    );
+    let mut rows = Vec::new();
+    for keys in [1, 100_000] {
+        for threads in [1, 2] {
+            let load = Load { keys, threads, checks: checks / threads };
+            let mut rounds_of = [const { Vec::new() }; 3];
+            for _ in 0..*rounds {
+                let (theirs, ours) = (Governor::new(keys).nanos(load), Tollgate::new(keys).nanos(load));
+                for (values, value) in rounds_of.iter_mut().zip([theirs, ours, ours / theirs]) {
+                    values.push(value);
+                }
+            }
+            let [theirs, ours, ratio] = rounds_of.map(median);
+            let keys = if keys == 1 { "1 hot key".to_owned() } else { format!("{keys}, uniform") };
+            let cells = [format!("{theirs:.0}"), format!("{ours:.0}"), format!("{ratio:.2}")];
+            let targets = ["≤ 0.85", "≤ 0.7"].map(str::to_owned);
+            rows.push([keys, threads.to_string()].into_iter().chain(cells).chain(targets).collect());
+        }
+    }
+    print(&["keys", "threads", "governor", "tollgate", "ratio", "must", "stretch"], &rows);
+}

@@ -1,0 +1,81 @@
+//! What a layer costs a request, in process and without sockets.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response};
+use http_body_util::Empty;
+use tollgate::{Headers, MemoryStore, Quota, RateLimitLayer, key};
+use tower::{Layer, Service};
+
+use super::sides::{Keys, address};
+use crate::table::{median, print};
+
+const KEYS: usize = 100_000;
+const CLIENT: HeaderName = HeaderName::from_static("x-client");
+const LIMIT: u64 = 30_000_000;
+
+/// A service that does nothing.
+#[derive(Clone)]
+struct Inner;
+
+impl Service<Request<()>> for Inner {
+    type Response = Response<Empty<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        black_box(&request);
+        ready(Ok(Response::new(Empty::new())))
+    }
+}
+
+pub(super) fn run(rounds: usize, requests: usize) {
+    println!(
+        "What a layer with a memory store adds to a request: nanoseconds over the inner service alone (medians of \
+         {rounds} rounds, interleaved; {KEYS} keys, uniform, one thread, no sockets).\n"
+    );
+    let clients: Vec<HeaderValue> =
+        (0..KEYS).map(|key| HeaderValue::try_from(address(key)).expect("digits and dots")).collect();
+    let client = || key::header("x-client").plain();
+    let one = |limit| RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_minute(limit), client());
+    let three = one(LIMIT).policy(tollgate::Policy::new("hour", Quota::per_hour(LIMIT)).key(client()));
+    let layers = [
+        ("one policy, both header sets", one(LIMIT)),
+        ("one policy, no headers", one(LIMIT).headers(Headers::none())),
+        ("one policy, refused", one(1)),
+        ("three policies, both header sets", three.global(Quota::per_second(LIMIT))),
+    ];
+    let mut sides: Vec<_> = layers.into_iter().map(|(name, layer)| (name, layer.layer(Inner), Vec::new())).collect();
+    for _ in 0..rounds {
+        let alone = nanos(&mut Inner, &clients, requests);
+        for (_, service, added) in &mut sides {
+            added.push(nanos(service, &clients, requests) - alone);
+        }
+    }
+    let rows: Vec<_> =
+        sides.into_iter().map(|(name, _, ns)| vec![name.to_owned(), format!("{:.0}", median(ns))]).collect();
+    print(&["layer", "ns per request"], &rows);
+}
+
+fn nanos<S: Service<Request<()>>>(service: &mut S, clients: &[HeaderValue], requests: usize) -> f64 {
+    let (mut keys, mut cx) = (Keys::new(0), Context::from_waker(Waker::noop()));
+    let begun = Instant::now();
+    for _ in 0..requests {
+        let mut request = Request::new(());
+        request.headers_mut().insert(CLIENT, clients[keys.next(clients.len())].clone());
+        assert!(service.poll_ready(&mut cx).is_ready());
+        let answer = pin!(service.call(request)).poll(&mut cx);
+        assert!(matches!(black_box(answer), Poll::Ready(Ok(_))));
+    }
+    begun.elapsed().as_nanos() as f64 / requests as f64
+}

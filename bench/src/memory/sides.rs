@@ -1,0 +1,119 @@
+//! The two sides, asked alike.
+
+use std::hint::black_box;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Instant;
+
+use governor::{DefaultKeyedRateLimiter, RateLimiter};
+use tollgate::store::{Check, Counter};
+use tollgate::{Key, MemoryStore, Quota, Store};
+
+/// A minute's units: so many that no check of a run is refused.
+const LIMIT: u32 = 30_000_000;
+
+#[derive(Clone, Copy)]
+pub(super) struct Load {
+    pub(super) keys: usize,
+    pub(super) threads: usize,
+    /// For each thread.
+    pub(super) checks: usize,
+}
+
+/// A limiter and its keys.
+pub(super) trait Side: Sync {
+    /// Makes the keys and checks each once.
+    fn new(keys: usize) -> Self;
+
+    /// Checks one key.
+    fn check(&self, key: usize);
+
+    /// Nanoseconds per check, as each thread sees them.
+    fn nanos(&self, load: Load) -> f64 {
+        let start = Barrier::new(load.threads);
+        let of_thread = |thread: usize| {
+            start.wait();
+            let mut keys = Keys::new(thread);
+            let begun = Instant::now();
+            for _ in 0..load.checks {
+                self.check(keys.next(load.keys));
+            }
+            begun.elapsed().as_nanos() as f64 / load.checks as f64
+        };
+        let total: f64 = thread::scope(|scope| {
+            let threads: Vec<_> = (0..load.threads).map(|thread| scope.spawn(move || of_thread(thread))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no check panics")).sum()
+        });
+        total / load.threads as f64
+    }
+}
+
+/// A uniform draw of keys.
+pub(super) struct Keys {
+    state: u64,
+}
+
+impl Keys {
+    pub(super) fn new(seed: usize) -> Self {
+        Self { state: 0x9e37_79b9_7f4a_7c15 ^ (seed as u64 + 1) << 17 }
+    }
+
+    pub(super) fn next(&mut self, keys: usize) -> usize {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        usize::try_from(self.state >> 16).expect("48 bits") % keys
+    }
+}
+
+pub(super) fn address(key: usize) -> String {
+    let byte = |shift: usize| key >> shift & 255;
+    format!("{}.{}.{}.{}", 10 + byte(24), byte(16), byte(8), byte(0))
+}
+
+pub(super) struct Governor {
+    limiter: DefaultKeyedRateLimiter<String>,
+    keys: Vec<String>,
+}
+
+impl Side for Governor {
+    fn new(keys: usize) -> Self {
+        let limiter = RateLimiter::keyed(governor::Quota::per_minute(LIMIT.try_into().expect("not zero")));
+        let side = Self { limiter, keys: (0..keys).map(|key| format!("ip:{}", address(key))).collect() };
+        (0..keys).for_each(|key| side.check(key));
+        side
+    }
+
+    fn check(&self, key: usize) {
+        assert!(black_box(self.limiter.check_key(&self.keys[key])).is_ok());
+    }
+}
+
+pub(super) struct Tollgate {
+    store: MemoryStore,
+    policy: Arc<str>,
+    quota: Quota,
+    keys: Vec<Key>,
+}
+
+impl Side for Tollgate {
+    fn new(keys: usize) -> Self {
+        let quota = Quota::per_minute(LIMIT.into());
+        let keys: Vec<Key> = (0..keys).map(|key| Key::new("ip", address(key))).collect();
+        let side = Self { store: MemoryStore::new(), policy: "bench".into(), quota, keys };
+        (0..side.keys.len()).for_each(|key| side.check(key));
+        side
+    }
+
+    fn check(&self, key: usize) {
+        let counter = Counter { policy: Arc::clone(&self.policy), key: self.keys[key].clone(), quota: self.quota };
+        assert!(allows(&self.store, &Check::new(counter, 1)));
+    }
+}
+
+pub(super) fn allows(store: &MemoryStore, check: &Check) -> bool {
+    let tollgate::store::Answer::Ready(Ok(decided)) = black_box(store.decide(std::slice::from_ref(check))) else {
+        unreachable!("memory answers at once")
+    };
+    decided.decision.is_allowed()
+}

@@ -1,0 +1,102 @@
+//! How often the way of a request allocates.
+
+use std::alloc::System;
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::hint::black_box;
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::Empty;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tollgate::{Headers, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tower::{Layer, Service};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// The allocator counts for the whole process: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const MANY: Quota = Quota::per_minute(1_000_000);
+const NONE_LEFT: Quota = Quota::per_hour(1);
+
+#[derive(Clone)]
+struct Inner;
+
+impl Service<Request<()>> for Inner {
+    type Response = Response<Empty<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        black_box(&request);
+        ready(Ok(Response::new(Empty::new())))
+    }
+}
+
+/// Allocations of one request: the least of many, as other threads may allocate meanwhile.
+fn allocations<B>(mut service: impl Service<Request<()>, Response = Response<B>>, status: StatusCode) -> usize {
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut count = || {
+        let mut request = Request::new(());
+        request.headers_mut().insert("x-api-key", HeaderValue::from_static("0123456789abcdef"));
+        request.headers_mut().insert("x-plan", HeaderValue::from_static("pro"));
+        // The server's own extensions: axum's are there before any layer.
+        request.extensions_mut().insert(());
+        let region = Region::new(ALLOCATOR);
+        assert!(service.poll_ready(&mut cx).is_ready());
+        let Poll::Ready(Ok(response)) = pin!(service.call(request)).poll(&mut cx) else { panic!("nothing waits") };
+        let change = region.change();
+        (response.status(), change.allocations + change.reallocations)
+    };
+    // The first one makes the counters, and takes what others are refused.
+    count();
+    let counts = (0..50).map(|_| count()).inspect(|(answered, _)| assert_eq!(*answered, status));
+    counts.map(|(_, count)| count).min().expect("50 requests")
+}
+
+fn layer(policies: usize, quota: Quota) -> RateLimitLayer {
+    let client = || key::header("x-plan").plain();
+    let policies = [
+        Policy::new("user", quota).key(client()),
+        Policy::new("key", quota).key(key::header("x-api-key")),
+        Policy::new("all", quota),
+    ]
+    .into_iter()
+    .take(policies);
+    RateLimitLayer::composite(MemoryStore::new()).policies(policies)
+}
+
+#[track_caller]
+fn at_most(most: usize, what: &str, layer: &RateLimitLayer, status: StatusCode) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let inner = allocations(Inner, StatusCode::OK);
+    let added = allocations(layer.layer(Inner), status) - inner;
+    println!("{what}: {added} allocations a request, at most {most}");
+    assert!(added <= most, "{what}: {added} allocations a request, more than {most}");
+}
+
+#[test]
+fn an_admitted_request_allocates_for_what_others_read_and_little_else() {
+    at_most(12, "admitted, one policy", &layer(1, MANY), StatusCode::OK);
+    at_most(17, "admitted, three policies", &layer(3, MANY), StatusCode::OK);
+}
+
+#[test]
+fn without_headers_only_the_decision_and_the_handle_are_allocated() {
+    at_most(6, "admitted, one policy, no headers", &layer(1, MANY).headers(Headers::none()), StatusCode::OK);
+}
+
+#[test]
+fn a_refused_request_allocates_for_its_response_only() {
+    at_most(14, "refused, one policy", &layer(1, NONE_LEFT), StatusCode::TOO_MANY_REQUESTS);
+    at_most(17, "refused, three policies", &layer(3, NONE_LEFT), StatusCode::TOO_MANY_REQUESTS);
+}
