@@ -4,6 +4,8 @@ mod answer;
 mod check;
 mod failure;
 mod found;
+mod hybrid;
+mod lease;
 pub(crate) mod memory;
 mod receipt;
 #[cfg(feature = "redis")]
@@ -14,6 +16,8 @@ pub use answer::Answer;
 pub use check::{Check, Counter, Mode};
 pub use failure::OnFailure;
 pub(crate) use failure::{FailureStore, SharedStore};
+pub use hybrid::{HybridStore, HybridStoreBuilder};
+pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{Clock, MemoryStore, MemoryStoreBuilder, SystemClock};
 pub use receipt::{Change, Receipt, Settlement, StoreId, Taken};
 #[cfg(feature = "redis")]
