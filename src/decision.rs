@@ -37,7 +37,7 @@ pub enum Source {
     Store,
     /// An earlier refusal this process remembers.
     DenyCache,
-    /// Units this process had taken in advance.
+    /// This process: with units it had taken in advance, or will pay for.
     Lease,
     /// A local store, while the shared one is away.
     Fallback,

@@ -38,7 +38,6 @@ impl Error {
     }
 
     /// The same error for one of several callers.
-    #[cfg(feature = "redis")]
     pub(crate) fn shared(&self) -> Self {
         Self { kind: self.kind, message: self.message.clone(), source: self.source.clone() }
     }

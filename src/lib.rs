@@ -89,7 +89,7 @@ pub use service::RateLimit;
 pub use status::{PolicyStatus, Status, StatusService};
 #[cfg(feature = "redis")]
 pub use store::RedisStore;
-pub use store::{DenyCache, MemoryStore, OnFailure, Store};
+pub use store::{DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, Store};
 
 /// The code in the readme is compiled and run.
 #[cfg(doctest)]

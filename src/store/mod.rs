@@ -6,6 +6,8 @@ mod deny;
 mod evaluate;
 mod failure;
 mod found;
+mod hybrid;
+mod lease;
 pub(crate) mod memory;
 mod receipt;
 #[cfg(feature = "redis")]
@@ -17,6 +19,8 @@ pub use check::{Check, Counter, Mode, Settles};
 pub use deny::{DenyCache, DenyCacheBuilder};
 pub use failure::OnFailure;
 pub(crate) use failure::{FailureStore, SharedStore};
+pub use hybrid::{HybridStore, HybridStoreBuilder};
+pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{Clock, MemoryStore, MemoryStoreBuilder, SystemClock};
 pub use receipt::{Change, Receipt, Settlement, StoreId, Taken};
 #[cfg(feature = "redis")]

@@ -1,0 +1,111 @@
+//! The store that admits first.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::builder::HybridStoreBuilder;
+use super::shared::Shared;
+use crate::Error;
+use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+
+/// A store for processes far from the inner one: it admits at once, counts, and pays at each tick.
+///
+/// **The bound**: all processes together admit at most (processes − 1) × allowance units more than
+/// the quota allows in any window (of a bucket, in any interval); one process alone admits no more
+/// than that.
+///
+/// At each tick every key in use is charged what was admitted since, and looked at: until the next
+/// look this process may admit what remains, but not more than the allowance. The balance may become
+/// negative, and then nothing is admitted before the debt is paid off. Stores keep a debt of at most
+/// one more capacity, so choose an allowance of which (processes − 1) are less; and not less than one
+/// process admits of a key in a tick and the way there and back, for what goes beyond it has to wait
+/// for the inner store.
+///
+/// The first request of a key, one that costs more than may be admitted, reserves, leaky buckets and
+/// looks are decided by the inner store, after what is owed for their keys has been paid. If it is
+/// away, its errors are returned once the allowance is used up. A charge whose answer is lost is
+/// sent again: it may count twice, but not never. `remaining` is what the last look said, less what
+/// was admitted here since.
+///
+/// To admit exactly and cheaply near Redis, use [`LeaseStore`](crate::LeaseStore). Needs a tokio
+/// runtime: outside of any, the inner store decides everything.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{HybridStore, MemoryStore};
+///
+/// # fn main() -> Result<(), tollgate::Error> {
+/// let store = HybridStore::builder(MemoryStore::new()).tick(Duration::from_millis(200)).allowance(50).build()?;
+/// assert!(HybridStore::builder(store.clone()).allowance(0).build().is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct HybridStore {
+    shared: Arc<Shared>,
+}
+
+impl HybridStore {
+    /// Settings of a store that admits before it asks `inner`.
+    pub fn builder(inner: impl Store) -> HybridStoreBuilder {
+        HybridStoreBuilder::new(inner)
+    }
+
+    pub(super) fn from_settings(settings: HybridStoreBuilder) -> Self {
+        Self { shared: Arc::new(Shared::new(settings)) }
+    }
+
+    /// Pays all that is owed; from then on the inner store decides every request.
+    ///
+    /// Dropping the last clone loses no debt either: it is paid at the next tick, if the runtime
+    /// lives so long.
+    ///
+    /// # Errors
+    ///
+    /// If the inner store could not be paid. It may be called again.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropped, what is on its way arrives; it may be called again.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.shared.close().await
+    }
+}
+
+impl Store for HybridStore {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        match self.shared.admit(checks) {
+            Some(decided) => Answer::Ready(Ok(decided)),
+            None => self.shared.decide_there(checks),
+        }
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        if receipt.store() != self.shared.id {
+            return self.shared.inner.settle(receipt, changes);
+        }
+        for (taken, change) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
+            self.shared.settle(taken, change);
+        }
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.shared.inner.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.shared.forget(counter);
+        self.shared.inner.reset(counter)
+    }
+}
+
+impl fmt::Debug for HybridStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HybridStore")
+            .field("tick", &self.shared.tick)
+            .field("allowance", &self.shared.allowance)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,128 @@
+//! The units of one lease.
+
+use std::time::Duration;
+
+use crate::store::{Change, Counter, Decided, Receipt, Settlement, Store};
+use crate::{Algorithm, Quota};
+
+/// Times are microseconds of this process's clock.
+#[derive(Debug)]
+pub(super) struct Lot {
+    /// The inner store's.
+    receipt: Receipt,
+    granted: u64,
+    pub(super) left: u64,
+    sent: u64,
+    answered: u64,
+    /// Nothing is spent from then on.
+    ends: u64,
+    /// The end of the window the units were charged to.
+    edge: u64,
+    /// What remained in the inner store.
+    pub(super) remaining: u64,
+    /// Until the inner store's untouched state would admit a full limit.
+    reset: u64,
+}
+
+/// How long a lease of this quota lives: a tenth of the window, and at most a second.
+pub(super) fn lifetime(quota: &Quota) -> u64 {
+    micros(quota.window() / 10).min(1_000_000)
+}
+
+pub(super) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 4)
+}
+
+impl Lot {
+    /// What an allowed decision about one check leased. It may have been made as soon as it was
+    /// sent, so all that it tells is counted from then.
+    pub(super) fn new(decided: Decided, sent: u64, answered: u64) -> Self {
+        let Decided { decision, receipt } = decided;
+        let (outcome, taken) = (&decision.outcomes()[0], &receipt.taken()[0]);
+        let quota = outcome.quota();
+        let reset = micros(outcome.reset_after());
+        let window = match quota.algorithm() {
+            Algorithm::FixedWindow => reset,
+            Algorithm::SlidingWindow => reset.saturating_sub(micros(quota.window())),
+            _ => u64::MAX / 4,
+        };
+        // The store rounds its clock down to a tick, so the window may end a tick earlier.
+        let edge = (sent + window).saturating_sub(quota.tick().micros());
+        let (granted, remaining) = (taken.units, outcome.remaining());
+        let ends = edge.min(sent + lifetime(quota));
+        Self { granted, left: granted, sent, answered, ends, edge, remaining, reset, receipt }
+    }
+
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        now >= self.ends
+    }
+
+    pub(super) fn covers(&self, cost: u64, now: u64) -> bool {
+        self.left >= cost && !self.is_over(now)
+    }
+
+    pub(super) fn counter(&self) -> &Counter {
+        &self.receipt.taken()[0].counter
+    }
+
+    /// The mark the inner store gave these units.
+    pub(super) fn stamp(&self) -> u64 {
+        self.receipt.taken()[0].stamp
+    }
+
+    pub(super) fn edge(&self) -> u64 {
+        self.edge
+    }
+
+    pub(super) fn ends_at_edge(&self) -> bool {
+        self.ends == self.edge
+    }
+
+    /// How long it can still be spent.
+    pub(super) fn life(&self, now: u64) -> u64 {
+        self.ends.saturating_sub(now)
+    }
+
+    pub(super) fn reset(&self, now: u64) -> u64 {
+        self.reset.saturating_sub(now.saturating_sub(self.sent))
+    }
+
+    /// Puts units back that were spent from here; `false` if that is too late.
+    pub(super) fn put_back(&mut self, units: u64, now: u64) -> bool {
+        let fits = !self.is_over(now) && self.left + units <= self.granted;
+        self.left += if fits { units } else { 0 };
+        fits
+    }
+
+    /// Gives what is left back to the inner store; returns how much of it that is.
+    ///
+    /// Units of a window or a log are as if they had never been taken. A bucket may have been full
+    /// but for them, and then has refilled their place in the meantime: giving all of them back
+    /// would count that time twice, and many processes could hold a full bucket together with the
+    /// units of each. So what is refilled in the lease's life is kept.
+    pub(super) fn give_back(self, inner: &dyn Store, limit: u64, now: u64) -> u64 {
+        let units = match self.counter().quota.algorithm() {
+            Algorithm::TokenBucket => self.left.saturating_sub(self.refilled(limit, now)),
+            Algorithm::FixedWindow if now >= self.edge => 0,
+            _ => self.left,
+        };
+        let change = Settlement { check: 0, change: Change::Refund(units) };
+        inner.settle(self.receipt, if units > 0 { std::slice::from_ref(&change) } else { &[] });
+        units
+    }
+
+    /// Units a bucket refills, rounded up, until it will have heard: that takes as long again as
+    /// the answer took.
+    fn refilled(&self, limit: u64, now: u64) -> u64 {
+        let quota = &self.counter().quota;
+        let age = now.saturating_sub(self.sent) + self.answered.saturating_sub(self.sent);
+        let window = u128::from(micros(quota.window()));
+        let refilled = (u128::from(limit.max(quota.limit())) * u128::from(age)).div_ceil(window);
+        u64::try_from(refilled).unwrap_or(u64::MAX)
+    }
+
+    /// Drops it with all that is left, as the inner store has forgotten it.
+    pub(super) fn forget(self, inner: &dyn Store) {
+        inner.settle(self.receipt, &[]);
+    }
+}

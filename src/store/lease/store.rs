@@ -1,0 +1,134 @@
+//! The store around a store.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::builder::LeaseStoreBuilder;
+use super::counts::LeaseCounts;
+use super::shared::Shared;
+use crate::Error;
+use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+
+/// A store that takes units for hot keys in advance, many in one call, and admits with them locally.
+///
+/// **The bound**: every unit admitted was charged in the inner store before, at most
+/// τ = min(1 s, window / 10) ago and in the same window, so any interval of length *d* admits at most
+/// what the quota allows in *d* + τ; fixed and sliding windows hold exactly.
+///
+/// **The cost**: units that one process holds are refused to the others, for at most τ; a crash loses
+/// them, and so does what a bucket refilled while they were held unspent. `remaining` counts the
+/// units this process holds and those that were left when it took them, so it is up to τ old.
+///
+/// **When to use it**: for keys that one process is asked for many times in τ (a route, a tenant, a
+/// global limit), most of all where such keys burden one node of a Redis Cluster. Other keys are
+/// decided by the inner store, one call each, as without it.
+///
+/// A key is hot from 8 requests in τ on. Leases follow its rate, up to a share of the limit; the
+/// next one is asked for in the background before one is spent. A request with several checks is
+/// admitted locally if leases pay all of them, checks in shadow too; else the inner store decides it
+/// as a whole. It always decides looks, reserves, leaky buckets, and whatever costs more than is
+/// held. Unspent units go back when their key falls idle and when their time is over. A raised limit
+/// leaves leases as they are; a lowered one gives them back.
+///
+/// Clones share leases. Needs a tokio runtime if the inner store does.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, key};
+///
+/// let store = LeaseStore::new(MemoryStore::new());
+/// let policy = Policy::new("all", Quota::per_second(50_000)).key(key::global());
+/// let layer = RateLimitLayer::new(store.clone(), policy);
+/// # let _ = layer;
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// // When the server has stopped:
+/// let counts = store.close().await;
+/// assert_eq!(counts.held(), 0);
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct LeaseStore {
+    shared: Arc<Shared>,
+}
+
+impl LeaseStore {
+    /// Leases from `inner` with the default settings.
+    ///
+    /// # Panics
+    ///
+    /// Never: the default settings are valid.
+    pub fn new(inner: impl Store) -> Self {
+        Self::builder(inner).build().expect("the default settings are valid")
+    }
+
+    /// Settings of a store that leases from `inner`.
+    pub fn builder(inner: impl Store) -> LeaseStoreBuilder {
+        LeaseStoreBuilder::new(inner)
+    }
+
+    pub(super) fn from_settings(settings: LeaseStoreBuilder) -> Self {
+        Self { shared: Arc::new(Shared::new(settings)) }
+    }
+
+    /// What became of the units leased so far.
+    pub fn counts(&self) -> LeaseCounts {
+        self.shared.counts()
+    }
+
+    /// Gives all leases back, and takes none any more: every request then goes to the inner store.
+    ///
+    /// Waits for the lease calls in flight, and for the inner store to answer a look at each counter
+    /// that units went back to. Dropping the last clone gives back too, and waits for nothing.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropped, it may be called again.
+    pub async fn close(&self) -> LeaseCounts {
+        self.shared.close().await
+    }
+}
+
+impl Store for LeaseStore {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        match self.shared.admit(checks) {
+            Some(decided) => Answer::Ready(Ok(decided)),
+            None => self.shared.inner.decide(checks),
+        }
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        if receipt.store() != self.shared.id {
+            return self.shared.inner.settle(receipt, changes);
+        }
+        for (taken, change) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
+            self.shared.settle(taken, change);
+        }
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.shared.inner.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.shared.forget(counter);
+        match self.shared.inner.reset(counter) {
+            Answer::Ready(done) => Answer::Ready(done),
+            Answer::Pending(pending) => {
+                let (shared, counter) = (Arc::clone(&self.shared), counter.clone());
+                Answer::pending(async move {
+                    let done = pending.await;
+                    // What was leased before the reset came through.
+                    shared.forget(&counter);
+                    done
+                })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for LeaseStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseStore").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+//! Admitted first and paid later: how much more than the limit that is at most.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tollgate::store::{Answer, Change, Check, Counter, Decided, Mode, Receipt, Settlement, Store};
+use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
+
+use crate::checks::{check, counter};
+use crate::definition::assert_admits;
+use crate::sim::{Far, bursts, clock, ms, remaining, secs, take};
+
+const DAY: Quota = Quota::fixed_window(10_000, secs(86_400));
+
+/// A minute of bursts; returns how many were admitted here, and there.
+async fn simulate(processes: u64, quota: Quota, allowance: u64, height: u64, before: Duration, after: Duration) {
+    let clock = clock();
+    let far = Far::new(MemoryStore::builder().with_clock(clock).build(), before, after);
+    let store = || HybridStore::builder(far.clone()).allowance(allowance).build().expect("the settings are right");
+    let stores: Vec<_> = (0..processes).map(|_| store()).collect();
+    let traffic = bursts(&stores, quota, &clock, height).await;
+    let (admitted, locally) = (traffic.admitted.len() as u64, traffic.locally);
+    println!("{processes}: {quota}: {} asked, {admitted} admitted, {locally} locally", traffic.asked);
+    assert!(locally > 300, "only {locally} of {admitted} were admitted here");
+    assert!(traffic.asked > admitted + 200, "the limit was hardly reached");
+    assert_admits(&quota, &traffic.admitted, Duration::ZERO, (processes - 1) * allowance);
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_together_admit_at_most_an_allowance_each_but_one_more_than_the_limit() {
+    for processes in [1, 4, 8] {
+        for (quota, allowance) in [
+            (Quota::token_bucket(1_200, secs(10)).burst(800), 80),
+            (Quota::fixed_window(800, secs(5)), 80),
+            (Quota::sliding_window(800, secs(5)), 80),
+            (Quota::sliding_log(800, secs(5)), 80),
+        ] {
+            simulate(processes, quota, allowance, (8 / processes).max(2), ms(40), ms(0)).await;
+        }
+        simulate(processes, Quota::per_second(300), 40, (8 / processes).max(2), ms(30), ms(70)).await;
+    }
+}
+
+fn store(inner: impl Store) -> HybridStore {
+    HybridStore::builder(inner).tick(ms(100)).allowance(50).build().expect("the settings are right")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_in_use_is_charged_and_looked_at_once_a_tick_and_an_idle_one_never() {
+    let far = Far::new(MemoryStore::new(), ms(10), ms(10));
+    let store = store(far.clone());
+    for _ in 0..100 {
+        take(&store, "hot", DAY, 1).await;
+        tokio::time::sleep(ms(10)).await;
+    }
+    tokio::time::sleep(secs(1)).await;
+    let calls = far.calls();
+    assert!((15..=20).contains(&calls), "{calls} calls in ten ticks");
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(far.calls(), calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_first_request_of_a_key_waits_for_the_inner_store() {
+    let store = store(Far::new(MemoryStore::new(), ms(50), ms(50)));
+    assert_eq!(take(&store, "hot", DAY, 1).await, (true, Source::Store));
+    for _ in 0..200 {
+        assert_eq!(take(&store, "hot", DAY, 1).await, (true, Source::Lease));
+        tokio::time::sleep(ms(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_pays_all_that_was_admitted() {
+    let inner = MemoryStore::new();
+    let store = store(Far::new(inner.clone(), ms(20), ms(20)));
+    for key in ["a", "b", "c"] {
+        for _ in 0..40 {
+            assert!(take(&store, key, DAY, 1).await.0);
+        }
+    }
+    assert_eq!(remaining(&inner, "c", DAY).await, 9_999, "only the first was decided there");
+    store.close().await.unwrap();
+    for key in ["a", "b", "c"] {
+        assert_eq!(remaining(&inner, key, DAY).await, 9_960);
+    }
+    assert_eq!(take(&store, "a", DAY, 1).await, (true, Source::Store));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_dropped_pays_too_and_callers_that_go_away_take_no_debt_along() {
+    let inner = MemoryStore::new();
+    let store = store(Far::new(inner.clone(), ms(20), ms(20)));
+    take(&store, "hot", DAY, 1).await;
+    let mut admitted = 1;
+    for _ in 0..3_000 {
+        match store.decide(&[check("hot", DAY, 1)]) {
+            Answer::Ready(decided) => admitted += u64::from(decided.unwrap().decision.is_allowed()),
+            // A caller that goes away before its question has left takes nothing.
+            Answer::Pending(pending) => drop(tokio::time::timeout(ms(fastrand::u64(..15)), pending).await),
+        }
+    }
+    drop(store);
+    tokio::time::sleep(secs(1)).await;
+    let used = 10_000 - remaining(&inner, "hot", DAY).await;
+    assert!(admitted > 40 && used >= admitted, "{admitted} admitted, {used} used");
+}
+
+/// A store that can be away.
+#[derive(Clone)]
+struct Away {
+    inner: MemoryStore,
+    away: Arc<AtomicBool>,
+}
+
+impl Away {
+    fn answer<T: Send + 'static>(
+        &self,
+        answer: impl FnOnce(&MemoryStore) -> Answer<Result<T, Error>>,
+    ) -> Answer<Result<T, Error>> {
+        if self.away.load(Ordering::SeqCst) {
+            return Answer::pending(async { Err(Error::store("away", "it is a test")) });
+        }
+        answer(&self.inner)
+    }
+}
+
+impl Store for Away {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        self.answer(|inner| inner.decide(checks))
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        self.inner.settle(receipt, changes);
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.answer(|inner| inner.adjust(counter, change))
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.answer(|inner| inner.reset(counter))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_inner_store_is_away_the_allowance_is_admitted_and_then_its_errors_are_returned() {
+    let inner = Away { inner: MemoryStore::new(), away: Arc::default() };
+    let store = store(inner.clone());
+    assert!(take(&store, "hot", DAY, 1).await.0);
+    inner.away.store(true, Ordering::SeqCst);
+    let (mut admitted, mut errors) = (0, 0);
+    for _ in 0..500 {
+        match store.decide(&[check("hot", DAY, 1)]).wait().await {
+            Ok(decided) => admitted += u64::from(decided.decision.is_allowed()),
+            Err(error) => errors += u64::from(error.is_store()),
+        }
+        tokio::time::sleep(ms(5)).await;
+    }
+    assert_eq!((admitted, errors), (50, 450));
+    inner.away.store(false, Ordering::SeqCst);
+    tokio::time::sleep(ms(200)).await;
+    assert_eq!(remaining(&inner.inner, "hot", DAY).await, 9_949, "the debt was not forgotten");
+    assert!(take(&store, "hot", DAY, 1).await.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refunds_lower_the_debt_and_what_was_paid_already_goes_back() {
+    for pause in [0, 500] {
+        let inner = MemoryStore::new();
+        let store = store(inner.clone());
+        take(&store, "hot", DAY, 1).await;
+        let decided = store.decide(&[check("hot", DAY, 10)]).wait().await.unwrap();
+        assert_eq!(decided.decision.source(), Source::Lease);
+        tokio::time::sleep(ms(pause)).await;
+        store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+        store.close().await.unwrap();
+        assert_eq!(remaining(&inner, "hot", DAY).await, 9_993, "after {pause} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_checks_are_owed_together_or_not_at_all() {
+    let inner = MemoryStore::new();
+    let store = store(inner.clone());
+    let few = Quota::fixed_window(30, secs(86_400));
+    let mut admitted = 0;
+    for turn in 0..300 {
+        let mode = if turn % 2 == 0 { Mode::Enforce } else { Mode::default() };
+        let checks = [check("wide", DAY, 1), Check { mode, ..check("few", few, 1) }];
+        admitted += u64::from(store.decide(&checks).wait().await.unwrap().decision.is_allowed());
+    }
+    assert_eq!(admitted, 30);
+    store.close().await.unwrap();
+    assert_eq!(remaining(&inner, "wide", DAY).await, 10_000 - 30);
+    assert_eq!(remaining(&inner, "few", few).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_the_debt() {
+    let inner = MemoryStore::new();
+    let store = store(inner.clone());
+    for _ in 0..20 {
+        take(&store, "hot", DAY, 1).await;
+    }
+    store.reset(&counter("hot", DAY)).wait().await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(remaining(&inner, "hot", DAY).await, 10_000);
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_with_what_can() {
+    let builder = || HybridStore::builder(MemoryStore::new());
+    for (settings, words) in [
+        (builder().allowance(0), "at least 1"),
+        (builder().tick(Duration::ZERO), "at most 60s"),
+        (builder().tick(secs(61)), "at most 60s"),
+    ] {
+        let error = settings.build().unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains(words), "{error}");
+    }
+}

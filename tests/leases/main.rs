@@ -1,0 +1,17 @@
+//! Stores that decide hot keys in this process: leases, and debts that are paid later.
+
+#[path = "../support/checks.rs"]
+mod checks;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../support/server.rs"]
+mod server;
+
+mod bounds;
+mod callers;
+mod debts;
+mod definition;
+mod demand;
+mod returns;
+mod several;
+mod sim;
+mod two_processes;

@@ -1,0 +1,163 @@
+//! Where units go that are not spent: none is lost but those that must be.
+
+use tollgate::store::{Change, Settlement, Store};
+use tollgate::{LeaseStore, MemoryStore, Quota, Source};
+
+use crate::checks::{check, counter};
+use crate::sim::{Far, clock, ms, remaining, secs, take};
+
+const WINDOW: Quota = Quota::fixed_window(10_000, secs(3_600));
+
+fn leasing(quota_of: Quota) -> (LeaseStore, MemoryStore, Quota) {
+    let clock = clock();
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    (LeaseStore::builder(inner.clone()).with_clock(clock).build().expect("the share is one"), inner, quota_of)
+}
+
+async fn heat(store: &LeaseStore, quota: Quota, requests: u64) {
+    for _ in 0..requests {
+        assert!(take(store, "hot", quota, 1).await.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_gives_every_unit_back_that_was_not_admitted() {
+    for quota in [
+        WINDOW,
+        Quota::sliding_window(10_000, secs(3_600)),
+        Quota::sliding_log(10_000, secs(3_600)),
+        Quota::token_bucket(10_000, secs(3_600)),
+    ] {
+        let (store, inner, quota) = leasing(quota);
+        heat(&store, quota, 100).await;
+        assert!(remaining(&inner, "hot", quota).await < 9_900, "some are held");
+        let counts = store.close().await;
+        assert_eq!(remaining(&inner, "hot", quota).await, 9_900, "{quota}");
+        assert_eq!((counts.held(), counts.lost), (0, 0), "{counts:?}");
+        assert_eq!(take(&store, "hot", quota, 1).await, (true, Source::Store), "it goes on without leases");
+        assert_eq!(store.close().await, counts);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_last_clone_gives_back() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    let clone = store.clone();
+    drop(store);
+    assert!(remaining(&inner, "hot", quota).await < 9_900);
+    drop(clone);
+    assert_eq!(remaining(&inner, "hot", quota).await, 9_900);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_key_gives_back_though_nobody_asks_anything() {
+    let clock = clock();
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    let far = Far::new(inner.clone(), ms(1), ms(1));
+    let store = LeaseStore::builder(far).with_clock(clock).build().unwrap();
+    for _ in 0..200 {
+        take(&store, "hot", WINDOW, 1).await;
+    }
+    assert!(remaining(&inner, "hot", WINDOW).await < 9_800, "some are held");
+    tokio::time::sleep(ms(1_100)).await;
+    assert_eq!(remaining(&inner, "hot", WINDOW).await, 9_800);
+    assert_eq!(store.counts().held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_spent_after_a_tenth_of_the_window_or_a_second() {
+    for (quota, half) in [(WINDOW, 500), (Quota::token_bucket(10_000, secs(2)), 100)] {
+        let (store, _, quota) = leasing(quota);
+        while store.counts().held() <= 40 {
+            heat(&store, quota, 1).await;
+        }
+        let warm = store.counts();
+        for _ in 0..2 {
+            tokio::time::sleep(ms(half - 1)).await;
+            take(&store, "hot", quota, 1).await;
+        }
+        let before = store.counts();
+        assert_eq!((before.spent, before.returned + before.lost), (warm.spent + 2, 0), "{quota}");
+        tokio::time::sleep(ms(2)).await;
+        take(&store, "hot", quota, 1).await;
+        let after = store.counts();
+        assert_eq!(after.returned + after.lost, warm.held() - 2, "{quota}: {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_spent_after_the_window_it_was_charged_to() {
+    for quota in [Quota::fixed_window(10_000, secs(100)), Quota::sliding_window(10_000, secs(100))] {
+        let (store, _, quota) = leasing(quota);
+        tokio::time::sleep(ms(99_700)).await;
+        heat(&store, quota, 100).await;
+        let before = store.counts();
+        assert!(before.held() > 0);
+        tokio::time::sleep(ms(300)).await;
+        take(&store, "hot", quota, 1).await;
+        let after = store.counts();
+        assert_eq!(after.returned + after.lost, before.held(), "{quota}: {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_of_a_local_decision_goes_into_its_lease_while_that_lives_and_else_to_the_inner_store() {
+    for (pause, quota) in [(0, WINDOW), (2_000, WINDOW), (2_000, Quota::token_bucket(10_000, secs(1_000_000)))] {
+        let (store, inner, quota) = leasing(quota);
+        heat(&store, quota, 99).await;
+        let decided = store.decide(&[check("hot", quota, 3)]).wait().await.unwrap();
+        assert_eq!(decided.decision.source(), Source::Lease);
+        tokio::time::sleep(ms(pause)).await;
+        store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(2) }]);
+        let counts = store.close().await;
+        assert_eq!(remaining(&inner, "hot", quota).await, 9_900 - counts.lost, "after {pause} ms");
+        assert!(counts.lost <= 2 && counts.held() == 0, "{counts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_on_a_local_decision_and_adjustments_reach_the_inner_store() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 99).await;
+    let decided = store.decide(&[check("hot", quota, 1)]).wait().await.unwrap();
+    assert_eq!(decided.decision.source(), Source::Lease);
+    store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Charge(50) }]);
+    store.adjust(&counter("hot", quota), Change::Charge(7)).wait().await.unwrap();
+    store.close().await;
+    assert_eq!(remaining(&inner, "hot", quota).await, 10_000 - 157);
+}
+
+#[tokio::test(start_paused = true)]
+async fn receipts_of_the_inner_store_are_settled_there() {
+    let (store, inner, quota) = leasing(WINDOW);
+    let decided = store.decide(&[check("hot", quota, 10)]).wait().await.unwrap();
+    store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+    assert_eq!(remaining(&inner, "hot", quota).await, 9_994);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_the_lease_too() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    store.reset(&counter("hot", quota)).wait().await.unwrap();
+    assert_eq!(store.counts().held(), 0);
+    take(&store, "hot", quota, 1).await;
+    let counts = store.close().await;
+    assert_eq!(remaining(&inner, "hot", quota).await, 9_999, "nothing goes back that was forgotten");
+    assert_eq!(counts.leased, counts.spent + counts.returned + counts.lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lowered_limit_gives_the_lease_back_and_a_raised_one_leaves_it() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    let held = store.counts().held();
+    let raised = Quota::fixed_window(20_000, secs(3_600));
+    assert_eq!(take(&store, "hot", raised, 1).await.1, Source::Lease);
+    assert_eq!(store.counts().held(), held - 1);
+    let lowered = Quota::fixed_window(150, secs(3_600));
+    assert_eq!(take(&store, "hot", lowered, 1).await.1, Source::Store);
+    assert_eq!(store.counts().held(), 0);
+    assert_eq!(remaining(&inner, "hot", lowered).await, 150 - 102);
+}
