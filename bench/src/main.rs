@@ -1,22 +1,39 @@
 //! Benchmarks, as ratios of sides that are interleaved in one run.
 //!
-//! `cargo run --release -p tollgate-bench -- redis` prints what a decision costs the server; `memory`, how the memory
-//! store compares with `governor`, and what a layer adds to a request (`--quick` for a rough answer).
+//! `cargo run --release -p tollgate-bench -- WHAT [--quick]`, WHAT being one of
+//!
+//! - `redis`: what a decision costs the server, in time and memory;
+//! - `store`: what `RedisStore` does beside other ways to ask Redis.
+//!
+//! `--quick` is for trying it out: fewer and shorter rounds over fewer keys.
 
-mod memory;
+mod effort;
+mod load;
+mod plain;
 mod redis;
 mod server;
+mod store;
+mod stores;
 mod table;
+
+use effort::Effort;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {
-    let what = std::env::args().nth(1).unwrap_or_default();
-    if what == "redis" {
-        redis::run().await;
-    } else if what == "memory" {
-        memory::run(&std::env::args().skip(2).collect::<Vec<_>>());
-    } else {
-        eprintln!("give one of: redis, memory");
-        std::process::exit(2);
+    let (flags, names): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+    let quick = flags.iter().any(|flag| flag == "--quick");
+    if flags.len() > usize::from(quick) {
+        usage();
     }
+    let effort = if quick { Effort::QUICK } else { Effort::FULL };
+    match names.join(" ").as_str() {
+        "redis" => redis::run(effort).await,
+        "store" => store::run(effort).await,
+        _ => usage(),
+    }
+}
+
+fn usage() -> ! {
+    eprintln!("give one of: redis store; and --quick for a short run");
+    std::process::exit(2);
 }

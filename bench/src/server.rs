@@ -5,7 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
-use tollgate::deadpool_redis::redis::{Client, cmd};
+use tollgate::deadpool_redis::redis::{AsyncConnectionConfig, Client, cmd};
+
+/// What calls our scripts.
+pub(crate) const SCRIPTS: [&str; 2] = ["evalsha", "fcall"];
 
 pub(crate) struct Server {
     child: Child,
@@ -37,18 +40,25 @@ impl Server {
 
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
         let client = Client::open(&*self.url).expect("a URL");
-        client.get_multiplexed_async_connection().await.expect("the server answers")
+        client.get_multiplexed_async_connection_with_config(&patient()).await.expect("the server answers")
     }
 
-    /// Calls and microseconds of a command since the statistics were last reset.
-    pub(crate) async fn command_stats(&self, connection: &mut MultiplexedConnection, command: &str) -> (f64, f64) {
+    /// Calls and microseconds of these commands together, since the statistics were last reset.
+    pub(crate) async fn command_stats(&self, connection: &mut MultiplexedConnection, commands: &[&str]) -> (f64, f64) {
         let info: String = cmd("INFO").arg("commandstats").query_async(connection).await.expect("INFO answers");
-        let prefix = format!("cmdstat_{command}:calls=");
-        let line = info.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or("0,usec=0,");
-        let mut numbers = line.split(',');
-        let calls = numbers.next().and_then(|calls| calls.parse().ok()).unwrap_or(0.0);
-        let micros = numbers.next().and_then(|usec| usec.strip_prefix("usec=")?.parse().ok()).unwrap_or(0.0);
-        (calls, micros)
+        let stats = commands.iter().filter_map(|command| stats_of(&info, command));
+        stats.fold((0.0, 0.0), |(calls, micros), stats| (calls + stats.0, micros + stats.1))
+    }
+
+    /// Microseconds of the median call of these commands since the statistics were last reset; of
+    /// several, that of the slowest.
+    pub(crate) async fn median_call(&self, connection: &mut MultiplexedConnection, commands: &[&str]) -> f64 {
+        let info: String = cmd("INFO").arg("latencystats").query_async(connection).await.expect("INFO answers");
+        let medians = commands.iter().filter_map(|command| {
+            let prefix = format!("latency_percentiles_usec_{command}:");
+            field(info.lines().find_map(|line| line.strip_prefix(&prefix))?, "p50=")
+        });
+        medians.reduce(f64::max).expect("a command was called")
     }
 
     pub(crate) async fn reset_stats(&self, connection: &mut MultiplexedConnection) {
@@ -64,6 +74,22 @@ impl Server {
     pub(crate) async fn flush(&self, connection: &mut MultiplexedConnection) {
         let () = cmd("FLUSHALL").query_async(connection).await.expect("our own server is flushed");
     }
+}
+
+/// Settings of a connection with which a noisy machine is no timeout.
+pub(crate) fn patient() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(5)))
+}
+
+/// Calls and microseconds of a command; `None` if it was not called.
+fn stats_of(info: &str, command: &str) -> Option<(f64, f64)> {
+    let prefix = format!("cmdstat_{command}:");
+    let line = info.lines().find_map(|line| line.strip_prefix(&prefix))?;
+    Some((field(line, "calls=")?, field(line, "usec=")?))
+}
+
+fn field(line: &str, name: &str) -> Option<f64> {
+    line.split(',').find_map(|field| field.strip_prefix(name)?.parse().ok())
 }
 
 impl Drop for Server {
