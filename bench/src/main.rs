@@ -3,12 +3,16 @@
 //! `cargo run --release -p tollgate-bench -- WHAT [--quick]`, WHAT being one of
 //!
 //! - `redis`: what a decision costs the server, in time and memory;
-//! - `store`: what `RedisStore` does beside other ways to ask Redis.
+//! - `store`: what `RedisStore` does beside other ways to ask Redis;
+//! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request;
+//! - `http`: what a limit costs a web server; with `--features peers` beside other crates.
 //!
-//! `--quick` is for trying it out: fewer and shorter rounds over fewer keys.
+//! `--quick` is for trying it out: fewer and shorter rounds.
 
 mod effort;
+mod http;
 mod load;
+mod memory;
 mod plain;
 mod redis;
 mod server;
@@ -20,20 +24,28 @@ use effort::Effort;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {
-    let (flags, names): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
-    let quick = flags.iter().any(|flag| flag == "--quick");
-    if flags.len() > usize::from(quick) {
-        usage();
-    }
-    let effort = if quick { Effort::QUICK } else { Effort::FULL };
-    match names.join(" ").as_str() {
-        "redis" => redis::run(effort).await,
-        "store" => store::run(effort).await,
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (what, flags) = arguments.split_first().map_or(("", &[][..]), |(what, flags)| (what, flags));
+    match what {
+        "redis" => redis::run(effort(flags)).await,
+        "store" => store::run(effort(flags)).await,
+        "memory" => memory::run(flags),
+        "http" => http::run(),
+        http::SERVE => http::serve().await,
         _ => usage(),
     }
 }
 
+fn effort(flags: &[String]) -> Effort {
+    match flags {
+        [] => Effort::FULL,
+        [flag] if flag == "--quick" => Effort::QUICK,
+        _ => usage(),
+    }
+}
+
+/// Says how the program is called, and ends it.
 fn usage() -> ! {
-    eprintln!("give one of: redis store; and --quick for a short run");
+    eprintln!("give one of: redis store memory http; and --quick for a short run");
     std::process::exit(2);
 }

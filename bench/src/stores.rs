@@ -22,8 +22,13 @@ pub(crate) async fn store_of_batches(server: &Server, keys: usize) -> RedisStore
     connected(server, without_deny_cache().batch_size(keys)).await
 }
 
+/// Such a store that calls functions instead of scripts.
+pub(crate) async fn store_of_functions(server: &Server) -> RedisStore {
+    connected(server, without_deny_cache().functions()).await
+}
+
 fn without_deny_cache() -> RedisStoreBuilder {
-    RedisStore::builder()
+    RedisStore::builder().without_deny_cache()
 }
 
 async fn connected(server: &Server, builder: RedisStoreBuilder) -> RedisStore {
