@@ -90,7 +90,7 @@ pub(super) fn all() -> Vec<Side> {
         .goal(0.88, 0.95)
         .calls_below(1.0),
         Side::new("functions", "tollgate, Redis, functions", |url| {
-            Box::pin(async {
+            Box::pin(async move {
                 let store = RedisStore::builder().functions().connect(&url).await.expect("connected");
                 limited(store, AMPLE)
             })

@@ -8,7 +8,7 @@ use crate::effort::Effort;
 use crate::load::{Entrant, Sample, interleave, ratios, typical};
 use crate::plain::{Plain, keys, texts};
 use crate::server::Server;
-use crate::stores::store;
+use crate::stores::{store, store_of_functions};
 use crate::table::{Ratio, Target, print, print_ratios};
 
 const IN_FLIGHT: [usize; 4] = [1, 16, 64, 256];
@@ -17,6 +17,7 @@ const POOLED: usize = 0;
 const MULTIPLEXED: usize = 1;
 const INCR: usize = 2;
 const STORE: usize = 3;
+const FUNCTIONS: usize = 4;
 
 pub(super) async fn run(effort: Effort, server: &Server) {
     let entrants = entrants(effort, server).await;
@@ -34,18 +35,21 @@ pub(super) async fn run(effort: Effort, server: &Server) {
     print_ratios(&ratios);
 }
 
-async fn entrants(effort: Effort, server: &Server) -> [Entrant; 4] {
+async fn entrants(effort: Effort, server: &Server) -> [Entrant; 5] {
     let keys: Arc<[_]> = keys("ip", effort.keys).into();
     let (plain, scripted) = (Plain::new(LIMIT, DAY), Arc::from(texts("gcrakeys", &keys)));
     let pooled = Pooled { pool: pool(server), plain: plain.clone(), texts: Arc::clone(&scripted) };
     let multiplexed = Multiplexed { connection: server.connection().await, plain, texts: scripted };
     let incr = Incr { connection: server.connection().await, texts: texts("incrkeys", &keys).into() };
-    let stored = Stored { store: store(server).await, keys, quota: QUOTA, policy: "bench".into(), allowed: true };
+    let stored = |store, keys, policy: &str| Stored { store, keys, quota: QUOTA, policy: policy.into(), allowed: true };
+    let functions = stored(store_of_functions(server).await, Arc::clone(&keys), "calls");
+    let stored = stored(store(server).await, keys, "bench");
     [
         Entrant::new("a: pooled `get()` and `Script`", pooled),
         Entrant::new("b: one multiplexed connection and `Script`", multiplexed),
         Entrant::new("c: pipelined `INCR`", incr),
         Entrant::new("d: `RedisStore`", stored),
+        Entrant::new("e: `RedisStore`, functions", functions),
     ]
 }
 
@@ -77,8 +81,12 @@ fn targets(in_flight: usize, samples: &[Vec<Sample>]) -> Vec<Ratio> {
         over(INCR, 'c', at(&[(64, (0.55, 0.75))])),
     ];
     if in_flight == 1 {
-        let p50 = ratios(&samples[STORE], &samples[MULTIPLEXED], |sample| sample.p50_us);
-        rows.push(Ratio::new("p50, d over b, 1 in flight", p50, Target::AtMost { must: 1.15, stretch: 1.0 }));
+        let p50 = |side: usize| ratios(&samples[side], &samples[MULTIPLEXED], |sample| sample.p50_us);
+        let target = || Target::AtMost { must: 1.15, stretch: 1.0 };
+        rows.push(Ratio::new("p50, d over b, 1 in flight", p50(STORE), target()));
+        rows.push(Ratio::new("p50, e over b, 1 in flight", p50(FUNCTIONS), target()));
     }
+    let functions = ratios(&samples[FUNCTIONS], &samples[STORE], |sample| sample.per_second);
+    rows.push(Ratio::new(format!("checks/s, e over d, {in_flight} in flight"), functions, None));
     rows
 }
