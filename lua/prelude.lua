@@ -57,14 +57,29 @@ local function write_level(time, amount)
   return pack('>I6I6', (time % TIME_SPAN) * 16 + (amount - low) / LOW_SPAN, low)
 end
 
--- As read_level, for a level that falls by `limit` a tick: as of the last time seen or `now`.
+-- As read_level, for a level that falls by `limit` a tick: as of the last time seen or `now`; and the
+-- mark of the expiry.
 local function read_falling(value, now, window, limit)
-  local time, level, found, mark = read_level(value, '>I6I6B', 13, now, window)
-  local elapsed = max(0, now - time)
-  if elapsed > (level - level % limit) / limit then
-    return max(time, now), 0, found, mark
+  if not value then
+    return now, 0, FRESH, 0
   end
-  return max(time, now), level - elapsed * limit, found, mark
+  if #value ~= 13 then
+    return now, 0, FOREIGN, 0
+  end
+  local high, low, mark = unpack_at('>I6I6B', value)
+  local amount_high = high % 16
+  local elapsed = (now - (high - amount_high) / 16 + HALF_SPAN) % TIME_SPAN - HALF_SPAN
+  if elapsed < 0 then
+    if elapsed < -window then
+      return now, 0, AHEAD, 0
+    end
+    return now - elapsed, amount_high * LOW_SPAN + low, KEPT, mark
+  end
+  local level = amount_high * LOW_SPAN + low
+  if elapsed > (level - level % limit) / limit then
+    return now, 0, KEPT, mark
+  end
+  return now, level - elapsed * limit, KEPT, mark
 end
 
 -- A level at `time` that falls to 0 at `now + reset`; mark: that of the state before it. Returns the
@@ -73,7 +88,7 @@ end
 --
 -- The mark is the expiry in steps, modulo 255, and one; 0 if the steps are too many.
 local function write_falling(time, level, mark, now, reset, window)
-  local step = max(1, (window - window % STEPS) / STEPS)
+  local step = window < STEPS and 1 or (window - window % STEPS) / STEPS
   local first, need = (now - now % step) / step, now + reset
   local low = level % LOW_SPAN
   local high = (time % TIME_SPAN) * 16 + (level - low) / LOW_SPAN

@@ -11,7 +11,7 @@ local function single(keys, args)
   local fits, found, state, expiry, stands, digest = ALGORITHMS[algorithm](
     value, (now_us - now_us % tick) / tick, window, limit, capacity, cost, floor)
   if state and stands and time then
-    call('SET', keys[1], state, 'KEEPTTL')
+    call('SETRANGE', keys[1], '0', state)
   elseif state then
     expiry = expiry * tick
     call('SET', keys[1], state, 'PX', (expiry - expiry % 1000) / 1000 + 1)

@@ -62,7 +62,8 @@ pub(super) fn told(id: StoreId, checks: &[Check], steps: &[Step], refused: bool)
     }
     let both = || checks.iter().zip(steps);
     let decision = Decision::new(both().map(|(check, step)| outcome(check, step)), Source::Store);
-    let receipt = Receipt::new(id, both().filter(|_| !refused).map(|(check, step)| taken(check, step)));
+    let receipt =
+        if refused { Receipt::new(id, []) } else { Receipt::new(id, both().map(|(check, step)| taken(check, step))) };
     Decided { decision, receipt }
 }
 

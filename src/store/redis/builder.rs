@@ -171,9 +171,9 @@ impl RedisStoreBuilder {
         if self.pool_size == 0 {
             return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
         }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(Some(self.connect_timeout.max(self.budget)));
+        // Every question has a timeout of its own.
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(self.connect_timeout)).set_response_timeout(None);
         let info = client.get_connection_info().clone();
         let manager = Manager::new_with_config(info, config)
             .map_err(|error| Error::invalid("these connection settings cannot be used").with_source(error))?;

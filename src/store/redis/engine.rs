@@ -54,16 +54,20 @@ impl Inner {
     pub(super) async fn combine(self: &Arc<Self>, request: Request) -> Result<Answered, Error> {
         let _ = self.runtime.get_or_init(Runtime::current);
         let (answer, mut answered) = oneshot::channel();
-        let combined = async {
-            match self.combiner.join(Job { request, caller: Caller::Waits(answer) }) {
-                Place::Lead(batch) => Lead::new(Arc::clone(self).lead(batch)).await,
-                Place::Wait => {}
-                Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
+        let answered = match self.combiner.join(Job { request, caller: Caller::Waits(answer) }) {
+            Place::Lead(batch) => {
+                // A call keeps to the budget by itself.
+                Lead::new(Arc::clone(self).lead(batch)).await;
+                (&mut answered).await
             }
-            let stopped = |closed| Error::new(Kind::Store, "the call to Redis was stopped").with_source(closed);
-            (&mut answered).await.unwrap_or_else(|closed| Err(stopped(closed)))
+            Place::Wait => match tokio::time::timeout(self.budget, &mut answered).await {
+                Ok(answered) => answered,
+                Err(late) => return Err(self.late(late)),
+            },
+            Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
         };
-        tokio::time::timeout(self.budget, combined).await.unwrap_or_else(|late| Err(self.late(late)))
+        let stopped = |closed| Error::new(Kind::Store, "the call to Redis was stopped").with_source(closed);
+        answered.unwrap_or_else(|closed| Err(stopped(closed)))
     }
 
     /// Sends a batch; what came meanwhile is sent by a task, as its callers are not to keep this one.
