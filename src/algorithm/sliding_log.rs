@@ -125,6 +125,7 @@ impl<'a> Log<'a> {
     }
 
     /// The low bits of every unit's time, unless only a digest is known.
+    #[cfg_attr(not(feature = "redis"), allow(clippy::unnecessary_wraps, reason = "digests come from Redis"))]
     fn all(&self) -> Option<&'a [u32]> {
         match self.units {
             Units::All(units) => Some(units),
