@@ -150,7 +150,7 @@ impl Ask {
     fn check(&self, policy: &Policy, key: Key) -> Check {
         let options = policy.options();
         let kept = options.reserve.as_ref().filter(|_| !self.critical).map(|reserve| reserve.kept(&self.quota));
-        let counter = Counter { policy: Arc::clone(policy.shared_name()), key, quota: self.quota };
+        let counter = Counter { policy: policy.shared_name().clone(), key, quota: self.quota };
         let (floor, settles) = (kept.unwrap_or(0), options.settles());
         Check { counter, cost: self.cost, floor, mode: options.mode, settles }
     }

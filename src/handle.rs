@@ -71,7 +71,7 @@ impl Handle {
     ///
     /// Units of a decision that is not waited for stay taken.
     pub async fn check(&self, policy: &Policy, key: Key) -> Result<Decision, Error> {
-        let counter = Counter { policy: Arc::clone(policy.shared_name()), key, quota: *policy.quota() };
+        let counter = Counter { policy: policy.shared_name().clone(), key, quota: *policy.quota() };
         let options = policy.options();
         let check = Check { settles: options.settles(), ..Check::new(counter, options.cost.fixed()) };
         let decided = self.shared.gate.store.decide(&[check]).wait().await?;

@@ -82,7 +82,7 @@ pub use headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use key::Key;
 pub use layer::RateLimitLayer;
 pub use limiter::Limiter;
-pub use policy::{AccessList, Count, MissingKey, Policy, TierLookup};
+pub use policy::{AccessList, Count, MissingKey, Policy, PolicyName, TierLookup};
 pub use quota::{Algorithm, Quota};
 pub use response::ResponseBody;
 pub use service::RateLimit;

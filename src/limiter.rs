@@ -159,7 +159,7 @@ impl Limiter {
                 _ => None,
             };
             let quota = tier.unwrap_or(*policy.quota());
-            let counter = Counter { policy: Arc::clone(policy.shared_name()), key: key.clone(), quota };
+            let counter = Counter { policy: policy.shared_name().clone(), key: key.clone(), quota };
             let options = policy.options();
             let cost = units.unwrap_or_else(|| options.cost.fixed());
             checks.push(Check { mode: options.mode, settles: options.settles(), ..Check::new(counter, cost) });

@@ -2,6 +2,7 @@
 
 mod access;
 mod count;
+mod name;
 mod reserve;
 mod scope;
 mod tier;
@@ -16,6 +17,7 @@ pub use self::access::AccessList;
 #[cfg(feature = "axum")]
 pub(crate) use self::access::canonical;
 pub use self::count::Count;
+pub use self::name::PolicyName;
 pub(crate) use self::reserve::Reserve;
 pub(crate) use self::scope::Scope;
 pub use self::tier::TierLookup;
@@ -46,7 +48,7 @@ const LONGEST_NAME: usize = 64;
 #[derive(Clone)]
 #[must_use]
 pub struct Policy {
-    name: Arc<str>,
+    name: PolicyName,
     quota: Quota,
     key: Arc<dyn KeyExtractor>,
     options: Options,
@@ -251,7 +253,7 @@ impl Policy {
         &self.quota
     }
 
-    pub(crate) fn shared_name(&self) -> &Arc<str> {
+    pub(crate) fn shared_name(&self) -> &PolicyName {
         &self.name
     }
 

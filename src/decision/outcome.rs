@@ -1,10 +1,9 @@
 //! What one policy says of one request.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::{Check, Mode};
-use crate::{Quota, algorithm};
+use crate::{PolicyName, Quota, algorithm};
 
 /// The wait of what never fits.
 const NO_WAIT: u64 = u64::MAX;
@@ -12,7 +11,7 @@ const NO_WAIT: u64 = u64::MAX;
 /// What one policy says of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    policy: Arc<str>,
+    policy: PolicyName,
     quota: Quota,
     pub(super) mode: Mode,
     pub(super) allowed: bool,
@@ -30,7 +29,7 @@ impl Outcome {
     /// An outcome in which the check fits, with `remaining` units left for its like.
     pub fn allowed(check: &Check, remaining: u64) -> Self {
         Self {
-            policy: Arc::clone(&check.counter.policy),
+            policy: check.counter.policy.clone(),
             quota: check.counter.quota,
             mode: check.mode,
             allowed: true,

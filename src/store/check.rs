@@ -1,8 +1,6 @@
 //! What a store is asked.
 
-use std::sync::Arc;
-
-use crate::{Key, Quota};
+use crate::{Key, PolicyName, Quota};
 
 /// The address of one counter: a policy, a key, and the quota counted against.
 ///
@@ -11,7 +9,7 @@ use crate::{Key, Quota};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Counter {
     /// The policy's name.
-    pub policy: Arc<str>,
+    pub policy: PolicyName,
     /// Who is counted.
     pub key: Key,
     /// How much is allowed.

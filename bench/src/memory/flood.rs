@@ -1,10 +1,9 @@
 //! Millions of keys, each seen once: the store's bound, and the price of one insert.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate::store::{Check, Counter};
-use tollgate::{Key, MemoryStore, Quota};
+use tollgate::{Key, MemoryStore, PolicyName, Quota};
 
 use super::sides::{address, allows};
 use super::size::resident;
@@ -17,7 +16,7 @@ pub(super) fn run(keys: usize) {
         "A flood of {keys} distinct keys into a `MemoryStore` of the default capacity, every key active for half an \
          hour. The time includes making the key.\n"
     );
-    let (store, policy): (_, Arc<str>) = (MemoryStore::new(), "bench".into());
+    let (store, policy): (_, PolicyName) = (MemoryStore::new(), "bench".into());
     let (mut most, mut slowest) = (0, 0.0_f64);
     let mut first = None;
     let begun = Instant::now();
@@ -25,7 +24,7 @@ pub(super) fn run(keys: usize) {
         let of_step = Instant::now();
         for key in step * CAPACITY..(step + 1) * CAPACITY {
             let counter =
-                Counter { policy: Arc::clone(&policy), key: Key::new("ip", address(key)), quota: Quota::per_hour(2) };
+                Counter { policy: policy.clone(), key: Key::new("ip", address(key)), quota: Quota::per_hour(2) };
             assert!(allows(&store, &Check::new(counter, 1)), "a new key has its limit");
         }
         let nanos = of_step.elapsed().as_nanos() as f64 / CAPACITY as f64;

@@ -1,13 +1,13 @@
 //! The two sides, asked alike.
 
 use std::hint::black_box;
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
 use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use tollgate::store::{Check, Counter};
-use tollgate::{Key, MemoryStore, Quota, Store};
+use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 
 /// A minute's units: so many that no check of a run is refused.
 const LIMIT: u32 = 30_000_000;
@@ -91,7 +91,7 @@ impl Side for Governor {
 
 pub(super) struct Tollgate {
     store: MemoryStore,
-    policy: Arc<str>,
+    policy: PolicyName,
     quota: Quota,
     keys: Vec<Key>,
 }
@@ -106,7 +106,7 @@ impl Side for Tollgate {
     }
 
     fn check(&self, key: usize) {
-        let counter = Counter { policy: Arc::clone(&self.policy), key: self.keys[key].clone(), quota: self.quota };
+        let counter = Counter { policy: self.policy.clone(), key: self.keys[key].clone(), quota: self.quota };
         assert!(allows(&self.store, &Check::new(counter, 1)));
     }
 }

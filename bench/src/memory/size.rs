@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::process::Command;
-use std::sync::Arc;
 
 use governor::RateLimiter;
 use tollgate::store::{Check, Counter};
-use tollgate::{Key, MemoryStore, Quota};
+use tollgate::{Key, MemoryStore, PolicyName, Quota};
 
 use super::sides::{address, allows};
 use crate::table::print;
@@ -38,10 +37,10 @@ pub(super) fn print_of(side: &str) {
     } else {
         // Each of the 64 shards has a 64th of the room, and chance gives some more keys than others.
         let store = MemoryStore::builder().capacity(2 * KEYS).build();
-        let policy: Arc<str> = "bench".into();
+        let policy: PolicyName = "bench".into();
         for key in 0..KEYS {
             let key = Key::new("ip", address(key));
-            let counter = Counter { policy: Arc::clone(&policy), key, quota: Quota::per_hour(100) };
+            let counter = Counter { policy: policy.clone(), key, quota: Quota::per_hour(100) };
             assert!(allows(&store, &Check::new(counter, 1)));
         }
         resident() - before

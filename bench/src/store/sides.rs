@@ -6,7 +6,7 @@ use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::deadpool_redis::redis::cmd;
 use tollgate::deadpool_redis::{Connection, Pool};
 use tollgate::store::{Check, Counter};
-use tollgate::{Key, Quota, RedisStore, Store};
+use tollgate::{Key, PolicyName, Quota, RedisStore, Store};
 
 use crate::load::{Keys, Side};
 use crate::plain::Plain;
@@ -68,14 +68,14 @@ pub(super) struct Stored {
     pub(super) store: RedisStore,
     pub(super) keys: Arc<[Key]>,
     pub(super) quota: Quota,
-    pub(super) policy: Arc<str>,
+    pub(super) policy: PolicyName,
     pub(super) allowed: bool,
 }
 
 impl Stored {
     fn check_of(&self, number: usize, cost: u64) -> Check {
         let key = self.keys[number % self.keys.len()].clone();
-        Check::new(Counter { policy: Arc::clone(&self.policy), key, quota: self.quota }, cost)
+        Check::new(Counter { policy: self.policy.clone(), key, quota: self.quota }, cost)
     }
 
     /// Takes all there is from every key.

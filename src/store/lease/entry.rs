@@ -1,7 +1,5 @@
 //! What is known of a hot key.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::lot::{Lot, lifetime};
@@ -42,7 +40,7 @@ impl Entry {
     pub(super) fn is(&self, counter: &Counter) -> bool {
         let (own, other) = (&self.counter, counter);
         own.key == other.key
-            && (Arc::ptr_eq(&own.policy, &other.policy) || own.policy == other.policy)
+            && own.policy == other.policy
             && own.quota.window_ticks() == other.quota.window_ticks()
             && own.quota.algorithm() == other.quota.algorithm()
     }

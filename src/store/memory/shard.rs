@@ -1,13 +1,11 @@
 //! A bounded part of the counters, behind one lock.
 
-use std::sync::Arc;
-
 use hashbrown::HashTable;
 
 use crate::algorithm::{self, Adjustment, State, Step};
 use crate::quota::Algorithm;
 use crate::store::{Check, Counter, Mode};
-use crate::{Key, Quota};
+use crate::{Key, PolicyName, Quota};
 
 /// At least this many entries are kept before idle ones are looked for.
 const SMALL: usize = 64;
@@ -27,7 +25,7 @@ pub(super) struct Shard {
 #[derive(Debug)]
 struct Entry {
     hash: u64,
-    policy: Arc<str>,
+    policy: PolicyName,
     key: Key,
     algorithm: Algorithm,
     window: u64,
@@ -43,7 +41,7 @@ impl Entry {
         self.key == counter.key
             && self.window == counter.quota.window_ticks()
             && self.algorithm == counter.quota.algorithm()
-            && (Arc::ptr_eq(&self.policy, &counter.policy) || self.policy == counter.policy)
+            && self.policy == counter.policy
     }
 }
 
