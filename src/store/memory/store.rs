@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahash::RandomState;
+use crossbeam_utils::CachePadded;
 
 use super::clock::{Clock, SystemClock, micros};
 use super::shard::Shard;
@@ -39,7 +40,7 @@ pub struct MemoryStore {
 pub(super) struct Inner {
     id: StoreId,
     hasher: RandomState,
-    pub(super) shards: Box<[Mutex<Shard>]>,
+    pub(super) shards: Box<[CachePadded<Mutex<Shard>>]>,
     clock: Box<dyn Clock>,
 }
 
@@ -103,7 +104,7 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         let shards = (self.capacity / KEYS_PER_SHARD).clamp(1, MOST_SHARDS);
         let shards = if shards.is_power_of_two() { shards } else { shards.next_power_of_two() / 2 };
-        let shards = (0..shards).map(|_| Mutex::new(Shard::new(self.capacity / shards))).collect();
+        let shards = (0..shards).map(|_| CachePadded::new(Mutex::new(Shard::new(self.capacity / shards)))).collect();
         let inner = Inner { id: StoreId::new(), hasher: RandomState::new(), shards, clock: self.clock };
         MemoryStore { inner: Arc::new(inner) }
     }
