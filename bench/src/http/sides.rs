@@ -19,6 +19,8 @@ const MANY: u32 = 100_000;
 const FEW: u32 = 100;
 /// A limit no key comes near.
 const AMPLE: Quota = Quota::per_minute(1_000_000);
+/// One that all requests together do not come near.
+const AMPLE_ALONE: Quota = Quota::per_minute(30_000_000);
 /// A limit that refuses nearly every request over a few keys.
 const SCANT: Quota = Quota::per_minute(10);
 
@@ -89,6 +91,25 @@ pub(super) fn all() -> Vec<Side> {
         .few_keys()
         .goal(0.88, 0.95)
         .calls_below(1.0),
+        Side::new("hot", "tollgate, Redis, one hot key", |url| {
+            Box::pin(async { limited(connected(url).await, AMPLE_ALONE) })
+        })
+        .redis()
+        .proof("x-ratelimit-remaining")
+        .one_key(),
+        Side::new("hot-leases", "tollgate, Redis, one hot key, leases", |url| {
+            Box::pin(async { limited(LeaseStore::new(connected(url).await), AMPLE_ALONE) })
+        })
+        .redis()
+        .proof("x-ratelimit-remaining")
+        .one_key(),
+        Side::new("hot-flood", "tollgate, Redis, one hot key, flood", |url| {
+            Box::pin(async { limited(connected(url).await, SCANT) })
+        })
+        .redis()
+        .proof("x-ratelimit-remaining")
+        .one_key()
+        .flooded(),
         Side::new("functions", "tollgate, Redis, functions", |url| {
             Box::pin(async move {
                 let store = RedisStore::builder().functions().connect(&url).await.expect("connected");
@@ -174,6 +195,10 @@ impl Side {
 
     fn few_keys(self) -> Self {
         Self { keys: FEW, ..self }
+    }
+
+    fn one_key(self) -> Self {
+        Self { keys: 1, alone: false, ..self }
     }
 
     fn flooded(self) -> Self {
