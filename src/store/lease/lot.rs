@@ -126,3 +126,35 @@ impl Lot {
         inner.settle(self.receipt, &[]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Answer, Check};
+    use crate::{Key, MemoryStore};
+
+    const QUOTA: Quota = Quota::token_bucket(600, Duration::from_secs(60));
+
+    /// A lease of 50 units, asked for at 1 s and granted at 1.4 s.
+    fn lot(store: &MemoryStore, quota: Quota) -> Lot {
+        let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota };
+        let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)]) else { panic!("memory answers at once") };
+        Lot::new(decided.expect("memory decides"), 1_000_000, 1_400_000)
+    }
+
+    #[test]
+    fn a_lease_lives_from_when_it_was_asked_for() {
+        let lot = lot(&MemoryStore::new(), QUOTA);
+        assert!(lot.covers(50, 1_999_999) && !lot.covers(51, 1_999_999));
+        assert!(!lot.covers(1, 2_000_000), "a second after it was asked for, not after it was granted");
+    }
+
+    #[test]
+    fn a_bucket_gets_back_what_it_did_not_refill_meanwhile_and_a_log_gets_all() {
+        let store = MemoryStore::new();
+        // Ten units a second: over half a second, and again the 0.4 s until it will have heard.
+        assert_eq!(lot(&store, QUOTA).give_back(&store, 600, 1_500_000), 50 - 9);
+        let log = Quota::sliding_log(600, Duration::from_secs(60));
+        assert_eq!(lot(&store, log).give_back(&store, 600, 1_500_000), 50);
+    }
+}
