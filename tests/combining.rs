@@ -12,7 +12,7 @@ use futures::future::join_all;
 use futures::poll;
 use server::RedisServer;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Check, Counter, Decided};
+use tollgate::store::{Answer, Change, Check, Counter, Decided, Settlement};
 use tollgate::{Error, Key, Quota, RedisStore, Store};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -177,4 +177,21 @@ fn scripts_called(server: &RedisServer) -> u64 {
     let stats: String = server.ask(&["INFO", "commandstats"]);
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     calls.and_then(|calls| calls.split(',').next()?.parse().ok()).expect("scripts were called")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_overtakes_a_settlement() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let charge = |decided: Decided, units| {
+        store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Charge(units) }]);
+    };
+    for round in 0..500 {
+        let ask = async |cost| pending(&store, check(round, 50, cost)).await.expect("the server is up");
+        charge(ask(1).await, 9);
+        assert_eq!(ask(0).await.decision.outcomes()[0].remaining(), 40, "{round}: a decision overtook the charge");
+        charge(ask(1).await, 30);
+        store.reset(&check(round, 50, 1).counter).wait().await.expect("the server is up");
+        assert_eq!(ask(0).await.decision.outcomes()[0].remaining(), 50, "{round}: a reset overtook the charge");
+    }
 }
