@@ -44,6 +44,7 @@
 //! | `axum` | yes | the keys [`key::client_ip`], [`key::peer_ip`], [`key::route`] and [`key::path_param`] |
 //! | `redis` | yes | [`RedisStore`] |
 //! | `config` | yes | policies from a TOML file: [`config`] |
+//! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 
 mod account;
 mod admission;

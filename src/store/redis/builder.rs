@@ -10,6 +10,8 @@ use deadpool_redis::{Manager, Pool, Runtime};
 use super::combine::MOST_CHECKS;
 use super::script::Calls;
 use super::store::RedisStore;
+use super::tls::Tls;
+use super::url;
 use crate::Error;
 use crate::error::Kind;
 use crate::store::DenyCacheBuilder;
@@ -29,6 +31,7 @@ pub struct RedisStoreBuilder {
     pub(super) connect_timeout: Duration,
     pub(super) clock: Option<Box<dyn Clock>>,
     pub(super) deny_cache: Option<DenyCacheBuilder>,
+    pub(super) tls: Tls,
 }
 
 impl RedisStoreBuilder {
@@ -42,6 +45,7 @@ impl RedisStoreBuilder {
             connect_timeout: Duration::from_secs(1),
             clock: None,
             deny_cache: Some(DenyCacheBuilder::new()),
+            tls: Tls::default(),
         }
     }
 
@@ -114,16 +118,28 @@ impl RedisStoreBuilder {
         Self { clock: Some(Box::new(move || clock.now())), deny_cache, ..self }
     }
 
-    /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts.
+    /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts: with the feature
+    /// `tls` also to `rediss://…`, on Unix also to `redis+unix:///path/to/socket[?user=…&pass=…&db=…]`.
+    ///
+    /// TLS takes the process's `rustls` provider; if none is installed, it installs ring.
+    ///
+    /// # Permissions
+    ///
+    /// A user of Redis's ACL needs no more than this, with the prefix as it is set:
+    ///
+    /// ```text
+    /// ACL SETUSER limiter on >password ~tollgate:* +evalsha +script|load +time +mget +set +setrange +del
+    /// ```
+    ///
+    /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +script|load`. A
+    /// database in the URL takes `+select`, a pool whose connections others use too `+ping +unwatch`.
     ///
     /// # Errors
     ///
     /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
     /// or is no Redis.
     pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
-        let client = Client::open(url).map_err(|error| {
-            Error::invalid("the Redis URL is not one: give redis://[user:password@]host:port[/db]").with_source(error)
-        })?;
+        let client = url::client(url, &self.tls)?;
         let address = client.get_connection_info().addr().to_string();
         let limit = self.connect_timeout.saturating_mul(2);
         let store = self.pool_for(&client).and_then(|pool| self.build(pool))?;

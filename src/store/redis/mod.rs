@@ -12,6 +12,8 @@ mod request;
 mod script;
 mod source;
 mod store;
+mod tls;
+mod url;
 
 pub use builder::RedisStoreBuilder;
 pub use store::RedisStore;

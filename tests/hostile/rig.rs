@@ -1,0 +1,103 @@
+//! An app with every kind of key before it, and requests to it.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::routing::any;
+use futures::FutureExt;
+use http::{HeaderName, HeaderValue, Request, Response};
+use tollgate::key::{self, KeyExtractor};
+use tollgate::store::Store;
+use tollgate::{MissingKey, Policy, Quota, RateLimitLayer};
+use tower::{Service, ServiceExt};
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+pub(crate) const QUOTAS: [Quota; 5] = [
+    Quota::token_bucket(50, HOUR),
+    Quota::fixed_window(50, HOUR),
+    Quota::sliding_window(50, HOUR),
+    Quota::sliding_log(50, HOUR),
+    Quota::leaky_bucket(50, HOUR).queue(0),
+];
+
+/// One of every key that reads what clients send.
+pub(crate) fn every_key() -> Vec<Box<dyn KeyExtractor>> {
+    let behind = || key::client_ip().trusted_proxies(["10.0.0.0/8", "fc00::/7"]);
+    vec![
+        Box::new(key::client_ip()),
+        Box::new(behind()),
+        Box::new(behind().forwarded()),
+        Box::new(behind().header("x-real-ip")),
+        Box::new(key::client_ip().trusted_hops(3)),
+        Box::new(key::client_ip().trusted_hops(usize::MAX).forwarded()),
+        Box::new(key::peer_ip()),
+        Box::new(key::header("x-api-key")),
+        Box::new(key::header("x-user").plain()),
+        Box::new(key::cookie("sid")),
+        Box::new(key::cookie("sid").plain()),
+        Box::new(key::bearer()),
+        Box::new(key::basic_user()),
+        Box::new(key::basic_user().plain()),
+        Box::new(key::query("q")),
+        Box::new(key::path()),
+        Box::new(key::host()),
+        Box::new(key::method()),
+        Box::new(key::route()),
+        Box::new(key::path_param("id")),
+        Box::new(key::path_param("rest")),
+        Box::new(behind().and(key::query("q")).and(key::header("x-user").plain())),
+    ]
+}
+
+/// A policy by each key, of all algorithms in turn.
+pub(crate) fn every_policy() -> Vec<Policy> {
+    let rules = [MissingKey::Share, MissingKey::Skip, MissingKey::Share];
+    let keys = every_key().into_iter().zip(QUOTAS.iter().cycle()).zip(rules.iter().cycle());
+    let policies = keys.enumerate().map(|(number, ((key, quota), rule))| {
+        let key: std::sync::Arc<dyn KeyExtractor> = key.into();
+        Policy::new(&format!("p{number}"), *quota).key(key).missing_key(*rule)
+    });
+    policies.collect()
+}
+
+/// An app of a few routes behind a layer.
+pub(crate) fn app(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Router {
+    Router::new()
+        .route("/", any(|| async { "hello" }))
+        .route("/users/{id}", any(|| async { "hello" }))
+        .route("/files/{*rest}", any(|| async { "hello" }))
+        .layer(RateLimitLayer::composite(store).policies(policies))
+}
+
+/// The response of an app that answers at once.
+#[track_caller]
+pub(crate) fn send(app: &Router, request: Request<Body>) -> Response<Body> {
+    let Ok(response) = answer(app.clone(), request).now_or_never().expect("an answer at once");
+    response
+}
+
+async fn answer<S>(app: S, request: Request<Body>) -> Result<Response<Body>, Infallible>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    app.oneshot(request).await
+}
+
+/// A request from a peer.
+pub(crate) fn from(peer: impl Into<IpAddr>, uri: &str) -> Request<Body> {
+    let mut request = Request::new(Body::empty());
+    *request.uri_mut() = uri.parse().expect("a URI");
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.into(), 4711)));
+    request
+}
+
+/// The same with one more line of a header.
+pub(crate) fn with(mut request: Request<Body>, name: &str, value: impl AsRef<[u8]>) -> Request<Body> {
+    let value = HeaderValue::from_bytes(value.as_ref()).expect("a header value");
+    request.headers_mut().append(name.parse::<HeaderName>().expect("a header name"), value);
+    request
+}

@@ -1,0 +1,62 @@
+//! Stores that come back, and what is counted of them.
+
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tollgate::store::{Decided, Store};
+use tollgate::{Error, Quota, RedisStore};
+
+use crate::support::checks::check;
+use crate::support::server::RedisServer;
+
+const FIFTY: Quota = Quota::token_bucket(50_000, Duration::from_secs(30 * 86_400));
+
+/// Limiting goes on within this time of a working server's return.
+const RETURN: Duration = Duration::from_secs(1);
+/// The default budget of a decision, and what a busy machine adds to it.
+const BOUND: Duration = Duration::from_millis(400);
+
+pub(crate) async fn connect(url: &str) -> RedisStore {
+    RedisStore::connect(url).await.expect("the server was started")
+}
+
+pub(crate) async fn take(store: &RedisStore) -> Result<Decided, Error> {
+    store.decide(&[check("ada", FIFTY, 1)]).wait().await
+}
+
+/// Checks that a decision fails in time; returns how, with all causes.
+pub(crate) async fn failure(store: &RedisStore) -> String {
+    let start = Instant::now();
+    let error = take(store).await.expect_err("there is nobody to decide");
+    assert!(start.elapsed() < BOUND, "{error:#} took {:?}", start.elapsed());
+    format!("{error:?}")
+}
+
+/// Checks that decisions are made again, in time.
+pub(crate) async fn assert_returns(store: &RedisStore) {
+    let start = Instant::now();
+    while let Err(error) = take(store).await {
+        assert!(start.elapsed() < RETURN, "still {error:#}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(start.elapsed() < RETURN, "it took {:?}", start.elapsed());
+}
+
+/// What a store keeps: connections on the server, but for the one that asks, and tasks of this runtime.
+pub(crate) fn kept(server: &RedisServer) -> (usize, usize) {
+    let list: String = server.ask(&["CLIENT", "LIST"]);
+    (list.lines().count() - 1, Handle::current().metrics().num_alive_tasks())
+}
+
+/// Checks that no more is kept than before, once what was given up has ended.
+pub(crate) async fn assert_keeps(server: &RedisServer, before: (usize, usize)) {
+    let mut now = kept(server);
+    for _ in 0..400 {
+        if now.0 <= before.0 && now.1 <= before.1 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        now = kept(server);
+    }
+    panic!("connections and tasks: {before:?} before, {now:?} now");
+}

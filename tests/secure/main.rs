@@ -1,0 +1,16 @@
+//! Connections to Redis that are encrypted, restricted, or on this machine only.
+
+#![cfg(all(unix, feature = "redis"))]
+
+#[path = "../support"]
+mod support {
+    pub(crate) mod checks;
+    #[allow(dead_code, reason = "other tests need more of it")]
+    pub(crate) mod control;
+    pub(crate) mod server;
+}
+
+mod acl;
+mod socket;
+#[cfg(feature = "tls")]
+mod tls;

@@ -1,0 +1,206 @@
+//! Redis behind TLS: who is believed, and who is refused.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use tollgate::deadpool_redis::redis::{Client, cmd};
+use tollgate::store::{RedisStoreBuilder, Store};
+use tollgate::{Error, Quota, RedisStore};
+
+use crate::support::checks::check;
+use crate::support::server::RedisServer;
+
+const FIFTY: Quota = Quota::token_bucket(50, Duration::from_secs(86_400));
+const BOUND: Duration = Duration::from_secs(5);
+
+/// Who vouches for certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, as PEM.
+struct Identity {
+    certificate: String,
+    key: String,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // A certificate whose issuer has its own name would count as one that vouches for itself.
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        let key = KeyPair::generate().expect("a key can be made");
+        Self(CertifiedIssuer::self_signed(params, key).expect("the certificate is one"))
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate for some hosts.
+    fn identity(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        let names: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("these are hosts");
+        change(&mut params);
+        let key = KeyPair::generate().expect("a key can be made");
+        let certificate = params.signed_by(&key, &self.0).expect("the certificate is one").pem();
+        Identity { certificate, key: key.serialize_pem() }
+    }
+}
+
+/// A server with a port for TLS beside its plain one.
+struct TlsServer {
+    plain: RedisServer,
+    port: u16,
+}
+
+impl TlsServer {
+    /// A server that shows this certificate, and asks clients for one that the authority vouches for if
+    /// `clients` is `yes`.
+    fn start(authority: &Authority, shown: &Identity, clients: &str) -> Self {
+        let plain = RedisServer::start();
+        let (_, folder): (String, String) = plain.ask(&["CONFIG", "GET", "dir"]);
+        let file = |name: &str, text: &str| {
+            let path = format!("{folder}/{name}");
+            fs::write(&path, text).expect("the server's folder can be written");
+            path
+        };
+        let (ca, certificate) = (file("ca.pem", &authority.pem()), file("server.pem", &shown.certificate));
+        let key = file("server.key", &shown.key);
+        let mut connection = Client::open(plain.url()).and_then(|client| client.get_connection()).expect("it answers");
+        for port in plain.port() + 1..plain.port() + 200 {
+            let mut set = cmd("CONFIG");
+            set.arg("SET").arg(&["tls-cert-file", &certificate, "tls-key-file", &key, "tls-ca-cert-file", &ca]);
+            if set.arg(&["tls-auth-clients", clients]).arg("tls-port").arg(port).exec(&mut connection).is_ok() {
+                return Self { plain, port };
+            }
+        }
+        panic!("no port for TLS is free, or this redis-server has no TLS");
+    }
+
+    fn url(&self, host: &str) -> String {
+        format!("rediss://{host}:{}", self.port)
+    }
+}
+
+fn settings() -> RedisStoreBuilder {
+    RedisStore::builder().budget(Duration::from_secs(10))
+}
+
+async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, Error> {
+    store.decide(&[check("ada", FIFTY, cost)]).wait().await.map(|decided| decided.decision.outcomes()[0].remaining())
+}
+
+/// The error of a connection that is refused, in time, and with a cause that says why.
+async fn refusal(settings: RedisStoreBuilder, url: &str, cause: &str) -> Error {
+    let start = Instant::now();
+    let error = settings.connect(url).await.expect_err("it is refused");
+    assert!(start.elapsed() < BOUND, "{error:#} took {:?}", start.elapsed());
+    let mut told = error.to_string();
+    let mut next = std::error::Error::source(&error);
+    while let Some(error) = next {
+        told = format!("{told}: {error}");
+        next = error.source();
+    }
+    assert!(told.contains(cause), "{told:?} does not say {cause:?}");
+    error
+}
+
+#[tokio::test]
+async fn a_store_decides_over_tls_with_a_private_root_and_comes_back_after_its_connection_was_closed() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1", "localhost"], |_| {}), "no");
+    for host in ["127.0.0.1", "localhost"] {
+        let store = settings().root_certificates(authority.pem()).connect(&server.url(host)).await.unwrap();
+        remaining(&store, 1).await.unwrap();
+        let _: i64 = server.plain.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        let mut again = remaining(&store, 1).await;
+        for _ in 0..100 {
+            if again.is_ok() {
+                break;
+            }
+            again = remaining(&store, 1).await;
+        }
+        again.unwrap();
+    }
+    let store = settings().connect(&server.plain.url()).await.unwrap();
+    assert_eq!(remaining(&store, 0).await.unwrap(), 46, "both ways lead to one Redis");
+}
+
+#[tokio::test]
+async fn one_of_several_roots_is_enough() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
+    let roots = format!("{}{}", other.pem(), authority.pem());
+    settings().root_certificates(roots).connect(&server.url("127.0.0.1")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_whose_root_is_another_is_refused() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
+    let url = server.url("127.0.0.1");
+    for settings in [settings().root_certificates(other.pem()), settings()] {
+        let error = refusal(settings, &url, "invalid peer certificate").await;
+        assert!(error.is_connection() && error.to_string().contains(&server.port.to_string()), "{error:#}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_host_or_one_that_is_over_is_refused() {
+    let authority = Authority::new();
+    let other = authority.identity(&["redis.example"], |_| {});
+    let over = authority.identity(&["127.0.0.1"], |params| params.not_after = date_time_ymd(2001, 1, 1));
+    for (shown, cause) in [(other, "not valid for name"), (over, "expired")] {
+        let server = TlsServer::start(&authority, &shown, "no");
+        let trusting = settings().root_certificates(authority.pem());
+        assert!(refusal(trusting, &server.url("127.0.0.1"), cause).await.is_connection());
+    }
+}
+
+#[tokio::test]
+async fn a_plain_connection_to_a_port_for_tls_and_the_reverse_are_refused_in_time() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
+    let plain = format!("redis://127.0.0.1:{}", server.port);
+    let error = refusal(settings(), &plain, "cannot use Redis").await;
+    assert!(error.is_connection() || error.is_timeout(), "{error:#}");
+    let encrypted = server.plain.url().replace("redis://", "rediss://");
+    let error = refusal(settings().root_certificates(authority.pem()), &encrypted, "cannot use Redis").await;
+    assert!(error.is_connection() || error.is_timeout(), "{error:#}");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_certificate_takes_one_its_authority_vouches_for() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "yes");
+    let trusting = || settings().root_certificates(authority.pem());
+    let (known, unknown) = (authority.identity(&["client"], |_| {}), other.identity(&["client"], |_| {}));
+    let store = trusting().client_certificate(known.certificate, known.key).connect(&server.url("127.0.0.1")).await;
+    assert_eq!(remaining(&store.unwrap(), 1).await.unwrap(), 49);
+    let stranger = trusting().client_certificate(unknown.certificate, unknown.key);
+    for settings in [trusting(), stranger] {
+        let error = refusal(settings, &server.url("127.0.0.1"), "cannot use Redis").await;
+        assert!(error.is_connection() || error.is_timeout(), "{error:#}");
+    }
+}
+
+#[tokio::test]
+async fn certificates_that_cannot_be_read_or_would_not_be_used_are_invalid() {
+    let authority = Authority::new();
+    let Identity { certificate, key } = authority.identity(&["client"], |_| {});
+    for settings in [
+        settings().root_certificates("no PEM"),
+        settings().root_certificates(""),
+        settings().root_certificates("-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n"),
+        settings().client_certificate(certificate.clone(), "no key"),
+        settings().client_certificate(certificate, key.clone()).root_certificates(key.clone()),
+    ] {
+        assert!(!format!("{settings:?}").contains("PRIVATE"), "{settings:?}");
+        let error = refusal(settings, "rediss://127.0.0.1:1", "give PEM").await;
+        assert!(error.is_invalid() && !format!("{error:?}").contains(&key), "{error:?}");
+    }
+    let unused = settings().root_certificates(authority.pem());
+    assert!(refusal(unused, "redis://127.0.0.1:1", "give a rediss:// URL").await.is_invalid());
+    assert!(refusal(settings(), "rediss://127.0.0.1:1/#insecure", "not #insecure").await.is_invalid());
+}
