@@ -5,7 +5,8 @@
 //! - `redis`: what a decision costs the server, in time and memory;
 //! - `store`: what `RedisStore` does beside other ways to ask Redis;
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request;
-//! - `http`: what a limit costs a web server; with `--features peers` beside other crates.
+//! - `http`: what a limit costs a web server; with `--features peers` beside other crates;
+//! - `soak --minutes N`: whether a server under a mixed load keeps to its memory, files and tasks.
 //!
 //! `--quick` is for trying it out: fewer and shorter rounds.
 
@@ -16,6 +17,7 @@ mod memory;
 mod plain;
 mod redis;
 mod server;
+mod soak;
 mod store;
 mod stores;
 mod table;
@@ -32,6 +34,7 @@ async fn main() {
         "memory" => memory::run(flags),
         "http" => http::run(),
         http::SERVE => http::serve().await,
+        "soak" => soak::run(flags).await,
         _ => usage(),
     }
 }
@@ -46,6 +49,6 @@ fn effort(flags: &[String]) -> Effort {
 
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
-    eprintln!("give one of: redis store memory http; and --quick for a short run");
+    eprintln!("give one of: redis store memory http, and --quick for a short run; or soak --minutes N");
     std::process::exit(2);
 }

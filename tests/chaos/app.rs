@@ -1,0 +1,65 @@
+//! The server under test, built as the example server builds its own.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+
+use axum::Router;
+use axum::http::HeaderValue;
+use axum::middleware::map_response;
+use axum::response::Response;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tollgate::{Decision, Quota, RateLimitLayer, RedisStore, Source, key};
+
+/// The header that users are told apart by.
+pub(crate) const USER: &str = "x-api-key";
+/// The header that tells who decided.
+pub(crate) const SOURCE: &str = "x-source";
+
+/// What is outside the layer.
+pub(crate) const FREE: &str = "/healthz";
+
+/// Units that a user may take at once.
+pub(crate) const BURST: u32 = 50;
+/// Units that a user gets back in a second.
+pub(crate) const REFILL: u32 = 100;
+/// The fallback admits a share of both.
+pub(crate) const INSTANCES: u32 = 2;
+
+const USERS: Quota = Quota::per_second(REFILL as u64).burst(BURST as u64);
+/// A limit that nothing here comes near.
+const AMPLE: Quota = Quota::per_second(1_000_000);
+
+/// Serves in the background; returns the address.
+pub(crate) async fn serve(redis: &str) -> SocketAddr {
+    let store = RedisStore::connect(redis).await.expect("Redis answers");
+    let layer = RateLimitLayer::composite(store)
+        .ip(AMPLE)
+        .user(USERS, key::header(USER))
+        .route(AMPLE)
+        .instances(NonZeroU32::new(INSTANCES).expect("there are some"));
+    let limited = Router::new().route("/", get(async || "hello\n")).layer(layer).layer(map_response(tell_source));
+    let app = limited.route(FREE, get(async || "ok\n"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, service).await });
+    address
+}
+
+async fn tell_source(mut response: Response) -> Response {
+    let source = response.extensions().get().map(Decision::source);
+    if let Some(name) = source.and_then(name) {
+        response.headers_mut().insert(SOURCE, HeaderValue::from_static(name));
+    }
+    response
+}
+
+fn name(source: Source) -> Option<&'static str> {
+    match source {
+        Source::Store => Some("store"),
+        Source::DenyCache => Some("deny-cache"),
+        Source::Fallback => Some("fallback"),
+        _ => None,
+    }
+}

@@ -1,0 +1,57 @@
+//! A steady load: every request has its time, whatever became of those before.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use crate::client::Client;
+use crate::sample::{Sample, User};
+
+/// Requests a second, over all connections.
+pub(crate) const RATE: u32 = 2_100;
+/// Connections, which take turns. Each has a quarter of a second for a request before the next is due
+/// on it.
+const CONNECTIONS: u32 = 512;
+
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<Vec<Sample>>>,
+}
+
+impl Load {
+    /// Connects and begins.
+    pub(crate) async fn start(address: SocketAddr) -> Self {
+        let clients = join_all((0..CONNECTIONS).map(|_| Client::connect(address))).await;
+        let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+        let clients = (0..).zip(clients).map(|(first, client)| {
+            let stop = Arc::clone(&stop);
+            tokio::spawn(drive(client, first, start, stop))
+        });
+        Self { clients: clients.collect(), stop }
+    }
+
+    /// Ends it; returns all requests.
+    pub(crate) async fn stop(self) -> Vec<Sample> {
+        self.stop.store(true, Ordering::Relaxed);
+        let samples = join_all(self.clients).await;
+        samples.into_iter().flat_map(|samples| samples.expect("no client panics")).collect()
+    }
+}
+
+async fn drive(mut client: Client, first: u32, start: Instant, stop: Arc<AtomicBool>) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for request in (first..).step_by(CONNECTIONS as usize) {
+        let due = start + Duration::from_secs(1) * request / RATE;
+        sleep_until(due).await;
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        samples.push(client.ask(User::of(request), due).await);
+    }
+    samples
+}

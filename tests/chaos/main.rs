@@ -1,0 +1,35 @@
+//! What clients see of a server with limits while things happen to its Redis: each request is
+//! answered in time, none with an error, and limits hold.
+//!
+//! `cargo test --test chaos -- --nocapture` prints the table of `docs/reliability.md`.
+
+#![expect(clippy::cast_precision_loss, reason = "counts are small here")]
+
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../support"]
+mod support {
+    pub(crate) mod control;
+    pub(crate) mod server;
+}
+
+mod app;
+mod bounds;
+mod case;
+mod client;
+mod load;
+mod proxy;
+mod report;
+mod rig;
+mod sample;
+mod table;
+
+use case::Case;
+use report::Report;
+
+#[test]
+fn requests_are_answered_in_time_and_within_their_limits_whatever_happens_to_redis() {
+    let reports: Vec<Report> = Case::all().iter().map(rig::run).collect();
+    table::print(&reports);
+    let faults: Vec<String> = reports.iter().flat_map(Report::faults).collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}

@@ -1,0 +1,190 @@
+//! What came of one case, and what is wrong with it.
+
+use std::time::Duration;
+
+use crate::bounds::Flood;
+use crate::case::Case;
+use crate::rig::Times;
+use crate::sample::{By, FLOODING, Sample, User};
+
+/// A decision has 100 ms; the rest is for a busy machine. A request that waits for Redis without end
+/// takes longer.
+const BOUND: Duration = Duration::from_secs(1);
+/// Redis decides again within this time of its return.
+const RETURN: Duration = Duration::from_secs(1);
+/// What is left to the fallback, at least while Redis is away, and at most else: a machine that stalls
+/// for a moment is an outage too.
+const MOST_PERCENT: f64 = 50.0;
+const FEW_PERCENT: f64 = 10.0;
+/// Without a decision by the fallback for so long, Redis is back for all: what comes later has causes of
+/// its own.
+const QUIET: Duration = Duration::from_millis(250);
+/// Connections and caches are new.
+const WARMING: Duration = Duration::from_millis(500);
+/// Where requests without a limit take longer, before anything happens or in the end, the machine has
+/// too much else to do for times to tell anything.
+const BUSY: Duration = Duration::from_millis(50);
+/// All requests due in a second came to be sent, but for those of connections that were kept waiting.
+const LEAST_RATE: f64 = 2_000.0;
+
+pub(crate) struct Report {
+    pub(crate) name: &'static str,
+    is_outage: bool,
+    pub(crate) sent: usize,
+    per_second: f64,
+    /// Answered late, or not at all.
+    pub(crate) late: usize,
+    /// Statuses of 500 and above.
+    pub(crate) errors: usize,
+    /// Answers that are neither 200, 429 nor an error of the server, or that nobody decided.
+    odd: usize,
+    /// Refusals of users who are far below their limit.
+    pub(crate) wrongly_refused: usize,
+    /// Requests without a limit, before anything happens and in the end.
+    free: Latency,
+    pub(crate) calm: Latency,
+    pub(crate) meanwhile: Latency,
+    /// The longest any request took since it began to happen.
+    pub(crate) worst: Duration,
+    pub(crate) floods: Vec<Flood>,
+    pub(crate) shares: Shares,
+    pub(crate) recovery: Recovery,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+}
+
+/// Who decided meanwhile, in percent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shares {
+    pub(crate) redis: f64,
+    pub(crate) memory: f64,
+    pub(crate) fallback: f64,
+}
+
+/// How long after the return of Redis it decided for the first time, and until nothing was left to the
+/// fallback any more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    pub(crate) first: Option<Duration>,
+    pub(crate) all: Duration,
+    /// What is left to the fallback in the end, in percent.
+    left: f64,
+}
+
+impl Report {
+    pub(crate) fn new(case: &Case, times: Times, all: &[Sample]) -> Self {
+        let (free, samples): (Vec<Sample>, Vec<Sample>) = all.iter().partition(|sample| sample.user == User::Free);
+        let count = |is: fn(&Sample) -> bool| samples.iter().filter(|sample| is(sample)).count();
+        let calm = |sample: &&Sample| sample.due >= times.start + WARMING && sample.done < times.begin;
+        // By when they were due only: on a machine that is very busy few end before it happens.
+        let quiet = |sample: &&Sample| {
+            (sample.due >= times.start + WARMING && sample.due < times.begin) || sample.due + RETURN >= times.end
+        };
+        let since = samples.iter().filter(|sample| sample.done >= times.begin);
+        let meanwhile: Vec<Sample> = since.clone().filter(|sample| sample.due < times.whole).copied().collect();
+        let recovery = Recovery::of(&samples, times);
+        Self {
+            name: case.name,
+            is_outage: case.is_outage,
+            sent: all.len(),
+            per_second: all.len() as f64 / (times.end - times.start).as_secs_f64(),
+            late: count(|sample| sample.status == 0 || sample.took() > BOUND),
+            errors: count(|sample| sample.status >= 500),
+            odd: count(|sample| {
+                !matches!(sample.status, 0 | 200 | 429 | 500..) || (sample.status != 0 && sample.is_by(By::Unknown))
+            }),
+            wrongly_refused: count(|sample| sample.status == 429 && matches!(sample.user, User::Modest(_))),
+            free: Latency::of(free.iter().filter(quiet)),
+            calm: Latency::of(samples.iter().filter(calm)),
+            meanwhile: Latency::of(&meanwhile),
+            worst: since.map(Sample::took).max().unwrap_or_default(),
+            floods: (0..FLOODING).map(|user| Flood::of(user, case, times, recovery.all, &samples)).collect(),
+            shares: Shares::of(&meanwhile),
+            recovery,
+        }
+    }
+
+    /// Whether the machine had too much else to do.
+    pub(crate) fn is_of_a_busy_machine(&self) -> bool {
+        self.free.p99 > BUSY
+    }
+
+    /// What is wrong, in words. Times are not judged on a busy machine.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let mut wrong = self.wrong_answers();
+        wrong.extend(self.floods.iter().filter_map(Flood::excess));
+        if !self.is_of_a_busy_machine() {
+            wrong.extend(self.wrong_times());
+            wrong.extend(self.floods.iter().filter_map(Flood::shortage));
+        }
+        wrong.into_iter().map(|text| format!("Redis {}: {text}", self.name)).collect()
+    }
+
+    fn wrong_answers(&self) -> Vec<String> {
+        let wrong = [
+            (self.errors > 0, format!("{} answers were errors", self.errors)),
+            (self.odd > 0, format!("{} answers were neither 200 nor 429, or nobody's", self.odd)),
+            (self.wrongly_refused > 0, format!("{} requests below their limit were refused", self.wrongly_refused)),
+        ];
+        told(wrong)
+    }
+
+    fn wrong_times(&self) -> Vec<String> {
+        let Recovery { first, all, left } = self.recovery;
+        let fallback = self.shares.fallback;
+        let wrong = [
+            (self.per_second < LEAST_RATE, format!("only {:.0} requests/s were sent", self.per_second)),
+            (self.late > 0, format!("{} requests took more than {BOUND:?}", self.late)),
+            (first.is_none_or(|first| first > RETURN), format!("Redis decided again after {first:?}")),
+            (all > RETURN, format!("the fallback still decided {all:?} after the return of Redis")),
+            (left > FEW_PERCENT, format!("{left:.1}% were left to the fallback in the end")),
+            (self.is_outage && fallback < MOST_PERCENT, format!("Redis was not away: {fallback:.1}% by the fallback")),
+            (!self.is_outage && fallback > FEW_PERCENT, format!("{fallback:.1}% were left to the fallback")),
+        ];
+        told(wrong)
+    }
+}
+
+fn told<const N: usize>(wrong: [(bool, String); N]) -> Vec<String> {
+    wrong.into_iter().filter_map(|(is_so, text)| is_so.then_some(text)).collect()
+}
+
+impl Latency {
+    fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Self {
+        let mut took: Vec<Duration> = samples.into_iter().map(Sample::took).collect();
+        took.sort_unstable();
+        let at = |percent: usize| took.get(took.len() * percent / 100).copied().unwrap_or_default();
+        Self { p50: at(50), p99: at(99) }
+    }
+}
+
+impl Shares {
+    fn of(samples: &[Sample]) -> Self {
+        let share = |by: By| {
+            let those = samples.iter().filter(|sample| sample.is_by(by)).count();
+            100.0 * those as f64 / samples.len().max(1) as f64
+        };
+        Self { redis: share(By::Redis), memory: share(By::Memory), fallback: share(By::Fallback) }
+    }
+}
+
+impl Recovery {
+    fn of(samples: &[Sample], Times { whole, end, .. }: Times) -> Self {
+        let after = |sample: &Sample| sample.done.saturating_duration_since(whole);
+        let first = samples.iter().filter(|sample| sample.is_by(By::Redis) && sample.done >= whole).map(after).min();
+        let mut local: Vec<Duration> = samples
+            .iter()
+            .filter(|sample| sample.is_by(By::Fallback))
+            .map(after)
+            .filter(|after| !after.is_zero())
+            .collect();
+        local.sort_unstable();
+        let all = local.into_iter().fold(Duration::ZERO, |all, next| if next <= all + QUIET { next } else { all });
+        let last: Vec<Sample> = samples.iter().filter(|sample| sample.due + RETURN >= end).copied().collect();
+        Self { first, all, left: Shares::of(&last).fallback }
+    }
+}

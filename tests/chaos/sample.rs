@@ -1,0 +1,80 @@
+//! One request as its client saw it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::app::FREE;
+
+/// Users who send far more than they may.
+pub(crate) const FLOODING: u32 = 2;
+/// Users who send far less.
+const MODEST: u32 = 1_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    Flooding(u32),
+    Modest(u32),
+    /// Asks for what is not limited.
+    Free,
+}
+
+impl User {
+    /// Two requests in five are of users who flood, one in ten is of none.
+    pub(crate) fn of(request: u32) -> Self {
+        match request {
+            _ if request % 10 == 9 => Self::Free,
+            _ if request % 5 < FLOODING => Self::Flooding(request % 5),
+            _ => Self::Modest(fastrand::u32(..MODEST)),
+        }
+    }
+
+    pub(crate) fn path(self) -> &'static str {
+        if self == Self::Free { FREE } else { "/" }
+    }
+
+    pub(crate) fn key(self) -> String {
+        match self {
+            Self::Flooding(user) => format!("flooding-{user}"),
+            Self::Modest(user) => format!("modest-{user}"),
+            Self::Free => String::new(),
+        }
+    }
+}
+
+/// Who decided a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Redis,
+    /// A refusal that this process remembers.
+    Memory,
+    Fallback,
+    /// Nobody told.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) user: User,
+    /// When it was to be sent, however late that was done: so what stalls one request shows in all
+    /// that were to follow.
+    pub(crate) due: Instant,
+    pub(crate) done: Instant,
+    /// 0 if there was no answer.
+    pub(crate) status: u16,
+    pub(crate) by: By,
+}
+
+impl Sample {
+    pub(crate) fn took(&self) -> Duration {
+        self.done - self.due
+    }
+
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.status == 200
+    }
+
+    pub(crate) fn is_by(&self, by: By) -> bool {
+        self.by == by
+    }
+}
