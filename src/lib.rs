@@ -25,7 +25,8 @@
 //! # Guarantees
 //!
 //! - A request refused by one policy costs nothing on the others, and nothing on the one that
-//!   refuses it.
+//!   refuses it. On a Redis Cluster, where keys are on several servers, what the others took is
+//!   given back.
 //! - `Retry-After` is true: wait that long and, nobody else competing, the request is served. It is
 //!   never `0`.
 //! - Every wait for Redis is bounded. When Redis is away, a local store decides
@@ -43,6 +44,8 @@
 //! | --- | --- | --- |
 //! | `axum` | yes | the keys [`key::client_ip`], [`key::peer_ip`], [`key::route`] and [`key::path_param`] |
 //! | `redis` | yes | [`RedisStore`] |
+//! | `cluster` | yes | `RedisStore::connect_cluster`: a Redis Cluster |
+//! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |
 //! | `config` | yes | policies from a TOML file: [`config`] |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 

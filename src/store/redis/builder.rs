@@ -4,16 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::redis::{AsyncConnectionConfig, Client};
-use deadpool_redis::{Manager, Pool, Runtime};
-
 use super::combine::MOST_CHECKS;
+use super::pool::Pools;
 use super::script::Calls;
+use super::servers::Servers;
 use super::store::RedisStore;
 use super::tls::Tls;
-use super::url;
 use crate::Error;
-use crate::error::Kind;
 use crate::store::DenyCacheBuilder;
 use crate::store::memory::Clock;
 
@@ -32,6 +29,8 @@ pub struct RedisStoreBuilder {
     pub(super) clock: Option<Box<dyn Clock>>,
     pub(super) deny_cache: Option<DenyCacheBuilder>,
     pub(super) tls: Tls,
+    #[cfg(feature = "sentinel")]
+    pub(super) primary: deadpool_redis::RedisConnectionInfo,
 }
 
 impl RedisStoreBuilder {
@@ -46,6 +45,8 @@ impl RedisStoreBuilder {
             clock: None,
             deny_cache: Some(DenyCacheBuilder::new()),
             tls: Tls::default(),
+            #[cfg(feature = "sentinel")]
+            primary: deadpool_redis::RedisConnectionInfo::default(),
         }
     }
 
@@ -54,9 +55,9 @@ impl RedisStoreBuilder {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// Sets the size of the pool that [`connect`](Self::connect) makes, instead of 4.
+    /// Sets the size of the pool that connecting makes for each server, instead of 4.
     ///
-    /// All decisions share one pipelined connection; the pool is where a new one comes from.
+    /// All decisions share one pipelined connection to a server; the pool is where a new one comes from.
     pub fn pool_size(self, connections: usize) -> Self {
         Self { pool_size: connections, ..self }
     }
@@ -84,8 +85,8 @@ impl RedisStoreBuilder {
         Self { budget, ..self }
     }
 
-    /// Sets how long connecting may take, instead of 1 s. A decision does not wait longer than its
-    /// budget for it; connecting goes on meanwhile.
+    /// Sets how long connecting may take, instead of 1 s, and four times that where sentinels are asked
+    /// first. A decision does not wait longer than its budget for it; connecting goes on meanwhile.
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { connect_timeout: timeout, ..self }
     }
@@ -118,51 +119,26 @@ impl RedisStoreBuilder {
         Self { clock: Some(Box::new(move || clock.now())), deny_cache, ..self }
     }
 
-    /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts: with the feature
-    /// `tls` also to `rediss://…`, on Unix also to `redis+unix:///path/to/socket[?user=…&pass=…&db=…]`.
-    ///
-    /// TLS takes the process's `rustls` provider; if none is installed, it installs ring.
-    ///
-    /// # Permissions
-    ///
-    /// A user of Redis's ACL needs no more than this, with the prefix as it is set:
-    ///
-    /// ```text
-    /// ACL SETUSER limiter on >password ~tollgate:* +evalsha +script|load +time +mget +set +setrange +del
-    /// ```
-    ///
-    /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +script|load`. A
-    /// database in the URL takes `+select`, a pool whose connections others use too `+ping +unwatch`.
-    ///
-    /// # Errors
-    ///
-    /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
-    /// or is no Redis.
-    pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
-        let client = url::client(url, &self.tls)?;
-        let address = client.get_connection_info().addr().to_string();
-        let limit = self.connect_timeout.saturating_mul(2);
-        let store = self.pool_for(&client).and_then(|pool| self.build(pool))?;
-        let told = |error: Error| {
-            let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");
-            Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
-        };
-        match tokio::time::timeout(limit, store.inner().prepare()).await {
-            Ok(prepared) => prepared.map_err(told).map(|()| store),
-            Err(late) => Err(told(Error::new(Kind::Timeout, format!("no answer in {limit:?}")).with_source(late))),
-        }
+    /// Sets who the store is to the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
+    #[cfg(feature = "sentinel")]
+    pub fn primary_user(mut self, user: impl Into<String>) -> Self {
+        self.primary.username = Some(user.into());
+        self
     }
 
-    /// Uses a pool that is there already. Nothing is asked of the server before the first decision.
-    ///
-    /// # Errors
-    ///
-    /// If a setting is wrong.
-    pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
-        self.build(pool)
+    /// Sets the password of the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
+    #[cfg(feature = "sentinel")]
+    pub fn primary_password(mut self, password: impl Into<String>) -> Self {
+        self.primary.password = Some(password.into());
+        self
     }
 
-    fn build(mut self, pool: Pool) -> Result<RedisStore, Error> {
+    pub(super) fn pools(&self) -> Pools {
+        Pools { size: self.pool_size, connect_timeout: self.connect_timeout }
+    }
+
+    /// Makes a store once all settings are checked.
+    pub(super) fn build(mut self, servers: Servers) -> Result<RedisStore, Error> {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
             return Err(Error::invalid(format!(
@@ -180,27 +156,7 @@ impl RedisStoreBuilder {
             )));
         }
         let deny_cache = self.deny_cache.take();
-        RedisStore::new(pool, self, deny_cache)
-    }
-
-    fn pool_for(&self, client: &Client) -> Result<Pool, Error> {
-        if self.pool_size == 0 {
-            return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
-        }
-        // Every question has a timeout of its own.
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(self.connect_timeout)).set_response_timeout(None);
-        let info = client.get_connection_info().clone();
-        let manager = Manager::new_with_config(info, config)
-            .map_err(|error| Error::invalid("these connection settings cannot be used").with_source(error))?;
-        Pool::builder(manager)
-            .max_size(self.pool_size)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(self.connect_timeout))
-            .create_timeout(Some(self.connect_timeout))
-            .recycle_timeout(Some(self.connect_timeout))
-            .build()
-            .map_err(|error| Error::invalid("the connection pool cannot be built").with_source(error))
+        RedisStore::new(servers, self, deny_cache)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -61,8 +62,12 @@ impl Job {
 /// Who waits, and how many calls are in flight.
 pub(super) struct Combiner {
     state: Mutex<State>,
+    /// The slot that the keys of its requests are in.
+    slot: u16,
     /// Checks of a batch at most.
     batch_size: usize,
+    /// How many requests wait, here and for other slots.
+    all_waiting: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -85,17 +90,17 @@ pub(super) enum Place {
 }
 
 impl Combiner {
-    pub(super) fn new(batch_size: usize) -> Self {
-        Self { state: Mutex::default(), batch_size }
+    pub(super) fn new(slot: u16, batch_size: usize, all_waiting: &Arc<AtomicUsize>) -> Self {
+        Self { state: Mutex::default(), slot, batch_size, all_waiting: Arc::clone(all_waiting) }
     }
 
     /// Joins a request to those that wait, or has it sent at once.
     pub(super) fn join(self: &Arc<Self>, job: Job) -> Place {
-        let mut state = self.state();
-        if state.waiting.len() >= MOST_WAITING {
+        if self.all_waiting.load(Ordering::Relaxed) >= MOST_WAITING {
             return Place::Full;
         }
-        state.add(job);
+        let mut state = self.state();
+        self.add(&mut state, job);
         if !state.held && (state.calls < CALLS || state.waiting_checks >= self.batch_size) {
             return Place::Lead(self.lead(&mut state));
         }
@@ -106,7 +111,7 @@ impl Combiner {
     /// there is none, this one has to be made; until it is [sent](Batch::is_sent) there is no other.
     pub(super) fn join_settlement(self: &Arc<Self>, job: Job) -> Option<Batch> {
         let mut state = self.state();
-        state.add(job);
+        self.add(&mut state, job);
         if state.held || state.calls > 0 {
             return None;
         }
@@ -116,17 +121,29 @@ impl Combiner {
 
     fn lead(self: &Arc<Self>, state: &mut State) -> Batch {
         state.calls += 1;
-        Batch { jobs: state.take(self.batch_size), combiner: Some(Arc::clone(self)) }
+        Batch { jobs: self.take(state), combiner: Some(Arc::clone(self)) }
     }
 
     /// Takes what waits, to be sent by the call that has ended; if nothing does, there is one call
     /// less. Both under one lock: who joins in between would wait for a call that never comes.
     fn take_or_end_call(&self) -> Vec<Job> {
         let mut state = self.state();
-        let jobs = state.take(self.batch_size);
+        let jobs = self.take(&mut state);
         if jobs.is_empty() {
             state.calls -= 1;
         }
+        jobs
+    }
+
+    fn add(&self, state: &mut State, job: Job) {
+        self.all_waiting.fetch_add(1, Ordering::Relaxed);
+        state.add(job);
+    }
+
+    fn take(&self, state: &mut State) -> Vec<Job> {
+        let waiting = state.waiting.len();
+        let jobs = state.take(self.batch_size);
+        self.all_waiting.fetch_sub(waiting - state.waiting.len(), Ordering::Relaxed);
         jobs
     }
 
@@ -180,6 +197,11 @@ impl Batch {
         if let Some(combiner) = &self.combiner {
             combiner.state().held = false;
         }
+    }
+
+    /// The slot that the keys of its requests are in.
+    pub(super) fn slot(&self) -> u16 {
+        self.combiner.as_ref().map_or(0, |combiner| combiner.slot)
     }
 
     /// How many checks its requests have.
@@ -285,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_request_that_comes_as_the_last_call_ends_is_not_left_waiting() {
-        let (combiner, turn) = (Arc::new(Combiner::new(MOST_CHECKS)), Arc::new(Barrier::new(3)));
+        let (combiner, turn) = (Arc::new(Combiner::new(0, MOST_CHECKS, &Arc::default())), Arc::new(Barrier::new(3)));
         let callers = (0..3).map(|_| {
             let (combiner, turn) = (Arc::clone(&combiner), Arc::clone(&turn));
             // Nobody joins after the third, who would take along one left behind.

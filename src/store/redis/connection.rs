@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
+use deadpool_redis::redis::RedisError;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::{Pool, PoolError};
 use tokio::sync::Mutex;
 
+use super::patience::{Failure, Patience, is_of_the_connection};
 use crate::Error;
 use crate::error::Kind;
 
@@ -20,8 +22,32 @@ pub(super) struct Connections {
     shared: Arc<Shared>,
 }
 
+/// Where connections come from.
+pub(super) enum Source {
+    /// One server.
+    Server(Pool),
+    /// The primary that sentinels name.
+    #[cfg(feature = "sentinel")]
+    Sentinel(deadpool_redis::sentinel::Pool),
+}
+
+impl Source {
+    async fn take(&self) -> Result<MultiplexedConnection, PoolError> {
+        match self {
+            Self::Server(pool) => pool.get().await.map(deadpool_redis::Connection::take),
+            #[cfg(feature = "sentinel")]
+            Self::Sentinel(pool) => {
+                let mut connection = pool.get().await.map(deadpool_redis::sentinel::Connection::take)?;
+                // Every question has a timeout of its own; this pool gives connections a short one.
+                connection.set_response_timeout(std::time::Duration::from_secs(86_400));
+                Ok(connection)
+            }
+        }
+    }
+}
+
 struct Shared {
-    pool: Pool,
+    source: Source,
     current: SyncMutex<Option<Handle>>,
     /// Held by the one task that connects.
     connecting: Arc<Mutex<()>>,
@@ -42,18 +68,18 @@ impl Handle {
         Self { connection, number: NEXT.fetch_add(1, Ordering::Relaxed), answers: Arc::default() }
     }
 
-    pub(super) fn answers(&self) -> u64 {
+    fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    pub(super) fn count_answer(&self) {
+    fn count_answer(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Connections {
-    pub(super) fn new(pool: Pool) -> Self {
-        let shared = Shared { pool, current: SyncMutex::new(None), connecting: Arc::default() };
+    pub(super) fn new(source: Source) -> Self {
+        let shared = Shared { source, current: SyncMutex::new(None), connecting: Arc::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -81,8 +107,37 @@ impl Connections {
             .map_err(|error| Error::new(Kind::Connection, "connecting to Redis was stopped").with_source(error))?
     }
 
+    /// Asks the server something within the budget. A connection that fails, or answers nobody
+    /// meanwhile, is not used again; one whose caller went away is, and one that is merely slow.
+    pub(super) async fn ask<T>(
+        &self,
+        patience: Patience,
+        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+    ) -> Result<T, Failure> {
+        let mut used = None;
+        let asked = async {
+            let handle = self.get().await.map_err(Failure::NotConnected)?;
+            let (handle, _) = used.insert((handle.clone(), handle.answers()));
+            let answer = question(&mut handle.connection.clone()).await;
+            match &answer {
+                Err(error) if is_of_the_connection(error) => self.discard(handle),
+                _ => handle.count_answer(),
+            }
+            answer.map_err(Failure::Answered)
+        };
+        match tokio::time::timeout_at(patience.until, asked).await {
+            Ok(answer) => answer,
+            Err(late) => {
+                if let Some((handle, _)) = used.filter(|(handle, answers)| handle.answers() == *answers) {
+                    self.discard(&handle);
+                }
+                Err(Failure::Late(late))
+            }
+        }
+    }
+
     /// Stops using a connection that failed; a newer one stays.
-    pub(super) fn discard(&self, failed: &Handle) {
+    fn discard(&self, failed: &Handle) {
         let mut current = self.shared.lock();
         if current.as_ref().is_some_and(|handle| handle.number == failed.number) {
             *current = None;
@@ -100,8 +155,7 @@ impl Shared {
     }
 
     async fn connect(&self) -> Result<Handle, Error> {
-        let taken = self.pool.get().await.map_err(refused)?;
-        let handle = Handle::new(deadpool_redis::Connection::take(taken));
+        let handle = Handle::new(self.source.take().await.map_err(refused)?);
         *self.lock() = Some(handle.clone());
         Ok(handle)
     }
@@ -116,6 +170,6 @@ fn refused(error: PoolError) -> Error {
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connections").field("pool", &self.shared.pool.status()).finish_non_exhaustive()
+        f.debug_struct("Connections").finish_non_exhaustive()
     }
 }

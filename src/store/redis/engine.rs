@@ -6,19 +6,18 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
-use deadpool_redis::Pool;
-use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use deadpool_redis::redis::Value;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::error::Elapsed;
 
 use super::builder::RedisStoreBuilder;
 use super::combine::{Batch, Caller, Combiner, Job, Lead, Place, no_decision};
-use super::connection::Connections;
+use super::combiners::Combiners;
+use super::patience::Patience;
 use super::reply::{Answered, Reply};
 use super::request::{Packed, Request};
 use super::script::{Calls, Program};
+use super::servers::Servers;
 use crate::Error;
 use crate::error::Kind;
 use crate::store::StoreId;
@@ -30,31 +29,31 @@ const MOST_SETTLEMENTS: usize = 4_096;
 /// What all clones of a store share.
 pub(super) struct Inner {
     pub(super) id: StoreId,
-    pub(super) connections: Connections,
+    pub(super) servers: Servers,
     pub(super) prefix: String,
     pub(super) budget: Duration,
     pub(super) calls: Calls,
     clock: Option<Box<dyn Clock>>,
-    combiner: Arc<Combiner>,
+    combiners: Combiners,
     settling: Arc<Semaphore>,
     /// Where settlements run that come from outside any runtime.
     runtime: OnceLock<Runtime>,
 }
 
 impl Inner {
-    pub(super) fn new(pool: Pool, settings: RedisStoreBuilder) -> Self {
+    pub(super) fn new(servers: Servers, settings: RedisStoreBuilder) -> Self {
         let RedisStoreBuilder { prefix, budget, clock, batch_size, calls, .. } = settings;
         let settling = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
-        let (id, connections) = (StoreId::new(), Connections::new(pool));
-        let combiner = Arc::new(Combiner::new(batch_size));
-        Self { id, connections, prefix, budget, calls, clock, combiner, settling, runtime: OnceLock::new() }
+        let (id, combiners) = (StoreId::new(), Combiners::new(servers.slots(), batch_size));
+        Self { id, servers, prefix, budget, calls, clock, combiners, settling, runtime: OnceLock::new() }
     }
 
     /// Has a request decided together with others, within the budget.
     pub(super) async fn combine(self: &Arc<Self>, request: Request) -> Result<Answered, Error> {
         let _ = self.runtime.get_or_init(Runtime::current);
         let (answer, mut answered) = oneshot::channel();
-        let answered = match self.combiner.join(Job { request, caller: Caller::Waits(answer) }) {
+        let combiner = self.combiner_of(&request);
+        let answered = match combiner.join(Job { request, caller: Caller::Waits(answer) }) {
             Place::Lead(batch) => {
                 // A call keeps to the budget by itself.
                 Lead::new(Arc::clone(self).lead(batch)).await;
@@ -62,7 +61,7 @@ impl Inner {
             }
             Place::Wait => match tokio::time::timeout(self.budget, &mut answered).await {
                 Ok(answered) => answered,
-                Err(late) => return Err(self.late(late)),
+                Err(late) => return Err(Patience::new(self.budget).late(late)),
             },
             Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
         };
@@ -86,9 +85,9 @@ impl Inner {
 
     /// Makes one call; returns what came meanwhile.
     async fn send_batch(&self, mut batch: Batch) -> Option<Batch> {
-        let packed = Packed::of(batch.jobs.iter().map(|job| &job.request));
+        let (slot, packed) = (batch.slot(), Packed::of(batch.jobs.iter().map(|job| &job.request)));
         let reply = {
-            let mut called = pin!(self.call(packed));
+            let mut called = pin!(self.call(slot, packed));
             // Polled once, it is on the connection, or waits for one.
             let first = poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await;
             batch.is_sent();
@@ -106,45 +105,19 @@ impl Inner {
         batch.next()
     }
 
-    fn late(&self, late: Elapsed) -> Error {
-        Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.budget)).with_source(late)
-    }
-
     /// Makes a call within the budget. What was sent and not answered in time is never sent again.
-    async fn call(&self, packed: Packed<'_>) -> Result<Value, Error> {
+    async fn call(&self, slot: u16, packed: Packed<'_>) -> Result<Value, Error> {
         let now = self.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
         let program = Program::of(self.calls, packed.needs);
         let mut call = program.command(packed.needs);
         call.arg(packed.keys.len()).arg(packed.keys).arg(now).arg(packed.bytes);
-        self.ask(async |connection: &mut MultiplexedConnection| program.call(connection, &call).await).await
+        let patience = Patience::new(self.budget);
+        self.servers.call(slot, patience, program, &call).await.map_err(|failure| patience.told(failure))
     }
 
-    /// Asks the server something within the budget. A connection that fails, or answers nobody
-    /// meanwhile, is not used again; one whose caller went away is, and one that is merely slow.
-    pub(super) async fn ask<T>(
-        &self,
-        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
-    ) -> Result<T, Error> {
-        let mut used = None;
-        let asked = async {
-            let handle = self.connections.get().await?;
-            let (handle, _) = used.insert((handle.clone(), handle.answers()));
-            let answer = question(&mut handle.connection.clone()).await;
-            match &answer {
-                Err(error) if is_of_the_connection(error) => self.connections.discard(handle),
-                _ => handle.count_answer(),
-            }
-            answer.map_err(|error| failed(&error))
-        };
-        match tokio::time::timeout(self.budget, asked).await {
-            Ok(answer) => answer,
-            Err(late) => {
-                if let Some((handle, _)) = used.filter(|(handle, answers)| handle.answers() == *answers) {
-                    self.connections.discard(&handle);
-                }
-                Err(self.late(late))
-            }
-        }
+    fn combiner_of(&self, request: &Request) -> &Arc<Combiner> {
+        let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
+        self.combiners.of(slot)
     }
 
     /// Sends a settlement in the background, after those sent before: at most once, and not beyond a
@@ -155,28 +128,9 @@ impl Inner {
             tracing::warn!("a settlement was not sent: no runtime, or too many on their way");
             return;
         };
-        let job = Job { request, caller: Caller::None(permit) };
-        if let Some(batch) = self.combiner.join_settlement(job) {
+        let combiner = self.combiner_of(&request);
+        if let Some(batch) = combiner.join_settlement(Job { request, caller: Caller::None(permit) }) {
             runtime.spawn(Arc::clone(self).follow(batch));
         }
     }
-}
-
-/// Whether another connection may do better: after a failover this one may lead to a replica.
-fn is_of_the_connection(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-        || error.is_unrecoverable_error()
-        || error.is_io_error()
-        || error.is_connection_dropped()
-}
-
-pub(super) fn failed(error: &RedisError) -> Error {
-    let (kind, text) = if error.is_timeout() {
-        (Kind::Timeout, "Redis did not answer in time")
-    } else if error.is_io_error() || error.is_connection_dropped() {
-        (Kind::Connection, "the connection to Redis was lost")
-    } else {
-        (Kind::Store, "Redis refused a command")
-    };
-    Error::new(kind, text).with_source(error.clone())
 }

@@ -3,26 +3,27 @@
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{InfoDict, RedisError, cmd};
 
-use super::engine::{Inner, failed};
+use super::connection::Connections;
 use super::needs::Needs;
+use super::patience::failed;
 use super::script::{Calls, Program};
 use crate::Error;
 use crate::error::Kind;
 
-impl Inner {
+impl Connections {
     /// Connects and loads what is called: the library, or the scripts for each algorithm alone; those
     /// for more are loaded when they are first called.
-    pub(super) async fn prepare(&self) -> Result<(), Error> {
-        let connection = &mut self.connections.get().await?.connection;
-        match self.calls {
+    pub(super) async fn prepare(&self, calls: Calls) -> Result<(), Error> {
+        let connection = &mut self.get().await?.connection;
+        match calls {
             Calls::Scripts => {
                 for needs in Needs::each() {
-                    let program = Program::of(self.calls, needs);
+                    let program = Program::of(calls, needs);
                     program.load(connection).await.map_err(|error| failed(&error))?;
                 }
             }
             Calls::Functions => {
-                if let Err(error) = Program::of(self.calls, Needs::all()).load(connection).await {
+                if let Err(error) = Program::of(calls, Needs::all()).load(connection).await {
                     return Err(no_functions(connection, error).await);
                 }
             }

@@ -72,6 +72,11 @@ impl Request {
         self.needs = self.needs.and(Needs::of(counter.quota.algorithm()));
     }
 
+    /// One of its keys: on a Cluster all are in its slot.
+    pub(super) fn key(&self) -> Option<&str> {
+        self.keys.first().map(String::as_str)
+    }
+
     /// How many checks it has.
     pub(super) fn size(&self) -> usize {
         self.checks.len()

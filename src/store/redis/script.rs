@@ -67,13 +67,22 @@ impl Program {
     }
 
     /// Calls it, loading it if the server does not have it: then it did not run.
-    pub(super) async fn call(&self, connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value, RedisError> {
-        match call.query_async(connection).await {
+    pub(super) async fn call(
+        &self,
+        connection: &mut MultiplexedConnection,
+        call: &Cmd,
+        way: Way,
+    ) -> Result<Value, RedisError> {
+        let answer = match way.send(connection, call).await {
             Err(error) if is_missing(&error) => {
                 self.load(connection).await?;
-                call.query_async(connection).await
+                way.send(connection, call).await
             }
             answer => answer,
+        };
+        match answer? {
+            answer @ Value::BulkString(_) => Ok(answer),
+            _ => Err((ErrorKind::UnexpectedReturnType, "a decision was answered with something else").into()),
         }
     }
 
@@ -82,6 +91,31 @@ impl Program {
         match self.calls {
             Calls::Scripts => cmd("EVALSHA").arg(&self.name).take(),
             Calls::Functions => cmd("FCALL").arg(format!("{}_{}", self.name, needs.entry())).take(),
+        }
+    }
+}
+
+/// How a call is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Plain,
+    /// To a node of a Cluster that the slot of the keys is on its way to.
+    #[cfg(feature = "cluster")]
+    Asking,
+}
+
+impl Way {
+    async fn send(self, connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value, RedisError> {
+        match self {
+            Self::Plain => call.query_async(connection).await,
+            #[cfg(feature = "cluster")]
+            Self::Asking => {
+                // Sent as one, for `ASKING` is about the next command.
+                let mut both = deadpool_redis::redis::pipe();
+                both.cmd("ASKING").add_command(call.clone());
+                let answers = connection.send_packed_commands(&both, 1, 1).await?;
+                answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
+            }
         }
     }
 }

@@ -7,21 +7,22 @@ use deadpool_redis::Pool;
 use smallvec::SmallVec;
 
 use super::builder::RedisStoreBuilder;
-use super::combine::no_decision;
 use super::engine::Inner;
-use super::reply::{Answered, Seen};
-use super::request::{MOST_CHECKS, Request, tells_all};
+use super::reply::Answered;
+use super::request::{MOST_CHECKS, Request};
+use super::servers::Servers;
+use super::verdict::Verdict;
 use crate::Error;
-use crate::algorithm;
 use crate::decision::{Decision, Source};
 use crate::store::deny::{Asked, Refusals};
-use crate::store::evaluate::{evaluate, look_again, told};
+use crate::store::evaluate::told;
 use crate::store::{Answer, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store};
 
 /// Counters in Redis, shared by all processes that use it.
 ///
 /// A script decides on the server's time, over all policies of the request; requests that come while
-/// calls are in flight share the next one. The store survives restarts of the server by itself: a
+/// calls are in flight share the next one. Behind it is one server, a Cluster
+/// (`RedisStoreBuilder::connect_cluster` says what differs there), or the primary that sentinels name. The store survives restarts of the server by itself: a
 /// decision that fails meanwhile returns an error within its budget. Clones share the connection.
 /// What was refused a moment ago is refused without a call, as a [`DenyCache`](crate::DenyCache)
 /// does. Needs a tokio runtime.
@@ -39,7 +40,7 @@ use crate::store::{Answer, Change, Check, Counter, Decided, DenyCacheBuilder, Re
 /// ```
 #[derive(Clone)]
 pub struct RedisStore {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     refusals: Option<Arc<Refusals>>,
 }
 
@@ -52,6 +53,31 @@ impl RedisStore {
     /// Redis.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder().connect(url).await
+    }
+
+    /// Connects to a Cluster with the default settings. See [`RedisStoreBuilder::connect_cluster`].
+    ///
+    /// # Errors
+    ///
+    /// If a URL is wrong, or no node can be reached, is one of a Cluster, and accepts the scripts.
+    #[cfg(feature = "cluster")]
+    pub async fn connect_cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, Error> {
+        Self::builder().connect_cluster(urls).await
+    }
+
+    /// Connects to the primary that sentinels know by a name, with the default settings. See
+    /// [`RedisStoreBuilder::connect_sentinel`].
+    ///
+    /// # Errors
+    ///
+    /// If a URL is wrong, no sentinel answers or knows the name, or the primary cannot be reached, or
+    /// refuses the connection.
+    #[cfg(feature = "sentinel")]
+    pub async fn connect_sentinel<U: AsRef<str>>(
+        urls: impl IntoIterator<Item = U>,
+        master_name: &str,
+    ) -> Result<Self, Error> {
+        Self::builder().connect_sentinel(urls, master_name).await
     }
 
     /// Uses a pool that is there already, with the default settings.
@@ -69,11 +95,11 @@ impl RedisStore {
     }
 
     pub(super) fn new(
-        pool: Pool,
+        servers: Servers,
         settings: RedisStoreBuilder,
         deny_cache: Option<DenyCacheBuilder>,
     ) -> Result<Self, Error> {
-        let inner = Arc::new(Inner::new(pool, settings));
+        let inner = Arc::new(Inner::new(servers, settings));
         let refusals = deny_cache.map(|cache| cache.refusals(inner.id)).transpose()?.map(Arc::new);
         Ok(Self { inner, refusals })
     }
@@ -81,10 +107,6 @@ impl RedisStore {
     /// How many requests were refused without asking Redis, as it had just refused their like.
     pub fn answered_from_deny_cache(&self) -> u64 {
         self.refusals.as_ref().map_or(0, |refusals| refusals.answered())
-    }
-
-    pub(super) fn inner(&self) -> &Inner {
-        &self.inner
     }
 }
 
@@ -103,11 +125,13 @@ impl Store for RedisStore {
             Some(Asked::Open(question)) => question,
             None => None,
         };
-        let request = Request::new(&self.inner.prefix, checks);
+        let request = (!self.inner.is_apart(checks)).then(|| Request::new(&self.inner.prefix, checks));
         let (store, checks) = (self.clone(), SmallVec::<[Check; 1]>::from(checks));
         Answer::pending(async move {
-            let answered = store.inner.combine(request).await?;
-            let decided = store.inner.decided(&checks, answered)?;
+            let decided = match request {
+                Some(request) => store.inner.decided(&checks, store.inner.combine(request).await?)?,
+                None => store.clone().decide_apart(checks.clone()).await?,
+            };
             if let (Some(refusals), Some(question)) = (&store.refusals, &question) {
                 refusals.learn(question, &checks, &decided.decision);
             }
@@ -149,27 +173,13 @@ impl Store for RedisStore {
 }
 
 impl Inner {
-    /// Works out what the script found: its twins come to the same verdicts, and to the rest.
-    fn decided(&self, checks: &[Check], mut answered: Answered) -> Result<Decided, Error> {
-        let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
-        for (index, check) in checks.iter().enumerate() {
-            let next = answered.next(&check.counter.quota, tells_all(checks, index)).ok_or_else(no_decision)?;
-            next.found.warn(check);
-            seen.push(next);
+    /// Works out what the script found.
+    fn decided(&self, checks: &[Check], answered: Answered) -> Result<Decided, Error> {
+        let mut verdict = Verdict::of(checks, answered)?;
+        if verdict.refused && checks.len() > 1 {
+            verdict.look_again(checks);
         }
-        let step = |index: usize, state: Option<&algorithm::State>, cost| {
-            let Check { counter: Counter { quota, .. }, floor, .. } = &checks[index];
-            let now = answered.now_us / quota.tick().micros();
-            algorithm::decide(quota, state.or(seen[index].state.as_ref()), now, cost, *floor)
-        };
-        let (mut steps, refused) = evaluate(checks, step);
-        if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
-            return Err(no_decision());
-        }
-        if refused {
-            look_again(checks, &mut steps, step);
-        }
-        Ok(told(self.id, checks, &steps, refused))
+        Ok(told(self.id, checks, &verdict.steps, verdict.refused))
     }
 }
 

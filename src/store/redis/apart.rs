@@ -1,0 +1,115 @@
+//! Decisions over keys of several slots of a Cluster: their parts are decided apart, at once.
+//!
+//! No script can have keys of two slots. So when one part is refused, or fails, what the others took
+//! is given back: for a moment it is missing.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tokio::task::JoinHandle;
+
+use super::engine::Inner;
+use super::names::redis_key;
+use super::request::Request;
+use super::store::RedisStore;
+use super::verdict::Verdict;
+use crate::Error;
+use crate::algorithm::Step;
+use crate::error::Kind;
+use crate::store::evaluate::told;
+use crate::store::{Change, Check, Decided, Settlement, Store};
+
+/// The checks of one slot.
+struct Part {
+    /// The places of the checks in the request.
+    places: SmallVec<[usize; 4]>,
+    checks: SmallVec<[Check; 2]>,
+}
+
+/// A part that was decided.
+struct Decision {
+    part: Part,
+    verdict: Verdict,
+}
+
+impl RedisStore {
+    /// Decides the parts of a request, all or nothing. It goes on if its caller goes away, as what
+    /// is to be given back is known only then.
+    pub(super) async fn decide_apart(self, checks: SmallVec<[Check; 1]>) -> Result<Decided, Error> {
+        tokio::spawn(self.decide_parts(checks)).await.unwrap_or_else(|error| Err(stopped(error)))
+    }
+
+    async fn decide_parts(self, checks: SmallVec<[Check; 1]>) -> Result<Decided, Error> {
+        let asked: Vec<JoinHandle<_>> =
+            self.inner.parts(&checks).into_iter().map(|part| tokio::spawn(part.ask(Arc::clone(&self.inner)))).collect();
+        let (mut decisions, mut failure) = (Vec::with_capacity(asked.len()), None);
+        for asked in asked {
+            match asked.await.unwrap_or_else(|error| Err(stopped(error))) {
+                Ok(decision) => decisions.push(decision),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        let refused = failure.is_some() || decisions.iter().any(|decision| decision.verdict.refused);
+        if refused {
+            for decision in &mut decisions {
+                self.give_back(decision);
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(told(self.inner.id, &checks, &in_order(decisions), refused)),
+        }
+    }
+
+    /// Gives back what a part took, and tells of its checks as if nothing had been taken.
+    fn give_back(&self, Decision { part, verdict }: &mut Decision) {
+        if !verdict.refused {
+            let all = |check| Settlement { check, change: Change::Refund(u64::MAX) };
+            let changes: SmallVec<[Settlement; 4]> = (0..part.checks.len()).map(all).collect();
+            self.settle(told(self.inner.id, &part.checks, &verdict.steps, false).receipt, &changes);
+        }
+        verdict.look_again(&part.checks);
+    }
+}
+
+impl Inner {
+    /// Whether keys of a request are in several slots.
+    pub(super) fn is_apart(&self, checks: &[Check]) -> bool {
+        !self.servers.keep_together(checks) && self.parts(checks).len() > 1
+    }
+
+    fn parts(&self, checks: &[Check]) -> Vec<Part> {
+        let mut parts: Vec<(u16, Part)> = Vec::new();
+        for (place, check) in checks.iter().enumerate() {
+            let slot = self.servers.slot_of(&redis_key(&self.prefix, &check.counter));
+            let known = parts.iter().position(|(other, _)| *other == slot);
+            let index = known.unwrap_or_else(|| {
+                parts.push((slot, Part { places: SmallVec::new(), checks: SmallVec::new() }));
+                parts.len() - 1
+            });
+            parts[index].1.places.push(place);
+            parts[index].1.checks.push(check.clone());
+        }
+        parts.into_iter().map(|(_, part)| part).collect()
+    }
+}
+
+impl Part {
+    async fn ask(self, inner: Arc<Inner>) -> Result<Decision, Error> {
+        let answered = inner.combine(Request::new(&inner.prefix, &self.checks)).await?;
+        let verdict = Verdict::of(&self.checks, answered)?;
+        Ok(Decision { part: self, verdict })
+    }
+}
+
+/// What was decided of each check, in the order of the checks.
+fn in_order(decisions: Vec<Decision>) -> Vec<Step> {
+    let steps = decisions.into_iter().flat_map(|Decision { part, verdict }| part.places.into_iter().zip(verdict.steps));
+    let mut steps: Vec<(usize, Step)> = steps.collect();
+    steps.sort_unstable_by_key(|(place, _)| *place);
+    steps.into_iter().map(|(_, step)| step).collect()
+}
+
+fn stopped(error: tokio::task::JoinError) -> Error {
+    Error::new(Kind::Store, "deciding was stopped").with_source(error)
+}

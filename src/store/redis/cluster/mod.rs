@@ -1,0 +1,13 @@
+//! The primaries of a Redis Cluster.
+//!
+//! The redis crate's cluster client sends a command again whose connection was lost, though it may
+//! have run, and keeps all nodes waiting while it looks for one. Here each primary has a connection
+//! of its own, and what was sent is sent again only after an answer that says it did not run.
+
+mod map;
+mod nodes;
+mod redirect;
+mod slot;
+
+pub(super) use nodes::Cluster;
+pub(super) use slot::{SLOTS, slot_of};

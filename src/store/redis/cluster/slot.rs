@@ -1,0 +1,58 @@
+//! The slot of a key: CRC-16 of its hash tag.
+
+/// How many slots a Cluster has.
+pub(in crate::store::redis) const SLOTS: u16 = 16_384;
+
+/// CRC-16/XMODEM of each byte: polynomial 0x1021, from 0, not reflected.
+const TABLE: [u16; 256] = table();
+
+const fn table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut byte: u16 = 0;
+    while byte < 256 {
+        let (mut sum, mut bit) = (byte << 8, 0);
+        while bit < 8 {
+            sum = if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte as usize] = sum;
+        byte += 1;
+    }
+    table
+}
+
+/// The slot that Redis gives a key.
+pub(in crate::store::redis) fn slot_of(redis_key: &str) -> u16 {
+    let tag = tag(redis_key).unwrap_or(redis_key);
+    let sum = tag.bytes().fold(0, |sum: u16, byte| sum << 8 ^ TABLE[usize::from(sum >> 8 ^ u16::from(byte))]);
+    sum % SLOTS
+}
+
+/// What stands between the first opening brace and the next closing one, if that is anything.
+fn tag(redis_key: &str) -> Option<&str> {
+    let (_, behind) = redis_key.split_once('{')?;
+    let (tag, _) = behind.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_slots_that_redis_gives_them() {
+        // As CLUSTER KEYSLOT answers.
+        let slots = [("123456789", 12_739), ("foo", 12_182), ("bar", 5_061), ("hello", 866), ("", 0)];
+        for (key, slot) in slots {
+            assert_eq!(slot_of(key), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_hash_tag_counts_and_only_if_it_holds_something() {
+        assert_eq!(slot_of("a{foo}b{bar}"), slot_of("foo"));
+        assert_eq!(slot_of("a{foo}{bar}"), slot_of("{foo}"));
+        assert_ne!(slot_of("{}foo"), slot_of("foo"));
+        assert_ne!(slot_of("{foo"), slot_of("foo"));
+    }
+}

@@ -1,0 +1,142 @@
+//! Connecting: to one server, a Cluster, or what sentinels name.
+
+use deadpool_redis::Pool;
+use deadpool_redis::redis::ConnectionInfo;
+
+use super::builder::RedisStoreBuilder;
+#[cfg(feature = "cluster")]
+use super::cluster::Cluster;
+use super::connection::{Connections, Source};
+use super::servers::Servers;
+use super::store::RedisStore;
+use super::tls::Tls;
+use super::url;
+use crate::Error;
+use crate::error::Kind;
+
+impl RedisStoreBuilder {
+    /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts: with the feature
+    /// `tls` also to `rediss://…`, on Unix also to `redis+unix:///path/to/socket[?user=…&pass=…&db=…]`.
+    ///
+    /// TLS takes the process's `rustls` provider; if none is installed, it installs ring.
+    ///
+    /// # Permissions
+    ///
+    /// A user of Redis's ACL needs no more than this, with the prefix as it is set:
+    ///
+    /// ```text
+    /// ACL SETUSER limiter on >password ~tollgate:* +evalsha +script|load +time +mget +set +setrange +del
+    /// ```
+    ///
+    /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +script|load`. A
+    /// database in the URL takes `+select`, a pool whose connections others use too `+ping +unwatch`.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
+    /// or is no Redis.
+    pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
+        let server = server_at(url, &self.tls)?;
+        let address = server.addr().to_string();
+        let source = Source::Server(self.pools().of_server(server)?);
+        self.prepared(Servers::One(Connections::new(source)), &address).await
+    }
+
+    /// Connects to a Redis Cluster of which some nodes are known, as
+    /// `redis://[user:password@]host:port`, finds the others and loads the scripts on every primary.
+    /// User and password are those of the first URL, for all nodes; the user may call
+    /// `CLUSTER SLOTS` and `ASKING` besides what one server is asked.
+    ///
+    /// Policies over one key share a slot, and their decision is one script call. Those over several
+    /// keys (the client's and the route's) are decided slot by slot, at once: on a Cluster that cannot
+    /// be one step. They admit a request together or not at all, and never more than any limit; but
+    /// if one part refuses or fails, what the others took is given back in the background. For that
+    /// moment, about a round trip, it is missing: others may be refused, and have that
+    /// [remembered](crate::DenyCache) in other processes, for units that come back. A leaky bucket
+    /// takes units back only while nobody came behind, and those of a part that timed out may stay
+    /// taken.
+    ///
+    /// Slots that move, also under load, and replicas that take over are followed. While a slot moves,
+    /// a request with several policies over one key may fail for as long as some of their counters
+    /// are on either node, or on none yet. A primary that is away fails the decisions for its slots,
+    /// each within the budget, and no others; but once the Cluster has noticed, it refuses all of them
+    /// until a replica has taken over, unless its `cluster-require-full-coverage` is `no`. What had
+    /// not yet been replicated is not counted then.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or a URL is wrong, or no node can be reached, is one of a Cluster, and accepts
+    /// the scripts.
+    #[cfg(feature = "cluster")]
+    pub async fn connect_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
+        let known = servers_at(urls, &self.tls)?;
+        let (nodes, address) = (Cluster::new(&known, self.pools(), self.budget)?, addresses(&known));
+        self.prepared(Servers::Cluster(std::sync::Arc::new(nodes)), &address).await
+    }
+
+    /// Connects to the primary that sentinels know by a name, and loads the scripts. The sentinels are
+    /// known as `redis://[user:password@]host:port`; user and password are for them, those of the
+    /// primary are set by [`primary_user`](Self::primary_user) and
+    /// [`primary_password`](Self::primary_password).
+    ///
+    /// After a failover a decision fails once, and the next ones are made by the new primary as soon
+    /// as the sentinels name it. What the old one had not yet replicated is not counted.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or a URL is wrong, no sentinel answers or knows the name, or the primary cannot be
+    /// reached, or refuses the connection.
+    #[cfg(feature = "sentinel")]
+    pub async fn connect_sentinel<U: AsRef<str>>(
+        mut self,
+        urls: impl IntoIterator<Item = U>,
+        master_name: &str,
+    ) -> Result<RedisStore, Error> {
+        let sentinels = servers_at(urls, &self.tls)?;
+        if sentinels.is_empty() {
+            return Err(Error::invalid("without a sentinel nobody names the primary: give at least one URL"));
+        }
+        let address = format!("{master_name:?}, as named at {}", addresses(&sentinels));
+        let login = std::mem::take(&mut self.primary);
+        let source = Source::Sentinel(self.pools().of_sentinels(sentinels, master_name, login)?);
+        self.prepared(Servers::One(Connections::new(source)), &address).await
+    }
+
+    /// Uses a pool that is there already. Nothing is asked of the server before the first decision.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong.
+    pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
+        self.build(Servers::One(Connections::new(Source::Server(pool))))
+    }
+
+    /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.
+    async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
+        let limit = self.connect_timeout.saturating_mul(2);
+        let store = self.build(servers)?;
+        let told = |error: Error| {
+            let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");
+            Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
+        };
+        match tokio::time::timeout(limit, store.inner.servers.prepare(store.inner.calls)).await {
+            Ok(prepared) => prepared.map_err(told).map(|()| store),
+            Err(late) => Err(told(Error::new(Kind::Timeout, format!("no answer in {limit:?}")).with_source(late))),
+        }
+    }
+}
+
+fn server_at(url: &str, tls: &Tls) -> Result<ConnectionInfo, Error> {
+    Ok(url::client(url, tls)?.get_connection_info().clone())
+}
+
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn servers_at<U: AsRef<str>>(urls: impl IntoIterator<Item = U>, tls: &Tls) -> Result<Vec<ConnectionInfo>, Error> {
+    urls.into_iter().map(|url| server_at(url.as_ref(), tls)).collect()
+}
+
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn addresses(servers: &[ConnectionInfo]) -> String {
+    let addresses: Vec<String> = servers.iter().map(|server| server.addr().to_string()).collect();
+    addresses.join(", ")
+}

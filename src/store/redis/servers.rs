@@ -1,0 +1,76 @@
+//! Where decisions are made: on one server, or on the primaries of a Cluster.
+
+use deadpool_redis::redis::{Cmd, Value};
+
+#[cfg(feature = "cluster")]
+use super::cluster::{Cluster, SLOTS, slot_of};
+use super::connection::Connections;
+use super::patience::{Failure, Patience};
+use super::script::{Calls, Program, Way};
+use crate::Error;
+use crate::store::Check;
+
+/// One server, or many that share the keys by slots.
+#[derive(Debug)]
+pub(super) enum Servers {
+    /// It has every key; all are in slot 0.
+    One(Connections),
+    #[cfg(feature = "cluster")]
+    Cluster(std::sync::Arc<Cluster>),
+}
+
+#[cfg_attr(not(feature = "cluster"), allow(unused_variables, reason = "one server has every slot"))]
+impl Servers {
+    /// How many slots there are: keys of one can be in one call.
+    pub(super) fn slots(&self) -> u16 {
+        match self {
+            Self::One(_) => 1,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => SLOTS,
+        }
+    }
+
+    /// The slot of a key in Redis.
+    pub(super) fn slot_of(&self, redis_key: &str) -> u16 {
+        match self {
+            Self::One(_) => 0,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => slot_of(redis_key),
+        }
+    }
+
+    /// Whether all checks are over keys of one slot for certain: those over one key are.
+    pub(super) fn keep_together(&self, checks: &[Check]) -> bool {
+        match self {
+            Self::One(_) => true,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => checks.windows(2).all(|two| two[0].counter.key == two[1].counter.key),
+        }
+    }
+
+    /// Makes a call whose keys are in a slot.
+    pub(super) async fn call(
+        &self,
+        slot: u16,
+        patience: Patience,
+        program: &Program,
+        call: &Cmd,
+    ) -> Result<Value, Failure> {
+        match self {
+            Self::One(server) => {
+                server.ask(patience, async |connection| program.call(connection, call, Way::Plain).await).await
+            }
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.call(slot, patience, program, call).await,
+        }
+    }
+
+    /// Connects and loads what is called.
+    pub(super) async fn prepare(&self, calls: Calls) -> Result<(), Error> {
+        match self {
+            Self::One(server) => server.prepare(calls).await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.prepare(calls).await,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What the answer of the script comes to: its twins come to the same verdicts, and to the rest.
+
+use smallvec::SmallVec;
+
+use super::combine::no_decision;
+use super::reply::{Answered, Seen};
+use super::request::tells_all;
+use crate::Error;
+use crate::algorithm::{self, State, Step};
+use crate::store::evaluate::{Steps, evaluate};
+use crate::store::{Check, Counter};
+
+/// What was decided of some checks.
+pub(super) struct Verdict {
+    pub(super) steps: Steps,
+    pub(super) refused: bool,
+    now_us: u64,
+    seen: SmallVec<[Seen; 1]>,
+}
+
+impl Verdict {
+    pub(super) fn of(checks: &[Check], mut answered: Answered) -> Result<Self, Error> {
+        let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
+        for (index, check) in checks.iter().enumerate() {
+            let next = answered.next(&check.counter.quota, tells_all(checks, index)).ok_or_else(no_decision)?;
+            next.found.warn(check);
+            seen.push(next);
+        }
+        let now_us = answered.now_us;
+        let (steps, refused) = evaluate(checks, |index, state, cost| {
+            step(&checks[index], state.or(seen[index].state.as_ref()), now_us, cost)
+        });
+        if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
+            return Err(no_decision());
+        }
+        Ok(Self { steps, refused, now_us, seen })
+    }
+
+    /// Looks again at the checks that fit, as nothing is taken from them after all.
+    pub(super) fn look_again(&mut self, checks: &[Check]) {
+        let seen = checks.iter().zip(&self.seen);
+        for (step_now, (check, seen)) in self.steps.iter_mut().zip(seen).filter(|(step, _)| step.fits) {
+            *step_now = step(check, seen.state.as_ref(), self.now_us, 0);
+        }
+    }
+}
+
+fn step(check: &Check, state: Option<&State>, now_us: u64, cost: u64) -> Step {
+    let Counter { quota, .. } = &check.counter;
+    algorithm::decide(quota, state, now_us / quota.tick().micros(), cost, check.floor)
+}

@@ -1,0 +1,71 @@
+//! Primaries that go away.
+
+use std::time::{Duration, Instant};
+
+use super::rig::{Cluster, NODE_TIMEOUT, take, time_to_decide};
+
+const BUDGET: Duration = Duration::from_millis(300);
+/// A budget, and what a busy machine adds to it.
+const BOUND: Duration = Duration::from_millis(800);
+/// Limiting goes on within this time of a replica's taking over.
+const RETURN: Duration = Duration::from_secs(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_primary_fails_its_own_slots_in_time_until_its_replica_takes_over() {
+    let mut cluster = Cluster::start_with_replicas();
+    let store = cluster.store(BUDGET).await;
+    let (own, other) = (cluster.key_on(1), cluster.key_on(2));
+    for key in [&own, &other] {
+        take(&store, key, 1).await.unwrap();
+    }
+    cluster.nodes[1].kill();
+    let start = Instant::now();
+    for _ in 0..10 {
+        let asked = Instant::now();
+        let error = take(&store, &own, 1).await.expect_err("its primary is dead");
+        assert!(error.is_connection() || error.is_timeout(), "{error:#}");
+        assert!(asked.elapsed() < BOUND, "{:?}", asked.elapsed());
+        take(&store, &other, 1).await.expect("its primary lives");
+    }
+    assert!(start.elapsed() < NODE_TIMEOUT, "the replica had no time to take over: {:?}", start.elapsed());
+    let waited = time_to_decide(&store, &own, &cluster.nodes[4]).await;
+    assert!(waited < RETURN, "{waited:?}");
+    take(&store, &other, 1).await.expect("the Cluster is whole");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_primary_keeps_nobody_waiting_for_the_others() {
+    let cluster = Cluster::start_with_replicas();
+    let store = cluster.store(BUDGET).await;
+    let (own, other) = (cluster.key_on(0), cluster.key_on(2));
+    for key in [&own, &other] {
+        take(&store, key, 1).await.unwrap();
+    }
+    cluster.nodes[0].pause();
+    let waiting = tokio::spawn({
+        let (store, own) = (store.clone(), own.clone());
+        async move { take(&store, &own, 1).await.map(drop) }
+    });
+    let (mut asked, mut longest) = (0, Duration::ZERO);
+    while !waiting.is_finished() {
+        let start = Instant::now();
+        take(&store, &other, 0).await.expect("its primary lives");
+        longest = longest.max(start.elapsed());
+        asked += 1;
+    }
+    assert!(waiting.await.unwrap().expect_err("its primary is paused").is_timeout());
+    assert!(asked > 5, "{asked} decisions, the longest took {longest:?}");
+    let waited = time_to_decide(&store, &own, &cluster.nodes[3]).await;
+    assert!(waited < RETURN, "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_store_connects_while_a_primary_is_away() {
+    let mut cluster = Cluster::start();
+    let (own, other) = (cluster.key_on(0), cluster.key_on(2));
+    cluster.nodes[0].kill();
+    let urls = [cluster.nodes[0].url(), cluster.nodes[2].url()];
+    let store = tollgate::RedisStore::builder().budget(BUDGET).connect_cluster(urls).await.expect("a node is up");
+    take(&store, &other, 1).await.expect("its primary lives");
+    take(&store, &own, 1).await.expect_err("its primary is dead");
+}

@@ -1,0 +1,15 @@
+//! A store on a real Redis Cluster: where decisions are made, and what its changes do to them.
+
+#[path = "../support"]
+mod support {
+    pub(crate) mod checks;
+    #[allow(dead_code, reason = "not all that can happen to a server happens here")]
+    pub(crate) mod control;
+    pub(crate) mod server;
+}
+
+mod apart;
+mod failover;
+mod moves;
+mod rig;
+mod together;
