@@ -9,7 +9,7 @@ use http::request::Parts;
 
 use crate::fields::PolicyField;
 use crate::key::KeyExtractor;
-use crate::store::{FailureStore, OnFailure, SharedStore};
+use crate::store::{FailureRules, FailureStore, SharedStore};
 use crate::{Decision, Headers, Policy};
 
 /// Builds the response to a refused request.
@@ -24,8 +24,7 @@ pub(crate) struct Gate {
     pub(crate) policies: Vec<Policy>,
     pub(crate) headers: Headers,
     pub(crate) reject: Option<Arc<Reject>>,
-    pub(crate) on_failure: OnFailure,
-    pub(crate) instances: u32,
+    pub(crate) failure: FailureRules,
     /// What a request is told to which all policies apply.
     pub(crate) policy_field: PolicyField,
     /// By whose address clients are allowed or denied, where a policy's key does not know it.
@@ -36,14 +35,13 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(store: SharedStore) -> Self {
-        let (on_failure, instances) = (OnFailure::default(), 1);
-        let wrapped = Arc::new(FailureStore::new(Arc::clone(&store), on_failure, instances));
+        let failure = FailureRules::default();
+        let wrapped = Arc::new(FailureStore::new(Arc::clone(&store), failure));
         Self {
             policies: Vec::new(),
             headers: Headers::both(),
             reject: None,
-            on_failure,
-            instances,
+            failure,
             policy_field: PolicyField::default(),
             #[cfg(feature = "axum")]
             client: Arc::new(crate::key::client_ip()),
@@ -64,9 +62,9 @@ impl Gate {
         self.policy_field = PolicyField::of(&self.policies);
     }
 
-    pub(crate) fn wrap_store(&mut self) {
-        let store = FailureStore::new(Arc::clone(&self.given), self.on_failure, self.instances);
-        self.store = Arc::new(store);
+    pub(crate) fn change_failure(&mut self, change: impl FnOnce(&mut FailureRules)) {
+        change(&mut self.failure);
+        self.store = Arc::new(FailureStore::new(Arc::clone(&self.given), self.failure));
     }
 
     /// Whether a policy may be named to clients.

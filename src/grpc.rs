@@ -27,7 +27,7 @@ pub(crate) fn is_call(headers: &HeaderMap) -> bool {
 
 /// `RESOURCE_EXHAUSTED`, to be retried after a wait, or never.
 pub(crate) fn exhausted(wait: Option<Duration>) -> Response<Bytes> {
-    let pushback = wait.map_or(-1, |wait| i64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX));
+    let pushback = wait.map_or(-1, millis);
     let message = if wait.is_some() { "rate limit exceeded" } else { "the call costs more than is ever admitted" };
     let mut response = trailers_only(RESOURCE_EXHAUSTED, message);
     response.headers_mut().insert(PUSHBACK, pushback.into());
@@ -39,11 +39,16 @@ pub(crate) fn forbidden(message: &'static str) -> Response<Bytes> {
     trailers_only(PERMISSION_DENIED, message)
 }
 
-/// `UNAVAILABLE`, to be retried after a second.
-pub(crate) fn unavailable() -> Response<Bytes> {
+/// `UNAVAILABLE`, to be retried after a wait of at least a second.
+pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     let mut response = trailers_only(UNAVAILABLE, "temporarily reduced capacity");
-    response.headers_mut().insert(PUSHBACK, HeaderValue::from_static("1000"));
+    response.headers_mut().insert(PUSHBACK, millis(wait.max(Duration::from_secs(1))).into());
     response
+}
+
+/// Milliseconds, rounded up.
+fn millis(wait: Duration) -> i64 {
+    i64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
 fn trailers_only(status: HeaderValue, message: &'static str) -> Response<Bytes> {

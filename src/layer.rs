@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -13,7 +14,8 @@ use tower_layer::Layer;
 use crate::gate::{Gate, SharedGate};
 use crate::key::{self, KeyExtractor};
 use crate::status::StatusService;
-use crate::{Decision, Headers, Limiter, OnFailure, Policy, Quota, RateLimit, Store};
+use crate::store::FailureRules;
+use crate::{BreakerState, Decision, Headers, Limiter, OnFailure, Policy, Quota, RateLimit, Store};
 
 /// Limits the rate of requests to the service it wraps.
 ///
@@ -114,12 +116,39 @@ impl RateLimitLayer {
 
     /// Sets what happens to requests the store could not decide, instead of a local fallback.
     pub fn on_failure(self, rule: OnFailure) -> Self {
-        self.change(|gate| gate.on_failure = rule).change(Gate::wrap_store)
+        self.change_failure(|rules| rules.on_failure = rule)
+    }
+
+    /// Sets for how long [`OnFailure::Allow`] admits all in one outage, instead of 60 s: then a local
+    /// fallback limits, until the store decides again. Zero is as [`OnFailure::Fallback`].
+    ///
+    /// It is counted from the first failure after which the store has not answered.
+    pub fn allow_for(self, time: Duration) -> Self {
+        self.change_failure(|rules| rules.allow_for = time)
     }
 
     /// Sets how many processes share the limits: each one's fallback admits that share.
     pub fn instances(self, instances: NonZeroU32) -> Self {
-        self.change(|gate| gate.instances = instances.get()).change(Gate::wrap_store)
+        self.change_failure(|rules| rules.instances = instances.get())
+    }
+
+    /// Sets how long one decision may take, whatever the store; 0 is taken as 1 ms. Without it, it is
+    /// the [store's own budget](Store::budget), which is 100 ms for a
+    /// [`RedisStore`](crate::RedisStore), and 100 ms for a store without one.
+    ///
+    /// What the store does not decide in time is decided as [`on_failure`](Self::on_failure) says.
+    /// Its late answer goes nowhere: units it took stay taken, and slots are released. The shorter of
+    /// this budget and the store's holds; timers add up to 2 ms. Outside of a tokio runtime with time
+    /// only the store's does.
+    pub fn budget(self, budget: Duration) -> Self {
+        self.change_failure(|rules| rules.budget = Some(budget.max(Duration::from_millis(1))))
+    }
+
+    /// Whether the store is asked, or has failed so often in a row that it is not: see [`OnFailure`].
+    ///
+    /// It is about the requests of this layer, of its clones, and of what was made of them.
+    pub fn breaker_state(&self) -> BreakerState {
+        self.gate.load().store.breaker_state()
     }
 
     /// Replaces all policies of this layer, of its clones and of the services made of them, while
@@ -145,6 +174,10 @@ impl RateLimitLayer {
     /// `GET /rate_limit`, outside this layer.
     pub fn status_service(&self) -> StatusService {
         StatusService::new(Arc::clone(&self.gate))
+    }
+
+    fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
+        self.change(|gate| gate.change_failure(change))
     }
 
     /// A layer of its own, with a change.

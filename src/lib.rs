@@ -29,8 +29,8 @@
 //!   given back.
 //! - `Retry-After` is true: wait that long and, nobody else competing, the request is served. It is
 //!   never `0`.
-//! - Every wait for Redis is bounded. When Redis is away, a local store decides
-//!   ([`OnFailure::Fallback`]), unless the layer says otherwise.
+//! - Every decision is bounded in time. When Redis is away, a local store decides
+//!   ([`OnFailure::Fallback`]), unless the layer says otherwise; requests do not wait for Redis then.
 //! - Nothing a client sends grows memory without bound or chooses a key in Redis.
 //!
 //! # Cancellation
@@ -93,7 +93,7 @@ pub use service::RateLimit;
 pub use status::{PolicyStatus, Status, StatusService};
 #[cfg(feature = "redis")]
 pub use store::RedisStore;
-pub use store::{DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, Store};
+pub use store::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, Store};
 
 /// The code in the readme is compiled and run.
 #[cfg(doctest)]

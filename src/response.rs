@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
@@ -15,7 +16,7 @@ use pin_project_lite::pin_project;
 use crate::Decision;
 use crate::account::Account;
 use crate::admission::Verdict;
-use crate::fields::number;
+use crate::fields::{number, whole_seconds};
 use crate::gate::Gate;
 use crate::grpc;
 
@@ -125,7 +126,8 @@ impl Gate {
             Verdict::Denied => forbidden(DENIED),
             Verdict::Failed(error) => {
                 tracing::debug!(error = format!("{error:#}"), "a request was refused, as no decision could be made");
-                if is_grpc { grpc::unavailable() } else { unavailable() }
+                let wait = self.store.next_probe();
+                if is_grpc { grpc::unavailable(wait) } else { unavailable(wait) }
             }
             Verdict::Admitted(_) => unreachable!("an admitted request is served"),
         };
@@ -204,12 +206,14 @@ pub(crate) fn json(text: String) -> Response<Bytes> {
     response
 }
 
-/// The response when no decision could be made.
-pub(crate) fn unavailable() -> Response<Bytes> {
-    let (status, detail) = (StatusCode::SERVICE_UNAVAILABLE, "Retry in 1 second.");
+/// The response when no decision could be made, to be retried after a wait of at least a second.
+pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
+    let seconds = whole_seconds(wait).max(1);
+    let detail = if seconds == 1 { "Retry in 1 second.".into() } else { format!("Retry in {seconds} seconds.") };
+    let status = StatusCode::SERVICE_UNAVAILABLE;
     let body = document(REDUCED_CAPACITY, "Temporary Reduced Capacity", status, detail) + "}";
     let mut response = problem(status, body);
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response.headers_mut().insert(RETRY_AFTER, number(seconds));
     response
 }
 

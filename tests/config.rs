@@ -93,6 +93,18 @@ fn an_empty_file_has_no_policies_and_the_default_settings() {
     let config = Config::from_toml("").unwrap();
     assert!(config.policies().is_empty());
     assert_eq!((config.server().on_failure(), config.server().instances().get()), (OnFailure::Fallback, 1));
+    assert_eq!(config.server().allow_for(), Duration::from_secs(60));
+}
+
+#[test]
+fn a_server_may_admit_all_for_a_time() {
+    let config = Config::from_toml("[server]\non_failure = \"allow\"\nallow_for = \"1m 30s\"").unwrap();
+    assert_eq!(
+        (config.server().on_failure(), config.server().allow_for()),
+        (OnFailure::Allow, Duration::from_secs(90))
+    );
+    let config = Config::from_toml("[server]\non_failure = \"allow\"").unwrap();
+    assert_eq!(config.server().allow_for(), Duration::from_secs(60));
 }
 
 #[test]
@@ -214,6 +226,16 @@ fn every_mistake_outside_a_policy_names_its_line() {
     refused("[policy]\nname = \"a\"", 1, &["a sequence"]);
     refused("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]);
     refused("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]);
+    let idle = "allow_for has no effect without a line on_failure = \"allow\"";
+    refused("[server]\ninstances = 1\nallow_for = \"60s\"", 3, &[idle]);
+    refused("[server]\nallow_for = \"60s\"\non_failure = \"deny\"", 2, &[idle]);
+    refused(
+        "[server]\non_failure = \"allow\"\nallow_for = \"0s\"",
+        3,
+        &["allow_for of 0", "on_failure = \"fallback\""],
+    );
+    refused("[server]\non_failure = \"allow\"\nallow_for = \"soon\"", 3, &["allow_for \"soon\" is not a duration"]);
+    refused("[server]\non_failure = \"allow\"\nallow_for = 60", 3, &["integer `60`", "a duration in quotes"]);
     refused("[server]\ninstances = 0", 2, &["instances 0", "1 to 4294967295"]);
     refused("[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"proxy\"]", 3, &["trusted proxy \"proxy\"", "CIDR"]);
     refused("[server]\ntrusted_proxies = \"10.0.0.0/8\"", 2, &["a list of texts", "trusted_proxies"]);

@@ -15,7 +15,8 @@ pub(crate) fn built_in(layer: RateLimitLayer) -> RateLimitLayer {
 
 pub(crate) fn of_file(layer: RateLimitLayer, config: Config) -> RateLimitLayer {
     let server = config.server().clone();
-    let layer = layer.client(server.client().clone()).on_failure(server.on_failure()).instances(server.instances());
+    let layer = layer.client(server.client().clone()).on_failure(server.on_failure());
+    let layer = layer.allow_for(server.allow_for()).instances(server.instances());
     layer.policies(policies(config))
 }
 

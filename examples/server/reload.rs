@@ -60,8 +60,9 @@ impl ConfigFile {
             }
         };
         let server = config.server();
-        if (server.on_failure(), server.instances()) != (self.server.on_failure(), self.server.instances()) {
-            tracing::warn!("on_failure and instances stay as they were: restart the server to change them");
+        let of_failures = |server: &Server| (server.on_failure(), server.allow_for(), server.instances());
+        if of_failures(server) != of_failures(&self.server) {
+            tracing::warn!("on_failure, allow_for and instances stay as they were: restart the server to change them");
         }
         let policies = limits::policies(config);
         tracing::info!(policies = policies.len(), "the config file was read again");

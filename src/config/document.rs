@@ -61,5 +61,6 @@ pub(super) struct ServerTable {
     pub(super) trusted_hops: Option<Spanned<Whole>>,
     pub(super) forwarded: Option<Spanned<String>>,
     pub(super) on_failure: Option<Spanned<String>>,
+    pub(super) allow_for: Option<Spanned<Period>>,
     pub(super) instances: Option<Spanned<Whole>>,
 }

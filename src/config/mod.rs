@@ -82,6 +82,7 @@
 //! | `trusted_hops` | instead: how many proxies there are before the server, 0 to 64 | 0 |
 //! | `forwarded` | the header they tell it in: `"x-forwarded-for"`, `"forwarded"`, or one with a single address, such as `"cf-connecting-ip"` | `"x-forwarded-for"` |
 //! | `on_failure` | `"fallback"`, `"allow"` or `"deny"`: see [`OnFailure`](crate::OnFailure) | `"fallback"` |
+//! | `allow_for` | with `"allow"`: for how long all is admitted in one outage, before it is as with `"fallback"` | `"60s"` |
 //! | `instances` | how many processes share the limits | 1 |
 //!
 //! The first three say how `"client_ip"`, `allow` and `deny` know a client's address:

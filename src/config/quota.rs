@@ -19,7 +19,7 @@ pub(super) fn read_quota(table: &Spanned<PolicyTable>) -> Result<Quota, Fault> {
     let algorithm = algorithm.transpose()?.unwrap_or(Algorithm::TokenBucket);
     let limit = required(table, limit.as_ref(), "limit = N")?;
     let window = required(table, window.as_ref(), "window = \"60s\"")?;
-    let period = read_period(window)?;
+    let period = read_period("window", window)?;
     // With the smallest limit only the window can be at fault.
     Quota::try_new(algorithm, 1, period).map_err(|error| Fault::at(window.span(), error.to_string()))?;
     let quota = Quota::try_new(algorithm, limit.get_ref().0, period)
@@ -38,12 +38,12 @@ fn with_units(
     set(quota, units.get_ref().0).map_err(|error| Fault::at(units.span(), error.to_string()))
 }
 
-fn read_period(window: &Spanned<Period>) -> Result<Duration, Fault> {
-    let Period(text) = window.get_ref();
+pub(super) fn read_period(what: &str, given: &Spanned<Period>) -> Result<Duration, Fault> {
+    let Period(text) = given.get_ref();
     humantime::parse_duration(text).map_err(|error| {
         let message =
-            format!("window {text:?} is not a duration: give a number and a unit, such as 100ms, 60s, 1h or 30d");
-        Fault::at(window.span(), message).caused_by(error)
+            format!("{what} {text:?} is not a duration: give a number and a unit, such as 100ms, 60s, 1h or 30d");
+        Fault::at(given.span(), message).caused_by(error)
     })
 }
 

@@ -1,6 +1,7 @@
 //! The `[server]` table.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use toml::Spanned;
 
@@ -8,10 +9,12 @@ use super::document::ServerTable;
 use super::fault::{Fault, choose};
 #[cfg(feature = "axum")]
 use super::proxies::read_client;
+use super::quota::read_period;
 use super::values::Whole;
 use crate::OnFailure;
 #[cfg(feature = "axum")]
 use crate::key::{self, ClientIp};
+use crate::store::FailureRules;
 
 const ON_FAILURE: &[(&str, OnFailure)] =
     &[("fallback", OnFailure::Fallback), ("allow", OnFailure::Allow), ("deny", OnFailure::Deny)];
@@ -22,6 +25,7 @@ pub struct Server {
     #[cfg(feature = "axum")]
     client: ClientIp,
     on_failure: OnFailure,
+    allow_for: Duration,
     instances: NonZeroU32,
 }
 
@@ -38,6 +42,11 @@ impl Server {
         self.on_failure
     }
 
+    /// For how long all is admitted if that is what happens to requests the store could not decide.
+    pub fn allow_for(&self) -> Duration {
+        self.allow_for
+    }
+
     /// How many processes share the limits.
     pub fn instances(&self) -> NonZeroU32 {
         self.instances
@@ -45,6 +54,7 @@ impl Server {
 
     pub(super) fn read(table: &ServerTable) -> Result<Self, Fault> {
         let on_failure = table.on_failure.as_ref().map(|rule| choose("on_failure", rule, ON_FAILURE));
+        let on_failure = on_failure.transpose()?.unwrap_or_default();
         let instances = table.instances.as_ref().map(read_instances);
         let default = Self::default();
         #[cfg(not(feature = "axum"))]
@@ -52,7 +62,8 @@ impl Server {
         Ok(Self {
             #[cfg(feature = "axum")]
             client: read_client(table)?,
-            on_failure: on_failure.transpose()?.unwrap_or(default.on_failure),
+            on_failure,
+            allow_for: read_allow_for(table, on_failure)?,
             instances: instances.transpose()?.unwrap_or(default.instances),
         })
     }
@@ -64,9 +75,24 @@ impl Default for Server {
             #[cfg(feature = "axum")]
             client: key::client_ip(),
             on_failure: OnFailure::default(),
+            allow_for: FailureRules::default().allow_for,
             instances: NonZeroU32::MIN,
         }
     }
+}
+
+fn read_allow_for(table: &ServerTable, on_failure: OnFailure) -> Result<Duration, Fault> {
+    let Some(given) = &table.allow_for else { return Ok(FailureRules::default().allow_for) };
+    let time = read_period("allow_for", given)?;
+    if time.is_zero() {
+        let message = "allow_for of 0 allows nothing: give at least 1ms, or on_failure = \"fallback\"";
+        return Err(Fault::at(given.span(), message));
+    }
+    if on_failure != OnFailure::Allow {
+        let message = "allow_for has no effect without a line on_failure = \"allow\": add it, or leave allow_for out";
+        return Err(Fault::at(given.span(), message));
+    }
+    Ok(time)
 }
 
 fn read_instances(given: &Spanned<Whole>) -> Result<NonZeroU32, Fault> {

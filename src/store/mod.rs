@@ -1,6 +1,7 @@
 //! Where state lives and decisions are made.
 
 mod answer;
+pub(crate) mod breaker;
 mod check;
 mod deny;
 mod evaluate;
@@ -15,10 +16,11 @@ pub(crate) mod redis;
 mod traits;
 
 pub use answer::Answer;
+pub use breaker::BreakerState;
 pub use check::{Check, Counter, Mode, Settles};
 pub use deny::{DenyCache, DenyCacheBuilder};
 pub use failure::OnFailure;
-pub(crate) use failure::{FailureStore, SharedStore};
+pub(crate) use failure::{FailureRules, FailureStore, SharedStore};
 pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{Clock, MemoryStore, MemoryStoreBuilder, SystemClock};

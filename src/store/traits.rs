@@ -1,6 +1,7 @@
 //! The trait every store implements, and every store around a store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Answer, Change, Check, Counter, Receipt, Settlement};
 use crate::{Decision, Error};
@@ -13,9 +14,13 @@ use crate::{Decision, Error};
 pub trait Store: Send + Sync + 'static {
     /// Decides all `checks` as one: every enforced check fits and all is taken, or nothing is.
     ///
+    /// A decision whose source is [`Store`](crate::Source::Store) tells a layer that the store works;
+    /// of any other it learns nothing.
+    ///
     /// # Errors
     ///
-    /// If no decision could be made. What was asked may have been taken all the same if the error
+    /// If no decision could be made. After several in a row, layers do not ask for a moment: see
+    /// [`OnFailure`](crate::OnFailure). Errors that are [invalid](Error::is_invalid) do not count. What was asked may have been taken all the same if the error
     /// is a timeout or a lost connection; it is never asked twice.
     ///
     /// # Cancellation
@@ -43,6 +48,15 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// If the store could not do it, or did not say so in time.
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>>;
+
+    /// The time in which every decision is answered, if the store sees to that by itself.
+    ///
+    /// Unless a layer is given a [budget](crate::RateLimitLayer::budget) of its own, it is this one.
+    /// If the layer's is not shorter, it needs no timer of its own for each decision. Without one,
+    /// which is the default, the layer bounds what has to be waited for.
+    fn budget(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A decision, with the receipt that settles it.
@@ -72,5 +86,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         (**self).reset(counter)
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        (**self).budget()
     }
 }

@@ -81,7 +81,7 @@ async fn newly_trusted_proxies_are_believed_and_other_settings_wait_for_a_restar
     config.replace(&(policy(1) + settings));
     server.signal("HUP");
     server.log.wait(READ, 1).await;
-    assert_eq!(server.log.count("on_failure and instances stay as they were"), 1);
+    assert_eq!(server.log.count("on_failure, allow_for and instances stay as they were"), 1);
     for client in &clients {
         assert_eq!(server.status("/", client).await, 200);
         assert_eq!(server.status("/", client).await, 429);

@@ -187,6 +187,10 @@ impl<S: Store> Store for DenyCache<S> {
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         self.forget_while(counter, || self.inner.reset(counter))
     }
+
+    fn budget(&self) -> Option<Duration> {
+        self.inner.budget()
+    }
 }
 
 impl<S> DenyCache<S> {

@@ -1,12 +1,15 @@
 //! Requests the inner store decides, and what is learnt from that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout};
 
 use super::shared::Shared;
 use crate::Algorithm;
+use crate::error::Kind;
 use crate::store::{Answer, Check, Decided, Store};
 use crate::{Error, Outcome};
 
@@ -34,14 +37,26 @@ impl Shared {
                 Answer::Pending(pending) => Answer::pending(async move { direct.learn(pending.await) }),
             };
         }
-        Answer::pending(async move {
+        let budget = self.budget();
+        let paid_and_decided = async move {
             for check in &direct.checks {
                 let (shared, counter) = (&direct.shared, &check.counter);
                 shared.pay(shared.shards.hash(counter), counter).await?;
             }
             let decided = direct.shared.inner.decide(&direct.checks).wait().await;
             direct.learn(decided)
+        };
+        Answer::pending(async move {
+            match budget {
+                Some(budget) => timeout(budget, paid_and_decided).await.map_err(|late| not_in(budget, late))?,
+                None => paid_and_decided.await,
+            }
         })
+    }
+
+    /// What is owed is paid before a request is decided: that takes two answers of the inner store.
+    pub(super) fn budget(&self) -> Option<Duration> {
+        self.inner.budget().map(|budget| budget.saturating_mul(2))
     }
 
     fn start(self: &Arc<Self>, checks: &[Check]) -> (Direct, bool) {
@@ -66,6 +81,11 @@ impl Shared {
         let (shared, known) = (Arc::clone(self), known.collect());
         (Direct { shared, checks: checks.iter().cloned().collect(), known, sent: now, outcomes: None }, owes)
     }
+}
+
+fn not_in(budget: Duration, late: Elapsed) -> Error {
+    Error::new(Kind::Timeout, format!("the debts were not paid, and the request decided, in {budget:?}"))
+        .with_source(late)
 }
 
 impl Direct {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::builder::HybridStoreBuilder;
 use super::shared::Shared;
@@ -98,6 +99,10 @@ impl Store for HybridStore {
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         self.shared.forget(counter);
         self.shared.inner.reset(counter)
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        self.shared.budget()
     }
 }
 

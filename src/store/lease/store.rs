@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::builder::LeaseStoreBuilder;
 use super::counts::LeaseCounts;
@@ -124,6 +125,10 @@ impl Store for LeaseStore {
                 })
             }
         }
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        self.shared.inner.budget()
     }
 }
 

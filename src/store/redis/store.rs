@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use deadpool_redis::Pool;
 use smallvec::SmallVec;
@@ -169,6 +170,10 @@ impl Store for RedisStore {
             let _forgetting = forgetting;
             inner.combine(request).await.map(drop)
         })
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        Some(self.inner.budget)
     }
 }
 

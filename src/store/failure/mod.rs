@@ -1,0 +1,10 @@
+//! What happens when the store cannot decide.
+
+mod fallback;
+mod rule;
+mod store;
+mod without;
+
+pub(crate) use rule::FailureRules;
+pub use rule::OnFailure;
+pub(crate) use store::{FailureStore, SharedStore};

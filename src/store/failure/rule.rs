@@ -1,0 +1,60 @@
+//! What a layer does without its store, and after which time.
+
+use std::time::Duration;
+
+/// How long a layer admits all without its store, unless it is told otherwise.
+const ALLOW_FOR: Duration = Duration::from_secs(60);
+
+/// How long a decision of a store may take that sets no bound itself, unless the layer does.
+const BUDGET: Duration = Duration::from_millis(100);
+
+/// What a layer does with a request its store could not decide.
+///
+/// After 5 failures in a row (lost connections, timeouts, refusals of the server) the store is not
+/// asked any more, so that an outage costs no request the wait for it. Single requests ask again: the
+/// first 50 ms later, the following ones up to 500 ms apart, until one is answered. See
+/// [`breaker_state`](crate::RateLimitLayer::breaker_state).
+///
+/// Clients are not told which of these decided; [`Decision::source`](crate::Decision::source) tells
+/// it to your code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// A local memory store decides, with quotas divided by the number of
+    /// [instances](crate::RateLimitLayer::instances).
+    ///
+    /// The share is rounded up, and at least 1. A request that costs more than the share holds needs
+    /// all of it, and the rest is a debt that is paid before the next one is admitted. Headers show
+    /// the quota as it was configured, and what is left of the share.
+    #[default]
+    Fallback,
+    /// The request is admitted, but not for longer than the layer is set to
+    /// [allow](crate::RateLimitLayer::allow_for): then it is as [`Fallback`](Self::Fallback).
+    Allow,
+    /// The request is refused with 503. `Retry-After` is the time until the store is asked again.
+    Deny,
+}
+
+/// What a layer has to say of failures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FailureRules {
+    pub(crate) on_failure: OnFailure,
+    pub(crate) allow_for: Duration,
+    pub(crate) instances: u32,
+    pub(crate) budget: Option<Duration>,
+}
+
+impl Default for FailureRules {
+    fn default() -> Self {
+        Self { on_failure: OnFailure::default(), allow_for: ALLOW_FOR, instances: 1, budget: None }
+    }
+}
+
+impl FailureRules {
+    /// How long a decision may take, and whether the layer has to see to that, as the store, which
+    /// answers within its `own` budget, does not.
+    pub(super) fn budget(&self, own: Option<Duration>) -> (Duration, bool) {
+        let budget = self.budget.or(own).unwrap_or(BUDGET);
+        (budget, own.is_none_or(|own| own > budget))
+    }
+}

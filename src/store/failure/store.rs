@@ -1,0 +1,134 @@
+//! A store around a store that answers in time when the inner one cannot.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::runtime::Handle as Runtime;
+use tokio::time::{Instant, timeout_at};
+
+use super::rule::FailureRules;
+use super::without::Without;
+use crate::Error;
+use crate::decision::{Decision, Source};
+use crate::error::Kind;
+use crate::store::breaker::Permit;
+use crate::store::{Answer, BreakerState, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+
+/// A store as the layer keeps it.
+pub(crate) type SharedStore = Arc<dyn Store>;
+
+/// Asks a store, unless it failed a moment ago; what it does not decide in time is decided as the
+/// rules say.
+#[derive(Debug)]
+pub(crate) struct FailureStore<S> {
+    inner: S,
+    budget: Duration,
+    /// Whether the inner store does not keep to the budget by itself.
+    needs_timer: bool,
+    without: Arc<Without>,
+}
+
+impl<S: Store> FailureStore<S> {
+    pub(crate) fn new(inner: S, rules: FailureRules) -> Self {
+        let (budget, needs_timer) = rules.budget(inner.budget());
+        Self { inner, budget, needs_timer, without: Arc::new(Without::new(rules, budget)) }
+    }
+
+    pub(crate) fn breaker_state(&self) -> BreakerState {
+        self.without.breaker_state()
+    }
+
+    /// How long until the inner store is asked again.
+    pub(crate) fn next_probe(&self) -> Duration {
+        self.without.next_probe()
+    }
+
+    /// Waits for the inner store, which it has been given leave to ask.
+    fn wait(&self, pending: Pending, permit: Permit, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        let asked = Asked { without: Arc::clone(&self.without), permit: Some(permit) };
+        let checks: SmallVec<[Check; 2]> = checks.iter().cloned().collect();
+        let budget = self.budget;
+        let deadline = if self.needs_timer { Instant::now().checked_add(budget) } else { None };
+        Answer::pending(async move {
+            let decided = match deadline {
+                // Boxed, so that those who need no timer carry none.
+                Some(deadline) => Box::pin(within(deadline, budget, pending)).await,
+                None => pending.await,
+            };
+            asked.told(&checks, decided)
+        })
+    }
+}
+
+impl<S: Store> Store for FailureStore<S> {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        if checks.is_empty() {
+            // No policy applies, so a store that is away has nothing to withhold.
+            let receipt = Receipt::new(self.without.local.id(), []);
+            return Answer::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
+        }
+        let Some(permit) = self.without.ask() else {
+            return Answer::Ready(self.without.decide(checks, not_asked()));
+        };
+        match self.inner.decide(checks) {
+            Answer::Ready(decided) => Answer::Ready(self.without.told(permit, checks, decided)),
+            Answer::Pending(pending) => self.wait(pending, permit, checks),
+        }
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        if receipt.store() == self.without.local.id() {
+            self.without.local.settle(receipt, changes);
+        } else {
+            self.inner.settle(receipt, changes);
+        }
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.inner.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.inner.reset(counter)
+    }
+}
+
+type Pending = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
+
+/// A question on its way. Dropped, it lets another request probe.
+struct Asked {
+    without: Arc<Without>,
+    permit: Option<Permit>,
+}
+
+impl Asked {
+    fn told(mut self, checks: &[Check], decided: Result<Decided, Error>) -> Result<Decided, Error> {
+        let permit = self.permit.take().expect("a question is answered once");
+        self.without.told(permit, checks, decided)
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit {
+            self.without.left(permit);
+        }
+    }
+}
+
+/// Waits until the deadline; an answer that comes later goes nowhere. There are no timers outside of
+/// a runtime.
+async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result<Decided, Error> {
+    if Runtime::try_current().is_err() {
+        return pending.await;
+    }
+    let late = |late| Error::new(Kind::Timeout, format!("the store did not answer in {budget:?}")).with_source(late);
+    timeout_at(deadline, pending).await.map_err(late)?
+}
+
+fn not_asked() -> Error {
+    Error::new(Kind::Connection, "the store is not asked, as it failed several times in a row a moment ago")
+}

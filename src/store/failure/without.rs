@@ -1,0 +1,149 @@
+//! What is decided without the store, and whether it is asked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use super::fallback;
+use super::rule::{FailureRules, OnFailure};
+use crate::Error;
+use crate::decision::{Decision, Outcome, Source};
+use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
+use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
+
+/// A probe is given up this long after its budget.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// The rules, what is known of the store, and the local store.
+#[derive(Debug)]
+pub(super) struct Without {
+    rules: FailureRules,
+    breaker: Breaker,
+    pub(super) local: MemoryStore,
+    start: Instant,
+    /// The first failure, and one more, of the last outage in which all was no longer admitted.
+    allowed_up_to: AtomicU64,
+}
+
+impl Without {
+    pub(super) fn new(rules: FailureRules, budget: Duration) -> Self {
+        let breaker = Breaker::new(budget.saturating_add(GRACE));
+        let local = MemoryStore::new();
+        Self { rules, breaker, local, start: Instant::now(), allowed_up_to: AtomicU64::new(0) }
+    }
+
+    fn now(&self) -> u64 {
+        millis(self.start.elapsed())
+    }
+
+    pub(super) fn breaker_state(&self) -> BreakerState {
+        self.breaker.state()
+    }
+
+    pub(super) fn next_probe(&self) -> Duration {
+        self.breaker.next_probe(self.now())
+    }
+
+    /// Leave to ask the store.
+    pub(super) fn ask(&self) -> Option<Permit> {
+        self.breaker.ask(|| self.now())
+    }
+
+    /// Is told what became of a question; decides instead of a store that failed.
+    pub(super) fn told(
+        &self,
+        permit: Permit,
+        checks: &[Check],
+        decided: Result<Decided, Error>,
+    ) -> Result<Decided, Error> {
+        match decided {
+            Ok(decided) => {
+                self.answered(permit, decided.decision.source());
+                Ok(decided)
+            }
+            Err(error) => {
+                self.failed(permit, &error);
+                self.decide(checks, error)
+            }
+        }
+    }
+
+    /// The caller of a question went away. The next probe is not at once: each waits for the store.
+    pub(super) fn left(&self, permit: Permit) {
+        self.breaker.gave_up(permit, || self.now() + FIRST_WAIT_MS);
+    }
+
+    fn answered(&self, permit: Permit, source: Source) {
+        if source != Source::Store {
+            // A memory of the store in this process says nothing of the store.
+            self.breaker.gave_up(permit, || self.now());
+        } else if self.breaker.answered(permit) {
+            let failed_for = self.since(self.breaker.first_failure());
+            tracing::info!(?failed_for, "the store decides again");
+        }
+    }
+
+    fn failed(&self, permit: Permit, error: &Error) {
+        if error.is_invalid() {
+            return self.breaker.gave_up(permit, || self.now());
+        }
+        let rule = self.rules.on_failure;
+        match self.breaker.failed(permit, self.now()) {
+            Some(BreakerState::Closed) => {
+                let error = format!("{error:#}");
+                tracing::warn!(error, ?rule, "the store is not asked for now: it failed several times in a row");
+            }
+            Some(_) => tracing::debug!(error = format!("{error:#}"), "the store is still away"),
+            None => log(rule, error),
+        }
+    }
+
+    /// Decides as the rules say.
+    pub(super) fn decide(&self, checks: &[Check], error: Error) -> Result<Decided, Error> {
+        match self.rule(&error) {
+            OnFailure::Fallback => fallback::decide(&self.local, self.rules.instances.into(), checks),
+            OnFailure::Deny if checks.iter().any(|check| check.mode == Mode::Enforce) => Err(error),
+            OnFailure::Allow | OnFailure::Deny => Ok(admit(&self.local, checks)),
+        }
+    }
+
+    /// The rule that holds now: to admit all is for a time only, and not for what no store decides.
+    fn rule(&self, error: &Error) -> OnFailure {
+        let FailureRules { on_failure, allow_for, .. } = self.rules;
+        if on_failure != OnFailure::Allow {
+            return on_failure;
+        }
+        if error.is_invalid() {
+            return OnFailure::Fallback;
+        }
+        match self.breaker.failing_since() {
+            Some(first) if self.since(first) >= allow_for => {
+                if self.allowed_up_to.swap(first + 1, Ordering::Relaxed) != first + 1 {
+                    tracing::warn!(?allow_for, "the store is away for so long that a local one limits now");
+                }
+                OnFailure::Fallback
+            }
+            _ => on_failure,
+        }
+    }
+
+    /// How long ago a time was, of those [`now`](Self::now) tells.
+    fn since(&self, time: u64) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(time))
+    }
+}
+
+fn admit(local: &MemoryStore, checks: &[Check]) -> Decided {
+    let outcomes = checks.iter().map(|check| Outcome::allowed(check, check.counter.quota.capacity()));
+    Decided { decision: Decision::new(outcomes, Source::Open), receipt: Receipt::new(local.id(), []) }
+}
+
+/// Logs a failure, but not more than one a second.
+fn log(rule: OnFailure, error: &Error) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    if LAST.swap(second, Ordering::Relaxed) != second {
+        tracing::warn!(error = format!("{error:#}"), ?rule, "the store could not decide");
+    }
+}

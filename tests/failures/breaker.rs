@@ -1,0 +1,211 @@
+//! When a store that fails is asked.
+
+use futures::FutureExt;
+use futures::future::join_all;
+use tokio::time::{Instant, advance};
+use tollgate::{BreakerState, LeaseStore, RateLimitLayer, Source};
+
+use super::rig::{MANY, Mood, Moody, ask, decided_by, layer, ms, per_user};
+
+/// Failures in a row after which a store is not asked.
+const MOST: u64 = 5;
+
+/// A layer whose store just failed too often.
+async fn broken(store: &Moody) -> RateLimitLayer {
+    let layer = layer(store, MANY);
+    store.becomes(Mood::Fails);
+    for _ in 0..MOST {
+        assert_eq!(layer.breaker_state(), BreakerState::Closed);
+        assert_eq!(decided_by(&layer).await, Source::Fallback);
+    }
+    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Open, MOST));
+    layer
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_failed_five_times_in_a_row_is_not_asked() {
+    let store = Moody::new(Mood::Fails);
+    let layer = broken(&store).await;
+    for _ in 0..100 {
+        assert_eq!(decided_by(&layer).await, Source::Fallback);
+    }
+    assert_eq!(store.asked(), MOST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_with_answers_in_between_do_not_stop_it_from_being_asked() {
+    let store = Moody::new(Mood::Fails);
+    let layer = layer(&store, MANY);
+    for _ in 0..20 {
+        store.becomes(Mood::Fails);
+        for _ in 1..MOST {
+            decided_by(&layer).await;
+        }
+        store.becomes(Mood::Decides);
+        assert_eq!(decided_by(&layer).await, Source::Store);
+    }
+    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, 20 * MOST));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_at_a_time_asks_whether_it_is_back_at_most_500_ms_apart() {
+    let store = Moody::new(Mood::Fails);
+    let layer = broken(&store).await;
+    for (probe, wait) in [50, 100, 200, 400, 500, 500, 500].into_iter().enumerate() {
+        advance(ms(wait - 1)).await;
+        decided_by(&layer).await;
+        assert_eq!(store.asked(), MOST + probe as u64, "it is too early");
+        advance(ms(1)).await;
+        for _ in 0..10 {
+            assert_eq!(decided_by(&layer).await, Source::Fallback);
+        }
+        assert_eq!(store.asked(), MOST + probe as u64 + 1);
+    }
+    store.becomes(Mood::Decides);
+    advance(ms(500)).await;
+    assert_eq!(decided_by(&layer).await, Source::Store);
+    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(decided_by(&layer).await, Source::Store);
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_do_not_wait_for_the_probe() {
+    let store = Moody::new(Mood::Fails);
+    let layer = broken(&store).await;
+    store.becomes(Mood::DecidesIn(ms(30)));
+    advance(ms(50)).await;
+    let start = Instant::now();
+    let probe = decided_by(&layer);
+    let others = async {
+        tokio::task::yield_now().await;
+        assert_eq!(layer.breaker_state(), BreakerState::HalfOpen);
+        for _ in 0..10 {
+            assert_eq!(decided_by(&layer).await, Source::Fallback);
+        }
+        assert_eq!(start.elapsed(), ms(0));
+    };
+    assert_eq!(futures::join!(probe, others).0, Source::Store);
+    assert_eq!(start.elapsed(), ms(30));
+    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, MOST + 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_whose_client_goes_away_is_made_by_another_a_moment_later() {
+    let store = Moody::new(Mood::Fails);
+    let layer = broken(&store).await;
+    store.becomes(Mood::Hangs);
+    for _ in 0..5 {
+        advance(ms(50)).await;
+        let asked = store.asked();
+        assert!(ask(&layer, "ada").now_or_never().is_none(), "it waits, and is dropped");
+        assert_eq!(store.asked(), asked + 1);
+        assert_eq!(layer.breaker_state(), BreakerState::Open);
+    }
+    store.becomes(Mood::Decides);
+    advance(ms(50)).await;
+    assert_eq!(decided_by(&layer).await, Source::Store);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_answers_to_earlier_questions_do_not_make_it_be_asked_again() {
+    let store = Moody::new(Mood::DecidesIn(ms(60)));
+    let layer = layer(&store, MANY).budget(ms(90));
+    let late = join_all((0..3).map(|_| decided_by(&layer)));
+    let others = async {
+        tokio::task::yield_now().await;
+        store.becomes(Mood::Fails);
+        for _ in 0..MOST {
+            decided_by(&layer).await;
+        }
+        assert_eq!(layer.breaker_state(), BreakerState::Open);
+    };
+    let (late, ()) = futures::join!(late, others);
+    assert_eq!(late, [Source::Store; 3], "they had their answers in time");
+    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    assert_eq!(decided_by(&layer).await, Source::Fallback);
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeouts_count() {
+    let store = Moody::new(Mood::Hangs);
+    let layer = layer(&store, MANY);
+    let start = Instant::now();
+    join_all((0..MOST).map(|_| decided_by(&layer))).await;
+    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    for _ in 0..10 {
+        decided_by(&layer).await;
+    }
+    assert!((ms(100)..=ms(101)).contains(&start.elapsed()), "only the first ones waited: {:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_that_can_never_be_answered_say_nothing_of_the_store() {
+    let store = Moody::new(Mood::Refuses);
+    let layer = layer(&store, MANY);
+    for _ in 0..3 * MOST {
+        assert_eq!(decided_by(&layer).await, Source::Fallback);
+    }
+    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, 3 * MOST));
+
+    store.becomes(Mood::Fails);
+    for _ in 0..MOST {
+        decided_by(&layer).await;
+    }
+    advance(ms(50)).await;
+    for mood in [Mood::Refuses, Mood::Refuses, Mood::Decides] {
+        assert_eq!(layer.breaker_state(), BreakerState::Open);
+        store.becomes(mood);
+        decided_by(&layer).await;
+    }
+    assert_eq!(layer.breaker_state(), BreakerState::Closed, "the next request could tell");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_process_remembers_of_the_store_says_nothing_of_the_store() {
+    let store = Moody::new(Mood::Fails);
+    let layer = layer(&store, MANY);
+    for _ in 0..MOST {
+        store.becomes(Mood::Remembers);
+        assert_eq!(decided_by(&layer).await, Source::DenyCache);
+        store.becomes(Mood::Fails);
+        assert_eq!(decided_by(&layer).await, Source::Fallback);
+    }
+    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    advance(ms(50)).await;
+    for mood in [Mood::Remembers, Mood::Remembers, Mood::Decides] {
+        assert_eq!(layer.breaker_state(), BreakerState::Open);
+        store.becomes(mood);
+        decided_by(&layer).await;
+    }
+    assert_eq!(layer.breaker_state(), BreakerState::Closed, "the next request could tell");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_and_what_is_made_of_it_ask_by_one_breaker_and_other_layers_by_their_own() {
+    let store = Moody::new(Mood::Fails);
+    let layer = broken(&store).await;
+    assert_eq!(layer.clone().breaker_state(), BreakerState::Open);
+    let asked = store.asked();
+    layer.limiter().check(&tollgate::Key::new("user", "ada")).await.expect("the fallback decides");
+    assert_eq!(store.asked(), asked);
+    let other = RateLimitLayer::new(store.clone(), per_user(MANY));
+    assert_eq!(other.breaker_state(), BreakerState::Closed);
+    decided_by(&other).await;
+    assert_eq!(store.asked(), asked + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stores_around_the_store_are_asked_no_more_either() {
+    let store = Moody::new(Mood::Fails);
+    let layer = RateLimitLayer::new(LeaseStore::new(store.clone()), per_user(MANY));
+    for _ in 0..MOST {
+        decided_by(&layer).await;
+    }
+    let asked = store.asked();
+    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    decided_by(&layer).await;
+    assert_eq!(store.asked(), asked);
+    store.becomes(Mood::Decides);
+    advance(ms(50)).await;
+    assert_eq!(decided_by(&layer).await, Source::Store);
+}

@@ -1,0 +1,104 @@
+//! How long a decision may take.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::time::Instant;
+use tollgate::store::Store;
+use tollgate::{DenyCache, Error, HybridStore, Key, LeaseStore, OnFailure, RateLimitLayer, Source};
+
+use super::rig::{MANY, Mood, Moody, ask, decided_by, header, layer, ms, per_user};
+
+/// Timers count milliseconds, and round up.
+const GRAIN: Duration = ms(1);
+
+/// Checks how long a request waits for a store that never answers.
+async fn assert_waits(layer: &RateLimitLayer, budget: Duration) {
+    let start = Instant::now();
+    assert_eq!(decided_by(layer).await, Source::Fallback);
+    let waited = start.elapsed();
+    assert!((budget..=budget + GRAIN).contains(&waited), "{waited:?} of {budget:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_answers_costs_a_request_the_budget() {
+    let store = || Moody::new(Mood::Hangs);
+    assert_waits(&layer(&store(), MANY), ms(100)).await;
+    assert_waits(&layer(&store(), MANY).budget(ms(7)), ms(7)).await;
+    assert_waits(&layer(&store(), MANY).budget(ms(3_000)), ms(3_000)).await;
+    assert_waits(&layer(&store(), MANY).budget(Duration::ZERO), ms(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_does_one_that_fails_after_it() {
+    let store = Moody::new(Mood::FailsIn(ms(5_000)));
+    assert_waits(&layer(&store, MANY), ms(100)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_within_the_budget_counts() {
+    let store = Moody::new(Mood::DecidesIn(ms(99)));
+    let layer = layer(&store, MANY);
+    assert_eq!(decided_by(&layer).await, Source::Store);
+    store.becomes(Mood::DecidesIn(ms(150)));
+    assert_eq!(decided_by(&layer.budget(ms(151))).await, Source::Store);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_late_goes_nowhere_and_what_it_took_stays_taken() {
+    let store = Moody::new(Mood::DecidesIn(ms(101)));
+    let layer = layer(&store, MANY);
+    assert_eq!(decided_by(&layer).await, Source::Fallback);
+    store.becomes(Mood::Decides);
+    let response = ask(&layer, "ada").await;
+    assert_eq!(header(&response, "x-ratelimit-remaining"), "998");
+    assert_eq!(store.settled(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_keeps_to_its_own_budget_is_left_to_it() {
+    let own = |budget| Moody::with_budget(Mood::DecidesIn(ms(150)), Some(budget));
+    let patient = layer(&own(ms(200)), MANY);
+    assert_eq!(decided_by(&patient).await, Source::Store, "the store's is the layer's");
+    let longer = layer(&own(ms(20)), MANY).budget(ms(100));
+    assert_eq!(decided_by(&longer).await, Source::Store, "it says that it keeps to 20 ms: no other timer runs");
+    let shorter = layer(&own(ms(200)), MANY).budget(ms(50));
+    let start = Instant::now();
+    assert_eq!(decided_by(&shorter).await, Source::Fallback);
+    assert!(start.elapsed() <= ms(50) + GRAIN);
+}
+
+#[test]
+fn stores_around_a_store_keep_to_its_budget() {
+    let store = |budget| Moody::with_budget(Mood::Decides, budget);
+    for (given, told) in [(None, None), (Some(ms(30)), Some(ms(30)))] {
+        assert_eq!(DenyCache::new(store(given)).budget(), told);
+        assert_eq!(LeaseStore::new(store(given)).budget(), told);
+        assert_eq!(std::sync::Arc::new(store(given)).budget(), told);
+        let hybrid = HybridStore::builder(store(given)).build().expect("the defaults are valid");
+        assert_eq!(hybrid.budget(), told.map(|budget| budget * 2), "debts are paid first");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_is_told_of_a_timeout() {
+    let layer = layer(&Moody::new(Mood::Hangs), MANY).on_failure(OnFailure::Deny).budget(ms(20));
+    let start = Instant::now();
+    let error: Error = layer.limiter().check(&Key::new("user", "ada")).await.expect_err("nobody decides");
+    assert!(error.is_timeout() && error.to_string().contains("20ms"), "{error}");
+    assert!(start.elapsed() <= ms(20) + GRAIN);
+}
+
+#[test]
+fn outside_of_a_runtime_there_are_no_timers_and_no_panics() {
+    let layer = layer(&Moody::new(Mood::Hangs), MANY);
+    assert!(ask(&layer, "ada").now_or_never().is_none());
+    let at_once = RateLimitLayer::new(Moody::new(Mood::Decides), per_user(MANY)).budget(Duration::MAX);
+    assert_eq!(ask(&at_once, "ada").now_or_never().expect("an answer at once").status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_without_end_is_none() {
+    let layer = layer(&Moody::new(Mood::DecidesIn(ms(86_400_000))), MANY).budget(Duration::MAX);
+    assert_eq!(decided_by(&layer).await, Source::Store);
+}

@@ -1,0 +1,20 @@
+//! Stores that fail: when they are asked, what is decided instead, and how soon.
+
+#[path = "../support"]
+mod support {
+    #[cfg(all(feature = "redis", feature = "axum"))]
+    #[allow(dead_code, reason = "other tests need more of it")]
+    pub(crate) mod control;
+    #[cfg(all(feature = "redis", feature = "axum"))]
+    #[allow(dead_code, reason = "other tests need more of it")]
+    pub(crate) mod server;
+}
+
+mod breaker;
+mod budget;
+mod logs;
+#[cfg(all(feature = "redis", feature = "axum"))]
+mod redis;
+mod rig;
+mod rules;
+mod shares;

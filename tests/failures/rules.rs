@@ -1,0 +1,146 @@
+//! What a layer does without its store.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use tokio::time::advance;
+use tollgate::{BreakerState, OnFailure, Policy, Quota, RateLimitLayer, Source};
+
+use super::rig::{Mood, Moody, ask, decided_by, header, layer, ms, source};
+
+const ONE: Quota = Quota::per_hour(1);
+
+fn allowing(store: &Moody) -> RateLimitLayer {
+    layer(store, ONE).on_failure(OnFailure::Allow)
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_is_admitted_for_a_minute_and_then_a_local_store_limits() {
+    let store = Moody::new(Mood::Fails);
+    let layer = allowing(&store);
+    for _ in 0..60 {
+        for _ in 0..10 {
+            assert_eq!(decided_by(&layer).await, Source::Open);
+        }
+        advance(Duration::from_secs(1)).await;
+    }
+    let statuses = [ask(&layer, "ada").await, ask(&layer, "ada").await].map(|response| {
+        assert_eq!(source(&response), Source::Fallback);
+        response.status().as_u16()
+    });
+    assert_eq!(statuses, [200, 429]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_counts_from_the_first_failure_of_an_outage() {
+    let store = Moody::new(Mood::Fails);
+    let layer = allowing(&store).allow_for(ms(2_000));
+    for outage in 0..3 {
+        store.becomes(Mood::Fails);
+        assert_eq!(decided_by(&layer).await, Source::Open, "outage {outage}");
+        advance(ms(1_000)).await;
+        for _ in 0..5 {
+            assert_eq!(decided_by(&layer).await, Source::Open);
+        }
+        assert_eq!(layer.breaker_state(), BreakerState::Open);
+        advance(ms(999)).await;
+        assert_eq!(decided_by(&layer).await, Source::Open);
+        advance(ms(1)).await;
+        assert_eq!(source(&ask(&layer, "ada").await), Source::Fallback, "outage {outage}");
+
+        store.becomes(Mood::Decides);
+        advance(ms(500)).await;
+        assert_eq!(source(&ask(&layer, "ada").await), Source::Store);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_with_answers_in_between_are_no_outage() {
+    let store = Moody::new(Mood::Fails);
+    let layer = allowing(&store).allow_for(ms(2_000));
+    for _ in 0..5 {
+        store.becomes(Mood::Fails);
+        assert_eq!(decided_by(&layer).await, Source::Open);
+        advance(ms(1_999)).await;
+        store.becomes(Mood::Decides);
+        assert_eq!(source(&ask(&layer, "ada").await), Source::Store);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_admit_all_for_no_time_is_to_fall_back() {
+    let layer = allowing(&Moody::new(Mood::Fails)).allow_for(Duration::ZERO);
+    assert_eq!(decided_by(&layer).await, Source::Fallback);
+    assert_eq!(ask(&layer, "ada").await.status(), 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_store_can_decide_is_limited_even_where_all_is_admitted() {
+    let layer = allowing(&Moody::new(Mood::Refuses));
+    assert_eq!(decided_by(&layer).await, Source::Fallback);
+    assert_eq!(ask(&layer, "ada").await.status(), 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_denies_says_when_the_store_is_asked_again() {
+    let store = Moody::new(Mood::Fails);
+    let layer = layer(&store, ONE).on_failure(OnFailure::Deny);
+    for _ in 0..20 {
+        let response = ask(&layer, "ada").await;
+        assert_eq!((response.status().as_u16(), header(&response, "retry-after").as_str()), (503, "1"));
+        assert_eq!(header(&response, "content-type"), "application/problem+json");
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let body = std::str::from_utf8(&body).expect("text");
+        assert!(body.contains("#temporary-reduced-capacity\"") && body.contains("Retry in 1 second."), "{body}");
+    }
+    assert_eq!(store.asked(), 5);
+    store.becomes(Mood::Decides);
+    advance(ms(1_000)).await;
+    assert_eq!(decided_by(&layer).await, Source::Store, "and so it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_probe_takes_long_a_layer_that_denies_says_so() {
+    let store = Moody::new(Mood::Fails);
+    let layer = layer(&store, ONE).on_failure(OnFailure::Deny).budget(ms(3_500));
+    for _ in 0..5 {
+        ask(&layer, "ada").await;
+    }
+    store.becomes(Mood::Hangs);
+    advance(ms(50)).await;
+    let others = async {
+        tokio::task::yield_now().await;
+        let response = ask(&layer, "ada").await;
+        let wait = header(&response, "retry-after");
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        (wait, String::from_utf8(body.into()).expect("text"))
+    };
+    let (probe, (wait, body)) = futures::join!(ask(&layer, "ada"), others);
+    assert_eq!((probe.status().as_u16(), wait.as_str()), (503, "4"));
+    assert!(body.contains("Retry in 4 seconds."), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_are_not_told_which_rule_decided() {
+    let one = |rule| layer(&Moody::new(Mood::Fails), Quota::per_hour(10)).on_failure(rule);
+    for rule in [OnFailure::Fallback, OnFailure::Allow] {
+        let response = ask(&one(rule), "ada").await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(header(&response, "ratelimit-policy"), "\"user\";q=10;w=3600");
+        let names = response.headers().keys().map(|name| name.as_str().to_owned());
+        let decided = ask(&layer(&Moody::new(Mood::Decides), Quota::per_hour(10)), "ada").await;
+        let usual: Vec<_> = decided.headers().keys().map(|name| name.as_str().to_owned()).collect();
+        assert_eq!(names.collect::<Vec<_>>(), usual, "{rule:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadows_alone_are_never_denied() {
+    let store = Moody::new(Mood::Fails);
+    let shadow = Policy::new("tried", ONE).shadow();
+    let layer = RateLimitLayer::new(store.clone(), shadow).on_failure(OnFailure::Deny);
+    for _ in 0..20 {
+        assert_eq!(ask(&layer, "ada").await.status(), 200);
+    }
+    assert_eq!(store.asked(), 5);
+}
