@@ -113,7 +113,7 @@ impl RedisStoreBuilder {
 
     /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.
     async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
-        let limit = self.connect_timeout.saturating_mul(2);
+        let limit = self.connect_timeout.saturating_mul(4);
         let store = self.build(servers)?;
         let told = |error: Error| {
             let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");

@@ -9,7 +9,7 @@ use crate::Error;
 
 /// Connecting asks a sentinel, asks the server it names for its role, and connects to it; the first
 /// sentinels may not answer.
-const STEPS: u32 = 4;
+const STEPS: u32 = 8;
 
 impl Pools {
     /// A pool of connections to the primary that sentinels name: each new one asks them.
