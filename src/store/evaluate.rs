@@ -24,15 +24,9 @@ pub(super) fn evaluate(checks: &[Check], mut step: impl FnMut(usize, Option<&Sta
 }
 
 /// Looks again at the checks of a refused request that fit: nothing is taken from them.
-pub(super) fn look_again(
-    checks: &[Check],
-    steps: &mut Steps,
-    mut step: impl FnMut(usize, Option<&State>, u64) -> Step,
-) {
-    if checks.len() > 1 {
-        for (index, decided) in steps.iter_mut().enumerate().filter(|(_, decided)| decided.fits) {
-            *decided = step(index, None, 0);
-        }
+pub(super) fn look_again(steps: &mut Steps, mut step: impl FnMut(usize, Option<&State>, u64) -> Step) {
+    for (index, decided) in steps.iter_mut().enumerate().filter(|(_, decided)| decided.fits) {
+        *decided = step(index, None, 0);
     }
 }
 

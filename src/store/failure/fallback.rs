@@ -60,7 +60,7 @@ fn charge(local: &MemoryStore, check: &Check, share: &Check, debt: u64) {
     let (whole, part) = (check.counter.quota, share.counter.quota);
     let quota = match whole.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => part.with_units(part.limit(), whole.capacity()),
-        _ => whole,
+        Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => whole,
     };
     let counter = Counter { quota, ..share.counter.clone() };
     let Answer::Ready(_) = local.adjust(&counter, Change::Charge(debt)) else { unreachable!("memory answers at once") };

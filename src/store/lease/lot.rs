@@ -44,7 +44,7 @@ impl Lot {
         let window = match quota.algorithm() {
             Algorithm::FixedWindow => reset,
             Algorithm::SlidingWindow => reset.saturating_sub(micros(quota.window())),
-            _ => u64::MAX / 4,
+            Algorithm::SlidingLog | Algorithm::TokenBucket | Algorithm::LeakyBucket => u64::MAX / 4,
         };
         // The store rounds its clock down to a tick, so the window may end a tick earlier.
         let edge = (sent + window).saturating_sub(quota.tick().micros());
@@ -104,7 +104,9 @@ impl Lot {
         let units = match self.counter().quota.algorithm() {
             Algorithm::TokenBucket => self.left.saturating_sub(self.refilled(limit, now)),
             Algorithm::FixedWindow if now >= self.edge => 0,
-            _ => self.left,
+            Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog | Algorithm::LeakyBucket => {
+                self.left
+            }
         };
         let change = Settlement { check: 0, change: Change::Refund(units) };
         inner.settle(self.receipt, if units > 0 { std::slice::from_ref(&change) } else { &[] });

@@ -30,7 +30,7 @@ impl Locked<'_> {
         let (mut steps, refused) = evaluate(checks, step);
         checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check));
         if refused {
-            look_again(checks, &mut steps, step);
+            look_again(&mut steps, step);
         }
         (steps, refused)
     }

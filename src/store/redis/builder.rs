@@ -70,8 +70,8 @@ impl RedisStoreBuilder {
         Self { batch_size: checks, ..self }
     }
 
-    /// Calls a library of Redis Functions instead of scripts: less work for the server with each
-    /// call. It takes Redis 7 or Valkey, and a user who may `FUNCTION LOAD`.
+    /// Calls a library of Redis Functions instead of scripts, for some more checks a second.
+    /// It takes Redis 7 or Valkey, and a user who may `FUNCTION LOAD`.
     ///
     /// The library is named by its content and is never replaced, so that different versions of this
     /// crate can share a server; it stays in the server's data until `FUNCTION DELETE`.

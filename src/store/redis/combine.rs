@@ -5,17 +5,11 @@
 //! the batch goes on without it.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 
-use tokio::runtime::Handle as Runtime;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
-
-use super::reply::{Answered, Reply};
-use super::request::Request;
+use super::job::Job;
+use super::reply::Reply;
 use crate::Error;
 use crate::error::Kind;
 
@@ -27,37 +21,6 @@ pub(super) const MOST_CHECKS: usize = 128;
 
 /// Requests that wait; more are refused with an error.
 const MOST_WAITING: usize = 65_536;
-
-/// One request on its way.
-pub(super) struct Job {
-    pub(super) request: Request,
-    pub(super) caller: Caller,
-}
-
-/// Who is to be told the answer.
-pub(super) enum Caller {
-    /// Somebody who may go away.
-    Waits(oneshot::Sender<Result<Answered, Error>>),
-    /// Nobody: it is a settlement, one of a bounded number, and is sent in any case.
-    None(#[allow(dead_code, reason = "it is given back on drop")] OwnedSemaphorePermit),
-}
-
-impl Job {
-    fn is_idle(&self) -> bool {
-        matches!(&self.caller, Caller::Waits(answer) if answer.is_closed())
-    }
-
-    fn answer(self, answer: Result<Answered, Error>) {
-        match (self.caller, answer) {
-            // A caller who went away needs no answer.
-            (Caller::Waits(caller), answer) => drop(caller.send(answer)),
-            (Caller::None(_), Ok(_)) => {}
-            (Caller::None(_), Err(error)) => {
-                tracing::warn!(error = format!("{error:#}"), "a settlement may not have arrived");
-            }
-        }
-    }
-}
 
 /// Who waits, and how many calls are in flight.
 pub(super) struct Combiner {
@@ -211,6 +174,11 @@ impl Batch {
 
     /// Answers every request with its part, or with the error.
     pub(super) fn answer(&mut self, mut reply: Result<Reply, Error>) {
+        // One line a call: clients must not fill the log while Redis is away.
+        let settlements = self.jobs.iter().filter(|job| job.is_settlement()).count();
+        if let (Err(error), 1..) = (&reply, settlements) {
+            tracing::warn!(error = format!("{error:#}"), settlements, "settlements may not have arrived");
+        }
         for job in self.jobs.drain(..) {
             let answer = match &mut reply {
                 Ok(reply) => reply.take(&job.request).ok_or_else(no_decision),
@@ -235,45 +203,17 @@ impl Drop for Batch {
     }
 }
 
-/// A call that its caller waits for, and that goes on in the background if the caller goes away.
-pub(super) struct Lead {
-    call: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    runtime: Runtime,
-}
-
-impl Lead {
-    pub(super) fn new(call: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { call: Some(Box::pin(call)), runtime: Runtime::current() }
-    }
-}
-
-impl Future for Lead {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let done = self.call.as_mut().is_none_or(|call| call.as_mut().poll(cx).is_ready());
-        if !done {
-            return Poll::Pending;
-        }
-        self.call = None;
-        Poll::Ready(())
-    }
-}
-
-impl Drop for Lead {
-    fn drop(&mut self) {
-        if let Some(call) = self.call.take() {
-            self.runtime.spawn(call);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
     use std::time::{Duration, Instant};
     use std::{hint, thread};
 
+    use tokio::sync::oneshot;
+
+    use super::super::job::Caller;
+    use super::super::reply::Answered;
+    use super::super::request::Request;
     use super::*;
     use crate::store::{Check, Counter};
     use crate::{Key, Quota};

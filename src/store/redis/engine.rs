@@ -11,8 +11,10 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::builder::RedisStoreBuilder;
-use super::combine::{Batch, Caller, Combiner, Job, Lead, Place, no_decision};
+use super::combine::{Batch, Combiner, Place, no_decision};
 use super::combiners::Combiners;
+use super::job::{Caller, Job};
+use super::lead::Lead;
 use super::patience::Patience;
 use super::reply::{Answered, Reply};
 use super::request::{Packed, Request};

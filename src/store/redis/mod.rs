@@ -9,6 +9,8 @@ mod combiners;
 mod connect;
 mod connection;
 mod engine;
+mod job;
+mod lead;
 mod names;
 mod needs;
 mod patience;

@@ -7,7 +7,7 @@ use super::reply::{Answered, Seen};
 use super::request::tells_all;
 use crate::Error;
 use crate::algorithm::{self, State, Step};
-use crate::store::evaluate::{Steps, evaluate};
+use crate::store::evaluate::{Steps, evaluate, look_again};
 use crate::store::{Check, Counter};
 
 /// What was decided of some checks.
@@ -38,10 +38,8 @@ impl Verdict {
 
     /// Looks again at the checks that fit, as nothing is taken from them after all.
     pub(super) fn look_again(&mut self, checks: &[Check]) {
-        let seen = checks.iter().zip(&self.seen);
-        for (step_now, (check, seen)) in self.steps.iter_mut().zip(seen).filter(|(step, _)| step.fits) {
-            *step_now = step(check, seen.state.as_ref(), self.now_us, 0);
-        }
+        let Self { steps, now_us, seen, .. } = self;
+        look_again(steps, |index, _, cost| step(&checks[index], seen[index].state.as_ref(), *now_us, cost));
     }
 }
 
