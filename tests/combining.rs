@@ -1,5 +1,7 @@
 //! Decisions of one process share script calls, and none depends on another's caller.
 
+#[path = "support/clock.rs"]
+mod clock;
 #[path = "support/server.rs"]
 mod server;
 
@@ -8,12 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use clock::ManualClock;
 use futures::future::join_all;
 use futures::poll;
 use server::RedisServer;
 use tokio::time::timeout;
 use tollgate::store::{Answer, Change, Check, Counter, Decided, Settlement};
-use tollgate::{Error, Key, Quota, RedisStore, Store};
+use tollgate::{Decision, Error, Key, MemoryStore, Quota, RedisStore, Store};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -193,5 +196,64 @@ async fn nothing_overtakes_a_settlement() {
         charge(ask(1).await, 30);
         store.reset(&check(round, 50, 1).counter).wait().await.expect("the server is up");
         assert_eq!(ask(0).await.decision.outcomes()[0].remaining(), 50, "{round}: a reset overtook the charge");
+    }
+}
+
+/// A check over one of `keys` keys, each with an algorithm and a limit of its own.
+fn any_check(keys: usize) -> Check {
+    let key = fastrand::usize(..keys);
+    let (limit, window) = (5 + key as u64 / 5 % 4, 30 * DAY);
+    let quota = match key % 5 {
+        0 => Quota::fixed_window(limit, window),
+        1 => Quota::sliding_log(limit, window),
+        2 => Quota::sliding_window(limit, window),
+        3 => Quota::token_bucket(limit, window).burst(limit + 3),
+        _ => Quota::leaky_bucket(limit, window),
+    };
+    let cost = fastrand::u64(..3);
+    Check::new(Counter { policy: "any".into(), key: Key::new("user", key.to_string()), quota }, cost)
+}
+
+async fn decisions(store: &impl Store, checks: &[Check]) -> Vec<Decision> {
+    let deciding = checks.iter().map(|check| store.decide(std::slice::from_ref(check)).wait());
+    join_all(deciding).await.into_iter().map(|decided| decided.expect("decided").decision).collect()
+}
+
+#[tokio::test]
+async fn decisions_that_share_a_call_are_those_of_requests_one_by_one_whatever_their_rules() {
+    let (server, clock) = (RedisServer::start(), ManualClock::new());
+    let redis = RedisStore::builder().budget(Duration::from_secs(20)).without_deny_cache().with_clock(clock.reader());
+    let redis = redis.connect(&server.url()).await.expect("the server is there");
+    let memory = MemoryStore::builder().with_clock(clock.reader()).build();
+    for round in 0..200 {
+        clock.set(round * 3_600_000_000);
+        // Many keys are mostly different, few are mostly not.
+        let keys = if round % 2 == 0 { 2_000 } else { 20 };
+        let checks: Vec<_> = (0..fastrand::usize(2..40)).map(|_| any_check(keys)).collect();
+        let (ours, theirs) = (decisions(&redis, &checks).await, decisions(&memory, &checks).await);
+        for ((check, ours), theirs) in checks.iter().zip(ours).zip(theirs) {
+            assert_eq!(ours.outcomes(), theirs.outcomes(), "{check:?} in round {round}");
+        }
+    }
+    let calls = scripts_called(&server);
+    assert!(calls < 1_000, "{calls} calls are not shared");
+}
+
+#[tokio::test]
+async fn decisions_that_share_a_call_on_the_server_s_time_leave_what_they_took() {
+    let server = RedisServer::start();
+    let redis = RedisStore::builder().budget(Duration::from_secs(20)).without_deny_cache();
+    let (redis, memory) = (redis.connect(&server.url()).await.expect("the server is there"), MemoryStore::new());
+    for round in 0..100 {
+        let checks: Vec<_> = (0..40).map(|_| any_check(400)).collect();
+        let (ours, theirs) = (decisions(&redis, &checks).await, decisions(&memory, &checks).await);
+        for ((check, ours), theirs) in checks.iter().zip(ours).zip(theirs) {
+            let told = |decision: &Decision| (decision.is_allowed(), decision.outcomes()[0].remaining());
+            assert_eq!(told(&ours), told(&theirs), "{check:?} in round {round}");
+        }
+    }
+    for key in server.keys() {
+        let left: i64 = server.ask(&["PTTL", &key]);
+        assert!(left > 0, "{key} stays for ever: {left}");
     }
 }

@@ -69,11 +69,13 @@ impl Key {
     /// The hash is not salted, so that all processes count alike: a secret that can be guessed can
     /// be found by trying.
     pub fn hashed(kind: &str, value: impl AsRef<[u8]>) -> Self {
-        let mut text = Text::start(kind);
-        text.push(&[HASHED]);
-        for byte in &blake3::hash(value.as_ref()).as_bytes()[..16] {
-            text.push(&[byte >> 4, byte & 15].map(|nibble| b"0123456789abcdef"[usize::from(nibble)]));
+        let hash = blake3::hash(value.as_ref());
+        let mut hashed = [HASHED; 33];
+        for (digits, byte) in hashed[1..].chunks_exact_mut(2).zip(hash.as_bytes()) {
+            digits.copy_from_slice(&[byte >> 4, byte & 15].map(|nibble| b"0123456789abcdef"[usize::from(nibble)]));
         }
+        let mut text = Text::start(kind);
+        text.push(&hashed);
         text.into_key()
     }
 

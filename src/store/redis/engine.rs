@@ -17,7 +17,8 @@ use super::job::{Caller, Job};
 use super::lead::Lead;
 use super::patience::Patience;
 use super::reply::{Answered, Reply};
-use super::request::{Packed, Request};
+use super::packed::{self, Packed};
+use super::request::Request;
 use super::script::{Calls, Program};
 use super::servers::Servers;
 use crate::Error;
@@ -87,7 +88,9 @@ impl Inner {
 
     /// Makes one call; returns what came meanwhile.
     async fn send_batch(&self, mut batch: Batch) -> Option<Batch> {
-        let (slot, packed) = (batch.slot(), Packed::of(batch.jobs.iter().map(|job| &job.request)));
+        let slot = batch.slot();
+        packed::sort(&mut batch.jobs);
+        let packed = Packed::of(&batch.jobs);
         let reply = {
             let mut called = pin!(self.call(slot, packed));
             // Polled once, it is on the connection, or waits for one.

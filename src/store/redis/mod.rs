@@ -13,6 +13,7 @@ mod job;
 mod lead;
 mod names;
 mod needs;
+mod packed;
 mod patience;
 mod pool;
 mod prepare;

@@ -11,8 +11,11 @@ const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::LeakyBucket,
 ];
 
-/// The set has no other: what is asked is one check, which takes a script of its own.
+/// What is asked is one check, which takes a script of its own.
 const SINGLE: u8 = 1 << ALGORITHMS.len();
+
+/// What is asked are requests of one check each, over keys that are all different.
+const SINGLES: u8 = 2 * SINGLE;
 
 /// A set of algorithms, and what is done with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +23,7 @@ pub(super) struct Needs(u8);
 
 impl Needs {
     /// How many sets there are.
-    pub(super) const SETS: usize = 2 * SINGLE as usize;
+    pub(super) const SETS: usize = 2 * SINGLES as usize;
 
     /// All that can be done with an algorithm.
     pub(super) fn of(algorithm: Algorithm) -> Self {
@@ -34,12 +37,17 @@ impl Needs {
 
     /// Those of each algorithm alone.
     pub(super) fn each() -> impl Iterator<Item = Self> {
-        ALGORITHMS.into_iter().map(Self::of).flat_map(|needs| [needs, needs.single()])
+        ALGORITHMS.into_iter().map(Self::of).flat_map(Self::entries)
     }
 
-    /// One decision over one check, and nothing else.
-    pub(super) fn single(self) -> Self {
-        Self(self.0 | SINGLE)
+    /// All that is called for the same algorithms.
+    pub(super) fn entries(self) -> [Self; 3] {
+        [self, self.singles(1), self.singles(2)]
+    }
+
+    /// So many decisions over one check each, of keys that are all different, and nothing else.
+    pub(super) fn singles(self, count: usize) -> Self {
+        Self(self.0 | if count == 1 { SINGLE } else { SINGLES })
     }
 
     pub(super) fn and(self, other: Self) -> Self {
@@ -53,7 +61,11 @@ impl Needs {
 
     /// The function that does it: the name of an entry in `lua/`.
     pub(super) fn entry(self) -> &'static str {
-        if self.0 & SINGLE == 0 { "batch" } else { "single" }
+        match self.0 & (SINGLE | SINGLES) {
+            0 => "batch",
+            SINGLE => "single",
+            _ => "singles",
+        }
     }
 
     /// Whether a function in a table of `lua/wire.lua` is called.

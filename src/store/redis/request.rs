@@ -1,9 +1,5 @@
-//! What is sent, byte by byte as `lua/wire.lua` reads it.
+//! What is asked: the parts of a call, as `lua/wire.lua` reads them.
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
-use ahash::RandomState;
 use smallvec::SmallVec;
 
 use super::names::redis_key;
@@ -26,16 +22,16 @@ const CHARGES: u8 = 16;
 const RESETS: u8 = 32;
 
 /// Algorithm, flags, and five numbers.
-type Rule = [u8; 2 + 5 * NUMBER];
+pub(super) type Rule = [u8; 2 + 5 * NUMBER];
 
 /// One request, one adjustment or one reset.
 #[derive(Debug, Default)]
 pub(super) struct Request {
-    keys: SmallVec<[String; 1]>,
-    rules: SmallVec<[Rule; 1]>,
+    pub(super) keys: SmallVec<[String; 1]>,
+    pub(super) rules: SmallVec<[Rule; 1]>,
     /// The places of a check's key and rule in this request, from 0.
-    checks: SmallVec<[[u8; 2]; 4]>,
-    needs: Needs,
+    pub(super) checks: SmallVec<[[u8; 2]; 4]>,
+    pub(super) needs: Needs,
 }
 
 impl Request {
@@ -82,9 +78,13 @@ impl Request {
         self.checks.len()
     }
 
-    /// Whether it asks for a decision over one check.
-    fn is_one_check(&self) -> bool {
-        self.checks.len() == 1 && self.rules.iter().all(|rule| rule[1] < REFUNDS)
+    /// The key and the rule of a decision over one check; `None` if it asks for more, or for something
+    /// else.
+    pub(super) fn single(&self) -> Option<(&str, &Rule)> {
+        match (&*self.keys, &*self.rules, &*self.checks) {
+            ([key], [rule], [_]) if rule[1] < REFUNDS => Some((key, rule)),
+            _ => None,
+        }
     }
 
     /// For each check, its algorithm, and whether the whole of a log is told.
@@ -121,59 +121,4 @@ fn rule(quota: &Quota, flags: u8, numbers: [u64; 2]) -> Rule {
         place.copy_from_slice(&number.to_be_bytes()[8 - NUMBER..]);
     }
     rule
-}
-
-/// Requests that leave in one call.
-#[derive(Debug)]
-pub(super) struct Packed<'a> {
-    /// Every key, once.
-    pub(super) keys: Vec<&'a str>,
-    pub(super) bytes: Vec<u8>,
-    pub(super) needs: Needs,
-}
-
-impl<'a> Packed<'a> {
-    /// Joins requests of together at most 255 checks.
-    pub(super) fn of(requests: impl Iterator<Item = &'a Request>) -> Self {
-        let (mut keys, mut rules) = (Places::default(), Places::default());
-        let (mut checks, mut needs, mut single) = (Vec::new(), Needs::default(), None);
-        for request in requests {
-            needs = needs.and(request.needs);
-            single = Some(single.is_none() && request.is_one_check());
-            checks.push(u8::try_from(request.checks.len()).expect("a request has at most 255 checks"));
-            for [key, rule] in &request.checks {
-                checks.push(keys.place_of(&*request.keys[usize::from(*key)]));
-                checks.push(rules.place_of(&request.rules[usize::from(*rule)]));
-            }
-        }
-        let needs = if single == Some(true) { needs.single() } else { needs };
-        let count = u8::try_from(rules.items.len()).expect("a batch has at most 255 rules");
-        let mut bytes = Vec::with_capacity(1 + rules.items.len() * size_of::<Rule>() + checks.len());
-        bytes.push(count);
-        bytes.extend(rules.items.into_iter().flatten());
-        bytes.extend(checks);
-        Self { keys: keys.items, bytes, needs }
-    }
-}
-
-/// Items, each once, and their places.
-struct Places<'a, T: ?Sized> {
-    items: Vec<&'a T>,
-    places: HashMap<&'a T, u8, RandomState>,
-}
-
-impl<T: ?Sized> Default for Places<'_, T> {
-    fn default() -> Self {
-        Self { items: Vec::new(), places: HashMap::default() }
-    }
-}
-
-impl<'a, T: Eq + Hash + ?Sized> Places<'a, T> {
-    /// The place of an item, from 1.
-    fn place_of(&mut self, item: &'a T) -> u8 {
-        *self.places.entry(item).or_insert_with(|| {
-            self.items.push(item);
-            u8::try_from(self.items.len()).expect("a batch has at most 255 checks")
-        })
-    }
 }

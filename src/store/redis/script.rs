@@ -46,7 +46,7 @@ impl Program {
     /// A library is named by its content, and so are its functions: those of different versions do
     /// not meet.
     fn library() -> Self {
-        let entries = [Needs::all(), Needs::all().single()].map(Needs::entry);
+        let entries = Needs::all().entries().map(Needs::entry);
         let statements = statements_for(Needs::all(), &entries);
         let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);
         let register = |entry| format!("redis.register_function('{name}_{entry}', {entry})\n");

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use super::needs::Needs;
 
 /// The files in the order in which a script has them; entries come last.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     include_str!("../../../lua/prelude.lua"),
     include_str!("../../../lua/fixed_window.lua"),
     include_str!("../../../lua/token_bucket.lua"),
@@ -20,6 +20,7 @@ const FILES: [&str; 11] = [
     include_str!("../../../lua/adjust.lua"),
     include_str!("../../../lua/batch.lua"),
     include_str!("../../../lua/single.lua"),
+    include_str!("../../../lua/singles.lua"),
 ];
 
 /// The statements that some entries need for what is asked, without the lines that call them.
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn no_statement_of_any_file_is_lost_where_all_is_needed() {
-        let script = statements_for(Needs::all(), &["batch", "single"]);
+        let script = statements_for(Needs::all(), &["batch", "single", "singles"]);
         for line in FILES.iter().flat_map(|file| file.lines()).filter(|line| is_code(line)) {
             assert!(script.contains(line), "{line}");
         }
