@@ -22,33 +22,32 @@ pub(crate) struct Account {
 /// What the layer and the request's handles have in common.
 pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
+    /// The layer's.
     decision: Decision,
-    /// The layer's decision, then those the handler asked for.
+    /// What the layer's decision took, then what those took that the handler asked for.
     bookings: Mutex<SmallVec<[Booking; 1]>>,
 }
 
 /// What one decision took.
 struct Booking {
-    decision: Decision,
+    of: Of,
     receipt: Receipt,
-    policies: Policies,
     /// Units that are taken now, for each check.
     balances: SmallVec<[u64; 2]>,
 }
 
-/// The policies of a decision's checks.
-enum Policies {
-    /// The layer's, by their places.
-    Places(SmallVec<[usize; 4]>),
-    /// One of the handler's.
-    Own(Box<Policy>),
+/// Whose decision it is.
+enum Of {
+    /// The layer's; its policies by their places.
+    Layer(SmallVec<[usize; 4]>),
+    /// The handler's, over a policy of its own.
+    Handler(Box<(Policy, Decision)>),
 }
 
 impl Account {
     pub(crate) fn new(gate: Arc<Gate>, policies: SmallVec<[usize; 4]>, decided: Decided) -> Self {
-        let decision = decided.decision.clone();
-        let booking = Booking::new(Policies::Places(policies), decided);
-        let bookings = Mutex::new(SmallVec::from_buf([booking]));
+        let Decided { decision, receipt } = decided;
+        let bookings = Mutex::new(SmallVec::from_buf([Booking::new(Of::Layer(policies), receipt)]));
         Self { shared: Arc::new(Shared { gate, decision, bookings }), queues: false, settled: false }
     }
 
@@ -119,8 +118,8 @@ impl Shared {
             decision = decision.hidden();
         }
         if decision.is_allowed() {
-            let decided = Decided { decision: decision.clone(), receipt };
-            self.bookings().push(Booking::new(Policies::Own(Box::new(policy.clone())), decided));
+            let of = Of::Handler(Box::new((policy.clone(), decision.clone())));
+            self.bookings().push(Booking::new(of, receipt));
         }
         decision
     }
@@ -130,11 +129,12 @@ impl Shared {
         for booking in bookings {
             for check in 0..booking.balances.len() {
                 let (policy, balance) = (booking.policy(&self.gate, check), booking.balances[check]);
-                if let Some(change) = wanted(policy.options(), &booking.decision.outcomes()[check], balance) {
+                let outcome = &booking.decision(self).outcomes()[check];
+                if let Some(change) = wanted(policy.options(), outcome, balance) {
                     self.gate.store.settle(booking.part(check), &[Settlement { check: 0, change }]);
                     booking.balances[check] = match change {
                         Change::Refund(units) => balance.saturating_sub(units),
-                        Change::Charge(units) => booking.charged(check, units),
+                        Change::Charge(units) => booking.charged(check, outcome, units),
                     };
                 }
             }
@@ -158,7 +158,7 @@ impl Shared {
         }
         let outcomes = bookings.iter().flat_map(|booking| {
             let taken = booking.receipt.taken();
-            let outcomes = booking.decision.outcomes().iter().enumerate();
+            let outcomes = booking.decision(self).outcomes().iter().enumerate();
             // A store that admits all while it is away takes nothing.
             outcomes.map(|(check, outcome)| match taken.get(check) {
                 Some(taken) => outcome.settled(taken.units, booking.balances[check]),
@@ -170,15 +170,22 @@ impl Shared {
 }
 
 impl Booking {
-    fn new(policies: Policies, Decided { decision, receipt }: Decided) -> Self {
+    fn new(of: Of, receipt: Receipt) -> Self {
         let balances = receipt.taken().iter().map(|taken| taken.units).collect();
-        Self { decision, receipt, policies, balances }
+        Self { of, receipt, balances }
+    }
+
+    fn decision<'a>(&'a self, shared: &'a Shared) -> &'a Decision {
+        match &self.of {
+            Of::Layer(_) => &shared.decision,
+            Of::Handler(own) => &own.1,
+        }
     }
 
     fn policy<'a>(&'a self, gate: &'a Gate, check: usize) -> &'a Policy {
-        match &self.policies {
-            Policies::Places(places) => &gate.policies[places[check]],
-            Policies::Own(policy) => policy,
+        match &self.of {
+            Of::Layer(places) => &gate.policies[places[check]],
+            Of::Handler(own) => &own.0,
         }
     }
 
@@ -189,8 +196,8 @@ impl Booking {
     }
 
     /// What a check has taken after a charge: with what others had then, at most two capacities.
-    fn charged(&self, check: usize, units: u64) -> u64 {
-        let (outcome, balance) = (&self.decision.outcomes()[check], self.balances[check]);
+    fn charged(&self, check: usize, outcome: &Outcome, units: u64) -> u64 {
+        let balance = self.balances[check];
         let free = outcome.quota().capacity().saturating_add(outcome.remaining());
         let most = free.saturating_add(self.receipt.taken()[check].units);
         balance.saturating_add(units).min(most.max(balance))

@@ -68,6 +68,7 @@ mod layer;
 mod limiter;
 mod merge;
 mod policy;
+mod problem;
 mod quota;
 mod response;
 mod service;

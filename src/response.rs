@@ -1,33 +1,24 @@
 //! The responses this crate makes, and their body.
 
-use std::fmt::{self, Write};
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::Decision;
 use crate::account::Account;
 use crate::admission::Verdict;
-use crate::fields::{number, whole_seconds};
+use crate::fields::number;
 use crate::gate::Gate;
-use crate::grpc;
+use crate::{grpc, problem};
 
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
-
-/// Room in bytes for a problem document with a few policies.
-const USUAL_SIZE: usize = 256;
-
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NO_KEY: &str = "The request lacks what clients are told apart by.";
 const DENIED: &str = "This client is not served.";
 
@@ -122,12 +113,12 @@ impl Gate {
             Verdict::Rejected(response) => *response,
             Verdict::NoKey if is_grpc => grpc::forbidden(NO_KEY),
             Verdict::Denied if is_grpc => grpc::forbidden(DENIED),
-            Verdict::NoKey => forbidden(NO_KEY),
-            Verdict::Denied => forbidden(DENIED),
+            Verdict::NoKey => problem::forbidden(NO_KEY),
+            Verdict::Denied => problem::forbidden(DENIED),
             Verdict::Failed(error) => {
                 tracing::debug!(error = format!("{error:#}"), "a request was refused, as no decision could be made");
                 let wait = self.store.next_probe();
-                if is_grpc { grpc::unavailable(wait) } else { unavailable(wait) }
+                if is_grpc { grpc::unavailable(wait) } else { problem::unavailable(wait) }
             }
             Verdict::Admitted(_) => unreachable!("an admitted request is served"),
         };
@@ -156,7 +147,8 @@ impl Gate {
     /// The response to a refused request.
     pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let wait = self.headers.wait(decision);
-        let mut response = problem(StatusCode::TOO_MANY_REQUESTS, self.exceeded(decision, wait));
+        let shown = decision.violated().filter(|outcome| self.shows(outcome));
+        let mut response = problem::quota_exceeded(wait, shown.map(crate::Outcome::policy));
         self.complete(&mut response, decision, wait);
         response
     }
@@ -170,65 +162,12 @@ impl Gate {
         self.write_refusal(headers, decision, wait);
         response.extensions_mut().insert(decision.clone());
     }
-
-    fn exceeded(&self, decision: &Decision, wait: Option<u64>) -> String {
-        let start = |detail: fmt::Arguments<'_>| {
-            document(QUOTA_EXCEEDED, "Quota Exceeded", StatusCode::TOO_MANY_REQUESTS, detail)
-        };
-        let mut body = match wait {
-            Some(1) => start(format_args!("Retry in 1 second.")),
-            Some(seconds) => start(format_args!("Retry in {seconds} seconds.")),
-            None => start(format_args!("No wait can help: the request costs more than is ever admitted at once.")),
-        };
-        body.push_str(",\"violated-policies\":[");
-        let shown = decision.violated().filter(|outcome| self.shows(outcome));
-        let names = shown.map(crate::Outcome::policy);
-        for (index, name) in names.enumerate() {
-            // A policy's name needs no escaping.
-            let comma = if index == 0 { "" } else { "," };
-            write!(body, "{comma}\"{name}\"").expect("a string takes everything");
-        }
-        body.push_str("]}");
-        body
-    }
-}
-
-fn forbidden(detail: &str) -> Response<Bytes> {
-    let body = document("about:blank", "Forbidden", StatusCode::FORBIDDEN, detail) + "}";
-    problem(StatusCode::FORBIDDEN, body)
 }
 
 /// A JSON document that is of the moment.
 pub(crate) fn json(text: String) -> Response<Bytes> {
     let mut response = Response::new(text.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
-    response
-}
-
-/// The response when no decision could be made, to be retried after a wait of at least a second.
-pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
-    let seconds = whole_seconds(wait).max(1);
-    let detail = if seconds == 1 { "Retry in 1 second.".into() } else { format!("Retry in {seconds} seconds.") };
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    let body = document(REDUCED_CAPACITY, "Temporary Reduced Capacity", status, detail) + "}";
-    let mut response = problem(status, body);
-    response.headers_mut().insert(RETRY_AFTER, number(seconds));
-    response
-}
-
-/// A problem document (RFC 9457) without its closing brace.
-fn document(kind: &str, title: &str, status: StatusCode, detail: impl fmt::Display) -> String {
-    let mut text = String::with_capacity(USUAL_SIZE);
-    write!(text, r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"{detail}""#, status.as_u16())
-        .expect("a string takes everything");
-    text
-}
-
-fn problem(status: StatusCode, body: String) -> Response<Bytes> {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }

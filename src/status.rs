@@ -15,7 +15,7 @@ use tower_service::Service;
 use crate::fields::{Advertised, Left, used, whole_seconds};
 use crate::gate::{Gate, SharedGate};
 use crate::store::Decided;
-use crate::{Decision, Error, Outcome, Store, response};
+use crate::{Decision, Error, Outcome, Store, problem, response};
 
 /// What a client has left of each policy it may know of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ fn answer(status: Result<Status, Error>, wait: Duration) -> Response<Bytes> {
         Ok(status) => response::json(status.to_json()),
         Err(error) => {
             tracing::debug!(error = format!("{error:#}"), "the status is not known");
-            response::unavailable(wait)
+            problem::unavailable(wait)
         }
     }
 }
