@@ -149,7 +149,7 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Goes on with what waits by now; `None` if nothing does.
-    pub(super) fn next(mut self) -> Option<Self> {
+    pub(super) fn next(&mut self) -> Option<Self> {
         let combiner = self.combiner.take()?;
         let jobs = combiner.take_or_end_call();
         (!jobs.is_empty()).then(|| Self { jobs, combiner: Some(combiner) })

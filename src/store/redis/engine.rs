@@ -73,41 +73,43 @@ impl Inner {
     }
 
     /// Sends a batch; what came meanwhile is sent by a task, as its callers are not to keep this one.
-    async fn lead(self: Arc<Self>, batch: Batch) {
-        if let Some(next) = self.send_batch(batch).await {
+    async fn lead(self: Arc<Self>, mut batch: Batch) {
+        let reply = self.send_batch(&mut batch, || ()).await;
+        let next = batch.next();
+        batch.answer(reply);
+        if let Some(next) = next {
             tokio::spawn(self.follow(next));
         }
     }
 
-    async fn follow(self: Arc<Self>, batch: Batch) {
-        let mut next = Some(batch);
-        while let Some(batch) = next {
-            next = self.send_batch(batch).await;
+    /// Sends a batch, and what comes meanwhile. The server has its next call before the callers of the
+    /// last one have their answers.
+    async fn follow(self: Arc<Self>, mut batch: Batch) {
+        let mut reply = self.send_batch(&mut batch, || ()).await;
+        while let Some(mut next) = batch.next() {
+            reply = self.send_batch(&mut next, || batch.answer(reply)).await;
+            batch = next;
         }
+        batch.answer(reply);
     }
 
-    /// Makes one call; returns what came meanwhile.
-    async fn send_batch(&self, mut batch: Batch) -> Option<Batch> {
-        let slot = batch.slot();
+    /// Makes one call; once it is on its way, something else can be done.
+    async fn send_batch(&self, batch: &mut Batch, meanwhile: impl FnOnce()) -> Result<Reply, Error> {
         packed::sort(&mut batch.jobs);
         let packed = Packed::of(&batch.jobs);
-        let reply = {
-            let mut called = pin!(self.call(slot, packed));
-            // Polled once, it is on the connection, or waits for one.
-            let first = poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await;
-            batch.is_sent();
-            match first {
-                Poll::Ready(reply) => reply,
-                Poll::Pending => called.await,
-            }
+        let mut called = pin!(self.call(batch.slot(), packed));
+        // Polled once, it is on the connection, or waits for one.
+        let first = poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await;
+        batch.is_sent();
+        meanwhile();
+        let answer = match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => called.await,
         };
-        let reply = match reply {
-            Ok(Value::BulkString(bytes)) => Reply::read(bytes.into(), batch.checks()).ok_or_else(no_decision),
-            Ok(_) => Err(no_decision()),
-            Err(error) => Err(error),
-        };
-        batch.answer(reply);
-        batch.next()
+        match answer? {
+            Value::BulkString(bytes) => Reply::read(bytes.into(), batch.checks()).ok_or_else(no_decision),
+            _ => Err(no_decision()),
+        }
     }
 
     /// Makes a call within the budget. What was sent and not answered in time is never sent again.
