@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::account::Account;
 use crate::ask::Resolved;
 use crate::gate::Gate;
+use crate::metrics::Timer;
 use crate::store::{Answer, Check, Decided, Mode};
 use crate::{Decision, Error, Outcome, Store};
 
@@ -35,7 +36,7 @@ pub(crate) enum Verdict {
 /// The way to a [`Verdict`].
 pub(crate) enum Admission {
     Known(Option<Verdict>),
-    Deciding { pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>, policies: Places },
+    Deciding { pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>, policies: Places, timer: Timer },
     Resolving(Pin<Box<dyn Future<Output = Verdict> + Send>>),
 }
 
@@ -43,8 +44,8 @@ impl Admission {
     pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
-            Admission::Deciding { pending, policies } => {
-                pending.as_mut().poll(cx).map(|decided| gate.verdict(std::mem::take(policies), decided))
+            Admission::Deciding { pending, policies, timer } => {
+                pending.as_mut().poll(cx).map(|decided| gate.verdict(std::mem::take(policies), *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
@@ -84,15 +85,16 @@ impl Gate {
             match self.resolve(policy, parts) {
                 Answer::Ready(resolved) => {
                     if let Some(verdict) = asked.add(policy, resolved) {
-                        return Admission::Known(Some(verdict));
+                        return Admission::Known(Some(self.turned_away(verdict)));
                     }
                 }
                 pending @ Answer::Pending(_) => return self.admit_later(asked, policy, pending, parts),
             }
         }
+        let timer = Timer::start();
         match self.store.decide(&asked.checks) {
-            Answer::Ready(decided) => Admission::Known(Some(self.verdict(asked.policies, decided))),
-            Answer::Pending(pending) => Admission::Deciding { pending, policies: asked.policies },
+            Answer::Ready(decided) => Admission::Known(Some(self.verdict(asked.policies, timer, decided))),
+            Answer::Pending(pending) => Admission::Deciding { pending, policies: asked.policies, timer },
         }
     }
 
@@ -110,15 +112,23 @@ impl Gate {
         Admission::Resolving(Box::pin(async move {
             for (policy, answer) in (from..).zip(answers) {
                 if let Some(verdict) = asked.add(policy, answer.wait().await) {
-                    return verdict;
+                    return gate.turned_away(verdict);
                 }
             }
+            let timer = Timer::start();
             let decided = gate.store.decide(&asked.checks).wait().await;
-            gate.verdict(asked.policies, decided)
+            gate.verdict(asked.policies, timer, decided)
         }))
     }
 
-    fn verdict(self: &Arc<Self>, policies: Places, decided: Result<Decided, Error>) -> Verdict {
+    /// A verdict that is known before the store is asked.
+    fn turned_away(&self, verdict: Verdict) -> Verdict {
+        self.decisions.turned_away(&verdict);
+        verdict
+    }
+
+    fn verdict(self: &Arc<Self>, policies: Places, timer: Timer, decided: Result<Decided, Error>) -> Verdict {
+        self.decisions.decided(timer, &decided, policies.iter().map(|place| &self.policies[*place]));
         if let Ok(decided) = &decided {
             log_shadows(&decided.decision);
         }

@@ -9,6 +9,7 @@ use http::request::Parts;
 
 use crate::fields::PolicyField;
 use crate::key::KeyExtractor;
+use crate::metrics::Decisions;
 use crate::store::{FailureRules, FailureStore, SharedStore};
 use crate::{Decision, Headers, Policy};
 
@@ -29,6 +30,7 @@ pub(crate) struct Gate {
     pub(crate) policy_field: PolicyField,
     /// By whose address clients are allowed or denied, where a policy's key does not know it.
     pub(crate) client: Arc<dyn KeyExtractor>,
+    pub(crate) decisions: Decisions,
     given: SharedStore,
     pub(crate) store: Arc<FailureStore<SharedStore>>,
 }
@@ -47,6 +49,7 @@ impl Gate {
             client: Arc::new(crate::key::client_ip()),
             #[cfg(not(feature = "axum"))]
             client: Arc::new(crate::key::global()),
+            decisions: Decisions::default(),
             given: store,
             store: wrapped,
         }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::Response;
 
 use crate::account::Shared;
+use crate::metrics::Timer;
 use crate::store::{Change, Check, Counter};
 use crate::{Decision, Error, Key, Policy, Store};
 
@@ -74,8 +75,10 @@ impl Handle {
         let counter = Counter { policy: policy.shared_name().clone(), key, quota: *policy.quota() };
         let options = policy.options();
         let check = Check { settles: options.settles(), ..Check::new(counter, options.cost.fixed()) };
-        let decided = self.shared.gate.store.decide(&[check]).wait().await?;
-        Ok(self.shared.book(policy, decided))
+        let (gate, timer) = (&self.shared.gate, Timer::start());
+        let decided = gate.store.decide(&[check]).wait().await;
+        gate.decisions.decided(timer, &decided, [policy]);
+        Ok(self.shared.book(policy, decided?))
     }
 
     /// The response that tells a client of a refusal, as the layer would.

@@ -38,6 +38,24 @@
 //! The future of a response can be dropped at any point. The inner service is called only after a
 //! request was admitted; units of an admitted request that is dropped stay taken.
 //!
+//! # Metrics
+//!
+//! Clients are not told who decided. Your code is, by [`Decision::source`]; operators are by what is logged
+//! with `tracing`, and, with the feature `metrics`, by what goes to a recorder of the
+//! [`metrics`](https://docs.rs/metrics) crate. Install it before the first request. Labels are names of
+//! policies and words of this crate, never anything of a request.
+//!
+//! | metric | type | labels |
+//! | --- | --- | --- |
+//! | `tollgate_decisions_total` | counter | `source`, `verdict` |
+//! | `tollgate_decision_seconds` | histogram | `source` |
+//! | `tollgate_policy_refusals_total` | counter | `policy`, `mode` |
+//! | `tollgate_store_failures_total` | counter | `kind` |
+//! | `tollgate_breakers_open` | gauge | |
+//! | `tollgate_breaker_changes_total` | counter | `to` |
+//!
+//! `docs/metrics.md` in the package has their values, and what to alert on.
+//!
 //! # Features
 //!
 //! | feature | default | what it adds |
@@ -47,6 +65,7 @@
 //! | `cluster` | yes | `RedisStore::connect_cluster`: a Redis Cluster |
 //! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |
 //! | `config` | yes | policies from a TOML file: [`config`] |
+//! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 
 mod account;
@@ -67,6 +86,7 @@ pub mod key;
 mod layer;
 mod limiter;
 mod merge;
+mod metrics;
 mod policy;
 mod problem;
 mod quota;

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep};
 
 use crate::gate::{Gate, SharedGate};
+use crate::metrics::Timer;
 use crate::policy::Tiers;
 use crate::store::{Change, Check, Counter, Decided};
 use crate::{Decision, Error, Key, Policy, Status, Store};
@@ -113,8 +114,10 @@ impl Limiter {
     ///
     /// If the store could not say.
     pub async fn status(&self, key: &Key) -> Result<Status, Error> {
-        let decision = self.check_n(key, 0).await?;
-        Ok(Status::of(&self.gate.load(), &decision, std::iter::repeat(0)))
+        let gate = self.gate.load_full();
+        let looks = self.checks(&gate, key, Some(0)).await;
+        let decided = gate.store.decide(&looks).wait().await?;
+        Ok(Status::of(&gate, &decided.decision, std::iter::repeat(0)))
     }
 
     /// Forgets what a key has taken from every policy.
@@ -146,7 +149,10 @@ impl Limiter {
     async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
         let gate = self.gate.load_full();
         let checks = self.checks(&gate, key, units).await;
-        let Decided { decision, receipt } = gate.store.decide(&checks).wait().await?;
+        let timer = Timer::start();
+        let decided = gate.store.decide(&checks).wait().await;
+        gate.decisions.decided(timer, &decided, &gate.policies);
+        let Decided { decision, receipt } = decided?;
         gate.store.settle(receipt, &[]);
         Ok(decision)
     }

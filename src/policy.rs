@@ -23,6 +23,7 @@ pub(crate) use self::scope::Scope;
 pub use self::tier::TierLookup;
 pub(crate) use self::tier::Tiers;
 use crate::key::{self, KeyExtractor};
+use crate::metrics::Refusals;
 use crate::store::{Mode, Settles};
 use crate::{Error, Quota};
 
@@ -52,6 +53,7 @@ pub struct Policy {
     quota: Quota,
     key: Arc<dyn KeyExtractor>,
     options: Options,
+    refusals: Refusals,
 }
 
 /// All that has a default.
@@ -121,7 +123,8 @@ impl Policy {
             allow: None,
             deny: None,
         };
-        Ok(Self { name: name.into(), quota, key: Arc::new(key::global()), options })
+        let (key, refusals) = (Arc::new(key::global()), Refusals::default());
+        Ok(Self { name: name.into(), quota, key, options, refusals })
     }
 
     /// Sets who is counted.
@@ -267,6 +270,11 @@ impl Policy {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody counts"))]
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// Whether clients are told of this policy.

@@ -94,6 +94,29 @@ async fn the_built_in_limits_admit_ten_requests_and_then_tell_the_wait() {
     }
 }
 
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn metrics_can_be_scraped_and_are_not_limited() {
+    let server = Server::start(&[]);
+    for _ in 0..12 {
+        server.get("/").await;
+    }
+    let (status, text) = server.get("/metrics").await;
+    assert_eq!(status, 200);
+    for line in [
+        "# TYPE tollgate_decisions_total counter",
+        r#"tollgate_decisions_total{source="store",verdict="allowed"} 10"#,
+        r#"tollgate_decisions_total{source="store",verdict="refused"} 2"#,
+        r#"tollgate_policy_refusals_total{policy="ip",mode="enforce"} 2"#,
+        r#"tollgate_policy_refusals_total{policy="route",mode="enforce"} 0"#,
+        r#"tollgate_decision_seconds_bucket{source="store",le="+Inf"} 12"#,
+        r#"tollgate_store_failures_total{kind="timeout"} 0"#,
+        "tollgate_breakers_open 0",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line:?} is not in\n{text}");
+    }
+}
+
 #[tokio::test]
 async fn it_says_which_store_it_uses_wherever_the_url_comes_from() {
     let redis = RedisServer::start();

@@ -5,10 +5,13 @@
 //! ```
 //!
 //! The file's policies replace the built-in ones. They are read again on SIGHUP, and when the file
-//! changes; `examples/policies.toml` shows all there is.
+//! changes; `examples/policies.toml` shows all there is. With `--features metrics`, `GET /metrics` is for
+//! Prometheus.
 
 mod args;
 mod limits;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod reload;
 mod routes;
 mod shutdown;
@@ -60,7 +63,10 @@ async fn run() -> Result<(), BoxError> {
     let address = listener.local_addr()?;
     writeln!(std::io::stdout(), "listening on http://{address}, store: {store}")?;
     tracing::info!(%address, store, "ready");
-    shutdown::serve(listener, routes::app(&layer), stop).await
+    let app = routes::app(&layer);
+    #[cfg(feature = "metrics")]
+    let app = app.route("/metrics", metrics::record()?);
+    shutdown::serve(listener, app, stop).await
 }
 
 /// An error and its causes, each told once.

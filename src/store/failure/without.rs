@@ -9,6 +9,7 @@ use super::fallback;
 use super::rule::{FailureRules, OnFailure};
 use crate::Error;
 use crate::decision::{Decision, Outcome, Source};
+use crate::metrics::StoreHealth;
 use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
 use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
 
@@ -24,13 +25,15 @@ pub(super) struct Without {
     start: Instant,
     /// The first failure, and one more, of the last outage in which all was no longer admitted.
     allowed_up_to: AtomicU64,
+    health: StoreHealth,
 }
 
 impl Without {
     pub(super) fn new(rules: FailureRules, budget: Duration) -> Self {
         let breaker = Breaker::new(budget.saturating_add(GRACE));
         let local = MemoryStore::new();
-        Self { rules, breaker, local, start: Instant::now(), allowed_up_to: AtomicU64::new(0) }
+        let (allowed_up_to, health) = (AtomicU64::new(0), StoreHealth::default());
+        Self { rules, breaker, local, start: Instant::now(), allowed_up_to, health }
     }
 
     fn now(&self) -> u64 {
@@ -79,6 +82,7 @@ impl Without {
             // A memory of the store in this process says nothing of the store.
             self.breaker.gave_up(permit, || self.now());
         } else if self.breaker.answered(permit) {
+            self.health.closed();
             let failed_for = self.since(self.breaker.first_failure());
             tracing::info!(?failed_for, "the store decides again");
         }
@@ -88,9 +92,11 @@ impl Without {
         if error.is_invalid() {
             return self.breaker.gave_up(permit, || self.now());
         }
+        self.health.failed(error);
         let rule = self.rules.on_failure;
         match self.breaker.failed(permit, self.now()) {
             Some(BreakerState::Closed) => {
+                self.health.opened();
                 let error = format!("{error:#}");
                 tracing::warn!(error, ?rule, "the store is not asked for now: it failed several times in a row");
             }

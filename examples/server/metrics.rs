@@ -1,0 +1,31 @@
+//! What operators scrape, with the feature `metrics`.
+
+use std::future::ready;
+use std::time::Duration;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::{MethodRouter, get};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+
+use crate::BoxError;
+
+/// Seconds: from a decision in memory to one that takes the whole budget.
+const BUCKETS: [f64; 9] = [0.000_01, 0.000_1, 0.000_5, 0.001, 0.002_5, 0.01, 0.025, 0.05, 0.1];
+
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Records from now on; a `GET` shows what there is.
+pub(crate) fn record() -> Result<MethodRouter, BoxError> {
+    let seconds = Matcher::Full("tollgate_decision_seconds".to_owned());
+    let recorder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &BUCKETS)?.install_recorder()?;
+    let upkept = recorder.clone();
+    tokio::spawn(async move {
+        // Else times pile up while nobody scrapes.
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            upkept.run_upkeep();
+        }
+    });
+    let show = move || ready(([(CONTENT_TYPE, "text/plain; version=0.0.4")], recorder.render()));
+    Ok(get(show))
+}
