@@ -6,7 +6,8 @@
 //! - `store`: what `RedisStore` does beside other ways to ask Redis;
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request;
 //! - `http`: what a limit costs a web server; with `--features peers` beside other crates;
-//! - `soak --minutes N`: whether a server under a mixed load keeps to its memory, files and tasks.
+//! - `soak --minutes N`: whether a server under a mixed load keeps to its memory, files and tasks; with
+//!   `--leaky` after it, what it says of one that does not.
 //!
 //! `--quick` is for trying it out: fewer and shorter rounds.
 
@@ -49,6 +50,6 @@ fn effort(flags: &[String]) -> Effort {
 
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
-    eprintln!("give one of: redis store memory http, and --quick for a short run; or soak --minutes N");
+    eprintln!("give one of: redis store memory http, and --quick for a short run; or soak --minutes N, perhaps --leaky");
     std::process::exit(2);
 }

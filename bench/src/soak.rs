@@ -28,23 +28,29 @@ const PACE: Duration = Duration::from_secs(10);
 /// With fewer there are no quarters to compare.
 const LEAST_READINGS: u64 = 8;
 
+/// Makes the server leak on purpose: memory and tasks, so that one sees the verdict.
+const LEAKY: &str = "--leaky";
+
 /// Runs for the time asked for; ends the process with 1 if something grew or failed.
 pub(crate) async fn run(flags: &[String]) {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let minutes: u64 = match flags[..] {
-        [SERVE, redis] => return app::serve(redis).await,
-        ["--minutes", minutes] => minutes.parse().unwrap_or_else(|_| crate::usage()),
+    let (minutes, leaky): (&str, _) = match flags[..] {
+        [SERVE, redis] => return app::serve(redis, false).await,
+        [SERVE, redis, LEAKY] => return app::serve(redis, true).await,
+        ["--minutes", minutes] => (minutes, false),
+        ["--minutes", minutes, LEAKY] => (minutes, true),
         _ => crate::usage(),
     };
-    if !soak((minutes * 60 / PACE.as_secs()).max(LEAST_READINGS)).await {
+    let minutes: u64 = minutes.parse().unwrap_or_else(|_| crate::usage());
+    if !soak((minutes * 60 / PACE.as_secs()).max(LEAST_READINGS), leaky).await {
         std::process::exit(1);
     }
 }
 
-async fn soak(count: u64) -> bool {
+async fn soak(count: u64, leaky: bool) -> bool {
     let redis = Server::start().await;
     let mut connection = redis.connection().await;
-    let (process, address) = Process::start(redis.url());
+    let (process, address) = Process::start(redis.url(), leaky);
     let load = Load::start(address);
     println!("{}", Reading::HEADER);
     let (mut readings, mut ticks) = (Vec::new(), interval_at(Instant::now() + PACE, PACE));

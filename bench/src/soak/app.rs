@@ -26,7 +26,7 @@ const PARTS: u32 = 10;
 const PART: Duration = Duration::from_millis(50);
 
 /// Serves until standard input ends. The port is printed first.
-pub(super) async fn serve(redis: &str) {
+pub(super) async fn serve(redis: &str, leaky: bool) {
     let store = RedisStore::connect(redis).await.expect("Redis answers");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     println!("{}", listener.local_addr().expect("bound").port());
@@ -35,13 +35,13 @@ pub(super) async fn serve(redis: &str) {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
     });
-    let service = app(store).into_make_service_with_connect_info::<SocketAddr>();
+    let service = app(store, leaky).into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await.expect("serves");
 }
 
-fn app(store: RedisStore) -> Router {
+fn app(store: RedisStore, leaky: bool) -> Router {
     Router::new()
-        .route("/", get(|| async { "hello" }))
+        .route("/", get(move || hello(leaky)))
         .route("/login", post(|_: Bytes| async { login() }))
         .route("/slow", get(slow))
         .route("/queued", get(|| async { "served" }))
@@ -60,6 +60,14 @@ fn limits(store: RedisStore) -> RateLimitLayer {
         .route(Quota::fixed_window(1_000_000, seconds(1)))
         .policy(logins.routes(["/login"]).count(Count::failures()))
         .policy(queue.routes(["/queued"]))
+}
+
+async fn hello(leaky: bool) -> &'static str {
+    if leaky {
+        Box::leak(vec![1_u8; 1_024].into_boxed_slice());
+        tokio::spawn(std::future::pending::<()>());
+    }
+    "hello"
 }
 
 /// Every other one fails, and counts.

@@ -4,16 +4,17 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 
-use super::SERVE;
+use super::{LEAKY, SERVE};
 
 pub(super) struct Process(Child);
 
 impl Process {
     /// Starts it and answers where it listens.
-    pub(super) fn start(redis: &str) -> (Self, SocketAddr) {
+    pub(super) fn start(redis: &str, leaky: bool) -> (Self, SocketAddr) {
         let program = std::env::current_exe().expect("this program is a file");
         let mut command = Command::new(program);
-        command.args(["soak", SERVE, redis]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["soak", SERVE, redis]).args(leaky.then_some(LEAKY));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Self(command.spawn().expect("this program can be started"));
         let mut line = String::new();
         let output = process.0.stdout.take().expect("it is piped");
