@@ -3,6 +3,9 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// What went wrong: a setting that can never work, or a store that could not decide.
 ///
@@ -13,6 +16,18 @@ pub struct Error {
     kind: Kind,
     message: Box<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+    outage: Option<Outage>,
+}
+
+/// What a store says of a failure of one of its servers, for each of which it has a breaker: the
+/// failure says nothing of the others.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "other stores have one server"))]
+pub(crate) struct Outage {
+    /// How long until the server is asked again; zero if it is asked.
+    pub(crate) next_probe: Duration,
+    /// Since when it has not answered.
+    pub(crate) failing_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +40,7 @@ pub(crate) enum Kind {
 
 impl Error {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into_boxed_str(), source: None }
+        Self { kind, message: message.into().into_boxed_str(), source: None, outage: None }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -39,7 +54,19 @@ impl Error {
 
     /// The same error for one of several callers.
     pub(crate) fn shared(&self) -> Self {
-        Self { kind: self.kind, message: self.message.clone(), source: self.source.clone() }
+        Self { kind: self.kind, message: self.message.clone(), source: self.source.clone(), outage: self.outage }
+    }
+
+    /// The error as one of a single server of the store.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn of_one_server(mut self, outage: Outage) -> Self {
+        self.outage = Some(outage);
+        self
+    }
+
+    /// What its server's breaker knows, if the store has one for each of its servers.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        self.outage
     }
 
     /// An error of a store outside this crate.

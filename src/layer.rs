@@ -139,14 +139,17 @@ impl RateLimitLayer {
     /// What the store does not decide in time is decided as [`on_failure`](Self::on_failure) says.
     /// Its late answer goes nowhere: units it took stay taken, and slots are released. The shorter of
     /// this budget and the store's holds; timers add up to 2 ms. Outside of a tokio runtime with time
-    /// only the store's does.
+    /// only the store's does. On a Redis Cluster set the store's, not a shorter one here: what is late
+    /// for the layer alone counts against all primaries, as it does not know whom it waited for.
     pub fn budget(self, budget: Duration) -> Self {
         self.change_failure(|rules| rules.budget = Some(budget.max(Duration::from_millis(1))))
     }
 
-    /// Whether the store is asked, or has failed so often in a row that it is not: see [`OnFailure`].
+    /// Whether the store is asked, or has failed so often that it is not: see [`OnFailure`].
     ///
-    /// It is about the requests of this layer, of its clones, and of what was made of them.
+    /// It is about the requests of this layer, of its clones, and of what was made of them. On a Redis
+    /// Cluster each primary has a breaker of its own: see
+    /// [`RedisStore::breakers`](crate::RedisStore::breakers).
     pub fn breaker_state(&self) -> BreakerState {
         self.gate.load().store.breaker_state()
     }

@@ -23,12 +23,11 @@ const USUAL_HEADERS: usize = 10;
 /// the policies it violates, and is told not to be stored by who makes it.
 pub(crate) fn quota_exceeded<'a>(wait: Option<u64>, policies: impl Iterator<Item = &'a str>) -> Response<Bytes> {
     let status = StatusCode::TOO_MANY_REQUESTS;
-    let mut body = match wait {
-        Some(seconds) => retry_in(QUOTA_EXCEEDED, "Quota Exceeded", status, seconds),
-        None => {
-            let detail = "No wait can help: the request costs more than is ever admitted at once.";
-            document(QUOTA_EXCEEDED, "Quota Exceeded", status, &[detail])
-        }
+    let mut body = if let Some(seconds) = wait {
+        retry_in(QUOTA_EXCEEDED, "Quota Exceeded", status, seconds)
+    } else {
+        let detail = "No wait can help: the request costs more than is ever admitted at once.";
+        document(QUOTA_EXCEEDED, "Quota Exceeded", status, &[detail])
     };
     body.push_str(",\"violated-policies\":[");
     for (index, name) in policies.enumerate() {

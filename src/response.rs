@@ -117,7 +117,7 @@ impl Gate {
             Verdict::Denied => problem::forbidden(DENIED),
             Verdict::Failed(error) => {
                 tracing::debug!(error = format!("{error:#}"), "a request was refused, as no decision could be made");
-                let wait = self.store.next_probe();
+                let wait = self.store.next_probe(&error);
                 if is_grpc { grpc::unavailable(wait) } else { problem::unavailable(wait) }
             }
             Verdict::Admitted(_) => unreachable!("an admitted request is served"),

@@ -123,17 +123,17 @@ impl<B> Service<Request<B>> for StatusService {
             let (checks, kept) = gate.looks(&parts).await;
             let decided = gate.store.decide(&checks).wait().await;
             let status = decided.map(|Decided { decision, .. }| Status::of(&gate, &decision, kept));
-            Ok(answer(status, gate.store.next_probe()).map(Full::new))
+            Ok(answer(status, |error| gate.store.next_probe(error)).map(Full::new))
         })
     }
 }
 
-fn answer(status: Result<Status, Error>, wait: Duration) -> Response<Bytes> {
+fn answer(status: Result<Status, Error>, wait: impl FnOnce(&Error) -> Duration) -> Response<Bytes> {
     match status {
         Ok(status) => response::json(status.to_json()),
         Err(error) => {
             tracing::debug!(error = format!("{error:#}"), "the status is not known");
-            problem::unavailable(wait)
+            problem::unavailable(wait(&error))
         }
     }
 }

@@ -50,6 +50,8 @@ fn effort(flags: &[String]) -> Effort {
 
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
-    eprintln!("give one of: redis store memory http, and --quick for a short run; or soak --minutes N, perhaps --leaky");
+    eprintln!(
+        "give one of: redis store memory http, and --quick for a short run; or soak --minutes N, perhaps --leaky"
+    );
     std::process::exit(2);
 }

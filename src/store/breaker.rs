@@ -3,14 +3,17 @@
 //! Pure: it is told the time, in milliseconds since a start of the caller's choice, and what became
 //! of each question. Its state is one word that changes as a whole, so nobody ever waits for it.
 
+mod state;
 #[cfg(test)]
 mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Failures in a row after which the store is not asked any more.
-pub(super) const MOST_FAILURES: u64 = 5;
+use state::State;
+
+/// A probe is given up this long after the time in which it should be answered.
+pub(super) const GRACE: Duration = Duration::from_millis(50);
 
 /// The wait before the first probe; each later one is twice as long, up to the longest.
 pub(super) const FIRST_WAIT_MS: u64 = 50;
@@ -20,7 +23,7 @@ const LONGEST_WAIT_MS: u64 = 500;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// It is: it answers, or has not failed often enough in a row.
+    /// It is: it answers, or has not failed often enough.
     Closed,
     /// It is not: it failed a moment ago.
     Open,
@@ -33,7 +36,7 @@ pub enum BreakerState {
 pub(crate) struct Breaker {
     /// A packed [`State`].
     state: AtomicU64,
-    /// When the first of the present failures in a row was told.
+    /// When the first of the last failures in a row was told.
     failing_since: AtomicU64,
     probe_life_ms: u64,
 }
@@ -42,17 +45,6 @@ pub(crate) struct Breaker {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
     round: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct State {
-    phase: BreakerState,
-    /// Failures in a row while closed, else probes that failed in a row.
-    failures: u64,
-    /// Which phase in a row this is: answers to questions of an earlier one are late.
-    round: u64,
-    /// When the next request may probe.
-    probe_at: u64,
 }
 
 impl Breaker {
@@ -84,30 +76,25 @@ impl Breaker {
         first.is_ok().then_some(permit)
     }
 
-    /// Is told that the store answered; whether it is asked again from now on.
-    pub(crate) fn answered(&self, permit: Permit) -> bool {
-        let before = self.change(permit, |found| match found.phase {
-            BreakerState::Closed if found.failures == 0 => None,
-            BreakerState::Closed => Some(State { failures: 0, ..found }),
-            _ => Some(State { failures: 0, probe_at: 0, ..found.next(BreakerState::Closed) }),
-        });
+    /// Is told that the store answered; whether it is asked again from now on. The time matters only
+    /// if it failed a moment ago.
+    pub(crate) fn answered(&self, permit: Permit, now: impl Fn() -> u64) -> bool {
+        let before = self.change(permit, |found| found.answered(&now));
         before.is_some_and(|before| before.phase != BreakerState::Closed)
     }
 
     /// Is told that the store failed; if it is not asked from now on, in which state that was told.
     pub(crate) fn failed(&self, permit: Permit, now: u64) -> Option<BreakerState> {
+        let mut opens = false;
         let before = self.change(permit, |found| {
-            let failures = found.failures + 1;
-            if found.phase != BreakerState::Closed {
-                return Some(found.open(failures, now));
-            }
-            if failures == 1 {
+            if found.phase == BreakerState::Closed && found.recent.in_row == 0 {
                 self.failing_since.store(now, Ordering::Relaxed);
             }
-            Some(if failures < MOST_FAILURES { State { failures, ..found } } else { found.open(0, now) })
+            let next = found.failed(now);
+            opens = next.phase == BreakerState::Open;
+            Some(next)
         });
-        let opened = |before: &State| before.phase != BreakerState::Closed || before.failures + 1 >= MOST_FAILURES;
-        before.filter(opened).map(|before| before.phase)
+        before.filter(|_| opens).map(|before| before.phase)
     }
 
     /// Is told that the store was not asked after all, or that nobody waited for its answer: a probe
@@ -129,7 +116,7 @@ impl Breaker {
     /// When the failures began after which the store has not answered yet, if it fails.
     pub(crate) fn failing_since(&self) -> Option<u64> {
         let found = self.load();
-        (found.phase != BreakerState::Closed || found.failures > 0).then(|| self.first_failure())
+        (found.phase != BreakerState::Closed || found.recent.in_row > 0).then(|| self.first_failure())
     }
 
     /// When the last failures in a row began.
@@ -149,47 +136,6 @@ impl Breaker {
         });
         changed.ok().map(State::unpack)
     }
-}
-
-const FAILURES_BITS: u32 = 6;
-const ROUND_BITS: u32 = 16;
-const TIME_BITS: u32 = 40;
-
-impl State {
-    fn unpack(word: u64) -> Self {
-        let phase = match word & 3 {
-            0 => BreakerState::Closed,
-            1 => BreakerState::Open,
-            _ => BreakerState::HalfOpen,
-        };
-        let failures = (word >> 2) & low(FAILURES_BITS);
-        let round = (word >> (2 + FAILURES_BITS)) & low(ROUND_BITS);
-        Self { phase, failures, round, probe_at: word >> (2 + FAILURES_BITS + ROUND_BITS) }
-    }
-
-    fn pack(self) -> u64 {
-        let phase = match self.phase {
-            BreakerState::Closed => 0,
-            BreakerState::Open => 1,
-            BreakerState::HalfOpen => 2,
-        };
-        let probe_at = self.probe_at.min(low(TIME_BITS)) << (2 + FAILURES_BITS + ROUND_BITS);
-        probe_at | self.round << (2 + FAILURES_BITS) | self.failures.min(low(FAILURES_BITS)) << 2 | phase
-    }
-
-    fn next(self, phase: BreakerState) -> Self {
-        Self { phase, round: (self.round + 1) & low(ROUND_BITS), ..self }
-    }
-
-    /// Open, for the longer the more probes failed.
-    fn open(self, probes: u64, now: u64) -> Self {
-        let wait = (FIRST_WAIT_MS << probes.min(8)).min(LONGEST_WAIT_MS);
-        Self { failures: probes, probe_at: now.saturating_add(wait), ..self.next(BreakerState::Open) }
-    }
-}
-
-const fn low(bits: u32) -> u64 {
-    (1 << bits) - 1
 }
 
 pub(super) fn millis(duration: Duration) -> u64 {

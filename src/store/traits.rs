@@ -19,9 +19,10 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If no decision could be made. After several in a row, layers do not ask for a moment: see
-    /// [`OnFailure`](crate::OnFailure). Errors that are [invalid](Error::is_invalid) do not count. What was asked may have been taken all the same if the error
-    /// is a timeout or a lost connection; it is never asked twice.
+    /// If no decision could be made. After several, layers do not ask for a moment: see
+    /// [`OnFailure`](crate::OnFailure). Errors that are [invalid](Error::is_invalid) do not count. What
+    /// was asked may have been taken all the same if the error is a timeout or a lost connection; it is
+    /// never asked twice.
     ///
     /// # Cancellation
     ///

@@ -9,6 +9,7 @@ mod support {
 }
 
 mod apart;
+mod breakers;
 mod failover;
 mod moves;
 mod rig;

@@ -122,8 +122,15 @@ impl Cluster {
 
     /// A key whose counters are on a primary.
     pub(crate) fn key_on(&self, place: usize) -> String {
-        let key = (0..10_000).map(|number| format!("k{number}")).find(|key| self.place_of(key) == place);
-        key.expect("keys are spread over all primaries")
+        self.keys_on(place, 1).remove(0)
+    }
+
+    /// So many of them.
+    pub(crate) fn keys_on(&self, place: usize, count: usize) -> Vec<String> {
+        let keys = (0..10_000).map(|number| format!("k{number}")).filter(|key| self.place_of(key) == place);
+        let keys: Vec<_> = keys.take(count).collect();
+        assert_eq!(keys.len(), count, "keys are spread over all primaries");
+        keys
     }
 }
 

@@ -58,7 +58,7 @@ async fn policies_over_one_key_are_one_step_whatever_the_slot() {
 }
 
 /// How often scripts were called on a node.
-fn calls(node: &crate::support::server::RedisServer) -> u64 {
+pub(crate) fn calls(node: &crate::support::server::RedisServer) -> u64 {
     let info: String = node.ask(&["INFO", "commandstats"]);
     let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
     line.and_then(|line| line.split(',').next()).map_or(0, |calls| calls.parse().expect("a number of calls"))

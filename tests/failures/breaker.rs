@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use futures::future::join_all;
 use tokio::time::{Instant, advance};
-use tollgate::{BreakerState, LeaseStore, RateLimitLayer, Source};
+use tollgate::{BreakerState, LeaseStore, Quota, RateLimitLayer, Source};
 
 use super::rig::{MANY, Mood, Moody, ask, decided_by, layer, ms, per_user};
 
@@ -43,8 +43,38 @@ async fn failures_with_answers_in_between_do_not_stop_it_from_being_asked() {
         }
         store.becomes(Mood::Decides);
         assert_eq!(decided_by(&layer).await, Source::Store);
+        advance(ms(1_000)).await;
     }
     assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, 20 * MOST));
+}
+
+/// Asks for decisions of which every `nth` fails, `step` ms apart; how many it takes until the store
+/// is not asked, if that comes.
+async fn opens_after(nth: u64, step: u64) -> Option<u64> {
+    let store = Moody::new(Mood::Decides);
+    let layer = layer(&store, Quota::per_hour(10_000));
+    for decision in 1..=2_000 {
+        let (mood, source) = match decision % nth {
+            0 => (Mood::Fails, Source::Fallback),
+            _ => (Mood::Decides, Source::Store),
+        };
+        store.becomes(mood);
+        assert_eq!((decided_by(&layer).await, store.asked()), (source, decision));
+        if layer.breaker_state() == BreakerState::Open {
+            return Some(decision);
+        }
+        advance(ms(step)).await;
+    }
+    None
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_every_second_time_is_not_asked_after_ten_failures_in_a_second() {
+    for (nth, step, most) in
+        [(2, 0, Some(20)), (2, 50, Some(20)), (2, 100, None), (3, 1, None), (10, 0, None), (10, 1, None)]
+    {
+        assert_eq!(opens_after(nth, step).await, most, "every {nth}th fails, every {step} ms");
+    }
 }
 
 #[tokio::test(start_paused = true)]

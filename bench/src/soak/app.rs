@@ -41,7 +41,7 @@ pub(super) async fn serve(redis: &str, leaky: bool) {
 
 fn app(store: RedisStore, leaky: bool) -> Router {
     Router::new()
-        .route("/", get(move || hello(leaky)))
+        .route("/", get(async move || hello(leaky)))
         .route("/login", post(|_: Bytes| async { login() }))
         .route("/slow", get(slow))
         .route("/queued", get(|| async { "served" }))
@@ -62,7 +62,7 @@ fn limits(store: RedisStore) -> RateLimitLayer {
         .policy(queue.routes(["/queued"]))
 }
 
-async fn hello(leaky: bool) -> &'static str {
+fn hello(leaky: bool) -> &'static str {
     if leaky {
         Box::leak(vec![1_u8; 1_024].into_boxed_slice());
         tokio::spawn(std::future::pending::<()>());

@@ -1,3 +1,7 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::state::{MOST_IN_ROW, MOST_IN_WINDOW, WINDOW_MS};
 use super::*;
 
 const LIFE: u64 = 150;
@@ -19,7 +23,7 @@ fn is_not_asked(breaker: &Breaker, now: u64) {
 /// A breaker that opened at `now`.
 fn opened(now: u64) -> Breaker {
     let breaker = breaker();
-    for _ in 0..MOST_FAILURES {
+    for _ in 0..MOST_IN_ROW {
         breaker.failed(ask(&breaker, now), now);
     }
     assert_eq!(breaker.state(), BreakerState::Open);
@@ -35,20 +39,160 @@ fn probe_fails(breaker: &Breaker, now: u64) {
     assert_eq!(breaker.state(), BreakerState::Open);
 }
 
+/// Is told of an answer at `now`; whether it closes.
+#[track_caller]
+fn answers(breaker: &Breaker, now: u64) -> bool {
+    breaker.answered(ask(breaker, now), || now)
+}
+
+/// Is told of a failure at `now`; whether it opens.
+#[track_caller]
+fn fails(breaker: &Breaker, now: u64) -> bool {
+    breaker.failed(ask(breaker, now), now).is_some()
+}
+
 #[test]
-fn it_opens_on_failures_in_a_row_only() {
+fn it_opens_on_failures_in_a_row_however_slowly_they_come() {
     let breaker = breaker();
     for round in 0..10 {
-        for failure in 1..MOST_FAILURES {
-            assert_eq!(breaker.failed(ask(&breaker, round), round), None, "failure {failure}");
+        let now = round * 10 * WINDOW_MS;
+        for failure in 1..MOST_IN_ROW {
+            assert!(!fails(&breaker, now + failure * 2 * WINDOW_MS), "failure {failure}");
         }
-        assert!(!breaker.answered(ask(&breaker, round)), "it was never open");
+        assert!(!answers(&breaker, now + 9 * WINDOW_MS), "it was never open");
     }
-    for _ in 1..MOST_FAILURES {
-        assert_eq!(breaker.failed(ask(&breaker, 10), 10), None);
+    for failure in 1..MOST_IN_ROW {
+        assert!(!fails(&breaker, (100 + 2 * failure) * WINDOW_MS));
     }
-    assert_eq!(breaker.failed(ask(&breaker, 10), 10), Some(BreakerState::Closed), "it says so once");
+    let last = 200 * WINDOW_MS;
+    assert_eq!(breaker.failed(ask(&breaker, last), last), Some(BreakerState::Closed), "it says so once");
     assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+/// Tells of what every `nth` question fails, one every `step` ms; after how many it opens, if it does.
+fn opens_after(nth: u64, step: u64, questions: u64) -> Option<u64> {
+    let breaker = breaker();
+    let opens = |question: &u64| {
+        let now = question * step;
+        if question.is_multiple_of(nth) { fails(&breaker, now) } else { answers(&breaker, now) }
+    };
+    (1..=questions).find(opens)
+}
+
+#[test]
+fn it_opens_when_half_of_the_questions_of_a_second_fail() {
+    let ten = 2 * MOST_IN_WINDOW;
+    for (nth, step, opens) in [(2, 0, Some(ten)), (2, 50, Some(ten)), (2, 56, None), (3, 1, None), (10, 0, None)] {
+        assert_eq!(opens_after(nth, step, 100_000), opens, "every {nth}th, every {step} ms");
+    }
+}
+
+#[test]
+fn few_failures_say_nothing_of_the_rate_and_old_ones_neither() {
+    let breaker = breaker();
+    for round in 0..1_000 {
+        for question in 1..2 * MOST_IN_WINDOW - 1 {
+            let now = round * WINDOW_MS + question;
+            let changes = if question % 2 == 1 { fails(&breaker, now) } else { answers(&breaker, now) };
+            assert!(!changes, "question {question} of round {round}");
+        }
+        assert!(!answers(&breaker, round * WINDOW_MS));
+    }
+}
+
+#[test]
+fn an_outage_shows_however_many_answers_of_the_same_second_came_before() {
+    let breaker = breaker();
+    for question in 0..100_000 {
+        assert!(if question % 10 == 0 { !fails(&breaker, 0) } else { !answers(&breaker, 0) });
+    }
+    let opens = |question: &u64| if question.is_multiple_of(4) { answers(&breaker, 1) } else { fails(&breaker, 1) };
+    assert!((0..256).any(|question| opens(&question)), "three of four failed");
+}
+
+#[test]
+fn answers_change_nothing_unless_a_failure_was_a_moment_ago() {
+    let breaker = breaker();
+    let untouched = |breaker: &Breaker| {
+        let before = breaker.state.load(Ordering::Relaxed);
+        breaker.answered(ask(breaker, 0), || panic!("nobody has to look at the clock"));
+        breaker.state.load(Ordering::Relaxed) == before
+    };
+    assert!(untouched(&breaker));
+    fails(&breaker, 5_000);
+    answers(&breaker, 5_000 + WINDOW_MS - 1);
+    assert_ne!(breaker.load().recent.answered, 0, "it is counted");
+    answers(&breaker, 5_000 + WINDOW_MS);
+    assert!(untouched(&breaker), "the failure is too long ago");
+    fails(&breaker, 7_000);
+    for _ in 0..300 {
+        answers(&breaker, 7_000);
+    }
+    assert!(untouched(&breaker), "one failure of 300 is none");
+}
+
+#[test]
+fn times_that_are_told_in_another_order_are_of_one_window() {
+    let breaker = breaker();
+    fails(&breaker, 5_000);
+    for now in [4_999, 4_500, 5_001] {
+        answers(&breaker, now);
+        fails(&breaker, now);
+    }
+    let recent = breaker.load().recent;
+    assert_eq!((recent.failed, recent.answered), (4, 3));
+}
+
+/// A breaker that remembers all, and is closed.
+#[derive(Default)]
+struct Model {
+    /// When each question was told of since the window began, and whether it failed.
+    window: Vec<(u64, bool)>,
+    in_row: u64,
+}
+
+impl Model {
+    /// Whether it opens.
+    fn told(&mut self, now: u64, failed: bool) -> bool {
+        if self.window.first().is_some_and(|(start, _)| now - start >= WINDOW_MS) {
+            self.window.clear();
+        }
+        if failed || !self.window.is_empty() {
+            self.window.push((now, failed));
+        }
+        self.in_row = if failed { self.in_row + 1 } else { 0 };
+        let failures = self.window.iter().filter(|(_, failed)| *failed).count() as u64;
+        let rate = failures >= MOST_IN_WINDOW && 2 * failures >= self.window.len() as u64;
+        failed && (self.in_row >= MOST_IN_ROW || rate)
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_opens_exactly_when_one_that_remembers_all_does(
+        start in prop_oneof![Just(0), any::<u32>().prop_map(u64::from)],
+        failing in 0.1..0.8_f64,
+        longest in prop_oneof![Just(2_u64), Just(60), Just(500)],
+        traced in vec((any::<u64>(), 0.0..1.0_f64), 1..250),
+    ) {
+        let (breaker, mut model, mut now) = (breaker(), Model::default(), start);
+        for (wait, chance) in traced {
+            now += wait % longest;
+            let failed = chance < failing;
+            let opened = if failed { fails(&breaker, now) } else { answers(&breaker, now) };
+            prop_assert_eq!(opened, model.told(now, failed));
+            if opened {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn states_are_read_as_they_were_written(word in any::<u64>()) {
+        let state = State::unpack(word);
+        let again = State::unpack(state.pack());
+        prop_assert_eq!(format!("{state:?}"), format!("{again:?}"));
+    }
 }
 
 #[test]
@@ -77,7 +221,7 @@ fn one_request_probes_and_the_others_do_not_wait_for_it() {
     for now in [50, 60, 50 + LIFE - 1] {
         is_not_asked(&breaker, now);
     }
-    assert!(breaker.answered(probe), "it closes");
+    assert!(breaker.answered(probe, || 60), "it closes");
     assert_eq!(breaker.state(), BreakerState::Closed);
     assert_eq!(breaker.next_probe(60), Duration::ZERO);
     ask(&breaker, 60);
@@ -92,15 +236,15 @@ fn of_those_who_come_at_once_one_probes() {
         50
     });
     assert!(asked.is_none(), "the other one came first");
-    assert!(breaker.answered(other.expect("it is time")));
+    assert!(breaker.answered(other.expect("it is time"), || 50));
 }
 
 #[test]
 fn a_breaker_that_closed_opens_after_as_many_failures_as_at_first_and_probes_as_soon() {
     let breaker = opened(0);
     probe_fails(&breaker, 50);
-    breaker.answered(ask(&breaker, 150));
-    for _ in 1..MOST_FAILURES {
+    answers(&breaker, 150);
+    for _ in 1..MOST_IN_ROW {
         assert_eq!(breaker.failed(ask(&breaker, 200), 200), None);
     }
     breaker.failed(ask(&breaker, 200), 200);
@@ -113,7 +257,7 @@ fn a_probe_whose_caller_left_is_made_by_another_a_moment_later() {
     breaker.gave_up(ask(&breaker, 50), || 60 + FIRST_WAIT_MS);
     assert_eq!(breaker.state(), BreakerState::Open);
     is_not_asked(&breaker, 109);
-    assert!(breaker.answered(ask(&breaker, 110)));
+    assert!(answers(&breaker, 110));
 }
 
 #[test]
@@ -123,28 +267,28 @@ fn a_probe_nobody_tells_of_is_given_up() {
     assert_eq!(breaker.next_probe(50), Duration::from_millis(LIFE));
     is_not_asked(&breaker, 50 + LIFE - 1);
     let probe = ask(&breaker, 50 + LIFE);
-    assert!(!breaker.answered(lost), "it was given up");
+    assert!(!breaker.answered(lost, || 300), "it was given up");
     assert_eq!(breaker.failed(lost, 300), None);
     breaker.gave_up(lost, || 0);
     assert_eq!(breaker.state(), BreakerState::HalfOpen);
-    assert!(breaker.answered(probe));
+    assert!(breaker.answered(probe, || 60));
 }
 
 #[test]
 fn late_answers_to_what_was_asked_before_it_opened_change_nothing() {
     let breaker = breaker();
     let late = [(); 4].map(|()| ask(&breaker, 0));
-    for _ in 0..MOST_FAILURES {
+    for _ in 0..MOST_IN_ROW {
         breaker.failed(ask(&breaker, 0), 0);
     }
-    assert!(!breaker.answered(late[0]));
+    assert!(!breaker.answered(late[0], || 1));
     assert_eq!(breaker.failed(late[1], 1), None);
     assert_eq!((breaker.state(), breaker.next_probe(0)), (BreakerState::Open, Duration::from_millis(50)));
 
     let probe = ask(&breaker, 50);
-    assert!(!breaker.answered(late[2]));
+    assert!(!breaker.answered(late[2], || 50));
     assert_eq!(breaker.state(), BreakerState::HalfOpen, "only the probe closes it");
-    breaker.answered(probe);
+    breaker.answered(probe, || 60);
     assert_eq!(breaker.failed(late[3], 51), None);
     assert_eq!(breaker.failing_since(), None, "an old failure is none of the new phase's");
 }
@@ -171,7 +315,7 @@ fn it_knows_since_when_the_store_fails() {
     }
     probe_fails(&breaker, 10_000);
     assert_eq!(breaker.failing_since(), Some(7_000));
-    breaker.answered(ask(&breaker, 67_000));
+    answers(&breaker, 67_000);
     assert_eq!((breaker.failing_since(), breaker.first_failure()), (None, 7_000));
 }
 
@@ -180,20 +324,20 @@ fn no_number_of_changes_or_years_confuses_it() {
     let breaker = breaker();
     let mut now = 0;
     for _ in 0..100_000 {
-        for _ in 0..MOST_FAILURES {
+        for _ in 0..MOST_IN_ROW {
             breaker.failed(ask(&breaker, now), now);
         }
         now += FIRST_WAIT_MS;
-        assert!(breaker.answered(ask(&breaker, now)));
+        assert!(answers(&breaker, now));
     }
     let far = u64::MAX - 1;
-    for _ in 0..MOST_FAILURES {
+    for _ in 0..MOST_IN_ROW {
         breaker.failed(ask(&breaker, far), far);
     }
     ask(&breaker, far);
     let patient = Breaker::new(Duration::MAX);
-    for _ in 0..MOST_FAILURES {
+    for _ in 0..MOST_IN_ROW {
         patient.failed(ask(&patient, 0), 0);
     }
-    assert!(patient.answered(ask(&patient, 50)));
+    assert!(answers(&patient, 50));
 }

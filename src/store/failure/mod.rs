@@ -3,6 +3,8 @@
 mod fallback;
 mod rule;
 mod store;
+#[cfg(all(test, feature = "cluster"))]
+mod tests;
 mod without;
 
 pub(crate) use rule::FailureRules;

@@ -10,10 +10,17 @@ const BUDGET: Duration = Duration::from_millis(100);
 
 /// What a layer does with a request its store could not decide.
 ///
-/// After 5 failures in a row (lost connections, timeouts, refusals of the server) the store is not
-/// asked any more, so that an outage costs no request the wait for it. Single requests ask again: the
-/// first 50 ms later, the following ones up to 500 ms apart, until one is answered. See
+/// After 5 failures in a row (lost connections, timeouts, refusals of the server), or after 10 within
+/// a second that are at least half of what was asked since the first of them, the store is not asked
+/// any more, so that an outage costs no request the wait for it. Where more than 250 questions come
+/// in such a second, the latest of them count. Single requests ask again: the first 50 ms later, the
+/// following ones up to 500 ms apart, until one is answered. See
 /// [`breaker_state`](crate::RateLimitLayer::breaker_state).
+///
+/// On a Redis Cluster that holds for each primary by itself: what one of them fails, the layer does
+/// not count, the slots of the others are limited by them, and a replica that takes over is asked at
+/// once. See [`RedisStore::breakers`](crate::RedisStore::breakers). One server, or the primary that
+/// sentinels name, is all of the store, so the layer's breaker is enough.
 ///
 /// Clients are not told which of these decided; [`Decision::source`](crate::Decision::source) tells
 /// it to your code.
@@ -31,7 +38,8 @@ pub enum OnFailure {
     /// The request is admitted, but not for longer than the layer is set to
     /// [allow](crate::RateLimitLayer::allow_for): then it is as [`Fallback`](Self::Fallback).
     Allow,
-    /// The request is refused with 503. `Retry-After` is the time until the store is asked again.
+    /// The request is refused with 503. `Retry-After` is the time until the store, or the primary of a
+    /// Cluster that failed, is asked again; at least 1 s.
     Deny,
 }
 

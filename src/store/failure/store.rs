@@ -41,9 +41,9 @@ impl<S: Store> FailureStore<S> {
         self.without.breaker_state()
     }
 
-    /// How long until the inner store is asked again.
-    pub(crate) fn next_probe(&self) -> Duration {
-        self.without.next_probe()
+    /// How long until what failed is asked again: the inner store, or one of its servers.
+    pub(crate) fn next_probe(&self, error: &Error) -> Duration {
+        self.without.next_probe(error)
     }
 
     /// Waits for the inner store, which it has been given leave to ask.
@@ -130,5 +130,5 @@ async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result
 }
 
 fn not_asked() -> Error {
-    Error::new(Kind::Connection, "the store is not asked, as it failed several times in a row a moment ago")
+    Error::new(Kind::Connection, "the store is not asked, as it failed too often a moment ago")
 }

@@ -10,11 +10,8 @@ use super::rule::{FailureRules, OnFailure};
 use crate::Error;
 use crate::decision::{Decision, Outcome, Source};
 use crate::metrics::StoreHealth;
-use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
+use crate::store::breaker::{Breaker, FIRST_WAIT_MS, GRACE, Permit, millis};
 use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
-
-/// A probe is given up this long after its budget.
-const GRACE: Duration = Duration::from_millis(50);
 
 /// The rules, what is known of the store, and the local store.
 #[derive(Debug)]
@@ -44,8 +41,9 @@ impl Without {
         self.breaker.state()
     }
 
-    pub(super) fn next_probe(&self) -> Duration {
-        self.breaker.next_probe(self.now())
+    /// How long until what an error speaks of is asked again.
+    pub(super) fn next_probe(&self, error: &Error) -> Duration {
+        error.outage().map_or_else(|| self.breaker.next_probe(self.now()), |outage| outage.next_probe)
     }
 
     /// Leave to ask the store.
@@ -81,27 +79,42 @@ impl Without {
         if source != Source::Store {
             // A memory of the store in this process says nothing of the store.
             self.breaker.gave_up(permit, || self.now());
-        } else if self.breaker.answered(permit) {
-            self.health.closed();
-            let failed_for = self.since(self.breaker.first_failure());
-            tracing::info!(?failed_for, "the store decides again");
+        } else if self.breaker.answered(permit, || self.now()) {
+            self.changed(None);
         }
     }
 
     fn failed(&self, permit: Permit, error: &Error) {
+        let rule = self.rules.on_failure;
         if error.is_invalid() {
             return self.breaker.gave_up(permit, || self.now());
         }
         self.health.failed(error);
-        let rule = self.rules.on_failure;
-        match self.breaker.failed(permit, self.now()) {
-            Some(BreakerState::Closed) => {
-                self.health.opened();
-                let error = format!("{error:#}");
-                tracing::warn!(error, ?rule, "the store is not asked for now: it failed several times in a row");
+        if let Some(outage) = error.outage() {
+            // It is counted already, and says nothing of the other servers.
+            self.breaker.gave_up(permit, || self.now());
+            if outage.next_probe.is_zero() {
+                log(rule, error);
             }
+            return;
+        }
+        match self.breaker.failed(permit, self.now()) {
+            Some(BreakerState::Closed) => self.changed(Some(error)),
             Some(_) => tracing::debug!(error = format!("{error:#}"), "the store is still away"),
             None => log(rule, error),
+        }
+    }
+
+    /// Tells operators that the store is not asked after an error, or is asked again.
+    fn changed(&self, error: Option<&Error>) {
+        if let Some(error) = error {
+            self.health.opened();
+            let (error, rule) = (format!("{error:#}"), self.rules.on_failure);
+            tracing::warn!(error, ?rule, "the store is not asked for now: it failed too often");
+        } else {
+            self.health.closed();
+            let failed_for = self.since(self.breaker.first_failure());
+            tracing::info!(?failed_for, "the store decides again");
         }
     }
 
@@ -123,14 +136,23 @@ impl Without {
         if error.is_invalid() {
             return OnFailure::Fallback;
         }
-        match self.breaker.failing_since() {
+        match self.failing_since(error) {
             Some(first) if self.since(first) >= allow_for => {
-                if self.allowed_up_to.swap(first + 1, Ordering::Relaxed) != first + 1 {
+                // Outages of several servers overlap: each is told once.
+                if self.allowed_up_to.fetch_max(first + 1, Ordering::Relaxed) < first + 1 {
                     tracing::warn!(?allow_for, "the store is away for so long that a local one limits now");
                 }
                 OnFailure::Fallback
             }
             _ => on_failure,
+        }
+    }
+
+    /// Since when what an error speaks of fails.
+    fn failing_since(&self, error: &Error) -> Option<u64> {
+        match error.outage() {
+            Some(outage) => outage.failing_since.map(|since| millis(since.saturating_duration_since(self.start))),
+            None => self.breaker.failing_since(),
         }
     }
 

@@ -21,6 +21,7 @@ use crate::store::{Change, Check, Decided, Settlement, Store};
 
 /// The checks of one slot.
 struct Part {
+    slot: u16,
     /// The places of the checks in the request.
     places: SmallVec<[usize; 4]>,
     checks: SmallVec<[Check; 2]>,
@@ -40,8 +41,13 @@ impl RedisStore {
     }
 
     async fn decide_parts(self, checks: SmallVec<[Check; 1]>) -> Result<Decided, Error> {
+        let parts = self.inner.parts(&checks);
+        // Else what the others take would be missing for a moment, and for nothing.
+        if let Some(error) = parts.iter().find_map(|part| self.inner.servers.not_asked(part.slot)) {
+            return Err(error);
+        }
         let asked: Vec<JoinHandle<_>> =
-            self.inner.parts(&checks).into_iter().map(|part| tokio::spawn(part.ask(Arc::clone(&self.inner)))).collect();
+            parts.into_iter().map(|part| tokio::spawn(part.ask(Arc::clone(&self.inner)))).collect();
         let (mut decisions, mut failure) = (Vec::with_capacity(asked.len()), None);
         for asked in asked {
             match asked.await.unwrap_or_else(|error| Err(stopped(error))) {
@@ -79,18 +85,18 @@ impl Inner {
     }
 
     fn parts(&self, checks: &[Check]) -> Vec<Part> {
-        let mut parts: Vec<(u16, Part)> = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
         for (place, check) in checks.iter().enumerate() {
             let slot = self.servers.slot_of(&redis_key(&self.prefix, &check.counter));
-            let known = parts.iter().position(|(other, _)| *other == slot);
+            let known = parts.iter().position(|other| other.slot == slot);
             let index = known.unwrap_or_else(|| {
-                parts.push((slot, Part { places: SmallVec::new(), checks: SmallVec::new() }));
+                parts.push(Part { slot, places: SmallVec::new(), checks: SmallVec::new() });
                 parts.len() - 1
             });
-            parts[index].1.places.push(place);
-            parts[index].1.checks.push(check.clone());
+            parts[index].places.push(place);
+            parts[index].checks.push(check.clone());
         }
-        parts.into_iter().map(|(_, part)| part).collect()
+        parts
     }
 }
 

@@ -57,6 +57,10 @@ impl Combiner {
         Self { state: Mutex::default(), slot, batch_size, all_waiting: Arc::clone(all_waiting) }
     }
 
+    pub(super) fn slot(&self) -> u16 {
+        self.slot
+    }
+
     /// Joins a request to those that wait, or has it sent at once.
     pub(super) fn join(self: &Arc<Self>, job: Job) -> Place {
         if self.all_waiting.load(Ordering::Relaxed) >= MOST_WAITING {

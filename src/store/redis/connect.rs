@@ -59,9 +59,10 @@ impl RedisStoreBuilder {
     /// Slots that move, also under load, and replicas that take over are followed. While a slot moves,
     /// a request with several policies over one key may fail for as long as some of their counters
     /// are on either node, or on none yet. A primary that is away fails the decisions for its slots,
-    /// each within the budget, and no others; but once the Cluster has noticed, it refuses all of them
-    /// until a replica has taken over, unless its `cluster-require-full-coverage` is `no`. What had
-    /// not yet been replicated is not counted then.
+    /// each within the budget, and no others; after a few it is [not asked](crate::OnFailure) for a
+    /// moment, and they fail at once ([`breakers`](RedisStore::breakers) tells). But once the Cluster
+    /// has noticed, it refuses all of them until a replica has taken over, unless its
+    /// `cluster-require-full-coverage` is `no`. What had not yet been replicated is not counted then.
     ///
     /// # Errors
     ///

@@ -118,12 +118,14 @@ impl Connections {
         let asked = async {
             let handle = self.get().await.map_err(Failure::NotConnected)?;
             let (handle, _) = used.insert((handle.clone(), handle.answers()));
-            let answer = question(&mut handle.connection.clone()).await;
-            match &answer {
-                Err(error) if is_of_the_connection(error) => self.discard(handle),
-                _ => handle.count_answer(),
+            match question(&mut handle.connection.clone()).await {
+                Err(error) if is_of_the_connection(&error) && !self.discard(handle) => Err(Failure::Lost(error)),
+                Err(error) if is_of_the_connection(&error) => Err(Failure::Answered(error)),
+                answer => {
+                    handle.count_answer();
+                    answer.map_err(Failure::Answered)
+                }
             }
-            answer.map_err(Failure::Answered)
         };
         match tokio::time::timeout_at(patience.until, asked).await {
             Ok(answer) => answer,
@@ -136,12 +138,9 @@ impl Connections {
         }
     }
 
-    /// Stops using a connection that failed; a newer one stays.
-    fn discard(&self, failed: &Handle) {
-        let mut current = self.shared.lock();
-        if current.as_ref().is_some_and(|handle| handle.number == failed.number) {
-            *current = None;
-        }
+    /// Stops using a connection that failed, and a newer one stays; whether it was still used.
+    fn discard(&self, failed: &Handle) -> bool {
+        self.shared.lock().take_if(|handle| handle.number == failed.number).is_some()
     }
 }
 

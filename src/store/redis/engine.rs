@@ -64,7 +64,7 @@ impl Inner {
             }
             Place::Wait => match tokio::time::timeout(self.budget, &mut answered).await {
                 Ok(answered) => answered,
-                Err(late) => return Err(Patience::new(self.budget).late(late)),
+                Err(late) => return Err(self.servers.told(combiner.slot(), Patience::new(self.budget).late(late))),
             },
             Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
         };
@@ -119,7 +119,10 @@ impl Inner {
         let mut call = program.command(packed.needs);
         call.arg(packed.keys.len()).arg(packed.keys).arg(now).arg(packed.bytes);
         let patience = Patience::new(self.budget);
-        self.servers.call(slot, patience, program, &call).await.map_err(|failure| patience.told(failure))
+        self.servers
+            .call(slot, patience, program, &call)
+            .await
+            .map_err(|failure| self.servers.told(slot, patience.told(failure)))
     }
 
     fn combiner_of(&self, request: &Request) -> &Arc<Combiner> {

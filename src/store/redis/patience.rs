@@ -1,5 +1,6 @@
 //! How long an answer is waited for, and how asking fails.
 
+use std::fmt;
 use std::time::Duration;
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -34,7 +35,7 @@ impl Patience {
         match failure {
             Failure::Late(late) => self.late(late),
             Failure::NotConnected(error) => error,
-            Failure::Answered(error) => failed(&error),
+            Failure::Answered(error) | Failure::Lost(error) => failed(&error),
         }
     }
 }
@@ -48,6 +49,18 @@ pub(super) enum Failure {
     NotConnected(Error),
     /// The server refused, or the connection was lost.
     Answered(RedisError),
+    /// The connection was lost, as another question on it had told before.
+    Lost(RedisError),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Late(_) => f.write_str("no answer in time"),
+            Self::NotConnected(error) => write!(f, "{error:#}"),
+            Self::Answered(error) | Self::Lost(error) => error.fmt(f),
+        }
+    }
 }
 
 /// Whether another connection may do better: after a failover this one may lead to a replica, and one

@@ -8,7 +8,7 @@ use super::connection::Connections;
 use super::patience::{Failure, Patience};
 use super::script::{Calls, Program, Way};
 use crate::Error;
-use crate::store::Check;
+use crate::store::{BreakerState, Check};
 
 /// One server, or many that share the keys by slots.
 #[derive(Debug)]
@@ -62,6 +62,34 @@ impl Servers {
             }
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.call(slot, patience, program, call).await,
+        }
+    }
+
+    /// Why a call for a slot is not worth making: its primary would not be asked.
+    pub(super) fn not_asked(&self, slot: u16) -> Option<Error> {
+        match self {
+            // Its layer's breaker knows.
+            Self::One(_) => None,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.not_asked(slot),
+        }
+    }
+
+    /// The error of a call for a slot: on a Cluster it is one of the slot's primary.
+    pub(super) fn told(&self, slot: u16, error: Error) -> Error {
+        match self {
+            Self::One(_) => error,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.told(slot, error),
+        }
+    }
+
+    /// The primaries of a Cluster, and whether they are asked.
+    pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
+        match self {
+            Self::One(_) => Vec::new(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.breakers(),
         }
     }
 

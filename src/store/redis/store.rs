@@ -17,7 +17,9 @@ use crate::Error;
 use crate::decision::{Decision, Source};
 use crate::store::deny::{Asked, Refusals};
 use crate::store::evaluate::told;
-use crate::store::{Answer, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store};
+use crate::store::{
+    Answer, BreakerState, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store,
+};
 
 /// Counters in Redis, shared by all processes that use it.
 ///
@@ -103,6 +105,12 @@ impl RedisStore {
         let inner = Arc::new(Inner::new(servers, settings));
         let refusals = deny_cache.map(|cache| cache.refusals(inner.id)).transpose()?.map(Arc::new);
         Ok(Self { inner, refusals })
+    }
+
+    /// The primaries of a Cluster, as `host:port` and in that order, and whether each is asked. Of one
+    /// server there are none: [its layer](crate::RateLimitLayer::breaker_state) knows.
+    pub fn breakers(&self) -> Vec<(String, BreakerState)> {
+        self.inner.servers.breakers()
     }
 
     /// How many requests were refused without asking Redis, as it had just refused their like.

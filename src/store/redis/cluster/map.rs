@@ -1,11 +1,12 @@
 //! Which primary has which slot.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use deadpool_redis::redis::Value;
 
-use super::super::connection::Connections;
+use super::node::Node;
 use super::slot::SLOTS;
 
 /// Where a node listens.
@@ -32,11 +33,11 @@ impl Address {
     }
 }
 
-/// A primary.
-#[derive(Debug)]
-pub(super) struct Node {
-    pub(super) address: Address,
-    pub(super) connections: Connections,
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
 }
 
 /// Slots, and the address of their primary.

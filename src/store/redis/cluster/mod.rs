@@ -2,10 +2,14 @@
 //!
 //! The redis crate's cluster client sends a command again whose connection was lost, though it may
 //! have run, and keeps all nodes waiting while it looks for one. Here each primary has a connection
-//! of its own, and what was sent is sent again only after an answer that says it did not run.
+//! of its own, and a breaker (`node.rs`), and what was sent is sent again only after an answer that
+//! says it did not run.
 
+mod look;
 mod map;
+mod node;
 mod nodes;
+mod outage;
 mod redirect;
 mod slot;
 

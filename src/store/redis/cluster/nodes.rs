@@ -2,34 +2,35 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo, Value, cmd};
+use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::super::connection::{Connections, Source};
-use super::super::patience::Patience;
 use super::super::pool::Pools;
 use super::super::script::Calls;
-use super::map::{Address, Map, Node, Range, read_ranges};
+use super::map::{Address, Map};
+use super::node::Node;
 use crate::Error;
-use crate::error::Kind;
-
-/// The least time between two questions for the slots.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// The primaries, each with a connection of its own.
 pub(in crate::store::redis) struct Cluster {
-    seeds: Vec<Address>,
+    pub(super) seeds: Vec<Address>,
     /// Of the first seed: how all nodes are connected to, but for the address.
     login: ConnectionInfo,
     pools: Pools,
-    budget: Duration,
-    map: ArcSwap<Map>,
+    pub(super) budget: Duration,
+    pub(super) start: Instant,
+    pub(super) map: ArcSwap<Map>,
     /// One asks for the slots at a time.
-    looking: Arc<Semaphore>,
+    pub(super) looking: Arc<Semaphore>,
+    /// Whether no node told the slots when they were last asked for.
+    pub(super) is_lost: AtomicBool,
 }
 
 impl Cluster {
@@ -45,7 +46,8 @@ impl Cluster {
         let seeds: Option<Vec<Address>> = known.iter().map(address_of).collect();
         let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster is not reached by a socket file: give host:port"))?;
         let (map, looking) = (ArcSwap::from_pointee(Map::empty()), Arc::new(Semaphore::new(1)));
-        Ok(Self { seeds, login, pools, budget, map, looking })
+        let (start, is_lost) = (Instant::now(), AtomicBool::new(false));
+        Ok(Self { seeds, login, pools, budget, start, map, looking, is_lost })
     }
 
     /// Finds the primaries, and loads what is called on those that are up; others get it with the
@@ -67,6 +69,10 @@ impl Cluster {
         Ok(())
     }
 
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.map.load().nodes().to_vec()
+    }
+
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         self.map.load().owner(slot)
     }
@@ -84,7 +90,7 @@ impl Cluster {
             _ => ConnectionAddr::Tcp(host, port),
         };
         let pool = self.pools.of_server(self.login.clone().set_addr(place))?;
-        Ok(Arc::new(Node { address: address.clone(), connections: Connections::new(Source::Server(pool)) }))
+        Ok(Arc::new(Node::new(address.clone(), Connections::new(Source::Server(pool)), self.budget)))
     }
 
     /// Notes that a slot is another node's by now.
@@ -106,72 +112,6 @@ impl Cluster {
             });
         }
     }
-
-    /// Asks for the slots in the background, unless that was just done. Who failed is asked last.
-    pub(super) fn look_again(self: &Arc<Self>, failed: Option<Address>) {
-        let Ok(turn) = Arc::clone(&self.looking).try_acquire_owned() else { return };
-        let cluster = Arc::clone(self);
-        tokio::spawn(async move {
-            if let Err(error) = cluster.look(failed.as_ref(), cluster.budget).await {
-                tracing::warn!(error = format!("{error:#}"), "no node of the Redis Cluster tells its slots");
-            }
-            tokio::time::sleep(PAUSE).await;
-            drop(turn);
-        });
-    }
-
-    /// Asks one node after the other for the slots, each for so long at most.
-    async fn look(&self, failed: Option<&Address>, limit: Duration) -> Result<(), Error> {
-        let mut error = None;
-        for address in self.to_ask(failed) {
-            match self.ranges(&address, limit).await {
-                Ok(ranges) => return self.learn(ranges),
-                Err(failed) => error = Some(failed),
-            }
-        }
-        Err(error.unwrap_or_else(|| Error::new(Kind::Connection, "no node of the Redis Cluster is known")))
-    }
-
-    /// Every known address, in any order but that the one that failed is last.
-    fn to_ask(&self, failed: Option<&Address>) -> Vec<Address> {
-        let mut addresses: Vec<Address> = self.map.load().nodes().iter().map(|node| node.address.clone()).collect();
-        fastrand::shuffle(&mut addresses);
-        let others: Vec<_> = self.seeds.iter().filter(|seed| !addresses.contains(seed)).cloned().collect();
-        addresses.extend(others);
-        addresses.sort_by_key(|address| Some(address) == failed);
-        addresses
-    }
-
-    async fn ranges(&self, address: &Address, limit: Duration) -> Result<Vec<Range>, Error> {
-        let node = self.node(address)?;
-        let patience = Patience::new(limit);
-        let told: Value = node
-            .connections
-            .ask(patience, async |connection| cmd("CLUSTER").arg("SLOTS").query_async(connection).await)
-            .await
-            .map_err(|failure| match patience.told(failure) {
-                refused if refused.is_store() => no_cluster().with_source(refused),
-                error => error,
-            })?;
-        let ranges = read_ranges(&told, address).filter(|ranges| !ranges.is_empty());
-        self.keep(&node);
-        ranges.ok_or_else(no_cluster)
-    }
-
-    /// Keeps the nodes that are still there, with their connections.
-    fn learn(&self, ranges: Vec<Range>) -> Result<(), Error> {
-        let mut map = Map::empty();
-        for (slots, address) in ranges {
-            let node = map.node(&address).map_or_else(|| self.node(&address), Ok)?;
-            map.give(slots, &node);
-        }
-        self.map.store(Arc::new(map));
-        Ok(())
-    }
-}
-
-fn no_cluster() -> Error {
-    Error::new(Kind::Store, "it tells no slots: is it a node of a Redis Cluster?")
 }
 
 fn address_of(info: &ConnectionInfo) -> Option<Address> {

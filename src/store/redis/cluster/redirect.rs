@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::super::patience::{Failure, Patience, is_of_the_connection};
 use super::super::script::{Program, Way};
-use super::map::{Address, Node};
+use super::map::Address;
+use super::node::Node;
 use super::nodes::Cluster;
 use crate::Error;
 use crate::error::Kind;
@@ -42,7 +43,7 @@ impl Cluster {
         let mut hops = 0;
         loop {
             let Route { node, way } = &route;
-            let asked = node.connections.ask(patience, async |connection| program.call(connection, call, *way).await);
+            let asked = node.ask(patience, async |connection| program.call(connection, call, *way).await);
             let failure = match asked.await {
                 Ok(value) => return Ok(value),
                 Err(failure) => failure,

@@ -1,0 +1,164 @@
+//! The state of a breaker, which is one word.
+
+use super::{BreakerState, FIRST_WAIT_MS, LONGEST_WAIT_MS};
+
+/// Failures in a row that open it.
+pub(super) const MOST_IN_ROW: u64 = 5;
+
+/// Failures of one window that open it, if its answers are no more.
+///
+/// Ten say something of the rate: where every tenth question fails by chance, ten failures that are
+/// half of all come about 7 times in a million windows; every other one, about every other window.
+pub(super) const MOST_IN_WINDOW: u64 = 10;
+
+/// A window begins with a failure. So long a rate of one half shows from 20 questions a second on;
+/// where there are fewer, failures in a row have to tell.
+pub(super) const WINDOW_MS: u64 = 1_000;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub(super) phase: BreakerState,
+    /// Which phase in a row this is: answers to questions of an earlier one are late.
+    pub(super) round: u64,
+    /// While it is closed.
+    pub(super) recent: Recent,
+    /// Probes that failed in a row, while it is not closed.
+    pub(super) probes: u64,
+    /// When the next request may probe, while it is not closed.
+    pub(super) probe_at: u64,
+}
+
+/// What became of questions since a failure, for the time of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Recent {
+    /// Failures since the last answer, however long ago.
+    pub(super) in_row: u64,
+    /// 0 if there is no window: then answers change nothing.
+    pub(super) failed: u64,
+    pub(super) answered: u64,
+    /// When the window began: the low bits of the time.
+    start: u64,
+}
+
+impl Recent {
+    fn failed(self, now: u64) -> Self {
+        let in_row = self.in_row + 1;
+        if self.is_live(now) {
+            return Self { in_row, failed: self.failed + 1, ..self }.bounded();
+        }
+        Self { in_row, failed: 1, answered: 0, start: now & low(START_BITS) }
+    }
+
+    /// `None` if an answer is nothing new.
+    fn answered(self, now: impl FnOnce() -> u64) -> Option<Self> {
+        if self.failed == 0 {
+            return None;
+        }
+        let counted = || Self { in_row: 0, answered: self.answered + 1, ..self }.bounded();
+        Some(if self.is_live(now()) { counted() } else { Self::default() })
+    }
+
+    fn opens(self) -> bool {
+        self.in_row >= MOST_IN_ROW || self.failed >= MOST_IN_WINDOW && self.failed >= self.answered
+    }
+
+    /// Those who ask at once may tell their times in another order: a window may seem to begin later.
+    fn is_live(self, now: u64) -> bool {
+        let age = now.wrapping_sub(self.start).wrapping_add(WINDOW_MS) & low(START_BITS);
+        self.failed > 0 && age < 2 * WINDOW_MS
+    }
+
+    /// Counts that become large are halved: of many questions the last ones matter. A failure among
+    /// as many answers is forgotten.
+    fn bounded(self) -> Self {
+        if self.failed + self.answered < low(COUNT_BITS) {
+            return self;
+        }
+        let halved = Self { failed: self.failed / 2, answered: self.answered / 2, ..self };
+        if halved.failed == 0 { Self::default() } else { halved }
+    }
+}
+
+impl State {
+    /// After a failure.
+    pub(super) fn failed(self, now: u64) -> Self {
+        if self.phase != BreakerState::Closed {
+            return self.open(self.probes + 1, now);
+        }
+        let recent = self.recent.failed(now);
+        if recent.opens() { self.open(0, now) } else { Self { recent, ..self } }
+    }
+
+    /// After an answer; `None` if that is nothing new.
+    pub(super) fn answered(self, now: impl FnOnce() -> u64) -> Option<Self> {
+        match self.phase {
+            BreakerState::Closed => self.recent.answered(now).map(|recent| Self { recent, ..self }),
+            _ => Some(Self { recent: Recent::default(), ..self.next(BreakerState::Closed) }),
+        }
+    }
+
+    pub(super) fn next(self, phase: BreakerState) -> Self {
+        Self { phase, round: (self.round + 1) & low(ROUND_BITS), ..self }
+    }
+
+    /// Open, for the longer the more probes failed.
+    fn open(self, probes: u64, now: u64) -> Self {
+        let wait = (FIRST_WAIT_MS << probes.min(8)).min(LONGEST_WAIT_MS);
+        Self { probes, probe_at: now.saturating_add(wait), ..self.next(BreakerState::Open) }
+    }
+}
+
+const PHASE_BITS: u32 = 2;
+const ROUND_BITS: u32 = 16;
+
+// The other 46 bits of a closed one, and of one that is not.
+const IN_ROW_BITS: u32 = 3;
+const COUNT_BITS: u32 = 8;
+const START_BITS: u32 = 27;
+const PROBES_BITS: u32 = 6;
+
+impl State {
+    pub(super) fn unpack(mut word: u64) -> Self {
+        let mut take = |bits| {
+            let value = word & low(bits);
+            word >>= bits;
+            value
+        };
+        let phase = match take(PHASE_BITS) {
+            0 => BreakerState::Closed,
+            1 => BreakerState::Open,
+            _ => BreakerState::HalfOpen,
+        };
+        let state = Self { phase, round: take(ROUND_BITS), recent: Recent::default(), probes: 0, probe_at: 0 };
+        if phase == BreakerState::Closed {
+            let (in_row, failed, answered) = (take(IN_ROW_BITS), take(COUNT_BITS), take(COUNT_BITS));
+            return Self { recent: Recent { in_row, failed, answered, start: take(START_BITS) }, ..state };
+        }
+        Self { probes: take(PROBES_BITS), probe_at: word, ..state }
+    }
+
+    pub(super) fn pack(self) -> u64 {
+        let (mut word, mut place) = (0, 0);
+        let mut put = |value: u64, bits: u32| {
+            word |= value.min(low(bits)) << place;
+            place += bits;
+        };
+        let Recent { in_row, failed, answered, start } = self.recent;
+        put(self.phase as u64, PHASE_BITS);
+        put(self.round, ROUND_BITS);
+        if self.phase == BreakerState::Closed {
+            put(in_row, IN_ROW_BITS);
+            put(failed, COUNT_BITS);
+            put(answered, COUNT_BITS);
+            put(start, START_BITS);
+        } else {
+            put(self.probes, PROBES_BITS);
+            put(self.probe_at, u64::BITS - PHASE_BITS - ROUND_BITS - PROBES_BITS);
+        }
+        word
+    }
+}
+
+const fn low(bits: u32) -> u64 {
+    (1 << bits) - 1
+}

@@ -1,0 +1,79 @@
+use std::time::Duration;
+
+use tokio::time::{Instant, advance};
+
+use super::OnFailure;
+use super::rule::FailureRules;
+use super::without::Without;
+use crate::decision::Source;
+use crate::error::{Kind, Outage};
+use crate::store::{BreakerState, Check, Counter};
+use crate::{Error, Key, Quota};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn without(rules: FailureRules) -> Without {
+    Without::new(rules, ms(100))
+}
+
+fn away() -> Error {
+    Error::new(Kind::Timeout, "no answer")
+}
+
+/// The error of one of several servers, which is asked again so soon.
+fn away_in_part(next_probe: Duration, failing_since: Option<Instant>) -> Error {
+    away().of_one_server(Outage { next_probe, failing_since })
+}
+
+/// Who decides instead of a store that failed.
+fn decided(without: &Without, error: Error) -> Source {
+    let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
+    let permit = without.ask().expect("the store is asked");
+    let decided = without.told(permit, &[Check::new(counter, 1)], Err(error));
+    decided.expect("it is decided").decision.source()
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_one_of_several_servers_say_nothing_of_the_others() {
+    let without = without(FailureRules::default());
+    for _ in 0..4 {
+        decided(&without, away());
+    }
+    for wait in [Duration::ZERO, ms(50)] {
+        for _ in 0..100 {
+            assert_eq!(decided(&without, away_in_part(wait, None)), Source::Fallback);
+        }
+    }
+    assert_eq!(without.breaker_state(), BreakerState::Closed, "they are not counted");
+    decided(&without, away());
+    assert_eq!(without.breaker_state(), BreakerState::Open, "nor are they answers");
+    advance(ms(50)).await;
+    decided(&without, away_in_part(ms(7_000), None));
+    assert_eq!((without.breaker_state(), without.next_probe(&away())), (BreakerState::Open, ms(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_told_when_the_server_that_failed_is_asked_again() {
+    let without = without(FailureRules::default());
+    for _ in 0..5 {
+        decided(&without, away());
+    }
+    assert_eq!(without.next_probe(&away()), ms(50));
+    assert_eq!(without.next_probe(&away_in_part(ms(7_000), None)), ms(7_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_is_admitted_for_the_time_of_each_servers_own_outage() {
+    let without =
+        without(FailureRules { on_failure: OnFailure::Allow, allow_for: ms(1_000), ..FailureRules::default() });
+    let (first, second) = (Instant::now(), Instant::now() + ms(600));
+    let at = |since| decided(&without, away_in_part(ms(50), since));
+    advance(ms(999)).await;
+    assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Open; 3]);
+    advance(ms(1)).await;
+    assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::Open, Source::Open]);
+    advance(ms(600)).await;
+    assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::Fallback, Source::Open]);
+}

@@ -1,0 +1,94 @@
+//! Asking for the slots.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use deadpool_redis::redis::{Value, cmd};
+
+use super::super::patience::Patience;
+use super::map::{Address, Map, Range, read_ranges};
+use super::nodes::Cluster;
+use crate::Error;
+use crate::error::Kind;
+use crate::store::BreakerState;
+
+/// The least time between two questions for the slots.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The same after all nodes were asked in vain.
+const LONG_PAUSE: Duration = Duration::from_millis(500);
+
+impl Cluster {
+    /// Asks for the slots in the background, unless that was just done. Who failed is asked last, and
+    /// nobody's breaker matters.
+    pub(super) fn look_again(self: &Arc<Self>, failed: Option<Address>) {
+        let Ok(turn) = Arc::clone(&self.looking).try_acquire_owned() else { return };
+        let cluster = Arc::clone(self);
+        tokio::spawn(async move {
+            let looked = cluster.look(failed.as_ref(), cluster.budget).await;
+            let was_lost = cluster.is_lost.swap(looked.is_err(), Ordering::Relaxed);
+            if let (Err(error), false) = (&looked, was_lost) {
+                tracing::warn!(error = format!("{error:#}"), "no node of the Redis Cluster tells its slots");
+            }
+            tokio::time::sleep(if looked.is_ok() { PAUSE } else { LONG_PAUSE }).await;
+            drop(turn);
+        });
+    }
+
+    /// Asks one node after the other for the slots, each for so long at most.
+    pub(super) async fn look(&self, failed: Option<&Address>, limit: Duration) -> Result<(), Error> {
+        let mut error = None;
+        for address in self.to_ask(failed) {
+            match self.ranges(&address, limit).await {
+                Ok(ranges) => return self.learn(ranges),
+                Err(failed) => error = Some(failed),
+            }
+        }
+        Err(error.unwrap_or_else(|| Error::new(Kind::Connection, "no node of the Redis Cluster is known")))
+    }
+
+    /// Every known address, in any order but that those that are not asked for decisions come late,
+    /// and the one that failed last.
+    fn to_ask(&self, failed: Option<&Address>) -> Vec<Address> {
+        let map = self.map.load();
+        let mut addresses: Vec<Address> = map.nodes().iter().map(|node| node.address.clone()).collect();
+        fastrand::shuffle(&mut addresses);
+        let others: Vec<_> = self.seeds.iter().filter(|seed| !addresses.contains(seed)).cloned().collect();
+        addresses.extend(others);
+        let is_away = |address: &Address| map.node(address).is_some_and(|node| node.state() != BreakerState::Closed);
+        addresses.sort_by_cached_key(|address| (Some(address) == failed, is_away(address)));
+        addresses
+    }
+
+    async fn ranges(&self, address: &Address, limit: Duration) -> Result<Vec<Range>, Error> {
+        let node = self.node(address)?;
+        let patience = Patience::new(limit);
+        let told: Value = node
+            .connections
+            .ask(patience, async |connection| cmd("CLUSTER").arg("SLOTS").query_async(connection).await)
+            .await
+            .map_err(|failure| match patience.told(failure) {
+                refused if refused.is_store() => no_cluster().with_source(refused),
+                error => error,
+            })?;
+        let ranges = read_ranges(&told, address).filter(|ranges| !ranges.is_empty());
+        self.keep(&node);
+        ranges.ok_or_else(no_cluster)
+    }
+
+    /// Keeps the nodes that are still there, with their connections.
+    fn learn(&self, ranges: Vec<Range>) -> Result<(), Error> {
+        let mut map = Map::empty();
+        for (slots, address) in ranges {
+            let node = map.node(&address).map_or_else(|| self.node(&address), Ok)?;
+            map.give(slots, &node);
+        }
+        self.map.store(Arc::new(map));
+        Ok(())
+    }
+}
+
+fn no_cluster() -> Error {
+    Error::new(Kind::Store, "it tells no slots: is it a node of a Redis Cluster?")
+}
