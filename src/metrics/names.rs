@@ -30,7 +30,7 @@ pub(super) const POLICY_REFUSALS: Metric = Metric {
 pub(super) const STORE_FAILURES: Metric = Metric {
     name: "tollgate_store_failures_total",
     unit: Unit::Count,
-    text: "Questions a store was asked and did not decide, by what went wrong.",
+    text: "Decisions a store was asked for and did not make, by what went wrong.",
 };
 
 pub(super) const BREAKERS_OPEN: Metric = Metric {

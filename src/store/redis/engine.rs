@@ -74,34 +74,32 @@ impl Inner {
 
     /// Sends a batch; what came meanwhile is sent by a task, as its callers are not to keep this one.
     async fn lead(self: Arc<Self>, mut batch: Batch) {
-        let reply = self.send_batch(&mut batch, || ()).await;
-        let next = batch.next();
+        let reply = self.send_batch(&mut batch).await;
         batch.answer(reply);
-        if let Some(next) = next {
+        if let Some(next) = batch.next() {
             tokio::spawn(self.follow(next));
         }
     }
 
-    /// Sends a batch, and what comes meanwhile. The server has its next call before the callers of the
-    /// last one have their answers.
+    /// Sends a batch, and what comes meanwhile. Answers are given before the next call is made: those
+    /// who have theirs may be in it, and fuller calls are worth more than earlier ones.
     async fn follow(self: Arc<Self>, mut batch: Batch) {
-        let mut reply = self.send_batch(&mut batch, || ()).await;
-        while let Some(mut next) = batch.next() {
-            reply = self.send_batch(&mut next, || batch.answer(reply)).await;
+        loop {
+            let reply = self.send_batch(&mut batch).await;
+            batch.answer(reply);
+            let Some(next) = batch.next() else { return };
             batch = next;
         }
-        batch.answer(reply);
     }
 
-    /// Makes one call; once it is on its way, something else can be done.
-    async fn send_batch(&self, batch: &mut Batch, meanwhile: impl FnOnce()) -> Result<Reply, Error> {
+    /// Makes one call.
+    async fn send_batch(&self, batch: &mut Batch) -> Result<Reply, Error> {
         packed::sort(&mut batch.jobs);
         let packed = Packed::of(&batch.jobs);
         let mut called = pin!(self.call(batch.slot(), packed));
         // Polled once, it is on the connection, or waits for one.
         let first = poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await;
         batch.is_sent();
-        meanwhile();
         let answer = match first {
             Poll::Ready(answer) => answer,
             Poll::Pending => called.await,
