@@ -11,7 +11,7 @@ use crate::fields::PolicyField;
 use crate::key::KeyExtractor;
 use crate::metrics::Decisions;
 use crate::store::{FailureRules, FailureStore, SharedStore};
-use crate::{Decision, Headers, Policy};
+use crate::{Decision, Error, Headers, Policy, Store};
 
 /// Builds the response to a refused request.
 pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Response<Bytes> + Send + Sync;
@@ -55,14 +55,15 @@ impl Gate {
         }
     }
 
-    pub(crate) fn add(&mut self, policy: Policy) {
-        self.policies.push(policy);
-        self.policy_field = PolicyField::of(&self.policies);
-    }
-
+    /// Sets policies that the store [supports](Self::supports).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.policies = policies;
         self.policy_field = PolicyField::of(&self.policies);
+    }
+
+    /// Whether the store can decide all of these policies.
+    pub(crate) fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
+        self.given.supports(policies)
     }
 
     pub(crate) fn change_failure(&mut self, change: impl FnOnce(&mut FailureRules)) {

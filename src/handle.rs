@@ -1,6 +1,7 @@
 //! What the one who serves a request can do about its limits.
 
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -66,12 +67,13 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// If no decision could be made.
+    /// If no decision could be made, or the store does not [support](Store::supports) the policy.
     ///
     /// # Cancellation
     ///
     /// Units of a decision that is not waited for stay taken.
     pub async fn check(&self, policy: &Policy, key: Key) -> Result<Decision, Error> {
+        self.shared.gate.supports(slice::from_ref(policy))?;
         let counter = Counter { policy: policy.shared_name().clone(), key, quota: *policy.quota() };
         let options = policy.options();
         let check = Check { settles: options.settles(), ..Check::new(counter, options.cost.fixed()) };

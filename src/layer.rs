@@ -1,5 +1,7 @@
 //! The layer: a store, policies, and what to send.
 
+mod policies;
+
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,10 +14,11 @@ use http::request::Parts;
 use tower_layer::Layer;
 
 use crate::gate::{Gate, SharedGate};
-use crate::key::{self, KeyExtractor};
+#[cfg(feature = "axum")]
+use crate::key;
 use crate::status::StatusService;
 use crate::store::FailureRules;
-use crate::{BreakerState, Decision, Headers, Limiter, OnFailure, Policy, Quota, RateLimit, Store};
+use crate::{BreakerState, Decision, Error, Headers, Limiter, OnFailure, Policy, RateLimit, Store};
 
 /// Limits the rate of requests to the service it wraps.
 ///
@@ -44,8 +47,21 @@ pub struct RateLimitLayer {
 
 impl RateLimitLayer {
     /// A layer with one policy.
+    ///
+    /// # Panics
+    ///
+    /// As [`policy`](Self::policy).
     pub fn new(store: impl Store, policy: Policy) -> Self {
         Self::composite(store).policy(policy)
+    }
+
+    /// As [`new`](Self::new).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_policy`](Self::try_policy).
+    pub fn try_new(store: impl Store, policy: Policy) -> Result<Self, Error> {
+        Self::composite(store).try_policy(policy)
     }
 
     /// A layer without a policy yet: it admits everything.
@@ -53,46 +69,11 @@ impl RateLimitLayer {
         Self { gate: Arc::new(ArcSwap::from_pointee(Gate::new(Arc::new(store)))) }
     }
 
-    /// Adds a policy. Names should be unique: policies that share a name, key, algorithm and window
-    /// share their counters.
-    pub fn policy(self, policy: Policy) -> Self {
-        self.change(|gate| gate.add(policy))
-    }
-
-    /// Adds policies.
-    pub fn policies(self, policies: impl IntoIterator<Item = Policy>) -> Self {
-        policies.into_iter().fold(self, Self::policy)
-    }
-
-    /// Adds the policy `ip`, counted by the client's address: that of the peer, unless
-    /// [`client`](Self::client) was set before to know it behind proxies.
-    #[cfg(feature = "axum")]
-    pub fn ip(self, quota: Quota) -> Self {
-        let client = Arc::clone(&self.gate.load().client);
-        self.policy(Policy::new("ip", quota).key(client))
-    }
-
     /// Sets how the client's address is known: for the policies added by [`ip`](Self::ip) after it,
     /// and for lists of addresses to allow or deny.
     #[cfg(feature = "axum")]
     pub fn client(self, client: key::ClientIp) -> Self {
         self.change(|gate| gate.client = Arc::new(client))
-    }
-
-    /// Adds the policy `user`, counted by `key`.
-    pub fn user(self, quota: Quota, key: impl KeyExtractor) -> Self {
-        self.policy(Policy::new("user", quota).key(key))
-    }
-
-    /// Adds the policy `route`, counted by the route that matched, for all clients together.
-    #[cfg(feature = "axum")]
-    pub fn route(self, quota: Quota) -> Self {
-        self.policy(Policy::new("route", quota).key(key::route()))
-    }
-
-    /// Adds the policy `global`, which counts all requests together.
-    pub fn global(self, quota: Quota) -> Self {
-        self.policy(Policy::new("global", quota).key(key::global()))
     }
 
     /// Sets which headers are sent.
@@ -152,20 +133,6 @@ impl RateLimitLayer {
     /// [`RedisStore::breakers`](crate::RedisStore::breakers).
     pub fn breaker_state(&self) -> BreakerState {
         self.gate.load().store.breaker_state()
-    }
-
-    /// Replaces all policies of this layer, of its clones and of the services made of them, while
-    /// they are used.
-    ///
-    /// What was taken stays: a policy whose name, key, algorithm and window are as before goes on with
-    /// its counters. Requests under way end by the policies they began with.
-    pub fn replace_policies(&self, policies: impl IntoIterator<Item = Policy>) {
-        let policies: Vec<Policy> = policies.into_iter().collect();
-        self.gate.rcu(|gate| {
-            let mut gate = Gate::clone(gate);
-            gate.set_policies(policies.clone());
-            gate
-        });
     }
 
     /// The same policies and counters for what is no HTTP request.

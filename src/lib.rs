@@ -64,6 +64,7 @@
 //! | `redis` | yes | [`RedisStore`] |
 //! | `cluster` | yes | `RedisStore::connect_cluster`: a Redis Cluster |
 //! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |
+//! | `redis-cell` | no | `RedisCellStore`: token buckets that the Redis module redis-cell keeps |
 //! | `config` | yes | policies from a TOML file: [`config`] |
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
@@ -112,6 +113,8 @@ pub use quota::{Algorithm, Quota};
 pub use response::ResponseBody;
 pub use service::RateLimit;
 pub use status::{PolicyStatus, Status, StatusService};
+#[cfg(feature = "redis-cell")]
+pub use store::RedisCellStore;
 #[cfg(feature = "redis")]
 pub use store::RedisStore;
 pub use store::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, Store};

@@ -43,10 +43,24 @@ pub struct Limiter {
 
 impl Limiter {
     /// A limiter with policies of its own.
+    ///
+    /// # Panics
+    ///
+    /// If the store does not [support](Store::supports) them; most support all.
     pub fn new(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Self {
-        let mut gate = Gate::new(Arc::new(store));
-        gate.set_policies(policies.into_iter().collect());
-        Self::shared(Arc::new(ArcSwap::from_pointee(gate)))
+        Self::try_new(store, policies).expect("the store supports the policies")
+    }
+
+    /// As [`new`](Self::new).
+    ///
+    /// # Errors
+    ///
+    /// If the store does not [support](Store::supports) the policies: the message says which.
+    pub fn try_new(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
+        let (mut gate, policies) = (Gate::new(Arc::new(store)), policies.into_iter().collect::<Vec<_>>());
+        gate.supports(&policies)?;
+        gate.set_policies(policies);
+        Ok(Self::shared(Arc::new(ArcSwap::from_pointee(gate))))
     }
 
     pub(crate) fn shared(gate: SharedGate) -> Self {

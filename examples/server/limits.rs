@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::config::Config;
-use tollgate::{Policy, Quota, RateLimitLayer, key};
+use tollgate::{Error, Policy, Quota, RateLimitLayer, key};
 
 /// A composite of three: few requests an address, so that two hands full of them show a refusal.
 pub(crate) fn built_in(layer: RateLimitLayer) -> RateLimitLayer {
@@ -13,11 +13,11 @@ pub(crate) fn built_in(layer: RateLimitLayer) -> RateLimitLayer {
         .route(Quota::fixed_window(100, Duration::from_secs(1)))
 }
 
-pub(crate) fn of_file(layer: RateLimitLayer, config: Config) -> RateLimitLayer {
+pub(crate) fn of_file(layer: RateLimitLayer, config: Config) -> Result<RateLimitLayer, Error> {
     let server = config.server().clone();
     let layer = layer.client(server.client().clone()).on_failure(server.on_failure());
     let layer = layer.allow_for(server.allow_for()).instances(server.instances());
-    layer.policies(policies(config))
+    layer.try_policies(policies(config))
 }
 
 pub(crate) fn policies(config: Config) -> Vec<Policy> {

@@ -50,7 +50,7 @@ async fn run() -> Result<(), BoxError> {
         None => (RateLimitLayer::composite(MemoryStore::new()), "memory"),
     };
     let layer = match config {
-        Some(config) => limits::of_file(layer, config),
+        Some(config) => limits::of_file(layer, config)?,
         None => limits::built_in(layer),
     };
     let stop = shutdown::signal()?;

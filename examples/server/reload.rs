@@ -65,8 +65,11 @@ impl ConfigFile {
             tracing::warn!("on_failure, allow_for and instances stay as they were: restart the server to change them");
         }
         let policies = limits::policies(config);
-        tracing::info!(policies = policies.len(), "the config file was read again");
-        layer.replace_policies(policies);
+        let count = policies.len();
+        match layer.replace_policies(policies) {
+            Ok(()) => tracing::info!(policies = count, "the config file was read again"),
+            Err(error) => tracing::error!("the config file is refused, the policies stay: {}", in_one_line(&error)),
+        }
     }
 }
 

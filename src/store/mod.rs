@@ -2,6 +2,8 @@
 
 mod answer;
 pub(crate) mod breaker;
+#[cfg(feature = "redis-cell")]
+mod cell;
 mod check;
 mod deny;
 mod evaluate;
@@ -17,6 +19,8 @@ mod traits;
 
 pub use answer::Answer;
 pub use breaker::BreakerState;
+#[cfg(feature = "redis-cell")]
+pub use cell::{RedisCellStore, RedisCellStoreBuilder};
 pub use check::{Check, Counter, Mode, Settles};
 pub use deny::{DenyCache, DenyCacheBuilder};
 pub use failure::OnFailure;

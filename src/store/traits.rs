@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Answer, Change, Check, Counter, Receipt, Settlement};
-use crate::{Decision, Error};
+use crate::{Decision, Error, Policy};
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
 ///
@@ -58,6 +58,25 @@ pub trait Store: Send + Sync + 'static {
     fn budget(&self) -> Option<Duration> {
         None
     }
+
+    /// Whether the store can do all that these policies, of one layer, ask of it.
+    ///
+    /// It is asked when policies are given to a layer or limiter, and answers at once. By default, and
+    /// in most stores, all is supported. A store around a store asks the inner one.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot: the message names the policy, and what to change.
+    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
+        let _ = policies;
+        Ok(())
+    }
+}
+
+/// Whether a store supports policies whose units also come back by what is around it.
+pub(super) fn supports_refunds(store: &dyn Store, policies: &[Policy]) -> Result<(), Error> {
+    let refunding: Vec<Policy> = policies.iter().cloned().map(Policy::refund_dropped).collect();
+    store.supports(&refunding)
 }
 
 /// A decision, with the receipt that settles it.
@@ -91,5 +110,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn budget(&self) -> Option<Duration> {
         (**self).budget()
+    }
+
+    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
+        (**self).supports(policies)
     }
 }

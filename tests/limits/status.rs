@@ -132,7 +132,7 @@ fn policies_for_other_methods_and_routes_are_told_too() {
 fn replaced_policies_are_told_as_they_are() {
     let layer = layer([user(Quota::fixed_window(1, HOUR))]);
     let app = app(&layer);
-    layer.replace_policies([user(Quota::fixed_window(7, HOUR))]);
+    layer.replace_policies([user(Quota::fixed_window(7, HOUR))]).unwrap();
     told(&app, "ada", r#"{"resources":{"user":{"limit":7,"used":0,"remaining":7,"reset":R}}}"#, &[Duration::ZERO]);
 }
 

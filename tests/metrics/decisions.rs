@@ -217,13 +217,13 @@ async fn policies_that_replace_others_are_counted_by_their_names() {
     ask(&layer, "ada").await;
     ask(&layer, "ada").await;
     watch.changes();
-    layer.replace_policies([per_user(ONE), Policy::new("new", ONE).shadow()]);
+    layer.replace_policies([per_user(ONE), Policy::new("new", ONE).shadow()]).unwrap();
     ask(&layer, "ada").await;
     watch.saw(&[
         ("decisions_total{source=store,verdict=refused}", 1),
         ("policy_refusals_total{policy=user,mode=enforce}", 1),
     ]);
-    layer.replace_policies([Policy::new("user", Quota::fixed_window(1, ms(3_600_000))).shadow()]);
+    layer.replace_policies([Policy::new("user", Quota::fixed_window(1, ms(3_600_000))).shadow()]).unwrap();
     ask(&layer, "bob").await;
     ask(&layer, "bob").await;
     watch.saw(&[

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::refusals::{Asked, Refusals};
-use crate::Error;
 use crate::store::memory::{Clock, SystemClock};
 use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
+use crate::{Error, Policy};
 
 const DEFAULT_CAP: Duration = Duration::from_secs(1);
 const DEFAULT_CAPACITY: usize = 100_000;
@@ -190,6 +190,10 @@ impl<S: Store> Store for DenyCache<S> {
 
     fn budget(&self) -> Option<Duration> {
         self.inner.budget()
+    }
+
+    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
+        self.inner.supports(policies)
     }
 }
 

@@ -11,11 +11,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::rule::FailureRules;
 use super::without::Without;
-use crate::Error;
 use crate::decision::{Decision, Source};
 use crate::error::Kind;
 use crate::store::breaker::Permit;
 use crate::store::{Answer, BreakerState, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use crate::{Error, Policy};
 
 /// A store as the layer keeps it.
 pub(crate) type SharedStore = Arc<dyn Store>;
@@ -93,6 +93,10 @@ impl<S: Store> Store for FailureStore<S> {
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         self.inner.reset(counter)
+    }
+
+    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
+        self.inner.supports(policies)
     }
 }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::builder::HybridStoreBuilder;
 use super::shared::Shared;
-use crate::Error;
+use crate::store::traits::supports_refunds;
 use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use crate::{Error, Policy};
 
 /// A store for processes far from the inner one: it admits at once, counts, and pays at each tick.
 ///
@@ -103,6 +104,10 @@ impl Store for HybridStore {
 
     fn budget(&self) -> Option<Duration> {
         self.shared.budget()
+    }
+
+    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
+        supports_refunds(&*self.shared.inner, policies)
     }
 }
 

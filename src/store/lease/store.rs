@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::builder::LeaseStoreBuilder;
 use super::counts::LeaseCounts;
 use super::shared::Shared;
-use crate::Error;
+use crate::store::traits::supports_refunds;
 use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use crate::{Error, Policy};
 
 /// A store that takes units for hot keys in advance, many in one call, and admits with them locally.
 ///
@@ -129,6 +130,10 @@ impl Store for LeaseStore {
 
     fn budget(&self) -> Option<Duration> {
         self.shared.inner.budget()
+    }
+
+    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
+        supports_refunds(&*self.shared.inner, policies)
     }
 }
 

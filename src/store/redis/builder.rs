@@ -20,11 +20,11 @@ const LONGEST_PREFIX: usize = 64;
 /// Settings of a [`RedisStore`]. Every wait is bounded.
 #[must_use]
 pub struct RedisStoreBuilder {
-    pub(super) prefix: String,
+    pub(in crate::store) prefix: String,
     pub(super) pool_size: usize,
     pub(super) batch_size: usize,
     pub(super) calls: Calls,
-    pub(super) budget: Duration,
+    pub(in crate::store) budget: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) clock: Option<Box<dyn Clock>>,
     pub(super) deny_cache: Option<DenyCacheBuilder>,
@@ -34,7 +34,7 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    pub(super) fn new() -> Self {
+    pub(in crate::store) fn new() -> Self {
         Self {
             prefix: "tollgate".to_owned(),
             pool_size: 4,
@@ -137,8 +137,8 @@ impl RedisStoreBuilder {
         Pools { size: self.pool_size, connect_timeout: self.connect_timeout }
     }
 
-    /// Makes a store once all settings are checked.
-    pub(super) fn build(mut self, servers: Servers) -> Result<RedisStore, Error> {
+    /// Checks what every store on Redis is set to.
+    pub(in crate::store) fn check(&self) -> Result<(), Error> {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
             return Err(Error::invalid(format!(
@@ -149,6 +149,12 @@ impl RedisStoreBuilder {
         if self.budget.is_zero() || self.connect_timeout.is_zero() {
             return Err(Error::invalid("a timeout of 0 lets nothing through: give at least 1ms"));
         }
+        Ok(())
+    }
+
+    /// Makes a store once all settings are checked.
+    pub(super) fn build(mut self, servers: Servers) -> Result<RedisStore, Error> {
+        self.check()?;
         if !(1..=MOST_CHECKS).contains(&self.batch_size) {
             return Err(Error::invalid(format!(
                 "a batch of {} checks is not allowed: give 1 to {MOST_CHECKS}",

@@ -1,5 +1,7 @@
 //! Connecting: to one server, a Cluster, or what sentinels name.
 
+use std::time::Duration;
+
 use deadpool_redis::Pool;
 use deadpool_redis::redis::ConnectionInfo;
 
@@ -36,10 +38,8 @@ impl RedisStoreBuilder {
     /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
     /// or is no Redis.
     pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
-        let server = server_at(url, &self.tls)?;
-        let address = server.addr().to_string();
-        let source = Source::Server(self.pools().of_server(server)?);
-        self.prepared(Servers::One(Connections::new(source)), &address).await
+        let (server, address) = self.server(url)?;
+        self.prepared(Servers::One(server), &address).await
     }
 
     /// Connects to a Redis Cluster of which some nodes are known, as
@@ -112,18 +112,41 @@ impl RedisStoreBuilder {
         self.build(Servers::One(Connections::new(Source::Server(pool))))
     }
 
+    /// Connections to the server at a URL, none of which is made yet, and its address.
+    pub(in crate::store) fn server(&self, url: &str) -> Result<(Connections, String), Error> {
+        let server = server_at(url, &self.tls)?;
+        let address = server.addr().to_string();
+        let source = Source::Server(self.pools().of_server(server)?);
+        Ok((Connections::new(source), address))
+    }
+
     /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.
     async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
-        let limit = self.connect_timeout.saturating_mul(4);
+        let limit = self.longest_start();
         let store = self.build(servers)?;
-        let told = |error: Error| {
-            let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");
-            Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
-        };
-        match tokio::time::timeout(limit, store.inner.servers.prepare(store.inner.calls)).await {
-            Ok(prepared) => prepared.map_err(told).map(|()| store),
-            Err(late) => Err(told(Error::new(Kind::Timeout, format!("no answer in {limit:?}")).with_source(late))),
-        }
+        in_time(limit, address, store.inner.servers.prepare(store.inner.calls)).await?;
+        Ok(store)
+    }
+
+    /// How long it may take until a server is known to be of use.
+    pub(in crate::store) fn longest_start(&self) -> Duration {
+        self.connect_timeout.saturating_mul(4)
+    }
+}
+
+/// Asks servers whether they are of use; `address` is where they are, for whom they are not.
+pub(in crate::store) async fn in_time<T>(
+    limit: Duration,
+    address: &str,
+    asked: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let told = |error: Error| {
+        let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");
+        Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
+    };
+    match tokio::time::timeout(limit, asked).await {
+        Ok(answered) => answered.map_err(told),
+        Err(late) => Err(told(Error::new(Kind::Timeout, format!("no answer in {limit:?}")).with_source(late))),
     }
 }
 

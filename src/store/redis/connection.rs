@@ -18,7 +18,7 @@ use crate::error::Kind;
 /// A pool's `get` asks the server whether the connection still lives: a second round trip. So one
 /// connection is taken and kept until it fails.
 #[derive(Clone)]
-pub(super) struct Connections {
+pub(in crate::store) struct Connections {
     shared: Arc<Shared>,
 }
 
@@ -109,7 +109,7 @@ impl Connections {
 
     /// Asks the server something within the budget. A connection that fails, or answers nobody
     /// meanwhile, is not used again; one whose caller went away is, and one that is merely slow.
-    pub(super) async fn ask<T>(
+    pub(in crate::store) async fn ask<T>(
         &self,
         patience: Patience,
         question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,

@@ -1,20 +1,20 @@
 //! State in Redis, shared by all processes that use it.
 
 mod apart;
-mod builder;
+pub(in crate::store) mod builder;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod combine;
 mod combiners;
-mod connect;
-mod connection;
+pub(in crate::store) mod connect;
+pub(in crate::store) mod connection;
 mod engine;
 mod job;
 mod lead;
-mod names;
+pub(in crate::store) mod names;
 mod needs;
 mod packed;
-mod patience;
+pub(in crate::store) mod patience;
 mod pool;
 mod prepare;
 mod reply;

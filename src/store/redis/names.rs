@@ -21,6 +21,12 @@ pub(super) fn redis_key(prefix: &str, counter: &Counter) -> String {
     name
 }
 
+/// The key of what redis-cell keeps, of a shape that no state of ours has.
+#[cfg(feature = "redis-cell")]
+pub(in crate::store) fn cell_key(prefix: &str, Counter { policy, key, quota }: &Counter) -> String {
+    format!("{prefix}:{{{key}}}:{policy}:{FORMAT}c{}s", quota.window().as_secs())
+}
+
 fn letter_of(algorithm: Algorithm) -> char {
     match algorithm {
         Algorithm::FixedWindow => 'f',

@@ -15,13 +15,13 @@ const FOREVER: Duration = Duration::from_secs(86_400 * 365);
 
 /// A budget that runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(in crate::store) struct Patience {
     budget: Duration,
     pub(super) until: Instant,
 }
 
 impl Patience {
-    pub(super) fn new(budget: Duration) -> Self {
+    pub(in crate::store) fn new(budget: Duration) -> Self {
         Self { budget, until: Instant::now() + budget.min(FOREVER) }
     }
 
@@ -31,7 +31,7 @@ impl Patience {
     }
 
     /// What is told of a failure.
-    pub(super) fn told(self, failure: Failure) -> Error {
+    pub(in crate::store) fn told(self, failure: Failure) -> Error {
         match failure {
             Failure::Late(late) => self.late(late),
             Failure::NotConnected(error) => error,
@@ -42,7 +42,7 @@ impl Patience {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(in crate::store) enum Failure {
     /// There was none in time: what was asked may have been done.
     Late(Elapsed),
     /// Nothing was asked.
@@ -73,7 +73,7 @@ pub(super) fn is_of_the_connection(error: &RedisError) -> bool {
         || error.is_connection_dropped()
 }
 
-pub(super) fn failed(error: &RedisError) -> Error {
+pub(in crate::store) fn failed(error: &RedisError) -> Error {
     let (kind, text) = if error.is_timeout() {
         (Kind::Timeout, "Redis did not answer in time")
     } else if error.is_io_error() || error.is_connection_dropped() {

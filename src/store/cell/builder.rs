@@ -1,0 +1,123 @@
+//! Settings of a store on redis-cell.
+
+use std::fmt;
+use std::time::Duration;
+
+use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use super::store::RedisCellStore;
+use super::throttle::Throttle;
+use crate::error::Kind;
+use crate::store::redis::builder::RedisStoreBuilder;
+use crate::store::redis::connect::in_time;
+use crate::store::redis::connection::Connections;
+use crate::store::redis::patience::{Failure, Patience};
+use crate::store::{Check, Counter};
+use crate::{Error, Key, Quota};
+
+/// Settings of a [`RedisCellStore`]. Every wait is bounded.
+#[must_use]
+pub struct RedisCellStoreBuilder {
+    settings: RedisStoreBuilder,
+}
+
+impl RedisCellStoreBuilder {
+    pub(super) fn new() -> Self {
+        Self { settings: RedisStoreBuilder::new() }
+    }
+
+    /// Sets what every key starts with, instead of `tollgate`.
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        Self { settings: self.settings.prefix(prefix) }
+    }
+
+    /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
+    /// and the answer.
+    pub fn budget(self, budget: Duration) -> Self {
+        Self { settings: self.settings.budget(budget) }
+    }
+
+    /// Sets how long connecting may take, instead of 500 ms. A decision does not wait longer than its
+    /// budget for it; connecting goes on meanwhile.
+    pub fn connect_timeout(self, timeout: Duration) -> Self {
+        Self { settings: self.settings.connect_timeout(timeout) }
+    }
+
+    /// Believes servers whose certificates these roots vouch for, and no others, instead of the
+    /// system's roots: one or more certificates as PEM, for `rediss://` URLs.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates(self, pem: impl Into<Vec<u8>>) -> Self {
+        Self { settings: self.settings.root_certificates(pem) }
+    }
+
+    /// Shows servers a certificate that asks for one: its chain, and its private key, each as PEM.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        Self { settings: self.settings.client_certificate(chain, key) }
+    }
+
+    /// Connects to one server, by a URL as of a [`RedisStore`](crate::RedisStore), and looks at a
+    /// bucket: so it is certain that the module is there, and may be called.
+    ///
+    /// # Permissions
+    ///
+    /// A user of Redis's ACL needs no more than this, with the prefix as it is set:
+    ///
+    /// ```text
+    /// ACL SETUSER limiter on >password ~tollgate:* +cl.throttle +del
+    /// ```
+    ///
+    /// A database in the URL takes `+select`.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or the URL is wrong, or the server cannot be reached or refuses the connection.
+    /// [`is_store`](Error::is_store) if it has no redis-cell, or the user may not call it.
+    pub async fn connect(self, url: &str) -> Result<RedisCellStore, Error> {
+        let settings = self.settings;
+        settings.check()?;
+        let (server, address) = settings.server(url)?;
+        let limit = settings.longest_start();
+        in_time(limit, &address, look(&server, &settings.prefix, limit, &address)).await??;
+        Ok(RedisCellStore::new(server, settings.prefix, settings.budget))
+    }
+}
+
+/// Looks at a bucket that nobody uses, to see whether that can be done; the outer error is about the
+/// connection.
+async fn look(server: &Connections, prefix: &str, limit: Duration, address: &str) -> Result<Result<(), Error>, Error> {
+    let counter = Counter { policy: "connect".into(), key: Key::new("connect", ""), quota: Quota::per_second(1) };
+    let check = Check::new(counter, 0);
+    let throttle = Throttle::of(prefix, &check)?;
+    let patience = Patience::new(limit);
+    match server.ask(patience, async |connection| throttle.ask(connection).await).await {
+        Ok(reply) => Ok(throttle.step(&check, reply).map(drop)),
+        Err(Failure::Answered(error)) => match of_the_module(&error, address) {
+            Some(text) => Ok(Err(Error::new(Kind::Store, text).with_source(error))),
+            None => Err(patience.told(Failure::Answered(error))),
+        },
+        Err(failure) => Err(patience.told(failure)),
+    }
+}
+
+/// What is wrong with the module, if that is what the server says.
+fn of_the_module(error: &RedisError, address: &str) -> Option<String> {
+    if error.detail().is_some_and(|detail| detail.contains("unknown command")) {
+        return Some(format!(
+            "the Redis at {address} has no CL.THROTTLE: load the module redis-cell there (redis-server --loadmodule \
+             /path/to/libredis_cell.so, or a line loadmodule in its configuration), or take a RedisStore"
+        ));
+    }
+    (error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)).then(|| {
+        format!("the user of the Redis at {address} may not call CL.THROTTLE on these keys: allow it by ACL SETUSER")
+    })
+}
+
+impl fmt::Debug for RedisCellStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCellStoreBuilder")
+            .field("prefix", &self.settings.prefix)
+            .field("budget", &self.settings.budget)
+            .finish_non_exhaustive()
+    }
+}

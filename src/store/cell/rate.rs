@@ -1,0 +1,127 @@
+//! Quotas in the terms of redis-cell, and what it cannot do.
+
+use crate::store::Settles;
+use crate::{Algorithm, Error, Policy, Quota};
+
+/// The module divides by the time between two units, in whole microseconds.
+const SHORTEST_INTERVAL: u64 = 1_000;
+
+/// A token bucket as the module is told it.
+///
+/// All of it is within the module's signed 64 bits: a quota's bucket is full again in less than 2^41
+/// milliseconds, so the latest time it counts to is less than 70 years from now, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rate {
+    pub(super) max_burst: u64,
+    pub(super) count: u64,
+    /// Seconds.
+    pub(super) period: u64,
+    /// Nanoseconds between two units, as the module works them out.
+    pub(super) interval: u64,
+}
+
+impl Rate {
+    pub(super) fn of(quota: &Quota) -> Result<Self, Error> {
+        let (algorithm, limit, window) = (quota.algorithm(), quota.limit(), quota.window());
+        if algorithm != Algorithm::TokenBucket {
+            let name = algorithm.name();
+            return Err(Error::invalid(format!("redis-cell has no {name}: give a token bucket (gcra){OR_SCRIPTS}")));
+        }
+        if window.subsec_nanos() != 0 {
+            let text =
+                format!("redis-cell counts in whole seconds, not in {window:?}: give a window of some{OR_SCRIPTS}");
+            return Err(Error::invalid(text));
+        }
+        let rate = Self {
+            max_burst: quota.capacity() - 1,
+            count: limit,
+            period: window.as_secs(),
+            interval: interval(window.as_secs(), limit),
+        };
+        if rate.interval < SHORTEST_INTERVAL {
+            let text = format!("limit {limit} over {window:?} is beyond redis-cell: give at most 1000000 a second");
+            return Err(Error::invalid(text + OR_SCRIPTS));
+        }
+        Ok(rate)
+    }
+}
+
+/// What else there is for what redis-cell cannot do.
+pub(super) const OR_SCRIPTS: &str = ", or take a RedisStore";
+
+#[allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the module takes this quotient of doubles, and cuts it to whole nanoseconds"
+)]
+fn interval(period: u64, count: u64) -> u64 {
+    ((period * 1_000_000_000) as f64 / count as f64) as u64
+}
+
+/// Whether the module can decide all of these policies for one request.
+pub(super) fn supports(policies: &[Policy]) -> Result<(), Error> {
+    if let [_, second, ..] = policies {
+        return Err(Error::invalid(format!(
+            "redis-cell decides one policy a request, and {:?} is another: give one{OR_SCRIPTS}",
+            second.name()
+        )));
+    }
+    policies.iter().try_for_each(|policy| {
+        supports_one(policy).map_err(|error| Error::invalid(format!("policy {:?}: {error}", policy.name())))
+    })
+}
+
+fn supports_one(policy: &Policy) -> Result<(), Error> {
+    Rate::of(policy.quota())?;
+    if policy.options().reserve.is_some() {
+        return Err(no_floor());
+    }
+    if policy.options().settles() == Settles::ByOutcome { Err(no_return()) } else { Ok(()) }
+}
+
+pub(super) fn no_floor() -> Error {
+    Error::invalid(format!("redis-cell keeps no reserve: leave it out{OR_SCRIPTS}"))
+}
+
+pub(super) fn no_return() -> Error {
+    Error::invalid(format!(
+        "redis-cell neither gives units back nor charges them later: leave out count, metered and refund_dropped, and \
+         leases or debts around the store{OR_SCRIPTS}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LONGEST: Duration = Duration::from_secs((1 << 41) / 1_000);
+
+    #[test]
+    fn the_largest_quotas_stay_within_64_bits_to_the_end_of_the_century() {
+        let year_2100 = 4_102_444_800 * 1_000_000_000_i64;
+        let longest = Quota::token_bucket(1, LONGEST);
+        for limit in [1, 2, 1_000, 1 << 10] {
+            for window in [1, 60, 61, 3_600, 86_400 * 365, LONGEST.as_secs()] {
+                let Ok(quota) = Quota::try_token_bucket(limit, Duration::from_secs(window)) else { continue };
+                let most = (0..52).rev().find_map(|bits| quota.try_burst(1 << bits).ok()).unwrap_or(quota);
+                let rate = Rate::of(&most).unwrap();
+                let full = i64::try_from((rate.max_burst + 1) * rate.interval).unwrap();
+                // What is kept, and one more capacity on top before that is refused.
+                assert!(year_2100.checked_add(full).and_then(|time| time.checked_add(full)).is_some(), "{most}");
+            }
+        }
+        assert!(Rate::of(&longest).is_ok());
+    }
+
+    #[test]
+    fn the_interval_is_the_modules() {
+        let interval =
+            |limit, seconds| Rate::of(&Quota::token_bucket(limit, Duration::from_secs(seconds))).unwrap().interval;
+        assert_eq!(interval(10, 60), 6_000_000_000);
+        assert_eq!(interval(3, 1), 333_333_333);
+        assert_eq!(interval(1_000_000, 1), 1_000);
+    }
+}

@@ -1,0 +1,171 @@
+//! The store on redis-cell.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_redis::redis::{RedisError, cmd};
+
+use super::builder::RedisCellStoreBuilder;
+use super::rate::{OR_SCRIPTS, supports};
+use super::throttle::Throttle;
+use crate::decision::{Decision, Source};
+use crate::store::evaluate::told_of_one;
+use crate::store::redis::connection::Connections;
+use crate::store::redis::names::cell_key;
+use crate::store::redis::patience::Patience;
+use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
+use crate::{Error, Policy};
+
+/// Token buckets (GCRA) that the Redis module
+/// [redis-cell](https://crates.io/crates/redis-cell) keeps, for servers that have it: one
+/// `CL.THROTTLE` a decision.
+///
+/// [`RedisStore`](crate::RedisStore) needs no module, can do all this crate does, and is cheaper under
+/// load; take this one where scripts are not allowed, or redis-cell is there already. It needs a tokio
+/// runtime. Clones share the connection.
+///
+/// # What it cannot do
+///
+/// A layer with one of these is refused when it is built ([`Store::supports`]), with an error that says
+/// what to change:
+///
+/// - another algorithm than the token bucket, or more than one policy in a layer;
+/// - a window that is not whole seconds, or more than 1,000,000 units a second;
+/// - a [reserve](Policy::reserve), and whatever changes what was taken: [`count`](Policy::count),
+///   [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped), and so a
+///   [`LeaseStore`](crate::LeaseStore) or [`HybridStore`](crate::HybridStore) around it.
+///
+/// The quotas of tiers are known only when a request comes. One that cannot be counted is an
+/// [invalid](Error::is_invalid) error then, upon which the layer decides as without a store
+/// ([`OnFailure`](crate::OnFailure)). [`adjust`](Store::adjust) is such an error too.
+///
+/// # What is coarser
+///
+/// - Times are told in whole seconds, cut off; they are rounded up here. So `Retry-After` is true and never
+///   0, but up to a second too long.
+/// - The time between two units is cut to whole nanoseconds, and keys end up to 1 ms early. What remains
+///   may be told as one more than there is, if that time is not whole microseconds.
+/// - A changed limit keeps the time until the bucket is full, not the units used.
+/// - redis-cell 0.2.2 neither replicates its state nor writes it to the append-only file: after a failover
+///   all buckets are full.
+/// - A look writes what it found once more.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn run() -> Result<(), tollgate::Error> {
+/// use tollgate::{Policy, Quota, RateLimitLayer, RedisCellStore, key};
+///
+/// let store = RedisCellStore::connect("redis://127.0.0.1:6379").await?;
+/// let policy = Policy::new("api", Quota::gcra(100, std::time::Duration::from_secs(60))).key(key::header("x-api-key"));
+/// let layer = RateLimitLayer::try_new(store, policy)?;
+/// # let _ = layer;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisCellStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: StoreId,
+    server: Connections,
+    prefix: String,
+    budget: Duration,
+}
+
+impl RedisCellStore {
+    /// Connects with the default settings. See [`RedisCellStoreBuilder::connect`].
+    ///
+    /// # Errors
+    ///
+    /// If the URL is wrong, the server cannot be reached or refuses the connection, or has no
+    /// redis-cell.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
+    /// Settings to connect with.
+    pub fn builder() -> RedisCellStoreBuilder {
+        RedisCellStoreBuilder::new()
+    }
+
+    pub(super) fn new(server: Connections, prefix: String, budget: Duration) -> Self {
+        Self { inner: Arc::new(Inner { id: StoreId::new(), server, prefix, budget }) }
+    }
+}
+
+impl Store for RedisCellStore {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        let check = match checks {
+            [check] => check.clone(),
+            [] => {
+                let decision = Decision::new([], Source::Store);
+                return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.inner.id, []) }));
+            }
+            several => {
+                let text = format!("redis-cell decides one check a request, not {}: give one", several.len());
+                return Answer::Ready(Err(Error::invalid(text + OR_SCRIPTS)));
+            }
+        };
+        match Throttle::of(&self.inner.prefix, &check) {
+            Ok(throttle) => {
+                let inner = Arc::clone(&self.inner);
+                Answer::pending(async move { inner.decide(&check, &throttle).await })
+            }
+            Err(error) => Answer::Ready(Err(error)),
+        }
+    }
+
+    /// Does nothing: no policy whose units come back is supported.
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        if receipt.store() == self.inner.id && !changes.is_empty() {
+            tracing::debug!(?changes, "redis-cell keeps what was taken as it is");
+        }
+    }
+
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<(), Error>> {
+        let text = "redis-cell neither gives units back nor charges past the limit: reset the counter";
+        Answer::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)))
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        let (inner, key) = (Arc::clone(&self.inner), cell_key(&self.inner.prefix, counter));
+        Answer::pending(async move {
+            let patience = Patience::new(inner.budget);
+            let deleted = inner.server.ask(patience, async |connection| {
+                let deleted: Result<u64, RedisError> = cmd("DEL").arg(&key).query_async(connection).await;
+                deleted
+            });
+            deleted.await.map(drop).map_err(|failure| patience.told(failure))
+        })
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        Some(self.inner.budget)
+    }
+
+    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
+        supports(policies)
+    }
+}
+
+impl Inner {
+    async fn decide(&self, check: &Check, throttle: &Throttle) -> Result<Decided, Error> {
+        let patience = Patience::new(self.budget);
+        let asked = self.server.ask(patience, async |connection| throttle.ask(connection).await);
+        let reply = asked.await.map_err(|failure| patience.told(failure))?;
+        Ok(told_of_one(self.id, check, &throttle.step(check, reply)?))
+    }
+}
+
+impl fmt::Debug for RedisCellStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCellStore")
+            .field("prefix", &self.inner.prefix)
+            .field("budget", &self.inner.budget)
+            .finish_non_exhaustive()
+    }
+}

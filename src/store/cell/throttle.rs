@@ -1,0 +1,183 @@
+//! `CL.THROTTLE`, and what its answer says.
+
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{Cmd, RedisError, cmd};
+
+use super::rate::{Rate, no_floor, no_return};
+use crate::algorithm::{Found, NEVER, Step};
+use crate::error::Kind;
+use crate::store::redis::names::cell_key;
+use crate::store::{Check, Settles};
+use crate::{Error, Quota};
+
+/// Whether it is refused, the capacity, what remains, and in whole seconds, cut off: until it would be
+/// admitted (-1 if it is, or never will be), and until the bucket is full.
+pub(super) type Reply = (i64, i64, i64, i64, i64);
+
+/// One check as the module is asked it.
+pub(super) struct Throttle {
+    rate: Rate,
+    key: String,
+    /// Units to take.
+    quantity: u64,
+}
+
+impl Throttle {
+    /// The question for a check.
+    ///
+    /// A cost above the capacity only looks: it is refused whatever is found, and the module's
+    /// product of units and nanoseconds would overflow.
+    pub(super) fn of(prefix: &str, check: &Check) -> Result<Self, Error> {
+        if check.floor > 0 {
+            return Err(no_floor());
+        }
+        if check.settles == Settles::ByOutcome {
+            return Err(no_return());
+        }
+        let quota = &check.counter.quota;
+        let quantity = if check.cost > quota.capacity() { 0 } else { check.cost };
+        Ok(Self { rate: Rate::of(quota)?, key: cell_key(prefix, &check.counter), quantity })
+    }
+
+    pub(super) async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Reply, RedisError> {
+        self.command().query_async(connection).await
+    }
+
+    fn command(&self) -> Cmd {
+        let Rate { max_burst, count, period, .. } = self.rate;
+        cmd("CL.THROTTLE").arg(&self.key).arg(&[max_burst, count, period, self.quantity]).take()
+    }
+
+    /// What the answer says of the check.
+    pub(super) fn step(&self, check: &Check, reply: Reply) -> Result<Step, Error> {
+        let quota = &check.counter.quota;
+        let (limited, capacity, remaining, retry_after, reset_after) = reply;
+        if !matches!(limited, 0 | 1) || u64::try_from(capacity) != Ok(quota.capacity()) {
+            return Err(Error::new(Kind::Store, "Redis answered CL.THROTTLE with what is no decision"));
+        }
+        let answer = Answer { limited: limited == 1, remaining, retry_after, reset_after };
+        let remaining = self.remaining(quota, answer.remaining);
+        let fits = check.cost == 0 || (check.cost <= quota.capacity() && !answer.limited);
+        let wait = match (fits, remaining) {
+            (true, 1..) => 0,
+            (true, 0) if answer.limited => answer.until_admitted(quota) + self.unit(quota),
+            (true, 0) => self.unit(quota),
+            (false, _) if check.cost > quota.capacity() => NEVER,
+            (false, _) => answer.until_admitted(quota),
+        };
+        let reset = self.reset(quota, &answer, remaining);
+        Ok(Step { fits, remaining, wait, reset, delay: 0, stamp: 0, state: None, found: Found::Kept })
+    }
+
+    /// The module divides by whole microseconds, and so finds more than there is where the interval
+    /// is none: this is the most that can have been left.
+    fn remaining(&self, quota: &Quota, told: i64) -> u64 {
+        let told = u128::try_from(told).unwrap_or(0);
+        let interval = u128::from(self.rate.interval);
+        let most = ((told + 1) * (interval / 1_000 * 1_000) - 1) / interval;
+        u64::try_from(most.min(told)).map_or(quota.capacity(), |most| most.min(quota.capacity()))
+    }
+
+    /// Until the bucket is full, in ticks. After taking something it is full within the time that all
+    /// of it takes.
+    fn reset(&self, quota: &Quota, answer: &Answer, remaining: u64) -> u64 {
+        if answer.reset_after <= 0 && remaining == quota.capacity() {
+            return 0;
+        }
+        let reset = rounded_up(quota, answer.reset_after);
+        if answer.limited || self.quantity == 0 {
+            return reset;
+        }
+        reset.min(ticks(quota, (self.rate.max_burst + 1).saturating_mul(self.rate.interval)))
+    }
+
+    /// The time in which a unit returns, in ticks.
+    fn unit(&self, quota: &Quota) -> u64 {
+        ticks(quota, self.rate.interval)
+    }
+}
+
+/// The numbers of a [`Reply`].
+struct Answer {
+    limited: bool,
+    remaining: i64,
+    retry_after: i64,
+    reset_after: i64,
+}
+
+impl Answer {
+    fn until_admitted(&self, quota: &Quota) -> u64 {
+        rounded_up(quota, self.retry_after)
+    }
+}
+
+/// Seconds whose fraction was cut off, in ticks: the least that is enough for certain.
+fn rounded_up(quota: &Quota, seconds: i64) -> u64 {
+    let seconds = u64::try_from(seconds).unwrap_or(0).saturating_add(1);
+    seconds.saturating_mul(1_000_000 / quota.tick().micros())
+}
+
+fn ticks(quota: &Quota, nanoseconds: u64) -> u64 {
+    nanoseconds.div_ceil(quota.tick().micros() * 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Key;
+    use crate::store::Counter;
+
+    fn step(quota: Quota, cost: u64, reply: Reply) -> (bool, u64, u64, u64) {
+        let check = Check::new(Counter { policy: "policy".into(), key: Key::new("key", "ada"), quota }, cost);
+        let step = Throttle::of("tollgate", &check).unwrap().step(&check, reply).unwrap();
+        (step.fits, step.remaining, step.wait, step.reset)
+    }
+
+    #[test]
+    fn times_are_rounded_up_and_a_refusal_always_waits() {
+        let quota = Quota::per_minute(10);
+        let second = 1_000_000;
+        assert_eq!(step(quota, 3, (0, 10, 7, -1, 18)), (true, 7, 0, 19 * second));
+        assert_eq!(step(quota, 10, (0, 10, 0, -1, 60)), (true, 0, 6 * second, 60 * second), "not above all of it");
+        assert_eq!(step(quota, 1, (1, 10, 0, 0, 54)), (false, 0, second, 55 * second));
+        assert_eq!(step(quota, 8, (1, 10, 7, 5, 17)), (false, 7, 6 * second, 18 * second));
+        assert_eq!(step(Quota::per_hour(10), 1, (1, 10, 0, 0, 0)), (false, 0, 1_000, 1_000), "in milliseconds");
+    }
+
+    #[test]
+    fn a_look_fits_also_in_a_bucket_that_owes_more_than_it_holds() {
+        let quota = Quota::per_minute(10);
+        assert_eq!(step(quota, 0, (0, 10, 10, -1, 0)), (true, 10, 0, 0));
+        assert_eq!(step(quota, 0, (1, 10, 0, 4, 64)), (true, 0, 11_000_000, 65_000_000));
+    }
+
+    #[test]
+    fn a_cost_above_the_capacity_never_fits_and_is_not_sent() {
+        let quota = Quota::per_minute(10);
+        for cost in [11, 1 << 40, u64::MAX] {
+            assert_eq!(step(quota, cost, (0, 10, 7, -1, 17)), (false, 7, NEVER, 18_000_000));
+        }
+    }
+
+    #[test]
+    fn what_remains_is_right_where_the_module_cuts_its_interval() {
+        let quota = Quota::per_minute(37_000_000);
+        // Units are 1,621 ns apart, by the module's division 1,000.
+        assert_eq!(step(quota, 1, (0, 37_000_000, 59_976_998, -1, 0)).1, 36_999_999);
+        assert_eq!(step(quota, 30_000_000, (0, 37_000_000, 11_347_000, -1, 48)).1, 7_000_000);
+        assert_eq!(step(Quota::per_second(3), 1, (0, 3, 2, -1, 0)).1, 2);
+        assert_eq!(step(Quota::per_second(7), 1, (0, 7, 6, -1, 0)).1, 6);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_an_error() {
+        let check = Check::new(
+            Counter { policy: "policy".into(), key: Key::new("key", "ada"), quota: Quota::per_minute(10) },
+            1,
+        );
+        let throttle = Throttle::of("tollgate", &check).unwrap();
+        for reply in [(2, 10, 9, -1, 6), (-1, 10, 9, -1, 6), (0, 11, 9, -1, 6), (0, -1, 9, -1, 6)] {
+            assert!(throttle.step(&check, reply).is_err_and(|error| error.is_store()), "{reply:?}");
+        }
+    }
+}
