@@ -68,23 +68,22 @@ fn print_samples(entrants: &[Entrant], samples: &[Vec<Sample>]) {
 }
 
 fn targets(in_flight: usize, samples: &[Vec<Sample>]) -> Vec<Ratio> {
-    let over = |side: usize, letter: char, target: Option<(f64, f64)>| {
-        let name = format!("checks/s, d over {letter}, {in_flight} in flight");
-        let target = target.map(|(must, stretch)| Target::AtLeast { must, stretch });
-        Ratio::new(name, ratios(&samples[STORE], &samples[side], |sample| sample.per_second), target)
-    };
-    let at =
-        |targets: &[(usize, (f64, f64))]| targets.iter().find(|(at, _)| *at == in_flight).map(|(_, target)| *target);
-    let mut rows = vec![
-        over(POOLED, 'a', at(&[(1, (1.7, 1.9)), (64, (4.4, 5.9)), (256, (6.0, 8.0))])),
-        over(MULTIPLEXED, 'b', at(&[(64, (1.7, 2.2))])),
-        over(INCR, 'c', at(&[(64, (0.55, 0.75))])),
-    ];
-    if in_flight == 1 {
-        let p50 = |side: usize| ratios(&samples[side], &samples[MULTIPLEXED], |sample| sample.p50_us);
-        let target = || Target::AtMost { must: 1.15, stretch: 1.0 };
-        rows.push(Ratio::new("p50, d over b, 1 in flight", p50(STORE), target()));
-        rows.push(Ratio::new("p50, e over b, 1 in flight", p50(FUNCTIONS), target()));
+    let mut rows = Vec::new();
+    for (ours, letter) in [(STORE, 'd'), (FUNCTIONS, 'e')] {
+        let over = |side: usize, other: char, targets: &[(usize, f64, f64)]| {
+            let target = targets.iter().find(|(at, ..)| *at == in_flight);
+            let target = target.map(|&(_, must, stretch)| Target::AtLeast { must, stretch });
+            let name = format!("checks/s, {letter} over {other}, {in_flight} in flight");
+            Ratio::new(name, ratios(&samples[ours], &samples[side], |sample| sample.per_second), target)
+        };
+        rows.push(over(POOLED, 'a', &[(1, 1.7, 1.9), (64, 4.4, 5.9), (256, 6.0, 8.0)]));
+        rows.push(over(MULTIPLEXED, 'b', &[(64, 1.7, 2.2)]));
+        rows.push(over(INCR, 'c', &[(64, 0.55, 0.75)]));
+        if in_flight == 1 {
+            let p50 = ratios(&samples[ours], &samples[MULTIPLEXED], |sample| sample.p50_us);
+            let target = Target::AtMost { must: 1.15, stretch: 1.0 };
+            rows.push(Ratio::new(format!("p50, {letter} over b, 1 in flight"), p50, Some(target)));
+        }
     }
     let functions = ratios(&samples[FUNCTIONS], &samples[STORE], |sample| sample.per_second);
     rows.push(Ratio::new(format!("checks/s, e over d, {in_flight} in flight"), functions, None));
