@@ -11,6 +11,8 @@ mod support {
 }
 
 mod acl;
+#[cfg(all(feature = "tls", feature = "cluster"))]
+mod cluster;
 mod socket;
 #[cfg(feature = "tls")]
 mod tls;

@@ -5,26 +5,25 @@ use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use tollgate::deadpool_redis::redis::{Client, cmd};
-use tollgate::store::{RedisStoreBuilder, Store};
-use tollgate::{Error, Quota, RedisStore};
+use tollgate::store::{Check, Counter, RedisStoreBuilder, Store};
+use tollgate::{Error, Key, Quota, RedisStore};
 
-use crate::support::checks::check;
 use crate::support::server::RedisServer;
 
 const FIFTY: Quota = Quota::token_bucket(50, Duration::from_secs(86_400));
 const BOUND: Duration = Duration::from_secs(5);
 
 /// Who vouches for certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, as PEM.
-struct Identity {
-    certificate: String,
-    key: String,
+pub(crate) struct Identity {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         // A certificate whose issuer has its own name would count as one that vouches for itself.
@@ -33,12 +32,12 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, key).expect("the certificate is one"))
     }
 
-    fn pem(&self) -> String {
+    pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
     /// A certificate for some hosts.
-    fn identity(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
+    pub(crate) fn identity(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
         let names: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("these are hosts");
         change(&mut params);
@@ -83,12 +82,17 @@ impl TlsServer {
     }
 }
 
-fn settings() -> RedisStoreBuilder {
+pub(crate) fn settings() -> RedisStoreBuilder {
     RedisStore::builder().budget(Duration::from_secs(10))
 }
 
 async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, Error> {
-    store.decide(&[check("ada", FIFTY, cost)]).wait().await.map(|decided| decided.decision.outcomes()[0].remaining())
+    remaining_of(store, Key::new("key", "ada"), cost).await
+}
+
+pub(crate) async fn remaining_of(store: &RedisStore, key: Key, cost: u64) -> Result<u64, Error> {
+    let check = Check::new(Counter { policy: "policy".into(), key, quota: FIFTY }, cost);
+    store.decide(&[check]).wait().await.map(|decided| decided.decision.outcomes()[0].remaining())
 }
 
 /// The error of a connection that is refused, in time, and with a cause that says why.
