@@ -10,7 +10,7 @@ mod tests;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use state::State;
+use state::{PROBES_BITS, State, WINDOW_MS};
 
 /// A probe is given up this long after the time in which it should be answered.
 pub(super) const GRACE: Duration = Duration::from_millis(50);
@@ -38,6 +38,8 @@ pub(crate) struct Breaker {
     state: AtomicU64,
     /// When the first of the last failures in a row was told.
     failing_since: AtomicU64,
+    /// When it closed last, and how many probes had failed before: in the low bits.
+    closed: AtomicU64,
     probe_life_ms: u64,
 }
 
@@ -50,7 +52,8 @@ pub(crate) struct Permit {
 impl Breaker {
     /// A closed breaker. A probe that nobody tells of is given up after `probe_life`.
     pub(crate) fn new(probe_life: Duration) -> Self {
-        Self { state: AtomicU64::new(0), failing_since: AtomicU64::new(0), probe_life_ms: millis(probe_life) }
+        let [state, failing_since, closed] = [const { AtomicU64::new(0) }; 3];
+        Self { state, failing_since, closed, probe_life_ms: millis(probe_life) }
     }
 
     pub(crate) fn state(&self) -> BreakerState {
@@ -76,21 +79,32 @@ impl Breaker {
         first.is_ok().then_some(permit)
     }
 
+    /// Leave to say that a question asked together with others failed; none unless it is closed.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn join(&self) -> Option<Permit> {
+        let found = self.load();
+        (found.phase == BreakerState::Closed).then_some(Permit { round: found.round })
+    }
+
     /// Is told that the store answered; whether it is asked again from now on. The time matters only
     /// if it failed a moment ago.
     pub(crate) fn answered(&self, permit: Permit, now: impl Fn() -> u64) -> bool {
         let before = self.change(permit, |found| found.answered(&now));
-        before.is_some_and(|before| before.phase != BreakerState::Closed)
+        let closed = before.filter(|before| before.phase != BreakerState::Closed);
+        if let Some(State { probes, .. }) = closed {
+            self.closed.store(now() << PROBES_BITS | probes, Ordering::Relaxed);
+        }
+        closed.is_some()
     }
 
     /// Is told that the store failed; if it is not asked from now on, in which state that was told.
     pub(crate) fn failed(&self, permit: Permit, now: u64) -> Option<BreakerState> {
-        let mut opens = false;
+        let (mut opens, again) = (false, self.probes_again(now));
         let before = self.change(permit, |found| {
             if found.phase == BreakerState::Closed && found.recent.in_row == 0 {
                 self.failing_since.store(now, Ordering::Relaxed);
             }
-            let next = found.failed(now);
+            let next = found.failed(now, again);
             opens = next.phase == BreakerState::Open;
             Some(next)
         });
@@ -122,6 +136,14 @@ impl Breaker {
     /// When the last failures in a row began.
     pub(crate) fn first_failure(&self) -> u64 {
         self.failing_since.load(Ordering::Relaxed)
+    }
+
+    /// As how many failed probes it counts to open now: a store that answers a probe and fails again at
+    /// once is not to be asked ever again after the shortest wait.
+    fn probes_again(&self, now: u64) -> u64 {
+        let closed = self.closed.load(Ordering::Relaxed);
+        let (closed_at, probes) = (closed >> PROBES_BITS, closed & ((1 << PROBES_BITS) - 1));
+        if closed > 0 && now.saturating_sub(closed_at) < WINDOW_MS { probes + 1 } else { 0 }
     }
 
     fn load(&self) -> State {

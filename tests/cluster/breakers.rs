@@ -97,6 +97,22 @@ impl App {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn decisions_that_wait_in_vain_for_a_call_to_a_primary_count_as_those_that_were_sent() {
+    let cluster = cluster_that_stays();
+    let app = App::of(&cluster).await;
+    let key = cluster.key_on(1);
+    assert_eq!(app.source(&key).await, Source::Store);
+    cluster.nodes[1].pause();
+    // Two of them are sent; six wait for the next call.
+    let sources = join_all((0..8).map(|_| app.source(&key))).await;
+    assert!(sources.iter().all(|source| *source == Source::Fallback), "{sources:?}");
+    assert_ne!(app.state(&cluster, 1), BreakerState::Closed);
+    assert!(app.others_are_closed(&cluster, 1));
+    cluster.nodes[1].resume();
+    assert!(app.time_to_return(&key).await < RETURN + BUSY);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_primary_is_not_waited_for_and_the_others_decide_exactly() {
     let cluster = cluster_that_stays();
     let app = App::of(&cluster).await;

@@ -80,13 +80,13 @@ impl Recent {
 }
 
 impl State {
-    /// After a failure.
-    pub(super) fn failed(self, now: u64) -> Self {
+    /// After a failure; if it opens, it counts as after so many probes that failed.
+    pub(super) fn failed(self, now: u64, probes: u64) -> Self {
         if self.phase != BreakerState::Closed {
             return self.open(self.probes + 1, now);
         }
         let recent = self.recent.failed(now);
-        if recent.opens() { self.open(0, now) } else { Self { recent, ..self } }
+        if recent.opens() { self.open(probes, now) } else { Self { recent, ..self } }
     }
 
     /// After an answer; `None` if that is nothing new.
@@ -115,7 +115,7 @@ const ROUND_BITS: u32 = 16;
 const IN_ROW_BITS: u32 = 3;
 const COUNT_BITS: u32 = 8;
 const START_BITS: u32 = 27;
-const PROBES_BITS: u32 = 6;
+pub(super) const PROBES_BITS: u32 = 6;
 
 impl State {
     pub(super) fn unpack(mut word: u64) -> Self {

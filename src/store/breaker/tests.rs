@@ -239,16 +239,33 @@ fn of_those_who_come_at_once_one_probes() {
     assert!(breaker.answered(other.expect("it is time"), || 50));
 }
 
+/// Fails as often in a row as opens it, all at one time.
+fn reopen(breaker: &Breaker, now: u64) {
+    for _ in 1..MOST_IN_ROW {
+        assert_eq!(breaker.failed(ask(breaker, now), now), None);
+    }
+    assert_eq!(breaker.failed(ask(breaker, now), now), Some(BreakerState::Closed));
+}
+
 #[test]
-fn a_breaker_that_closed_opens_after_as_many_failures_as_at_first_and_probes_as_soon() {
+fn a_breaker_that_closed_opens_after_as_many_failures_as_at_first_and_a_second_later_probes_as_soon() {
     let breaker = opened(0);
     probe_fails(&breaker, 50);
     answers(&breaker, 150);
-    for _ in 1..MOST_IN_ROW {
-        assert_eq!(breaker.failed(ask(&breaker, 200), 200), None);
+    reopen(&breaker, 150 + WINDOW_MS);
+    assert_eq!(breaker.next_probe(150 + WINDOW_MS), Duration::from_millis(50));
+}
+
+#[test]
+fn a_store_that_answers_a_probe_and_fails_again_is_asked_ever_more_seldom() {
+    let (breaker, mut now) = (opened(0), 0);
+    for wait in [50, 100, 200, 400, 500, 500] {
+        assert_eq!(breaker.next_probe(now), Duration::from_millis(wait));
+        now += wait;
+        assert!(answers(&breaker, now));
+        now += 5;
+        reopen(&breaker, now);
     }
-    breaker.failed(ask(&breaker, 200), 200);
-    assert_eq!(breaker.next_probe(200), Duration::from_millis(50));
 }
 
 #[test]
@@ -327,7 +344,7 @@ fn no_number_of_changes_or_years_confuses_it() {
         for _ in 0..MOST_IN_ROW {
             breaker.failed(ask(&breaker, now), now);
         }
-        now += FIRST_WAIT_MS;
+        now += millis(breaker.next_probe(now));
         assert!(answers(&breaker, now));
     }
     let far = u64::MAX - 1;

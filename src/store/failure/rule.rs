@@ -14,7 +14,8 @@ const BUDGET: Duration = Duration::from_millis(100);
 /// a second that are at least half of what was asked since the first of them, the store is not asked
 /// any more, so that an outage costs no request the wait for it. Where more than 250 questions come
 /// in such a second, the latest of them count. Single requests ask again: the first 50 ms later, the
-/// following ones up to 500 ms apart, until one is answered. See
+/// following ones up to 500 ms apart, until one is answered. A store that fails again within a second
+/// of that is left alone for longer than before. See
 /// [`breaker_state`](crate::RateLimitLayer::breaker_state).
 ///
 /// On a Redis Cluster that holds for each primary by itself: what one of them fails, the layer does

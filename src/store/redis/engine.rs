@@ -20,7 +20,7 @@ use super::patience::Patience;
 use super::reply::{Answered, Reply};
 use super::request::Request;
 use super::script::{Calls, Program};
-use super::servers::Servers;
+use super::servers::{Servers, Waiter};
 use crate::Error;
 use crate::error::Kind;
 use crate::store::StoreId;
@@ -62,10 +62,16 @@ impl Inner {
                 Lead::new(Arc::clone(self).lead(batch)).await;
                 (&mut answered).await
             }
-            Place::Wait => match tokio::time::timeout(self.budget, &mut answered).await {
-                Ok(answered) => answered,
-                Err(late) => return Err(self.servers.told(combiner.slot(), Patience::new(self.budget).late(late))),
-            },
+            Place::Wait => {
+                let (slot, waiter) = (combiner.slot(), self.servers.waiter(combiner.slot()));
+                match tokio::time::timeout(self.budget, &mut answered).await {
+                    Ok(answered) => answered,
+                    Err(late) => {
+                        waiter.into_iter().for_each(Waiter::gives_up);
+                        return Err(self.servers.told(slot, Patience::new(self.budget).late(late)));
+                    }
+                }
+            }
             Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
         };
         let stopped = |closed| Error::new(Kind::Store, "the call to Redis was stopped").with_source(closed);

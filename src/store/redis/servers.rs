@@ -3,12 +3,25 @@
 use deadpool_redis::redis::{Cmd, Value};
 
 #[cfg(feature = "cluster")]
+pub(super) use super::cluster::Waiter;
+#[cfg(feature = "cluster")]
 use super::cluster::{Cluster, SLOTS, slot_of};
 use super::connection::Connections;
 use super::patience::{Failure, Patience};
 use super::script::{Calls, Program, Way};
 use crate::Error;
 use crate::store::{BreakerState, Check};
+
+/// Nobody: there is no Cluster.
+#[cfg(not(feature = "cluster"))]
+pub(super) enum Waiter {}
+
+#[cfg(not(feature = "cluster"))]
+impl Waiter {
+    pub(super) fn gives_up(self) {
+        match self {}
+    }
+}
 
 /// One server, or many that share the keys by slots.
 #[derive(Debug)]
@@ -81,6 +94,15 @@ impl Servers {
             Self::One(_) => error,
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.told(slot, error),
+        }
+    }
+
+    /// Somebody who waits for a call that others make. A layer counts those of one server by itself.
+    pub(super) fn waiter(&self, slot: u16) -> Option<Waiter> {
+        match self {
+            Self::One(_) => None,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => Some(cluster.waiter(slot)),
         }
     }
 

@@ -14,4 +14,5 @@ mod redirect;
 mod slot;
 
 pub(super) use nodes::Cluster;
+pub(super) use outage::Waiter;
 pub(super) use slot::{SLOTS, slot_of};

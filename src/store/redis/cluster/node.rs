@@ -50,6 +50,15 @@ impl Node {
         answer
     }
 
+    /// Leave to say that who waited for it gave up.
+    pub(super) fn join(&self) -> Option<Permit> {
+        self.breaker.join()
+    }
+
+    pub(super) fn late(&self, permit: Permit) {
+        self.count(permit, &"no call in time had room for what waited");
+    }
+
     pub(super) fn state(&self) -> BreakerState {
         self.breaker.state()
     }
@@ -75,7 +84,7 @@ impl Node {
             // Calls on one connection lose it together, as when it was cut while it was idle: that is
             // one failure.
             Some(Failure::Lost(_)) => self.breaker.gave_up(permit, || self.now()),
-            Some(failure) => self.failed(permit, failure),
+            Some(failure) => self.count(permit, failure),
             None => self.answered(permit),
         }
     }
@@ -86,7 +95,7 @@ impl Node {
         }
     }
 
-    fn failed(&self, permit: Permit, failure: &Failure) {
+    fn count(&self, permit: Permit, failure: &dyn fmt::Display) {
         match self.breaker.failed(permit, self.now()) {
             Some(BreakerState::Closed) => self.changed(Some(failure)),
             Some(_) => tracing::debug!(primary = %self.address, error = %failure, "the primary is still away"),
@@ -95,7 +104,7 @@ impl Node {
     }
 
     /// Tells operators that it is not asked after a failure, or is asked again.
-    fn changed(&self, failure: Option<&Failure>) {
+    fn changed(&self, failure: Option<&dyn fmt::Display>) {
         let primary = &self.address;
         if let Some(error) = failure {
             self.health.opened();
