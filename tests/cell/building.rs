@@ -44,7 +44,7 @@ async fn each_thing_it_cannot_do_is_an_error_that_says_what_to_change() {
         (policy(Quota::leaky_bucket(5, HOUR)), &["\"p\"", "leaky_bucket", "gcra"]),
         (policy(Quota::gcra(5, Duration::from_millis(1_500))), &["\"p\"", "1.5s", "whole seconds"]),
         (policy(Quota::gcra(5, Duration::from_micros(10))), &["\"p\"", "10µs", "whole seconds"]),
-        (policy(Quota::gcra(1_000_001, SECOND)), &["\"p\"", "1000001", "at most 1000000 a second"]),
+        (policy(Quota::gcra(1_001, SECOND)), &["\"p\"", "1001", "at most 1000 a second"]),
         (policy(THREE).reserve(0.5, |_| false), &["\"p\"", "reserve"]),
         (policy(THREE).count(Count::failures()), &["\"p\"", "count"]),
         (policy(THREE).count(Count::all()), &["\"p\"", "count"]),
@@ -64,7 +64,7 @@ async fn each_thing_it_cannot_do_is_an_error_that_says_what_to_change() {
 async fn what_it_can_do_is_built() {
     let (_server, store) = with_server().await;
     for policy in [
-        policy(Quota::gcra(1_000_000, SECOND)),
+        policy(Quota::gcra(1_000, SECOND)),
         policy(Quota::per_minute(5)),
         policy(Quota::gcra(1, HOUR * 24 * 365 * 60)),
         policy(THREE).cost(7).shadow().unadvertised(),

@@ -31,7 +31,7 @@ use crate::{Error, Policy};
 /// what to change:
 ///
 /// - another algorithm than the token bucket, or more than one policy in a layer;
-/// - a window that is not whole seconds, or more than 1,000,000 units a second;
+/// - a window that is not whole seconds, or more than 1,000 units a second;
 /// - a [reserve](Policy::reserve), and whatever changes what was taken: [`count`](Policy::count),
 ///   [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped), and so a
 ///   [`LeaseStore`](crate::LeaseStore) or [`HybridStore`](crate::HybridStore) around it.
@@ -43,7 +43,7 @@ use crate::{Error, Policy};
 /// # What is coarser
 ///
 /// - Times are told in whole seconds, cut off; they are rounded up here. So `Retry-After` is true and never
-///   0, but up to a second too long.
+///   0, but up to a second too long; a [`DenyCache`](crate::DenyCache) around it refuses for as long.
 /// - The time between two units is cut to whole nanoseconds, and keys end up to 1 ms early. What remains
 ///   may be told as one more than there is, if that time is not whole microseconds.
 /// - A changed limit keeps the time until the bucket is full, not the units used.

@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn what_remains_is_right_where_the_module_cuts_its_interval() {
-        let quota = Quota::per_minute(37_000_000);
-        // Units are 1,621 ns apart, by the module's division 1,000.
-        assert_eq!(step(quota, 1, (0, 37_000_000, 59_976_998, -1, 0)).1, 36_999_999);
-        assert_eq!(step(quota, 30_000_000, (0, 37_000_000, 11_347_000, -1, 48)).1, 7_000_000);
+        let quota = Quota::per_minute(54_000);
+        // Units are 1,111,111 ns apart, by the module's division 1,111,000.
+        assert_eq!(step(quota, 1, (0, 54_000, 54_004, -1, 0)).1, 53_999);
+        assert_eq!(step(quota, 30_000, (0, 54_000, 24_002, -1, 33)).1, 24_000);
         assert_eq!(step(Quota::per_second(3), 1, (0, 3, 2, -1, 0)).1, 2);
         assert_eq!(step(Quota::per_second(7), 1, (0, 7, 6, -1, 0)).1, 6);
     }
