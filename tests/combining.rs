@@ -2,6 +2,9 @@
 
 #[path = "support/clock.rs"]
 mod clock;
+#[allow(dead_code, reason = "not all that can happen to a server happens here")]
+#[path = "support/control.rs"]
+mod control;
 #[path = "support/server.rs"]
 mod server;
 
@@ -132,6 +135,22 @@ async fn a_batch_goes_on_without_the_caller_that_leads_it() {
     drop(callers);
     let decided = timeout(Duration::from_secs(5), last).await.expect("nobody has to lead").expect("decided");
     assert!(decided.decision.is_allowed());
+}
+
+#[tokio::test]
+async fn who_leads_a_call_without_room_for_its_own_request_waits_no_longer_than_the_budget() {
+    const BUDGET: Duration = Duration::from_secs(1);
+    let server = RedisServer::start();
+    let store = RedisStore::builder().budget(BUDGET).batch_size(4).connect(&server.url()).await.unwrap();
+    let checks: Vec<_> = (0..3).map(|key| check(key, 100, 1)).collect();
+    store.decide(&checks).wait().await.unwrap();
+    server.pause();
+    let start = std::time::Instant::now();
+    // Two are sent, the third waits, and with the fourth there are six checks, of which three are sent.
+    let decided = join_all((0..4).map(|_| store.decide(&checks).wait())).await;
+    assert!(decided.iter().all(Result::is_err));
+    assert!(start.elapsed() < BUDGET * 3 / 2, "{:?}", start.elapsed());
+    server.resume();
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use deadpool_redis::redis::Value;
 use tokio::runtime::Handle as Runtime;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout_at;
 
 use super::builder::RedisStoreBuilder;
 use super::combine::{Batch, Combiner, Place, no_decision};
@@ -55,27 +57,29 @@ impl Inner {
     pub(super) async fn combine(self: &Arc<Self>, request: Request) -> Result<Answered, Error> {
         let _ = self.runtime.get_or_init(Runtime::current);
         let (answer, mut answered) = oneshot::channel();
-        let combiner = self.combiner_of(&request);
-        let answered = match combiner.join(Job { request, caller: Caller::Waits(answer) }) {
+        let (combiner, patience) = (self.combiner_of(&request), Patience::new(self.budget));
+        let slot = combiner.slot();
+        let waiter = match combiner.join(Job { request, caller: Caller::Waits(answer) }) {
             Place::Lead(batch) => {
-                // A call keeps to the budget by itself.
+                // The call keeps to the budget by itself. It may have no room for this request, which is
+                // in the next one then.
                 Lead::new(Arc::clone(self).lead(batch)).await;
-                (&mut answered).await
+                None
             }
-            Place::Wait => {
-                let (slot, waiter) = (combiner.slot(), self.servers.waiter(combiner.slot()));
-                match tokio::time::timeout(self.budget, &mut answered).await {
-                    Ok(answered) => answered,
-                    Err(late) => {
-                        waiter.into_iter().for_each(Waiter::gives_up);
-                        return Err(self.servers.told(slot, Patience::new(self.budget).late(late)));
-                    }
-                }
-            }
+            Place::Wait => self.servers.waiter(slot),
             Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
         };
-        let stopped = |closed| Error::new(Kind::Store, "the call to Redis was stopped").with_source(closed);
-        answered.unwrap_or_else(|closed| Err(stopped(closed)))
+        // Who leads mostly has an answer by now.
+        let waited = match answered.try_recv() {
+            Ok(answer) => return answer,
+            Err(TryRecvError::Closed) => return Err(stopped()),
+            Err(TryRecvError::Empty) => timeout_at(patience.until, answered).await,
+        };
+        let answer = waited.map_err(|late| {
+            waiter.into_iter().for_each(Waiter::gives_up);
+            self.servers.told(slot, patience.late(late))
+        });
+        answer?.unwrap_or_else(|_| Err(stopped()))
     }
 
     /// Sends a batch; what came meanwhile is sent by a task, as its callers are not to keep this one.
@@ -147,4 +151,8 @@ impl Inner {
             runtime.spawn(Arc::clone(self).follow(batch));
         }
     }
+}
+
+fn stopped() -> Error {
+    Error::new(Kind::Store, "the call to Redis was stopped")
 }
