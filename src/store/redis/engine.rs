@@ -70,12 +70,12 @@ impl Inner {
             Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
         };
         // Who leads mostly has an answer by now.
-        let waited = match answered.try_recv() {
+        let outcome = match answered.try_recv() {
             Ok(answer) => return answer,
             Err(TryRecvError::Closed) => return Err(stopped()),
             Err(TryRecvError::Empty) => timeout_at(patience.until, answered).await,
         };
-        let answer = waited.map_err(|late| {
+        let answer = outcome.map_err(|late| {
             waiter.into_iter().for_each(Waiter::gives_up);
             self.servers.told(slot, patience.late(late))
         });
