@@ -148,11 +148,11 @@ async fn who_leads_a_call_without_room_for_its_own_request_waits_no_longer_than_
     let start = std::time::Instant::now();
     // Two are sent, the third waits, and with the fourth there are six checks, of which three are sent.
     let mut first = join_all((0..4).map(|_| store.decide(&checks).wait()));
-    assert!(timeout(BUDGET / 2, &mut first).await.is_err(), "nobody answers");
+    assert!(timeout(BUDGET * 3 / 4, &mut first).await.is_err(), "nobody answers");
     // It is the fourth's request that this one sends.
     let fifth = tokio::spawn(store.decide(&checks).wait());
     assert!(first.await.iter().all(Result::is_err));
-    assert!(start.elapsed() < BUDGET * 5 / 4, "{:?}", start.elapsed());
+    assert!(start.elapsed() < BUDGET * 3 / 2, "{:?}", start.elapsed());
     assert!(fifth.await.expect("it does not panic").is_err());
     server.resume();
 }
