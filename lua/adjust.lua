@@ -4,15 +4,17 @@
 --                    those to give back, or NEVER for any
 
 local function adjust_key(batch, key, rule)
+  batch.answered = batch.answered + 1
+  batch.views[batch.answered] = ''
   if rule.resets then
-    batch.flags[#batch.flags + 1] = 2 * FRESH + 1
+    batch.flags[batch.answered] = 2 * FRESH + 1
     batch.values[key], batch.expiries[key] = false, false
     return
   end
   local refund, charge = rule.charges and 0 or rule.cost, rule.charges and rule.cost or 0
   local state, expiry, stands = rule.adjust(
     batch.values[key], rule.now, rule.window, rule.limit, rule.capacity, refund, charge, rule.floor)
-  batch.flags[#batch.flags + 1] = state and 2 * FRESH + 1 or 2 * FRESH
+  batch.flags[batch.answered] = state and 2 * FRESH + 1 or 2 * FRESH
   if state then
     batch.values[key] = state
     batch.expiries[key] = not (stands and batch.server_time) and expiry * rule.tick

@@ -1,55 +1,60 @@
 -- Decides and adjusts, in the order given. Arguments and answer are those of wire.lua.
 
-local function read_rules(packed, now_us)
+local function read_rules(packed, now_us, server_time)
   local rules, position = {}, 2
   for i = 1, packed:byte() do
     local algorithm, flags, window, limit, capacity, cost, floor, behind =
       unpack_at(RULE, packed, position)
-    local tick = flags % 4 >= 2 and 1000 or 1
+    local tick, kind, room = flags % 4 >= 2 and 1000 or 1, flags % 64, ROOMS[algorithm]
     rules[i] = {
-      decide = ALGORITHMS[algorithm], adjust = flags >= 8 and ADJUSTMENTS[algorithm],
+      decide = ALGORITHMS[algorithm], adjust = kind >= 8 and ADJUSTMENTS[algorithm],
       enforced = flags % 2 == 1, tick = tick, whole = flags % 8 >= 4,
-      charges = flags % 32 >= 16, resets = flags >= 32,
+      charges = kind % 32 >= 16, resets = kind >= 32, repeats = flags >= 64,
       now = (now_us - now_us % tick) / tick, window = window, limit = limit, capacity = capacity,
-      cost = cost, floor = floor,
+      cost = cost, floor = floor, taken = cost * window,
+      room = room and server_time and cost > 0 and flags < 8 and room(window, capacity, cost, floor),
     }
     position = behind
   end
   return rules, position
 end
 
+local function write(key, value, expiry)
+  if not value then
+    call('DEL', key)
+  elseif expiry then
+    call('SET', key, value, 'PX', millis(expiry))
+  else
+    -- It has as many bytes as before, and keeps its expiry.
+    call('SETRANGE', key, '0', value)
+  end
+end
+
 local function batch(keys, args)
   bind()
   local time = args[1] == '' and call('TIME')
   local now_us = time and time[1] * 1000000 + time[2] or tonumber(args[1])
-  local rules, position = read_rules(args[2], now_us)
+  local rules, position = read_rules(args[2], now_us, time)
   local checks, flags, views, expiries = { args[2]:byte(position, -1) }, {}, {}, {}
   local values = call('MGET', unpack(keys))
   local all = {
     server_time = time, rules = rules, checks = checks, values = values, expiries = expiries,
-    flags = flags, views = views,
+    states = {}, ends = {}, flags = flags, views = views, answered = 0,
   }
-  local place = 1
-  while place < #checks do
-    local count, key, rule = checks[place], checks[place + 1], rules[checks[place + 2]]
+  local first = 2
+  while first <= #checks do
+    local last, rule = first + 2 * checks[first - 1] - 2, rules[checks[first + 1]]
     if rule.adjust then
-      adjust_key(all, key, rule)
-    elseif count == 1 then
-      decide_check(all, key, rule)
+      adjust_key(all, checks[first], rule)
     else
-      decide_checks(all, place + 1, count)
+      decide_request(all, first, last)
     end
-    place = place + 1 + 2 * count
+    first = last + 3
   end
-  for key, expiry in pairs(expiries) do
-    if not values[key] then
-      call('DEL', keys[key])
-    elseif expiry then
-      call('SET', keys[key], values[key], 'PX', (expiry - expiry % 1000) / 1000 + 1)
-    else
-      -- It has as many bytes as before, and keeps its expiry.
-      call('SETRANGE', keys[key], '0', values[key])
+  for i = 1, #keys do
+    if expiries[i] ~= nil then
+      write(keys[i], values[i], expiries[i])
     end
   end
-  return pack('>I7', now_us) .. string.char(unpack(flags)) .. table.concat(views)
+  return answer(now_us, flags, views, all.answered)
 end

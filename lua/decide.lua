@@ -1,51 +1,68 @@
 -- Decides requests, each all or nothing over its checks.
 --
 -- batch     what batch.lua makes of a call: rules and checks; the values by key as they are by now, and
---           in expiries those to write: us from now, or false where the key's own expiry stands; flags
---           and views, to be answered
--- key       the place of a check's key
+--           in expiries those to write: us from now, or false where the key's own expiry stands; states
+--           and ends, the same by check until its request is admitted; and to be answered, by the checks
+--           as they come, flags and views
+-- place     where a check stands: the places of its key and its rule; a request's are first to last
 -- rule      the algorithm and its arguments, `enforced`, and `tick` in us
--- place     where a request's checks begin, each the places of its key and its rule
--- count     how many they are
 
--- Decides a request of one check.
-local function decide_check(batch, key, rule)
-  local values, expiries, flags, views = batch.values, batch.expiries, batch.flags, batch.views
-  local value = values[key]
+-- Decides the check at `place`, at a cost of `asked`; returns whether it refuses, its flags and its view.
+local function decide_check(batch, place, rule, asked)
+  local value = batch.values[batch.checks[place]]
   local fits, found, state, expiry, stands, digest = rule.decide(
-    value, rule.now, rule.window, rule.limit, rule.capacity, rule.cost, rule.floor)
-  flags[#flags + 1] = fits and 2 * found + 1 or 2 * found
-  if found == KEPT then
-    views[#views + 1] = digest or value
-  end
+    value, rule.now, rule.window, rule.limit, rule.capacity, asked, rule.floor)
   if state then
-    values[key] = state
-    expiries[key] = not (stands and batch.server_time) and expiry * rule.tick or expiries[key] or false
+    batch.states[place] = state
+    batch.ends[place] = not (stands and batch.server_time) and expiry * rule.tick
   end
+  local view = found == KEPT and (rule.whole and pack('>I4', #value) .. value or digest or value)
+  return rule.enforced and not fits, fits and 2 * found + 1 or 2 * found, view or ''
 end
 
--- Decides a request of several checks. Those of one key ask for their sum.
-local function decide_checks(batch, place, count)
-  local values, expiries, flags, views = batch.values, batch.expiries, batch.flags, batch.views
-  local units, states, ends, refused = {}, {}, {}, false
-  for i = place, place + 2 * count - 2, 2 do
-    local key, rule = batch.checks[i], batch.rules[batch.checks[i + 1]]
-    local value, asked = values[key], rule.cost > 0 and rule.cost + (units[key] or 0) or 0
-    local fits, found, state, expiry, stands, digest = rule.decide(
-      value, rule.now, rule.window, rule.limit, rule.capacity, asked, rule.floor)
-    flags[#flags + 1] = fits and 2 * found + 1 or 2 * found
-    if found == KEPT then
-      views[#views + 1] = rule.whole and pack('>I4', #value) .. value or digest or value
+-- As decide_check, where earlier checks have the same key: it asks for the sum, and is written for all.
+local function decide_repeat(batch, place, rule, cost, first)
+  local checks, states, sum = batch.checks, batch.states, cost
+  for i = first, place - 2, 2 do
+    local earlier = batch.rules[checks[i + 1]]
+    if checks[i] == checks[place] and (states[i] ~= nil or earlier.enforced) then
+      sum = sum + earlier.cost
     end
-    if asked > 0 and (fits or rule.enforced) then
-      units[key] = asked
-    end
-    if state then
-      states[key], ends[key] = state, not (stands and batch.server_time) and expiry * rule.tick
-    end
-    refused = refused or (rule.enforced and not fits)
   end
-  for key, state in pairs(refused and {} or states) do
-    values[key], expiries[key] = state, ends[key] or expiries[key] or false
+  local refuses, flags, view = decide_check(batch, place, rule, cost > 0 and sum or 0)
+  for i = first, states[place] and place - 2 or 0, 2 do
+    if checks[i] == checks[place] and states[i] then
+      states[i] = false
+    end
+  end
+  return refuses, flags, view
+end
+
+local function decide_request(batch, first, last)
+  local checks, rules, values, states = batch.checks, batch.rules, batch.values, batch.states
+  local views, answered, refused = batch.views, batch.answered, false
+  for i = first, last, 2 do
+    local rule, value = rules[checks[i + 1]], values[checks[i]]
+    local room, now, level, expiry = rule.room, rule.now, nil, nil
+    answered = answered + 1
+    if room and value then
+      level, expiry = usual_level(value, now, rule.window, rule.limit, room, rule.taken)
+    end
+    if level then
+      views[answered], states[i] = value, pack(FALLING, now, level, expiry)
+    else
+      local decide = rule.repeats and decide_repeat or decide_check
+      local refuses, flags, view = decide(batch, i, rule, rule.cost, first)
+      batch.flags[answered], views[answered] = flags, view
+      refused = refused or refuses
+    end
+  end
+  batch.answered = answered
+  local expiries, ends = batch.expiries, batch.ends
+  for i = first, refused and 0 or last, 2 do
+    local key, state = checks[i], states[i]
+    if state then
+      values[key], expiries[key] = state, ends[i] or expiries[key] or false
+    end
   end
 end

@@ -1,6 +1,6 @@
 -- Fixed window: a count that starts anew at each multiple of the window since the epoch.
 --
--- value     a level: the start of the window counted, and its count
+-- value     12 bytes: 44 bits of the start of the window counted, and 52 of its count
 -- now       ticks
 -- window    ticks
 -- limit     units per window
@@ -13,12 +13,28 @@
 -- fixed_window_adjust returns the same three of the changed state, or nothing.
 
 local function fixed_window_current(value, now, window)
-  local start, count, found = read_level(value, '>I6I6', 12, now, window)
   local current = now - now % window
-  if found ~= KEPT or current > start then
-    return current, 0, found
+  if not value then
+    return current, 0, FRESH
   end
-  return start, count, found
+  if #value ~= 12 then
+    return current, 0, FOREIGN
+  end
+  local high, low = unpack_at('>I6I6', value)
+  local count_high = high % 16
+  local start = whole_time((high - count_high) / 16, now)
+  if start > now + window then
+    return current, 0, AHEAD
+  end
+  if current > start then
+    return current, 0, KEPT
+  end
+  return start, count_high * LOW_SPAN + low, KEPT
+end
+
+local function fixed_window_state(start, count)
+  local low = count % LOW_SPAN
+  return pack('>I6I6', (start % TIME_SPAN) * 16 + (count - low) / LOW_SPAN, low)
 end
 
 local function fixed_window(value, now, window, limit, _, cost, floor)
@@ -30,7 +46,7 @@ local function fixed_window(value, now, window, limit, _, cost, floor)
   -- What was counted in this window was written with its end.
   local stands = count > 0
   count = count + cost
-  return true, found, write_level(start, count), start + window - now, stands
+  return true, found, fixed_window_state(start, count), start + window - now, stands
 end
 
 local function fixed_window_adjust(value, now, window, limit, _, refund, charge, stamp)
@@ -41,6 +57,6 @@ local function fixed_window_adjust(value, now, window, limit, _, refund, charge,
   local kept = max(0, count - refund)
   local changed = min(kept + charge, max(kept, 2 * limit))
   if changed ~= count then
-    return write_level(start, changed), start + window - now, count > 0
+    return fixed_window_state(start, changed), start + window - now, count > 0
   end
 end

@@ -1,7 +1,7 @@
 -- Leaky bucket: requests leave one after the other, `window / limit` apart.
 --
--- value     a level: the last time seen, and the backlog, which is `window` for each slot taken and
---           falls by `limit` a tick; the next free slot is backlog / limit away
+-- value     a falling level: the backlog, which is `window` for each slot taken; the next free slot is
+--           backlog / limit away
 -- now       ticks
 -- window    ticks
 -- limit     slots per window
@@ -12,10 +12,11 @@
 -- stamp     the end of the line when the slots were taken, or NEVER for any
 --
 -- leaky_bucket returns fits, found, and if slots were taken state, expiry and whether that stands;
--- leaky_bucket_adjust returns the same three of the changed state, or nothing.
+-- leaky_bucket_adjust returns the same three of the changed state, or nothing;
+-- leaky_bucket_room returns the highest backlog at which `cost` slots have been taken.
 
 local function leaky_bucket(value, now, window, limit, capacity, cost, floor)
-  local time, backlog, found, mark = read_falling(value, now, window, limit)
+  local time, backlog, found, expiry = read_falling(value, now, window, limit)
   local fits = cost == 0
     or (cost + floor <= capacity and backlog <= (capacity - 1 - floor) * window)
   if not fits or cost == 0 then
@@ -23,11 +24,11 @@ local function leaky_bucket(value, now, window, limit, capacity, cost, floor)
   end
   backlog = backlog + cost * window
   local reset = time - now + div_ceil(backlog, limit)
-  return true, found, write_falling(time, backlog, mark, now, reset, window)
+  return true, found, write_falling(time, backlog, expiry, now, reset, window)
 end
 
 local function leaky_bucket_adjust(value, now, window, limit, capacity, refund, charge, stamp)
-  local time, backlog, _, mark = read_falling(value, now, window, limit)
+  local time, backlog, _, expiry = read_falling(value, now, window, limit)
   if stamp ~= NEVER and stamp ~= time + div_ceil(backlog, limit) then
     refund = 0
   end
@@ -36,6 +37,10 @@ local function leaky_bucket_adjust(value, now, window, limit, capacity, refund, 
   local changed = kept + min(min(charge, 2 * capacity) * window, room)
   if changed ~= backlog then
     local reset = time - now + div_ceil(changed, limit)
-    return write_falling(time, changed, mark, now, reset, window)
+    return write_falling(time, changed, expiry, now, reset, window)
   end
+end
+
+local function leaky_bucket_room(window, capacity, cost, floor)
+  return cost + floor <= capacity and (capacity - 1 - floor + cost) * window or -1
 end

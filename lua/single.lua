@@ -13,12 +13,11 @@ local function single(keys, args)
   if state and stands and time then
     call('SETRANGE', keys[1], '0', state)
   elseif state then
-    expiry = expiry * tick
-    call('SET', keys[1], state, 'PX', (expiry - expiry % 1000) / 1000 + 1)
+    call('SET', keys[1], state, 'PX', millis(expiry * tick))
   end
-  local answer = pack('>I7B', now_us, fits and 2 * found + 1 or 2 * found)
+  local told = pack('>I7B', now_us, fits and 2 * found + 1 or 2 * found)
   if found == KEPT then
-    return answer .. (digest or value)
+    return told .. (digest or value)
   end
-  return answer
+  return told
 end

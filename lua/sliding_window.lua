@@ -1,7 +1,7 @@
 -- Sliding window counter: the count of the aligned window, and of the one before by the share of it
 -- that the sliding window still covers: floor(previous * (window - elapsed) / window) + count.
 --
--- value     18 bytes: the last time seen, the count of its window, and that of the one before
+-- value     19 bytes: the last time seen (7), the count of its window, and that of the one before
 -- now       ticks
 -- window    ticks
 -- limit     units per window
@@ -17,11 +17,10 @@ local function sliding_window_current(value, now, window)
   if not value then
     return now, 0, 0, FRESH
   end
-  if #value ~= 18 then
+  if #value ~= 19 then
     return now, 0, 0, FOREIGN
   end
-  local last, count, previous = unpack_at('>I6I6I6', value)
-  last = whole_time(last, now)
+  local last, count, previous = unpack_at('>I7I6I6', value)
   if last > now + window then
     return now, 0, 0, AHEAD
   end
@@ -37,7 +36,7 @@ local function sliding_window_current(value, now, window)
 end
 
 local function sliding_window_state(time, count, previous)
-  return pack('>I6I6I6', time % TIME_SPAN, count, previous)
+  return pack('>I7I6I6', time, count, previous)
 end
 
 local function sliding_window(value, now, window, limit, _, cost, floor)

@@ -6,7 +6,8 @@
 --           capacity, cost, floor (7 each), then the requests: the number of checks (1), each check
 --           as the places of its key and its rule, from 1 (1 each)
 --           flags: 1 enforced; 2 the tick is 1 ms; 4 tell the whole state; no decision but 8 a refund
---           or 16 a charge of `cost` units, with a stamp in place of the floor, or 32 a reset
+--           or 16 a charge of `cost` units, with a stamp in place of the floor, or 32 a reset; 64 an
+--           earlier check of the request has the same key
 --
 -- The answer is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
 -- check whose state was found that state; of a log the digest, or its size (4) and the whole. Of what
@@ -29,3 +30,23 @@ local ADJUSTMENTS = {
   [4] = sliding_log_adjust,
   [5] = leaky_bucket_adjust,
 }
+
+-- Of those whose state is a falling level.
+local ROOMS = {
+  [2] = token_bucket_room,
+  [5] = leaky_bucket_room,
+}
+
+-- The answer about so many checks; flags: those of the checks that are not usual, which is found and fits;
+-- views: the states found.
+local function answer(now_us, flags, views, checks)
+  local all = ('\1'):rep(checks)
+  if next(flags) then
+    for i = 1, checks do
+      flags[i] = flags[i] or 1
+    end
+    all = string.char(unpack(flags, 1, checks))
+  end
+  views[0] = pack('>I7', now_us) .. all
+  return table.concat(views, '', 0, checks)
+end

@@ -15,4 +15,5 @@ mod redis_only {
     mod outages;
     mod sharing;
     mod stores;
+    mod together;
 }

@@ -120,13 +120,15 @@ async fn all_policies_over_one_key_share_a_slot_of_a_cluster() {
 }
 
 /// What others may have put under our key.
-const FOREIGN: [&[&str]; 6] = [
+const FOREIGN: [&[&str]; 8] = [
     &["RPUSH", "KEY", "a", "b"],
     &["HSET", "KEY", "tokens", "3"],
     &["ZADD", "KEY", "1", "a"],
     &["SET", "KEY", "12345"],
     &["SET", "KEY", ""],
     &["SET", "KEY", "thirteen bytes"],
+    &["SET", "KEY", "as long as a bucket's"],
+    &["SET", "KEY", "as long as a window"],
 ];
 
 fn put(server: &RedisServer, key: &str, foreign: &[&str]) {

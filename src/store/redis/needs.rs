@@ -70,7 +70,8 @@ impl Needs {
 
     /// Whether a function in a table of `lua/wire.lua` is called.
     pub(super) fn call(self, function: &str) -> bool {
-        let algorithm = function.strip_suffix("_adjust").unwrap_or(function);
+        let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
+        let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
         let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
         named.is_none_or(|named| self.0 & Self::of(named).0 != 0)
     }

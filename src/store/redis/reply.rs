@@ -9,7 +9,7 @@ use super::request::Request;
 use crate::algorithm::{Found, State};
 use crate::quota::{Algorithm, Quota};
 
-/// States keep the low bits of a time: so many there are.
+/// Some states keep the low bits of a time: so many there are.
 const TIME_SPAN: u64 = 1 << 44;
 
 /// The answer to a batch, or what is left of it.
@@ -72,13 +72,13 @@ impl Answered {
         let mut view = (self.views.len() >= size).then(|| self.views.split_to(size))?;
         let mut number = |bytes: usize| view.try_get_uint(bytes).ok();
         Some(match algorithm {
-            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            Algorithm::FixedWindow => {
                 let (high, low) = (number(6)?, number(6)?);
                 State::Level { time: whole_time(high >> 4, now), amount: (high & 15) << 48 | low }
             }
-            Algorithm::SlidingWindow => {
-                State::Window { time: whole_time(number(6)?, now), count: number(6)?, previous: number(6)? }
-            }
+            // Behind them stands when the key expires.
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => State::Level { time: number(7)?, amount: number(7)? },
+            Algorithm::SlidingWindow => State::Window { time: number(7)?, count: number(6)?, previous: number(6)? },
             Algorithm::SlidingLog if whole => {
                 let (units, time) = (number(4)?.checked_sub(6)? / 4, whole_time(number(6)?, now));
                 let units: Option<Box<[u32]>> = (0..units).map(|_| view.try_get_u32().ok()).collect();
@@ -106,8 +106,8 @@ fn found(flag: u8) -> Found {
 fn size_of_view(algorithm: Algorithm, whole: bool, rest: &[u8]) -> Option<usize> {
     Some(match algorithm {
         Algorithm::FixedWindow => 12,
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => 13,
-        Algorithm::SlidingWindow => 18,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => 21,
+        Algorithm::SlidingWindow => 19,
         Algorithm::SlidingLog if whole => {
             let size: [u8; 4] = rest.get(..4)?.try_into().ok()?;
             usize::try_from(u32::from_be_bytes(size)).ok()?.checked_add(4)?

@@ -20,6 +20,7 @@ const WHOLE: u8 = 4;
 const REFUNDS: u8 = 8;
 const CHARGES: u8 = 16;
 const RESETS: u8 = 32;
+const REPEATS: u8 = 64;
 
 /// Algorithm, flags, and five numbers.
 pub(super) type Rule = [u8; 2 + 5 * NUMBER];
@@ -62,7 +63,9 @@ impl Request {
     }
 
     fn add(&mut self, prefix: &str, counter: &Counter, flags: u8, numbers: [u64; 2]) {
+        let others = self.keys.len();
         let key = place_of(&mut self.keys, redis_key(prefix, counter));
+        let flags = if usize::from(key) < others { flags | REPEATS } else { flags };
         let rule = place_of(&mut self.rules, rule(&counter.quota, flags, numbers));
         self.checks.push([key, rule]);
         self.needs = self.needs.and(Needs::of(counter.quota.algorithm()));

@@ -8,8 +8,9 @@ use std::collections::HashSet;
 use super::needs::Needs;
 
 /// The files in the order in which a script has them; entries come last.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     include_str!("../../../lua/prelude.lua"),
+    include_str!("../../../lua/falling.lua"),
     include_str!("../../../lua/fixed_window.lua"),
     include_str!("../../../lua/token_bucket.lua"),
     include_str!("../../../lua/sliding_window.lua"),

@@ -1,0 +1,54 @@
+-- Levels that fall by `limit` a tick.
+--
+-- 21 bytes, 7 a number: the last time seen, the level then, and when the key expires, all by ticks. An
+-- expiry serves if it is no sooner than when the level is 0, and no later than a window after that.
+
+local FALLING, FALLING_SIZE = '>I7I7I7', 21
+
+-- Returns the level of `value`, as of the last time seen or `now`, with that time; what was found; and
+-- when the key expires. Nothing, a foreign value and a state more than a window ahead of `now` all are a
+-- new state.
+local function read_falling(value, now, window, limit)
+  if not value then
+    return now, 0, FRESH, 0
+  end
+  if #value ~= FALLING_SIZE then
+    return now, 0, FOREIGN, 0
+  end
+  local time, level, expiry = unpack_at(FALLING, value)
+  if level >= NEVER then
+    return now, 0, FOREIGN, 0
+  end
+  if time > now + window then
+    return now, 0, AHEAD, 0
+  end
+  if time > now then
+    return time, level, KEPT, expiry
+  end
+  -- Where the product is not exact, it is above every level.
+  return now, max(0, level - (now - time) * limit), KEPT, expiry
+end
+
+-- A level at `time` that is 0 at `now + reset`; expiry: that of the state before it. Returns the state,
+-- when its key is to expire, in ticks from now, and whether the expiry it has serves.
+local function write_falling(time, level, expiry, now, reset, window)
+  local need = now + reset
+  if need <= expiry and expiry <= need + window then
+    return pack(FALLING, time, level, expiry), reset, true
+  end
+  return pack(FALLING, time, level, need + window), reset + window, false
+end
+
+-- The usual case in one step, for a level that may be up to `room` once `taken` was added: returns that
+-- level and the expiry, which serves; nothing if the case is another.
+local function usual_level(value, now, window, limit, room, taken)
+  if #value == FALLING_SIZE then
+    local time, level, expiry = unpack_at(FALLING, value)
+    level = level - (now - time) * limit
+    level = level < 0 and taken or level + taken
+    local reset, lasts = level / limit, expiry - now
+    if time <= now and level <= room and reset <= lasts and lasts <= reset + window then
+      return level, expiry
+    end
+  end
+end

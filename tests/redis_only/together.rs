@@ -1,0 +1,147 @@
+//! Keys that are asked about together, by the server's clock: most decisions are.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures::future::join_all;
+use tollgate::store::{Check, Mode, Store};
+use tollgate::{Decision, MemoryStore, Quota, RedisStore};
+
+use super::stores::PATIENCE;
+use crate::support::checks::check;
+use crate::support::server::RedisServer;
+
+/// Hardly a unit returns during a test.
+const MONTH: Duration = Duration::from_secs(30 * 86_400);
+
+const QUOTAS: [Quota; 5] = [
+    Quota::fixed_window(30, MONTH),
+    Quota::token_bucket(30, MONTH),
+    Quota::sliding_window(30, MONTH),
+    Quota::sliding_log(30, MONTH),
+    Quota::leaky_bucket(30, MONTH).queue(29),
+];
+
+const KEYS: usize = 24;
+const ROUNDS: usize = 20;
+
+async fn store(server: &RedisServer) -> RedisStore {
+    let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE);
+    settings.connect(&server.url()).await.expect("the server was started")
+}
+
+/// Asks both stores the same, Redis all at once; they must tell the same, but for time.
+async fn compare(redis: &RedisStore, memory: &MemoryStore, requests: &[Vec<Check>]) -> usize {
+    let told = |decision: &Decision| {
+        let outcomes = decision.outcomes().iter();
+        (decision.is_allowed(), outcomes.map(|outcome| (outcome.is_allowed(), outcome.remaining())).collect::<Vec<_>>())
+    };
+    let answers = join_all(requests.iter().map(|checks| redis.decide(checks).wait())).await;
+    let mut admitted = 0;
+    for (checks, answer) in requests.iter().zip(answers) {
+        let decided = answer.expect("the server is up");
+        let expected = memory.decide(checks).wait().await.expect("memory is always there");
+        assert_eq!(told(&decided.decision), told(&expected.decision), "{checks:?}");
+        admitted += usize::from(expected.decision.is_allowed());
+    }
+    admitted
+}
+
+#[tokio::test]
+async fn one_check_each_is_decided_as_if_they_came_one_after_the_other() {
+    for quota in QUOTAS {
+        let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(7));
+        let redis = store(&server).await;
+        let mut admitted = 0;
+        for _ in 0..ROUNDS {
+            let requests = (0..KEYS).map(|key| vec![check(&key.to_string(), quota, rng.u64(0..5))]);
+            admitted += compare(&redis, &memory, &requests.collect::<Vec<_>>()).await;
+        }
+        assert!((KEYS..KEYS * ROUNDS).contains(&admitted), "{quota}: {admitted}");
+        server.assert_every_key_expires();
+    }
+}
+
+#[tokio::test]
+async fn several_checks_each_over_shared_and_repeated_keys_are_too() {
+    for quota in QUOTAS {
+        let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(7));
+        let redis = store(&server).await;
+        let mut admitted = 0;
+        for _ in 0..ROUNDS {
+            let requests: Vec<_> = (0..KEYS).map(|key| several(&mut rng, quota, key)).collect();
+            admitted += compare(&redis, &memory, &requests).await;
+        }
+        assert!((KEYS..KEYS * ROUNDS).contains(&admitted), "{quota}: {admitted}");
+        server.assert_every_key_expires();
+    }
+}
+
+/// A client's own counter, that of its group, perhaps in shadow, and now and then its own once more.
+fn several(rng: &mut Rng, quota: Quota, key: usize) -> Vec<Check> {
+    let (own, group) = (key.to_string(), format!("group {}", key % 5));
+    let mut checks = vec![check(&own, quota, rng.u64(0..3)), check(&group, quota, rng.u64(0..2))];
+    if rng.bool() {
+        checks[1].mode = Mode::Shadow;
+    }
+    if rng.u8(..4) == 0 {
+        checks.push(check(&own, quota, rng.u64(0..3)));
+        checks[0].mode = *rng.choice(&[Mode::Enforce, Mode::Shadow]).expect("a mode");
+    }
+    checks
+}
+
+/// A falling level as Redis keeps it: the last time seen, the level then, and when its key expires.
+#[derive(Debug)]
+struct Level {
+    time: u64,
+    level: u64,
+    expiry: u64,
+}
+
+fn level(server: &RedisServer, key: &str) -> Option<Level> {
+    let bytes: Vec<u8> = server.ask::<Option<Vec<u8>>>(&["GET", key])?;
+    let number = |place: usize| bytes[7 * place..][..7].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    assert_eq!(bytes.len(), 21);
+    Some(Level { time: number(0), level: number(1), expiry: number(2) })
+}
+
+/// Checks the step from one state to the next, after a unit was taken.
+fn assert_follows(server: &RedisServer, key: &str, before: Option<Level>, quota: Quota) {
+    let window = u64::try_from(quota.window().as_micros()).expect("short");
+    let after = level(server, key).expect("it was just written");
+    let kept = before.map_or(0, |before| before.level.saturating_sub((after.time - before.time) * quota.limit()));
+    assert_eq!(after.level, kept + window, "{quota}");
+    let needed = after.time + after.level.div_ceil(quota.limit());
+    assert!((needed..=needed + window).contains(&after.expiry), "{quota}: {after:?}");
+    let expires = 1_000 * server.ask::<u64>(&["PEXPIRETIME", key]);
+    assert!((after.expiry..=after.expiry + 2_000).contains(&expires), "{quota}: {after:?}, {expires}");
+}
+
+#[tokio::test]
+async fn levels_fall_by_the_servers_clock_to_the_tick() {
+    let quotas = [
+        Quota::token_bucket(1_000, Duration::from_secs(5)),
+        Quota::token_bucket(7, Duration::from_secs(3)).burst(1_000),
+        Quota::leaky_bucket(100, Duration::from_secs(60)).queue(1_000),
+    ];
+    let server = RedisServer::start();
+    let redis = store(&server).await;
+    let keys = |quota: usize| (0..4).map(move |key| format!("{quota}-{key}"));
+    let name = |key: &str| server.keys().into_iter().find(|name| name.contains(&format!("{{key:{key}}}")));
+    for round in 0..60 {
+        for (place, quota) in quotas.into_iter().enumerate() {
+            let names: Vec<_> = keys(place).map(|key| name(&key)).collect();
+            let before: Vec<_> = names.iter().map(|name| level(&server, name.as_deref()?)).collect();
+            let checks: Vec<_> = keys(place).map(|key| check(&key, quota, 1)).collect();
+            // One check a request, or all in one.
+            let requests: Vec<_> = if round % 2 == 0 { checks.chunks(1).collect() } else { vec![&checks[..]] };
+            for answer in join_all(requests.into_iter().map(|checks| redis.decide(checks).wait())).await {
+                assert!(answer.expect("the server is up").decision.is_allowed());
+            }
+            for (key, before) in keys(place).zip(before) {
+                assert_follows(&server, &name(&key).expect("it was just written"), before, quota);
+            }
+        }
+    }
+}
