@@ -91,11 +91,11 @@ fn several(rng: &mut Rng, quota: Quota, key: usize) -> Vec<Check> {
     checks
 }
 
-/// A falling level as Redis keeps it: the last time seen, the level then, and when its key expires.
+/// A falling level as Redis keeps it: the last time seen, the amount then, and when its key expires.
 #[derive(Debug)]
 struct Level {
     time: u64,
-    level: u64,
+    amount: u64,
     expiry: u64,
 }
 
@@ -103,16 +103,16 @@ fn level(server: &RedisServer, key: &str) -> Option<Level> {
     let bytes: Vec<u8> = server.ask::<Option<Vec<u8>>>(&["GET", key])?;
     let number = |place: usize| bytes[7 * place..][..7].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     assert_eq!(bytes.len(), 21);
-    Some(Level { time: number(0), level: number(1), expiry: number(2) })
+    Some(Level { time: number(0), amount: number(1), expiry: number(2) })
 }
 
 /// Checks the step from one state to the next, after a unit was taken.
 fn assert_follows(server: &RedisServer, key: &str, before: Option<Level>, quota: Quota) {
     let window = u64::try_from(quota.window().as_micros()).expect("short");
     let after = level(server, key).expect("it was just written");
-    let kept = before.map_or(0, |before| before.level.saturating_sub((after.time - before.time) * quota.limit()));
-    assert_eq!(after.level, kept + window, "{quota}");
-    let needed = after.time + after.level.div_ceil(quota.limit());
+    let kept = before.map_or(0, |before| before.amount.saturating_sub((after.time - before.time) * quota.limit()));
+    assert_eq!(after.amount, kept + window, "{quota}");
+    let needed = after.time + after.amount.div_ceil(quota.limit());
     assert!((needed..=needed + window).contains(&after.expiry), "{quota}: {after:?}");
     let expires = 1_000 * server.ask::<u64>(&["PEXPIRETIME", key]);
     assert!((after.expiry..=after.expiry + 2_000).contains(&expires), "{quota}: {after:?}, {expires}");
