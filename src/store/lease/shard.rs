@@ -56,24 +56,18 @@ impl Shard {
 
     /// The entry of a hot key; `None` for one that is not, or not yet.
     pub(super) fn heat(&mut self, hash: u64, counter: &Counter, now: u64) -> Option<&mut Entry> {
-        if self.table.find(hash, |entry| entry.is(counter)).is_none() {
-            #[allow(clippy::cast_possible_truncation, reason = "some bits pick a cell, others tell keys apart")]
-            let (cell, tag) = (hash as usize & (self.cells.len() - 1), (hash >> 32) as u32);
-            let requests = self.cells[cell].note(tag, now, lifetime(&counter.quota));
-            if u64::from(requests) < HOT || !self.has_room(now) {
-                return None;
-            }
-            self.table.insert_unique(hash, Entry::new(hash, counter, now), |entry| entry.hash);
+        let table = match self.table.find_entry(hash, |entry| entry.is(counter)) {
+            Ok(hot) => return Some(hot.into_mut()),
+            Err(cold) => cold.into_table(),
+        };
+        #[allow(clippy::cast_possible_truncation, reason = "some bits pick a cell, others tell keys apart")]
+        let (cell, tag) = (hash as usize & (self.cells.len() - 1), (hash >> 32) as u32);
+        let requests = self.cells[cell].note(tag, now, lifetime(&counter.quota));
+        if u64::from(requests) < HOT || !has_room(table, self.room, now) {
+            return None;
         }
-        self.find(hash, counter)
-    }
-
-    /// A key that becomes hot while all places are taken stays cold.
-    fn has_room(&mut self, now: u64) -> bool {
-        if self.table.len() >= self.room {
-            self.table.retain(|entry| !entry.is_idle(now));
-        }
-        self.table.len() < self.room
+        let hot = table.insert_unique(hash, Entry::new(hash, counter, now), |entry| entry.hash);
+        Some(hot.into_mut())
     }
 
     /// Gives up the leases that are over or whose key is idle, and forgets keys idle for long.
@@ -99,4 +93,12 @@ impl Shard {
     pub(super) fn remove(&mut self, hash: u64, counter: &Counter) -> Option<Entry> {
         self.table.find_entry(hash, |entry| entry.is(counter)).ok().map(|found| found.remove().0)
     }
+}
+
+/// A key that becomes hot while all places are taken stays cold.
+fn has_room(table: &mut HashTable<Entry>, room: usize, now: u64) -> bool {
+    if table.len() >= room {
+        table.retain(|entry| !entry.is_idle(now));
+    }
+    table.len() < room
 }

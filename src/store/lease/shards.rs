@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ahash::RandomState;
+use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
 
 use crate::store::{Check, Counter};
@@ -11,7 +12,7 @@ const MOST_SHARDS: usize = 64;
 
 pub(in crate::store) struct Shards<T> {
     hasher: RandomState,
-    shards: Box<[Mutex<T>]>,
+    shards: Box<[CachePadded<Mutex<T>>]>,
 }
 
 /// The parts one request concerns, locked.
@@ -25,7 +26,7 @@ impl<T> Shards<T> {
     pub(in crate::store) fn new(capacity: usize, make: impl Fn(usize) -> T) -> Self {
         // A power of two: parts are picked by bits of the hash.
         let shards = 1 << capacity.clamp(1, MOST_SHARDS).ilog2();
-        let shards = (0..shards).map(|_| Mutex::new(make(capacity / shards))).collect();
+        let shards = (0..shards).map(|_| CachePadded::new(Mutex::new(make(capacity / shards)))).collect();
         Self { hasher: RandomState::new(), shards }
     }
 
@@ -58,7 +59,7 @@ impl<T> Shards<T> {
 
     /// Each part in turn, locked.
     pub(in crate::store) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
-        self.shards.iter().map(lock)
+        self.shards.iter().map(|shard| lock(shard))
     }
 }
 

@@ -10,7 +10,7 @@ use super::builder::LeaseStoreBuilder;
 use super::counts::LeaseCounts;
 use super::entry::{Back, Entry};
 use super::grant::{MOST_CALLS, Want};
-use super::lot::micros;
+use super::lot::{lifetime, micros};
 use super::plain::is_plain;
 use super::shard::Shard;
 use super::shards::{Locked, Shards};
@@ -91,6 +91,9 @@ impl Shared {
     /// Pays for all checks or none, under the locks of all. Demand is noted only of requests whose
     /// keys all are hot: the others cannot be paid by leases, however many there were.
     fn pay(&self, checks: &[Check], now: u64, first: bool) -> Paid {
+        if let [check] = checks {
+            return self.pay_one(check, now, first);
+        }
         let mut paid = Paid::default();
         let mut locked = self.shards.lock_all(checks);
         let (mut hot, mut covered) = (true, true);
@@ -112,6 +115,25 @@ impl Shared {
         paid
     }
 
+    /// As [`pay`](Self::pay), for what most requests ask: with one look into one shard.
+    fn pay_one(&self, check: &Check, now: u64, first: bool) -> Paid {
+        let mut paid = Paid::default();
+        let hash = self.shards.hash(&check.counter);
+        let mut shard = self.shards.lock(hash);
+        let Some(entry) = shard.heat(hash, &check.counter, now) else { return paid };
+        entry.refresh(&check.counter.quota, now, &mut paid.backs);
+        let spent = entry.covers(check.cost, now).then(|| entry.spend(check, now));
+        if first {
+            paid.wants.extend(self.note_one(entry, check, now));
+        }
+        let Some((outcome, taken)) = spent else { return paid };
+        shard.counts.spent += check.cost;
+        drop(shard);
+        let decision = Decision::of_one(outcome, Source::Lease);
+        paid.decided = Some(Decided { decision, receipt: Receipt::of_one(self.id, taken) });
+        paid
+    }
+
     fn spend(&self, locked: &mut Locked<'_, Shard>, checks: &[Check], now: u64) -> Decided {
         let mut taken: SmallVec<[Taken; 1]> = SmallVec::with_capacity(checks.len());
         let outcomes = checks.iter().enumerate().map(|(index, check)| {
@@ -130,19 +152,19 @@ impl Shared {
         let mut wants = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
             let (hash, shard) = locked.of(index);
-            let Some(entry) = shard.find(hash, &check.counter) else { continue };
-            entry.rate.note(now, super::lot::lifetime(&check.counter.quota), check.cost);
-            if let Some(units) = entry.wants(check.cost, self.most(&check.counter.quota), now) {
-                wants.push(self.want(entry, units));
-            }
+            let entry = shard.find(hash, &check.counter);
+            wants.extend(entry.and_then(|entry| self.note_one(entry, check, now)));
         }
         wants
     }
 
-    fn want(&self, entry: &mut Entry, units: u64) -> Want {
+    fn note_one(&self, entry: &mut Entry, check: &Check, now: u64) -> Option<Want> {
+        let quota = &check.counter.quota;
+        entry.rate.note(now, lifetime(quota), check.cost);
+        let units = entry.wants(check.cost, self.most(quota), now)?;
         let call = self.next_call.fetch_add(1, Ordering::Relaxed);
         entry.asking = Some(call);
-        Want { hash: entry.hash, counter: entry.counter.clone(), units, call }
+        Some(Want { hash: entry.hash, counter: entry.counter.clone(), units, call })
     }
 
     /// The most units this process holds of a counter.
