@@ -120,7 +120,7 @@ async fn all_policies_over_one_key_share_a_slot_of_a_cluster() {
 }
 
 /// What others may have put under our key.
-const FOREIGN: [&[&str]; 8] = [
+const FOREIGN: [&[&str]; 9] = [
     &["RPUSH", "KEY", "a", "b"],
     &["HSET", "KEY", "tokens", "3"],
     &["ZADD", "KEY", "1", "a"],
@@ -128,6 +128,8 @@ const FOREIGN: [&[&str]; 8] = [
     &["SET", "KEY", ""],
     &["SET", "KEY", "thirteen bytes"],
     &["SET", "KEY", "as long as a bucket's"],
+    // A time not long ago, and a level that no bucket reaches.
+    &["SET", "KEY", "\0\x01\x7f\x7f\x7f\x7f\x7fzzzzzzzzzzzzzz"],
     &["SET", "KEY", "as long as a window"],
 ];
 
