@@ -4,6 +4,7 @@
 //! long to wait is worked out from that by the twins in [`algorithm`](crate::algorithm).
 
 use bytes::{Buf, Bytes};
+use smallvec::SmallVec;
 
 use super::request::Request;
 use crate::algorithm::{Found, State};
@@ -12,6 +13,9 @@ use crate::quota::{Algorithm, Quota};
 /// Some states keep the low bits of a time: so many there are.
 const TIME_SPAN: u64 = 1 << 44;
 
+/// The most bytes told of a check alone: a log's digest.
+const MOST_OF_ONE: usize = 24;
+
 /// The answer to a batch, or what is left of it.
 pub(super) struct Reply {
     now_us: u64,
@@ -19,12 +23,14 @@ pub(super) struct Reply {
     views: Bytes,
 }
 
-/// The answer to one request.
+/// The answer to one request: bytes of its own, as it is read in another task, and maybe thread.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) now_us: u64,
-    flags: Bytes,
-    views: Bytes,
+    flags: SmallVec<[u8; 4]>,
+    views: SmallVec<[u8; MOST_OF_ONE]>,
+    /// Checks and bytes read so far.
+    read: (usize, usize),
 }
 
 impl Reply {
@@ -37,15 +43,17 @@ impl Reply {
 
     /// Takes the answer to the first request of those that are left.
     pub(super) fn take(&mut self, request: &Request) -> Option<Answered> {
-        let flags = (self.flags.len() >= request.size()).then(|| self.flags.split_to(request.size()))?;
+        let flags = SmallVec::from_slice(self.flags.get(..request.size())?);
         let mut size = 0;
         for ((algorithm, whole), flag) in request.told().zip(&flags) {
             if found(*flag) == Found::Kept {
                 size += size_of_view(algorithm, whole, self.views.get(size..)?)?;
             }
         }
-        let views = (self.views.len() >= size).then(|| self.views.split_to(size))?;
-        Some(Answered { now_us: self.now_us, flags, views })
+        let views = SmallVec::from_slice(self.views.get(..size)?);
+        self.flags.advance(flags.len());
+        self.views.advance(size);
+        Some(Answered { now_us: self.now_us, flags, views, read: (0, 0) })
     }
 }
 
@@ -60,7 +68,8 @@ pub(super) struct Seen {
 impl Answered {
     /// Reads what was found under the next check's key; `whole`: the whole of a log is told.
     pub(super) fn next(&mut self, quota: &Quota, whole: bool) -> Option<Seen> {
-        let flag = self.flags.try_get_u8().ok()?;
+        let flag = *self.flags.get(self.read.0)?;
+        self.read.0 += 1;
         let found = found(flag);
         let now = self.now_us / quota.tick().micros();
         let state = if found == Found::Kept { Some(self.next_state(quota.algorithm(), whole, now)?) } else { None };
@@ -68,8 +77,9 @@ impl Answered {
     }
 
     fn next_state(&mut self, algorithm: Algorithm, whole: bool, now: u64) -> Option<State> {
-        let size = size_of_view(algorithm, whole, &self.views)?;
-        let mut view = (self.views.len() >= size).then(|| self.views.split_to(size))?;
+        let rest = &self.views[self.read.1..];
+        let mut view = rest.get(..size_of_view(algorithm, whole, rest)?)?;
+        self.read.1 += view.len();
         let mut number = |bytes: usize| view.try_get_uint(bytes).ok();
         Some(match algorithm {
             Algorithm::FixedWindow => {
