@@ -9,6 +9,7 @@ use tollgate::{Decision, MemoryStore, Quota, RedisStore};
 
 use super::stores::PATIENCE;
 use crate::support::checks::check;
+use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
 
 /// Hardly a unit returns during a test.
@@ -143,5 +144,54 @@ async fn levels_fall_by_the_servers_clock_to_the_tick() {
                 assert_follows(&server, &name(&key).expect("it was just written"), before, quota);
             }
         }
+    }
+}
+
+/// The keys, each alone in a request, and all in one.
+fn both_ways(keys: [&str; 4], quota: Quota, cost: u64) -> [Vec<Vec<Check>>; 2] {
+    let checks = keys.map(|key| check(key, quota, cost));
+    [checks.chunks(1).map(<[Check]>::to_vec).collect(), vec![checks.to_vec()]]
+}
+
+async fn decide_all(redis: &RedisStore, requests: &[Vec<Check>]) {
+    for answer in join_all(requests.iter().map(|checks| redis.decide(checks).wait())).await {
+        assert!(answer.expect("the server is up").decision.is_allowed());
+    }
+}
+
+#[tokio::test]
+async fn looks_write_nothing() {
+    let server = RedisServer::start();
+    let (redis, keys) = (store(&server).await, ["a", "b", "c", "d"]);
+    let values = || server.keys().iter().map(|key| server.ask::<Vec<u8>>(&["GET", key])).collect::<Vec<_>>();
+    for quota in
+        [Quota::token_bucket(50, Duration::from_secs(60)), Quota::leaky_bucket(50, Duration::from_secs(60)).queue(9)]
+    {
+        decide_all(&redis, &both_ways(keys, quota, 1)[0]).await;
+        let before = values();
+        for looks in both_ways(keys, quota, 0) {
+            decide_all(&redis, &looks).await;
+            assert_eq!(values(), before, "{quota}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clock_slower_than_the_servers_shortens_no_life() {
+    let (server, clock) = (RedisServer::start(), ManualClock::new());
+    let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE).with_clock(clock.reader());
+    let redis = settings.connect(&server.url()).await.expect("the server was started");
+    let quota = Quota::token_bucket(1, Duration::from_secs(2)).burst(100);
+    let [each, all] = [both_ways(["a", "b", "c", "d"], quota, 1), both_ways(["e", "f", "g", "h"], quota, 1)];
+    for requests in [&each[0], &all[1]] {
+        decide_all(&redis, requests).await;
+    }
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    for requests in [&each[0], &all[1]] {
+        decide_all(&redis, requests).await;
+    }
+    for key in server.keys() {
+        let left: i64 = server.ask(&["PTTL", &key]);
+        assert!(left > 3_000, "{key}: its two units return in 4 s, but it lives for {left} ms");
     }
 }
