@@ -1,5 +1,7 @@
 //! What a store is asked.
 
+use smallvec::SmallVec;
+
 use crate::{Key, PolicyName, Quota};
 
 /// The address of one counter: a policy, a key, and the quota counted against.
@@ -45,6 +47,17 @@ impl Check {
     /// A check that takes `cost` units, is enforced, and keeps what it took.
     pub fn new(counter: Counter, cost: u64) -> Self {
         Self { counter, cost, floor: 0, mode: Mode::Enforce, settles: Settles::AsTaken }
+    }
+}
+
+/// Checks that are kept for as long as a store is waited for: mostly one.
+pub(super) type Checks = SmallVec<[Check; 1]>;
+
+/// Keeps checks.
+pub(super) fn kept(checks: &[Check]) -> Checks {
+    match checks {
+        [check] => SmallVec::from_buf([check.clone()]),
+        several => several.iter().cloned().collect(),
     }
 }
 

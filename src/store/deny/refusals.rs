@@ -50,17 +50,14 @@ pub(crate) struct Question {
 }
 
 type Found = SmallVec<[Option<Known>; 4]>;
-type Marks = SmallVec<[Mark; 4]>;
+type Marks = SmallVec<[Mark; 2]>;
 
 /// One check of a request.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     /// Of policy and key.
     base: u64,
-    /// Of all that a refusal is found by.
-    hash: u64,
     generation: u64,
-    demand: Demand,
 }
 
 impl Refusals {
@@ -91,28 +88,37 @@ impl Refusals {
         if checks.iter().all(|check| check.cost == 0) {
             return Asked::Open(None);
         }
-        let marks: Marks = checks.iter().map(|check| self.mark(check)).collect();
+        let mut marks = Marks::new();
+        for check in checks {
+            marks.push(self.mark(check));
+        }
         let sent = micros(&*self.clock);
         // What a shadow sees is to be decided each time, and two checks of one counter demand more
         // than each of them.
         if checks.iter().any(|check| check.mode == Mode::Shadow) || repeats(&marks) {
             return Asked::Open(Some(Question { sent, marks, remembers: false }));
         }
-        let known: Found = checks.iter().zip(&marks).map(|(check, mark)| self.find(check, mark, sent)).collect();
-        if known.iter().any(Option::is_some) {
-            return Asked::Refused(self.refused(checks, &marks, &known, sent));
+        if self.slots.may_be_live(sent)
+            && let Some(refused) = self.refused(checks, &marks, sent)
+        {
+            return Asked::Refused(refused);
         }
         Asked::Open(Some(Question { sent, marks, remembers: true }))
     }
 
-    fn refused(&self, checks: &[Check], marks: &Marks, known: &Found, now: u64) -> Decided {
+    /// The refusal of a request, if one of its checks is known not to fit.
+    fn refused(&self, checks: &[Check], marks: &Marks, now: u64) -> Option<Decided> {
+        let known: Found = checks.iter().zip(marks).map(|(check, mark)| self.find(check, mark, now)).collect();
+        if known.iter().all(Option::is_none) {
+            return None;
+        }
         self.answered.fetch_add(1, Ordering::Relaxed);
-        let outcomes = checks.iter().zip(marks).zip(known).map(|((check, mark), found)| match found {
-            Some(found) => denied(check, mark.demand, found, now),
-            None => last_known(check, mark.hash, known, now),
+        let outcomes = checks.iter().zip(marks).zip(&known).map(|((check, mark), found)| match found {
+            Some(found) => denied(check, Demand::of(check), found, now),
+            None => last_known(check, self.hash(mark, check, Demand::of(check)), &known, now),
         });
         let decision = Decision::new(outcomes, Source::DenyCache);
-        Decided { decision, receipt: Receipt::new(self.id, []) }
+        Some(Decided { decision, receipt: Receipt::new(self.id, []) })
     }
 
     /// Remembers how a request was refused, if it was, and if the store itself said so.
@@ -126,8 +132,10 @@ impl Refusals {
 
     /// Forgets what was refused to larger costs than one that was admitted: they wait longer now.
     fn note_taken(&self, question: &Question) {
-        for mark in &question.marks {
-            self.slots.forget_if_live(mark.base, question.sent);
+        if self.slots.may_be_live(question.sent) {
+            for mark in &question.marks {
+                self.slots.forget_if_live(mark.base, question.sent);
+            }
         }
     }
 
@@ -136,8 +144,8 @@ impl Refusals {
         let all = || checks.iter().zip(&question.marks).zip(decision.outcomes());
         let refuses = |check: &Check, outcome: &Outcome| is_remembered(check) && !outcome.is_allowed();
         let others = all().filter(|((check, _), outcome)| !refuses(check, outcome));
-        let others = others.map(|((_, mark), outcome)| Other {
-            hash: mark.hash,
+        let others = others.map(|((check, mark), outcome)| Other {
+            hash: self.hash(mark, check, Demand::of(check)),
             remaining: outcome.remaining(),
             reset_at: after(now, outcome.reset_after()),
         });
@@ -146,7 +154,8 @@ impl Refusals {
         for ((check, mark), outcome) in all().filter(|((check, _), outcome)| refuses(check, outcome)) {
             let known = Known { others: others.clone(), ..self.known(question.sent, check, mark, outcome, now) };
             if known.until > now && self.slots.admit(mark.base, mark.generation, question.sent, known.until) {
-                self.table.put(mark.hash, &check.counter, mark.demand, known, now);
+                let demand = Demand::of(check);
+                self.table.put(self.hash(mark, check, demand), &check.counter, demand, known, now);
             }
         }
     }
@@ -164,8 +173,12 @@ impl Refusals {
     }
 
     fn find(&self, check: &Check, mark: &Mark, now: u64) -> Option<Known> {
-        let found = is_remembered(check).then(|| self.table.find(mark.hash, &check.counter, mark.demand));
-        found.flatten().filter(|known| known.is_live(now, mark.generation))
+        if !is_remembered(check) {
+            return None;
+        }
+        let demand = Demand::of(check);
+        let found = self.table.find(self.hash(mark, check, demand), &check.counter, demand);
+        found.filter(|known| known.is_live(now, mark.generation))
     }
 
     fn known(&self, sent: u64, check: &Check, mark: &Mark, outcome: &Outcome, now: u64) -> Known {
@@ -174,7 +187,7 @@ impl Refusals {
         let begun = check.counter.quota.tick().micros() - 1;
         let surely = wait.map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun));
         Known {
-            units: mark.demand.units,
+            units: Demand::of(check).units,
             floor: check.floor,
             remaining: outcome.remaining(),
             sent,
@@ -188,9 +201,12 @@ impl Refusals {
 
     fn mark(&self, check: &Check) -> Mark {
         let base = self.base(&check.counter);
-        let demand = Demand::of(check);
-        let hash = self.hasher.hash_one((base, check.counter.quota, demand.kind));
-        Mark { base, hash, generation: self.slots.generation(base), demand }
+        Mark { base, generation: self.slots.generation(base) }
+    }
+
+    /// Of all that a refusal is found by.
+    fn hash(&self, mark: &Mark, check: &Check, demand: Demand) -> u64 {
+        self.hasher.hash_one((mark.base, check.counter.quota, demand.kind))
     }
 
     fn base(&self, counter: &Counter) -> u64 {

@@ -13,6 +13,8 @@ const ON_ITS_WAY_US: u64 = 100_000;
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Box<[Slot]>,
+    /// Until when there may be refusals to forget in any of them.
+    live_until: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +31,12 @@ impl Slots {
     /// Slots for so many refusals.
     pub(super) fn new(refusals: usize) -> Self {
         let slots = refusals.min(MOST_SLOTS).next_power_of_two();
-        Self { slots: (0..slots).map(|_| Slot::default()).collect() }
+        Self { slots: (0..slots).map(|_| Slot::default()).collect(), live_until: AtomicU64::new(0) }
+    }
+
+    /// Whether there may be a refusal of any counter that holds at a time: mostly there is none.
+    pub(super) fn may_be_live(&self, now: u64) -> bool {
+        self.live_until.load(Ordering::SeqCst) > now
     }
 
     pub(super) fn generation(&self, hash: u64) -> u64 {
@@ -60,6 +67,8 @@ impl Slots {
         let settled =
             slot.generation.load(Ordering::SeqCst) == generation && sent >= slot.unsettled_until.load(Ordering::SeqCst);
         if settled {
+            // Before the slot's, so that who sees that sees this.
+            self.live_until.fetch_max(until, Ordering::SeqCst);
             slot.live_until.fetch_max(until, Ordering::SeqCst);
         }
         settled

@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, timeout_at};
 
@@ -14,6 +14,7 @@ use super::without::Without;
 use crate::decision::{Decision, Source};
 use crate::error::Kind;
 use crate::store::breaker::Permit;
+use crate::store::check::{Checks, kept};
 use crate::store::{Answer, BreakerState, Change, Check, Counter, Decided, Receipt, Settlement, Store};
 use crate::{Error, Policy};
 
@@ -48,18 +49,14 @@ impl<S: Store> FailureStore<S> {
 
     /// Waits for the inner store, which it has been given leave to ask.
     fn wait(&self, pending: Pending, permit: Permit, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        let asked = Asked { without: Arc::clone(&self.without), permit: Some(permit) };
-        let checks: SmallVec<[Check; 2]> = checks.iter().cloned().collect();
-        let budget = self.budget;
-        let deadline = if self.needs_timer { Instant::now().checked_add(budget) } else { None };
-        Answer::pending(async move {
-            let decided = match deadline {
-                // Boxed, so that those who need no timer carry none.
-                Some(deadline) => Box::pin(within(deadline, budget, pending)).await,
-                None => pending.await,
-            };
-            asked.told(&checks, decided)
-        })
+        let deadline = if self.needs_timer { Instant::now().checked_add(self.budget) } else { None };
+        let pending = match deadline {
+            // Boxed, so that those who need no timer carry none.
+            Some(deadline) => Box::pin(within(deadline, self.budget, pending)),
+            None => pending,
+        };
+        let (without, permit) = (Arc::clone(&self.without), Some(permit));
+        Answer::pending(Asked { pending, without, permit, checks: kept(checks) })
     }
 }
 
@@ -73,9 +70,13 @@ impl<S: Store> Store for FailureStore<S> {
         let Some(permit) = self.without.ask() else {
             return Answer::Ready(self.without.decide(checks, not_asked()));
         };
-        match self.inner.decide(checks) {
-            Answer::Ready(decided) => Answer::Ready(self.without.told(permit, checks, decided)),
+        let mut answer = self.inner.decide(checks);
+        if let Answer::Ready(decided) = &mut answer {
+            self.without.told(permit, checks, decided);
+        }
+        match answer {
             Answer::Pending(pending) => self.wait(pending, permit, checks),
+            ready @ Answer::Ready(_) => ready,
         }
     }
 
@@ -104,14 +105,23 @@ type Pending = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
 
 /// A question on its way. Dropped, it lets another request probe.
 struct Asked {
+    pending: Pending,
     without: Arc<Without>,
+    /// `None` once it was answered.
     permit: Option<Permit>,
+    checks: Checks,
 }
 
-impl Asked {
-    fn told(mut self, checks: &[Check], decided: Result<Decided, Error>) -> Result<Decided, Error> {
-        let permit = self.permit.take().expect("a question is answered once");
-        self.without.told(permit, checks, decided)
+impl Future for Asked {
+    type Output = Result<Decided, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut answer = self.pending.as_mut().poll(cx);
+        if let Poll::Ready(decided) = &mut answer {
+            let permit = self.permit.take().expect("a question is answered once");
+            self.without.told(permit, &self.checks, decided);
+        }
+        answer
     }
 }
 

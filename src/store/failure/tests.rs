@@ -31,7 +31,8 @@ fn away_in_part(next_probe: Duration, failing_since: Option<Instant>) -> Error {
 fn decided(without: &Without, error: Error) -> Source {
     let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
     let permit = without.ask().expect("the store is asked");
-    let decided = without.told(permit, &[Check::new(counter, 1)], Err(error));
+    let mut decided = Err(error);
+    without.told(permit, &[Check::new(counter, 1)], &mut decided);
     decided.expect("it is decided").decision.source()
 }
 

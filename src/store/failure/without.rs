@@ -52,20 +52,14 @@ impl Without {
     }
 
     /// Is told what became of a question; decides instead of a store that failed.
-    pub(super) fn told(
-        &self,
-        permit: Permit,
-        checks: &[Check],
-        decided: Result<Decided, Error>,
-    ) -> Result<Decided, Error> {
+    pub(super) fn told(&self, permit: Permit, checks: &[Check], decided: &mut Result<Decided, Error>) {
         match decided {
-            Ok(decided) => {
-                self.answered(permit, decided.decision.source());
-                Ok(decided)
-            }
+            Ok(decided) => self.answered(permit, decided.decision.source()),
             Err(error) => {
-                self.failed(permit, &error);
-                self.decide(checks, error)
+                self.failed(permit, error);
+                if let Some(instead) = self.instead(checks, error) {
+                    *decided = instead;
+                }
             }
         }
     }
@@ -120,10 +114,15 @@ impl Without {
 
     /// Decides as the rules say.
     pub(super) fn decide(&self, checks: &[Check], error: Error) -> Result<Decided, Error> {
-        match self.rule(&error) {
-            OnFailure::Fallback => fallback::decide(&self.local, self.rules.instances.into(), checks),
-            OnFailure::Deny if checks.iter().any(|check| check.mode == Mode::Enforce) => Err(error),
-            OnFailure::Allow | OnFailure::Deny => Ok(admit(&self.local, checks)),
+        self.instead(checks, &error).unwrap_or(Err(error))
+    }
+
+    /// What is decided instead of an error, as the rules say; `None` if it is to be told.
+    fn instead(&self, checks: &[Check], error: &Error) -> Option<Result<Decided, Error>> {
+        match self.rule(error) {
+            OnFailure::Fallback => Some(fallback::decide(&self.local, self.rules.instances.into(), checks)),
+            OnFailure::Deny if checks.iter().any(|check| check.mode == Mode::Enforce) => None,
+            OnFailure::Allow | OnFailure::Deny => Some(Ok(admit(&self.local, checks))),
         }
     }
 

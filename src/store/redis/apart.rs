@@ -16,6 +16,7 @@ use super::verdict::Verdict;
 use crate::Error;
 use crate::algorithm::Step;
 use crate::error::Kind;
+use crate::store::check::Checks;
 use crate::store::evaluate::told;
 use crate::store::{Change, Check, Decided, Settlement, Store};
 
@@ -36,11 +37,12 @@ struct Decision {
 impl RedisStore {
     /// Decides the parts of a request, all or nothing. It goes on if its caller goes away, as what
     /// is to be given back is known only then.
-    pub(super) async fn decide_apart(self, checks: SmallVec<[Check; 1]>) -> Result<Decided, Error> {
-        tokio::spawn(self.decide_parts(checks)).await.unwrap_or_else(|error| Err(stopped(error)))
+    pub(super) fn decide_apart(self, checks: Checks) -> impl Future<Output = Result<Decided, Error>> {
+        let deciding = tokio::spawn(self.decide_parts(checks));
+        async { deciding.await.unwrap_or_else(|error| Err(stopped(error))) }
     }
 
-    async fn decide_parts(self, checks: SmallVec<[Check; 1]>) -> Result<Decided, Error> {
+    async fn decide_parts(self, checks: Checks) -> Result<Decided, Error> {
         let parts = self.inner.parts(&checks);
         // Else what the others take would be missing for a moment, and for nothing.
         if let Some(error) = parts.iter().find_map(|part| self.inner.servers.not_asked(part.slot)) {

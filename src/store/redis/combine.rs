@@ -5,11 +5,12 @@
 //! the batch goes on without it.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::batch::Batch;
 use super::job::Job;
-use super::reply::Reply;
 use crate::Error;
 use crate::error::Kind;
 
@@ -42,16 +43,6 @@ struct State {
     waiting_checks: usize,
 }
 
-/// What a request is to do.
-pub(super) enum Place {
-    /// Send this batch, which holds it.
-    Lead(Batch),
-    /// Wait: somebody else sends it.
-    Wait,
-    /// Too many wait already.
-    Full,
-}
-
 impl Combiner {
     pub(super) fn new(slot: u16, batch_size: usize, all_waiting: &Arc<AtomicUsize>) -> Self {
         Self { state: Mutex::default(), slot, batch_size, all_waiting: Arc::clone(all_waiting) }
@@ -61,17 +52,20 @@ impl Combiner {
         self.slot
     }
 
-    /// Joins a request to those that wait, or has it sent at once.
-    pub(super) fn join(self: &Arc<Self>, job: Job) -> Place {
+    /// Joins a request to those that wait, unless too many do. If there is a batch, it is to be sent;
+    /// else somebody else sends the request.
+    pub(super) fn join(self: &Arc<Self>, job: Job) -> Option<Batch> {
         if self.all_waiting.load(Ordering::Relaxed) >= MOST_WAITING {
-            return Place::Full;
+            job.answer(Err(too_many()));
+            return None;
         }
         let mut state = self.state();
-        self.add(&mut state, job);
-        if !state.held && (state.calls < CALLS || state.waiting_checks >= self.batch_size) {
-            return Place::Lead(self.lead(&mut state));
+        if !state.held && state.calls < CALLS && state.waiting.is_empty() {
+            return Some(self.call(&mut state, vec![job]));
         }
-        Place::Wait
+        self.add(&mut state, job);
+        let is_due = state.calls < CALLS || state.waiting_checks >= self.batch_size;
+        (is_due && !state.held).then(|| self.lead(&mut state))
     }
 
     /// Joins a settlement, in the order in which settlements come: it leaves with the next call. If
@@ -86,20 +80,38 @@ impl Combiner {
         Some(self.lead(&mut state))
     }
 
+    /// A call with what waits.
     fn lead(self: &Arc<Self>, state: &mut State) -> Batch {
+        let jobs = self.take(state);
+        self.call(state, jobs)
+    }
+
+    fn call(self: &Arc<Self>, state: &mut State, jobs: Vec<Job>) -> Batch {
         state.calls += 1;
-        Batch { jobs: self.take(state), combiner: Some(Arc::clone(self)) }
+        Batch::new(jobs, Arc::clone(self), state.held)
     }
 
     /// Takes what waits, to be sent by the call that has ended; if nothing does, there is one call
     /// less. Both under one lock: who joins in between would wait for a call that never comes.
-    fn take_or_end_call(&self) -> Vec<Job> {
+    pub(super) fn take_or_end_call(&self) -> Vec<Job> {
         let mut state = self.state();
         let jobs = self.take(&mut state);
         if jobs.is_empty() {
             state.calls -= 1;
         }
         jobs
+    }
+
+    /// Is told that the call that held the others was sent.
+    pub(super) fn is_sent(&self) {
+        self.state().held = false;
+    }
+
+    /// Is told that a call is not made, or has no answer.
+    pub(super) fn end_call(&self, holds: bool) {
+        let mut state = self.state();
+        state.calls -= 1;
+        state.held &= !holds;
     }
 
     fn add(&self, state: &mut State, job: Job) {
@@ -128,7 +140,10 @@ impl State {
     /// Takes the first of those that wait, up to the size of a batch; callers who went away are left
     /// out, for what was not sent need not be.
     fn take(&mut self, most: usize) -> Vec<Job> {
-        let (mut batch, mut checks) = (Vec::new(), 0);
+        if self.waiting_checks <= most {
+            return self.take_all();
+        }
+        let (mut batch, mut checks) = (Vec::with_capacity(most.min(self.waiting.len())), 0);
         while let Some(job) = self.waiting.front() {
             if !batch.is_empty() && checks + job.request.size() > most {
                 break;
@@ -142,69 +157,28 @@ impl State {
         }
         batch
     }
-}
 
-/// Requests that leave in one call, and the right to make it: given back when this is dropped.
-pub(super) struct Batch {
-    pub(super) jobs: Vec<Job>,
-    /// `None` once the call was ended.
-    combiner: Option<Arc<Combiner>>,
-}
-
-impl Batch {
-    /// Goes on with what waits by now; `None` if nothing does.
-    pub(super) fn next(&mut self) -> Option<Self> {
-        let combiner = self.combiner.take()?;
-        let jobs = combiner.take_or_end_call();
-        (!jobs.is_empty()).then(|| Self { jobs, combiner: Some(combiner) })
-    }
-
-    /// Says that the call was sent, in the order in which calls are made.
-    pub(super) fn is_sent(&self) {
-        if let Some(combiner) = &self.combiner {
-            combiner.state().held = false;
+    fn take_all(&mut self) -> Vec<Job> {
+        if self.waiting.is_empty() {
+            return Vec::new();
         }
-    }
-
-    /// The slot that the keys of its requests are in.
-    pub(super) fn slot(&self) -> u16 {
-        self.combiner.as_ref().map_or(0, |combiner| combiner.slot)
-    }
-
-    /// How many checks its requests have.
-    pub(super) fn checks(&self) -> usize {
-        self.jobs.iter().map(|job| job.request.size()).sum()
-    }
-
-    /// Answers every request with its part, or with the error.
-    pub(super) fn answer(&mut self, mut reply: Result<Reply, Error>) {
-        // One line a call: clients must not fill the log while Redis is away.
-        let settlements = self.jobs.iter().filter(|job| job.is_settlement()).count();
-        if let (Err(error), 1..) = (&reply, settlements) {
-            tracing::warn!(error = format!("{error:#}"), settlements, "settlements may not have arrived");
-        }
-        for job in self.jobs.drain(..) {
-            let answer = match &mut reply {
-                Ok(reply) => reply.take(&job.request).ok_or_else(no_decision),
-                Err(error) => Err(error.shared()),
-            };
-            job.answer(answer);
-        }
+        self.waiting_checks = 0;
+        // As many will wait for the next call.
+        let next = VecDeque::with_capacity(self.waiting.len());
+        let mut batch = Vec::from(mem::replace(&mut self.waiting, next));
+        batch.retain(|job| !job.is_idle());
+        batch
     }
 }
 
+#[cold]
+fn too_many() -> Error {
+    Error::new(Kind::Store, "too many decisions wait for Redis")
+}
+
+#[cold]
 pub(super) fn no_decision() -> Error {
     Error::new(Kind::Store, "Redis answered a decision with something else")
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        if let Some(combiner) = &self.combiner {
-            let mut state = combiner.state();
-            state.calls -= 1;
-            state.held = false;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -222,22 +196,21 @@ mod tests {
     use crate::store::{Check, Counter};
     use crate::{Key, Quota};
 
-    fn job() -> (Job, oneshot::Receiver<Result<Answered, Error>>) {
+    fn job(key: usize) -> (Job, oneshot::Receiver<Result<Answered, Error>>) {
         let (answer, answered) = oneshot::channel();
-        let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_second(1) };
+        let key = Key::new("k", key.to_string());
+        let counter = Counter { policy: "p".into(), key, quota: Quota::per_second(1) };
         let request = Request::new("t", &[Check::new(counter, 1)]);
         (Job { request, caller: Caller::Waits(answer) }, answered)
     }
 
     /// Joins a request and does what falls to it, then waits for its answer.
     fn ask(combiner: &Arc<Combiner>) -> bool {
-        let (job, mut answered) = job();
-        if let Place::Lead(batch) = combiner.join(job) {
-            let mut next = Some(batch);
-            while let Some(mut batch) = next {
-                batch.answer(Err(no_decision()));
-                next = batch.next();
-            }
+        let (job, mut answered) = job(0);
+        let mut next = combiner.join(job);
+        while let Some(mut batch) = next {
+            batch.answer(Err(no_decision()));
+            next = batch.next();
         }
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(500) {
@@ -267,6 +240,32 @@ mod tests {
         let callers: Vec<_> = callers.collect();
         for caller in callers {
             assert_eq!(caller.join().expect("no caller panics"), 50_000, "a request was left waiting");
+        }
+    }
+
+    #[test]
+    fn who_went_away_is_in_no_batch_and_the_others_leave_in_order() {
+        let key = |job: &Job| job.request.key().map(str::to_owned);
+        for batch_size in [MOST_CHECKS, 3] {
+            let waiting = Arc::default();
+            let combiner = Arc::new(Combiner::new(0, batch_size, &waiting));
+            let mut call = combiner.join_settlement(job(0).0).expect("there is no other call");
+            let joined = |(job, answered)| {
+                assert!(combiner.join(job).is_none(), "a settlement is to be sent first");
+                Some(answered)
+            };
+            let mut callers: Vec<_> = (0..12).map(job).map(joined).collect();
+            callers.iter_mut().step_by(3).for_each(|caller| *caller = None);
+            call.is_sent();
+            let mut left = Vec::new();
+            while let Some(next) = call.next() {
+                assert!(next.checks() <= batch_size);
+                left.extend(next.jobs.iter().map(key));
+                call = next;
+            }
+            let stayed = (0..12).filter(|caller| caller % 3 != 0).map(|caller| key(&job(caller).0));
+            assert_eq!(left, stayed.collect::<Vec<_>>());
+            assert_eq!((waiting.load(Ordering::Relaxed), combiner.state().calls), (0, 0));
         }
     }
 }

@@ -8,6 +8,7 @@ use deadpool_redis::redis::RedisError;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::{Pool, PoolError};
 use tokio::sync::Mutex;
+use tokio::time::timeout_at;
 
 use super::patience::{Failure, Patience, is_of_the_connection};
 use crate::Error;
@@ -114,28 +115,38 @@ impl Connections {
         patience: Patience,
         question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
     ) -> Result<T, Failure> {
-        let mut used = None;
-        let asked = async {
-            let handle = self.get().await.map_err(Failure::NotConnected)?;
-            let (handle, _) = used.insert((handle.clone(), handle.answers()));
-            match question(&mut handle.connection.clone()).await {
-                Err(error) if is_of_the_connection(&error) && !self.discard(handle) => Err(Failure::Lost(error)),
-                Err(error) if is_of_the_connection(&error) => Err(Failure::Answered(error)),
-                answer => {
-                    handle.count_answer();
-                    answer.map_err(Failure::Answered)
-                }
-            }
+        let mut handle = match self.shared.current() {
+            Some(handle) => handle,
+            // Boxed, as it is large and rare.
+            None => match Box::pin(timeout_at(patience.until, self.get())).await {
+                Ok(connected) => connected.map_err(Failure::NotConnected)?,
+                Err(late) => return Err(Failure::Late(late)),
+            },
         };
-        match tokio::time::timeout_at(patience.until, asked).await {
-            Ok(answer) => answer,
+        let answers = handle.answers();
+        match timeout_at(patience.until, question(&mut handle.connection)).await {
+            Ok(Err(error)) => Err(self.failed(&handle, error)),
+            Ok(Ok(answer)) => {
+                handle.count_answer();
+                Ok(answer)
+            }
             Err(late) => {
-                if let Some((handle, _)) = used.filter(|(handle, answers)| handle.answers() == *answers) {
+                if handle.answers() == answers {
                     self.discard(&handle);
                 }
                 Err(Failure::Late(late))
             }
         }
+    }
+
+    #[cold]
+    fn failed(&self, handle: &Handle, error: RedisError) -> Failure {
+        if !is_of_the_connection(&error) {
+            handle.count_answer();
+        } else if !self.discard(handle) {
+            return Failure::Lost(error);
+        }
+        Failure::Answered(error)
     }
 
     /// Stops using a connection that failed, and a newer one stays; whether it was still used.

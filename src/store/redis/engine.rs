@@ -3,17 +3,17 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
-use deadpool_redis::redis::Value;
+use deadpool_redis::redis::{Cmd, Value};
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout_at;
 
+use super::batch::Batch;
 use super::builder::RedisStoreBuilder;
-use super::combine::{Batch, Combiner, Place, no_decision};
+use super::combine::{Combiner, no_decision};
 use super::combiners::Combiners;
 use super::job::{Caller, Job};
 use super::lead::Lead;
@@ -53,84 +53,87 @@ impl Inner {
         Self { id, servers, prefix, budget, calls, clock, combiners, settling, runtime: OnceLock::new() }
     }
 
-    /// Has a request decided together with others, within the budget.
-    pub(super) async fn combine(self: &Arc<Self>, request: Request) -> Result<Answered, Error> {
+    /// Has a request decided together with others, within the budget. It joins them at once.
+    pub(super) fn combine(self: &Arc<Self>, request: Request) -> impl Future<Output = Result<Answered, Error>> + Send {
         let _ = self.runtime.get_or_init(Runtime::current);
         let (answer, mut answered) = oneshot::channel();
         let (combiner, patience) = (self.combiner_of(&request), Patience::new(self.budget));
         let slot = combiner.slot();
-        let waiter = match combiner.join(Job { request, caller: Caller::Waits(answer) }) {
-            Place::Lead(batch) => {
+        let batch = combiner.join(Job { request, caller: Caller::Waits(answer) });
+        let waiter = if batch.is_none() { self.servers.waiter(slot) } else { None };
+        let mut lead = batch.map(|batch| Lead::new(Arc::clone(self).lead(batch, patience)));
+        async move {
+            if let Some(lead) = &mut lead {
                 // The call keeps to the budget by itself. It may have no room for this request, which is
                 // in the next one then.
-                Lead::new(Arc::clone(self).lead(batch)).await;
-                None
+                lead.await;
+                match answered.try_recv() {
+                    Ok(answer) => return answer,
+                    Err(TryRecvError::Closed) => return Err(stopped()),
+                    Err(TryRecvError::Empty) => {}
+                }
             }
-            Place::Wait => self.servers.waiter(slot),
-            Place::Full => return Err(Error::new(Kind::Store, "too many decisions wait for Redis")),
-        };
-        // Who leads mostly has an answer by now.
-        let outcome = match answered.try_recv() {
-            Ok(answer) => return answer,
-            Err(TryRecvError::Closed) => return Err(stopped()),
-            Err(TryRecvError::Empty) => timeout_at(patience.until, answered).await,
-        };
-        let answer = outcome.map_err(|late| {
-            waiter.into_iter().for_each(Waiter::gives_up);
-            self.servers.told(slot, patience.late(late))
-        });
-        answer?.unwrap_or_else(|_| Err(stopped()))
+            let answer = timeout_at(patience.until, answered).await.map_err(|late| {
+                waiter.into_iter().for_each(Waiter::gives_up);
+                self.servers.told(slot, patience.late(late))
+            });
+            answer?.unwrap_or_else(|_| Err(stopped()))
+        }
     }
 
     /// Sends a batch; what came meanwhile is sent by a task, as its callers are not to keep this one.
-    async fn lead(self: Arc<Self>, mut batch: Batch) {
-        let reply = self.send_batch(&mut batch).await;
-        batch.answer(reply);
-        if let Some(next) = batch.next() {
-            tokio::spawn(self.follow(next));
+    #[allow(clippy::manual_async_fn, reason = "an async fn keeps its arguments twice")]
+    fn lead(self: Arc<Self>, mut batch: Batch, patience: Patience) -> impl Future<Output = ()> + Send {
+        async move {
+            let reply = self.send_batch(&mut batch, patience).await;
+            batch.answer(reply);
+            if let Some(next) = batch.next() {
+                tokio::spawn(self.follow(next));
+            }
         }
     }
 
     /// Sends a batch, and what comes meanwhile. Answers are given before the next call is made: those
     /// who have theirs may be in it, and fuller calls are worth more than earlier ones.
-    async fn follow(self: Arc<Self>, mut batch: Batch) {
-        loop {
-            let reply = self.send_batch(&mut batch).await;
-            batch.answer(reply);
-            let Some(next) = batch.next() else { return };
-            batch = next;
+    #[allow(clippy::manual_async_fn, reason = "an async fn keeps its arguments twice")]
+    fn follow(self: Arc<Self>, mut batch: Batch) -> impl Future<Output = ()> + Send {
+        async move {
+            loop {
+                let reply = self.send_batch(&mut batch, Patience::new(self.budget)).await;
+                batch.answer(reply);
+                let Some(next) = batch.next() else { return };
+                batch = next;
+            }
         }
     }
 
-    /// Makes one call.
-    async fn send_batch(&self, batch: &mut Batch) -> Result<Reply, Error> {
+    /// Makes one call within the budget. What was sent and not answered in time is never sent again.
+    fn send_batch(&self, batch: &mut Batch, patience: Patience) -> impl Future<Output = Result<Reply, Error>> + Send {
         packed::sort(&mut batch.jobs);
-        let packed = Packed::of(&batch.jobs);
-        let mut called = pin!(self.call(batch.slot(), packed));
-        // Polled once, it is on the connection, or waits for one.
-        let first = poll_fn(|cx| Poll::Ready(called.as_mut().poll(cx))).await;
-        batch.is_sent();
-        let answer = match first {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => called.await,
-        };
-        match answer? {
-            Value::BulkString(bytes) => Reply::read(bytes.into(), batch.checks()).ok_or_else(no_decision),
-            _ => Err(no_decision()),
+        let (program, call) = self.call(Packed::of(&batch.jobs));
+        async move {
+            let mut called = pin!(self.servers.call(batch.slot(), patience, program, &call));
+            let answer = poll_fn(|cx| {
+                let answer = called.as_mut().poll(cx);
+                // Polled once, it is on the connection, or waits for one.
+                batch.is_sent();
+                answer
+            });
+            match answer.await {
+                Ok(Value::BulkString(bytes)) => Reply::read(bytes.into(), batch.checks()).ok_or_else(no_decision),
+                Ok(_) => Err(no_decision()),
+                Err(failure) => Err(self.servers.told(batch.slot(), patience.told(failure))),
+            }
         }
     }
 
-    /// Makes a call within the budget. What was sent and not answered in time is never sent again.
-    async fn call(&self, slot: u16, packed: Packed<'_>) -> Result<Value, Error> {
+    fn call(&self, packed: Packed<'_>) -> (&'static Program, Cmd) {
         let now = self.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
         let program = Program::of(self.calls, packed.needs);
-        let mut call = program.command(packed.needs);
+        let room = packed.keys.iter().map(|key| key.len()).sum::<usize>() + now.len() + packed.bytes.len();
+        let mut call = program.command(packed.needs, packed.keys.len() + 3, room);
         call.arg(packed.keys.len()).arg(packed.keys).arg(now).arg(packed.bytes);
-        let patience = Patience::new(self.budget);
-        self.servers
-            .call(slot, patience, program, &call)
-            .await
-            .map_err(|failure| self.servers.told(slot, patience.told(failure)))
+        (program, call)
     }
 
     fn combiner_of(&self, request: &Request) -> &Arc<Combiner> {
@@ -153,6 +156,7 @@ impl Inner {
     }
 }
 
+#[cold]
 fn stopped() -> Error {
     Error::new(Kind::Store, "the call to Redis was stopped")
 }

@@ -1,6 +1,7 @@
 //! State in Redis, shared by all processes that use it.
 
 mod apart;
+mod batch;
 pub(in crate::store) mod builder;
 #[cfg(feature = "cluster")]
 mod cluster;

@@ -8,6 +8,9 @@ use deadpool_redis::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind,
 use super::needs::Needs;
 use super::source::statements_for;
 
+/// Bytes of what is called, and of how many keys there are.
+const ROOM: usize = 64;
+
 /// How the Lua files are called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Calls {
@@ -74,10 +77,8 @@ impl Program {
         way: Way,
     ) -> Result<Value, RedisError> {
         let answer = match way.send(connection, call).await {
-            Err(error) if is_missing(&error) => {
-                self.load(connection).await?;
-                way.send(connection, call).await
-            }
+            // Boxed, as it is rare.
+            Err(error) if is_missing(&error) => Box::pin(self.load_and_send(connection, call, way)).await,
             answer => answer,
         };
         match answer? {
@@ -86,12 +87,25 @@ impl Program {
         }
     }
 
-    /// The call that does all that is needed, but for its keys and arguments.
-    pub(super) fn command(&self, needs: Needs) -> Cmd {
+    async fn load_and_send(
+        &self,
+        connection: &mut MultiplexedConnection,
+        call: &Cmd,
+        way: Way,
+    ) -> Result<Value, RedisError> {
+        self.load(connection).await?;
+        way.send(connection, call).await
+    }
+
+    /// The call that does all that is needed, but for its keys and arguments: there is room for so
+    /// many, of so many bytes.
+    pub(super) fn command(&self, needs: Needs, args: usize, bytes: usize) -> Cmd {
+        let mut call = Cmd::with_capacity(args + 2, bytes + ROOM);
         match self.calls {
-            Calls::Scripts => cmd("EVALSHA").arg(&self.name).take(),
-            Calls::Functions => cmd("FCALL").arg(format!("{}_{}", self.name, needs.entry())).take(),
-        }
+            Calls::Scripts => call.arg("EVALSHA").arg(&self.name),
+            Calls::Functions => call.arg("FCALL").arg(format!("{}_{}", self.name, needs.entry())),
+        };
+        call
     }
 }
 
@@ -109,14 +123,18 @@ impl Way {
         match self {
             Self::Plain => call.query_async(connection).await,
             #[cfg(feature = "cluster")]
-            Self::Asking => {
-                // Sent as one, for `ASKING` is about the next command.
-                let mut both = deadpool_redis::redis::pipe();
-                both.cmd("ASKING").add_command(call.clone());
-                let answers = connection.send_packed_commands(&both, 1, 1).await?;
-                answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
-            }
+            // Boxed, as it is rare.
+            Self::Asking => Box::pin(Self::ask(connection, call)).await,
         }
+    }
+
+    #[cfg(feature = "cluster")]
+    async fn ask(connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value, RedisError> {
+        // Sent as one, for `ASKING` is about the next command.
+        let mut both = deadpool_redis::redis::pipe();
+        both.cmd("ASKING").add_command(call.clone());
+        let answers = connection.send_packed_commands(&both, 1, 1).await?;
+        answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
     }
 }
 

@@ -74,7 +74,8 @@ impl Servers {
                 server.ask(patience, async |connection| program.call(connection, call, Way::Plain).await).await
             }
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.call(slot, patience, program, call).await,
+            // Boxed, as it is larger than the call to one server.
+            Self::Cluster(cluster) => Box::pin(cluster.call(slot, patience, program, call)).await,
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::Pool;
-use smallvec::SmallVec;
 
 use super::builder::RedisStoreBuilder;
 use super::engine::Inner;
@@ -15,6 +14,7 @@ use super::servers::Servers;
 use super::verdict::Verdict;
 use crate::Error;
 use crate::decision::{Decision, Source};
+use crate::store::check::kept;
 use crate::store::deny::{Asked, Refusals};
 use crate::store::evaluate::told;
 use crate::store::{
@@ -134,17 +134,18 @@ impl Store for RedisStore {
             Some(Asked::Open(question)) => question,
             None => None,
         };
-        let request = (!self.inner.is_apart(checks)).then(|| Request::new(&self.inner.prefix, checks));
-        let (store, checks) = (self.clone(), SmallVec::<[Check; 1]>::from(checks));
+        let (store, checks) = (self.clone(), kept(checks));
         Answer::pending(async move {
-            let decided = match request {
-                Some(request) => store.inner.decided(&checks, store.inner.combine(request).await?)?,
-                None => store.clone().decide_apart(checks.clone()).await?,
+            let decided = if store.inner.is_apart(&checks) {
+                store.clone().decide_apart(checks.clone()).await
+            } else {
+                let answered = store.inner.combine(Request::new(&store.inner.prefix, &checks)).await;
+                answered.and_then(|answered| store.inner.decided(&checks, answered))
             };
-            if let (Some(refusals), Some(question)) = (&store.refusals, &question) {
+            if let (Ok(decided), Some(refusals), Some(question)) = (&decided, &store.refusals, &question) {
                 refusals.learn(question, &checks, &decided.decision);
             }
-            Ok(decided)
+            decided
         })
     }
 
