@@ -1,12 +1,10 @@
 //! The names of keys in Redis.
 
-use std::fmt::Write;
-
 use crate::quota::{Algorithm, Tick};
 use crate::store::Counter;
 
 /// The format of keys and states; a new one starts with fresh state.
-const FORMAT: u8 = 1;
+const FORMAT: &str = "1";
 
 /// `<prefix>:{<key>}:<policy>:<shape>`: all policies over one key share a slot of a Cluster.
 pub(super) fn redis_key(prefix: &str, counter: &Counter) -> String {
@@ -16,8 +14,14 @@ pub(super) fn redis_key(prefix: &str, counter: &Counter) -> String {
         Tick::Milli => 'm',
     };
     let (letter, window) = (letter_of(quota.algorithm()), quota.window_ticks());
-    let mut name = String::with_capacity(prefix.len() + policy.len() + 96);
-    write!(name, "{prefix}:{{{key}}}:{policy}:{FORMAT}{letter}{window}{tick}").expect("text can be written to");
+    let (key, mut digits) = (key.as_str(), itoa::Buffer::new());
+    let mut name = String::with_capacity(prefix.len() + key.len() + policy.len() + 32);
+    for part in [prefix, ":{", key, "}:", policy, ":", FORMAT] {
+        name.push_str(part);
+    }
+    name.push(letter);
+    name.push_str(digits.format(window));
+    name.push(tick);
     name
 }
 

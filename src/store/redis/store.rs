@@ -11,12 +11,12 @@ use super::engine::Inner;
 use super::reply::Answered;
 use super::request::{MOST_CHECKS, Request};
 use super::servers::Servers;
-use super::verdict::Verdict;
+use super::verdict::{self, Verdict};
 use crate::Error;
 use crate::decision::{Decision, Source};
 use crate::store::check::kept;
 use crate::store::deny::{Asked, Refusals};
-use crate::store::evaluate::told;
+use crate::store::evaluate::{told, told_of_one};
 use crate::store::{
     Answer, BreakerState, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store,
 };
@@ -189,8 +189,11 @@ impl Store for RedisStore {
 impl Inner {
     /// Works out what the script found.
     fn decided(&self, checks: &[Check], answered: Answered) -> Result<Decided, Error> {
+        if let [check] = checks {
+            return Ok(told_of_one(self.id, check, &verdict::of_one(check, answered)?));
+        }
         let mut verdict = Verdict::of(checks, answered)?;
-        if verdict.refused && checks.len() > 1 {
+        if verdict.refused {
             verdict.look_again(checks);
         }
         Ok(told(self.id, checks, &verdict.steps, verdict.refused))

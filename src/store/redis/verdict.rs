@@ -43,6 +43,14 @@ impl Verdict {
     }
 }
 
+/// As [`Verdict::of`], for what most requests ask.
+pub(super) fn of_one(check: &Check, mut answered: Answered) -> Result<Step, Error> {
+    let seen = answered.next(&check.counter.quota, false).ok_or_else(no_decision)?;
+    seen.found.warn(check);
+    let step = step(check, seen.state.as_ref(), answered.now_us, check.cost);
+    if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
+}
+
 fn step(check: &Check, state: Option<&State>, now_us: u64, cost: u64) -> Step {
     let Counter { quota, .. } = &check.counter;
     algorithm::decide(quota, state, now_us / quota.tick().micros(), cost, check.floor)
