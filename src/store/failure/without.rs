@@ -58,16 +58,15 @@ impl Without {
         checks: &[Check],
         decided: Result<Decided, Error>,
     ) -> Result<Decided, Error> {
-        match decided {
-            Ok(decided) => {
-                self.answered(permit, decided.decision.source());
-                Ok(decided)
+        let error = match decided {
+            Ok(ref known) => {
+                self.answered(permit, known.decision.source());
+                return decided;
             }
-            Err(error) => {
-                self.failed(permit, &error);
-                self.decide(checks, error)
-            }
-        }
+            Err(error) => error,
+        };
+        self.failed(permit, &error);
+        self.decide(checks, error)
     }
 
     /// The caller of a question went away. The next probe is not at once: each waits for the store.
