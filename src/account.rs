@@ -1,13 +1,17 @@
 //! What an admitted request took, until that is settled.
 
+mod booking;
+
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::response::Parts;
 use smallvec::SmallVec;
 
+use self::booking::{Booking, Of};
 use crate::gate::Gate;
 use crate::policy::Options;
-use crate::store::{Change, Decided, Receipt, Settlement, Taken};
+use crate::store::{Change, Decided, Receipt, Settlement};
 use crate::{Decision, Handle, Outcome, Policy, RealCost, Store};
 
 /// The account of one request. Dropped before there is a response, it settles the request as one
@@ -28,22 +32,6 @@ pub(crate) struct Shared {
     bookings: Mutex<SmallVec<[Booking; 1]>>,
 }
 
-/// What one decision took.
-struct Booking {
-    of: Of,
-    receipt: Receipt,
-    /// Units that are taken now, for each check.
-    balances: SmallVec<[u64; 2]>,
-}
-
-/// Whose decision it is.
-enum Of {
-    /// The layer's; its policies by their places.
-    Layer(SmallVec<[usize; 4]>),
-    /// The handler's, over a policy of its own.
-    Handler(Box<(Policy, Decision)>),
-}
-
 impl Account {
     pub(crate) fn new(gate: Arc<Gate>, policies: SmallVec<[usize; 4]>, decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
@@ -53,6 +41,10 @@ impl Account {
 
     pub(crate) fn decision(&self) -> &Decision {
         &self.shared.decision
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.shared.gate
     }
 
     /// The handle for whoever serves the request.
@@ -67,7 +59,7 @@ impl Account {
 
     /// Settles with the response, or `None` for an error of the service. Returns the decision with
     /// what was asked and changed since.
-    pub(crate) fn settle(mut self, response: Option<&Parts>) -> Decision {
+    pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Decision {
         self.settled = true;
         let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
         let mut bookings = self.shared.bookings();
@@ -127,15 +119,16 @@ impl Shared {
     /// Changes what each check took, at once, as `wanted` says of its options, outcome and balance.
     fn change_each(&self, bookings: &mut [Booking], wanted: impl Fn(&Options, &Outcome, u64) -> Option<Change>) {
         for booking in bookings {
-            for check in 0..booking.balances.len() {
-                let (policy, balance) = (booking.policy(&self.gate, check), booking.balances[check]);
+            for check in 0..booking.receipt.taken().len() {
+                let (policy, balance) = (booking.policy(&self.gate, check), booking.balance(check));
                 let outcome = &booking.decision(self).outcomes()[check];
                 if let Some(change) = wanted(policy.options(), outcome, balance) {
                     self.gate.store.settle(booking.part(check), &[Settlement { check: 0, change }]);
-                    booking.balances[check] = match change {
+                    let changed = match change {
                         Change::Refund(units) => balance.saturating_sub(units),
                         Change::Charge(units) => booking.charged(check, outcome, units),
                     };
+                    booking.set_balance(check, changed);
                 }
             }
         }
@@ -145,9 +138,12 @@ impl Shared {
     fn release(self: &Arc<Self>, bookings: &mut [Booking]) {
         let has_handles = Arc::strong_count(self) > 1;
         for booking in bookings {
-            let kept = booking.receipt.taken().iter().filter(|_| has_handles);
-            let rest = Receipt::new(booking.receipt.store(), kept.cloned());
-            self.gate.store.settle(std::mem::replace(&mut booking.receipt, rest), &[]);
+            let spent = Receipt::empty(booking.receipt.store());
+            let receipt = mem::replace(&mut booking.receipt, spent);
+            if has_handles {
+                booking.receipt = Receipt::new(receipt.store(), receipt.taken().iter().cloned());
+            }
+            self.gate.store.settle(receipt, &[]);
         }
     }
 
@@ -161,49 +157,10 @@ impl Shared {
             let outcomes = booking.decision(self).outcomes().iter().enumerate();
             // A store that admits all while it is away takes nothing.
             outcomes.map(|(check, outcome)| match taken.get(check) {
-                Some(taken) => outcome.settled(taken.units, booking.balances[check]),
+                Some(taken) => outcome.settled(taken.units, booking.balance(check)),
                 None => outcome.clone(),
             })
         });
         Decision::new(outcomes, self.decision.source())
-    }
-}
-
-impl Booking {
-    fn new(of: Of, receipt: Receipt) -> Self {
-        let balances = receipt.taken().iter().map(|taken| taken.units).collect();
-        Self { of, receipt, balances }
-    }
-
-    fn decision<'a>(&'a self, shared: &'a Shared) -> &'a Decision {
-        match &self.of {
-            Of::Layer(_) => &shared.decision,
-            Of::Handler(own) => &own.1,
-        }
-    }
-
-    fn policy<'a>(&'a self, gate: &'a Gate, check: usize) -> &'a Policy {
-        match &self.of {
-            Of::Layer(places) => &gate.policies[places[check]],
-            Of::Handler(own) => &own.0,
-        }
-    }
-
-    /// A receipt for the units one check has taken now; it holds no slot.
-    fn part(&self, check: usize) -> Receipt {
-        let taken = Taken { units: self.balances[check], slot: 0, ..self.receipt.taken()[check].clone() };
-        Receipt::new(self.receipt.store(), [taken])
-    }
-
-    /// What a check has taken after a charge: with what others had then, at most two capacities.
-    fn charged(&self, check: usize, outcome: &Outcome, units: u64) -> u64 {
-        let balance = self.balances[check];
-        let free = outcome.quota().capacity().saturating_add(outcome.remaining());
-        let most = free.saturating_add(self.receipt.taken()[check].units);
-        balance.saturating_add(units).min(most.max(balance))
-    }
-
-    fn is_as_taken(&self) -> bool {
-        self.receipt.taken().iter().zip(&self.balances).all(|(taken, balance)| taken.units == *balance)
     }
 }

@@ -3,8 +3,10 @@
 //! The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
 //! makes where the draft leaves them open.
 
+use std::ops::Range;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
@@ -70,6 +72,11 @@ impl Left {
         };
         Self { r, t: Some(refilled.max(whole_seconds(window_end(outcome)))) }
     }
+
+    /// Only `r`.
+    pub(crate) fn units(outcome: &Outcome) -> u64 {
+        outcome.remaining().min(Advertised::of(outcome.quota()).q)
+    }
 }
 
 /// Units taken, where `left` are left: a bucket that holds less than the limit is full at its burst.
@@ -95,6 +102,8 @@ fn window_end(outcome: &Outcome) -> Duration {
 pub(crate) struct PolicyField {
     /// `RateLimit-Policy`, rendered once; `None` if no policy is shown.
     pub(crate) value: Option<HeaderValue>,
+    /// `X-RateLimit-Limit` of each quota that is shown: its `q` in `value`.
+    limits: Vec<(Quota, HeaderValue)>,
     /// Whether a policy must not be named.
     pub(crate) hides: bool,
 }
@@ -102,12 +111,26 @@ pub(crate) struct PolicyField {
 impl PolicyField {
     pub(crate) fn of(policies: &[Policy]) -> Self {
         let mut field = Field::default();
-        for policy in policies.iter().filter(|policy| policy.is_shown()) {
-            field.policy(policy.name(), policy.quota());
+        let shown = policies.iter().filter(|policy| policy.is_shown());
+        let render = |policy: &Policy| (*policy.quota(), field.policy(policy.name(), policy.quota()));
+        let places: Vec<(Quota, Range<usize>)> = shown.map(render).collect();
+        let bytes = Bytes::copy_from_slice(&field.bytes);
+        let part = |place| HeaderValue::from_maybe_shared(bytes.slice(place)).expect(VISIBLE);
+        Self {
+            value: (!bytes.is_empty()).then(|| part(0..bytes.len())),
+            limits: places.into_iter().map(|(quota, place)| (quota, part(place))).collect(),
+            hides: policies.iter().any(|policy| !policy.is_shown()),
         }
-        Self { value: field.finish(), hides: policies.iter().any(|policy| !policy.is_shown()) }
+    }
+
+    /// `X-RateLimit-Limit` of a quota.
+    pub(crate) fn limit(&self, quota: &Quota) -> HeaderValue {
+        let rendered = self.limits.iter().find(|(shown, _)| shown == quota);
+        rendered.map_or_else(|| number(Advertised::of(quota).q), |(_, limit)| limit.clone())
     }
 }
+
+const VISIBLE: &str = "names and numbers are visible ASCII";
 
 /// A number as a header's value.
 pub(crate) fn number(number: u64) -> HeaderValue {
@@ -122,12 +145,13 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Adds a member of `RateLimit-Policy`.
-    pub(crate) fn policy(&mut self, name: &str, quota: &Quota) {
+    /// Adds a member of `RateLimit-Policy`; returns the place of its `q`.
+    pub(crate) fn policy(&mut self, name: &str, quota: &Quota) -> Range<usize> {
         let Advertised { q, w } = Advertised::of(quota);
         self.member(name);
-        self.parameter(b'q', q);
+        let place = self.parameter(b'q', q);
         self.parameter(b'w', w);
+        place
     }
 
     /// Adds a member of `RateLimit`.
@@ -141,8 +165,8 @@ impl Field {
     }
 
     /// The value; `None` if it has no member.
-    pub(crate) fn finish(self) -> Option<HeaderValue> {
-        let value = HeaderValue::from_bytes(&self.bytes).expect("names and numbers are visible ASCII");
+    pub(crate) fn finish(&self) -> Option<HeaderValue> {
+        let value = HeaderValue::from_bytes(&self.bytes).expect(VISIBLE);
         (!value.is_empty()).then_some(value)
     }
 
@@ -155,9 +179,12 @@ impl Field {
         self.bytes.push(b'"');
     }
 
-    fn parameter(&mut self, name: u8, number: u64) {
+    /// Adds a parameter; returns the place of its number.
+    fn parameter(&mut self, name: u8, number: u64) -> Range<usize> {
         self.bytes.extend_from_slice(&[b';', name, b'=']);
+        let from = self.bytes.len();
         self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        from..self.bytes.len()
     }
 }
 
@@ -182,6 +209,17 @@ mod tests {
     fn a_burst_above_the_limit_is_never_more_than_q() {
         advertised(Quota::per_second(10).burst(100), 100, 10);
         advertised(Quota::per_second(10).burst(101), 110, 11);
+    }
+
+    #[test]
+    fn the_limit_of_a_quota_is_its_q_whether_it_was_rendered_before_or_not() {
+        let hidden = Policy::new("hidden", Quota::per_hour(3)).unadvertised();
+        let policies =
+            [hidden, Policy::new("a", Quota::per_minute(7)), Policy::new("b", Quota::per_second(10).burst(101))];
+        let field = PolicyField::of(&policies);
+        let limits = policies.map(|policy| field.limit(policy.quota()));
+        assert_eq!(limits, ["3", "7", "110"]);
+        assert_eq!(field.limit(&Quota::per_hour(9)), "9");
     }
 
     #[test]

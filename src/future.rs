@@ -17,6 +17,7 @@ use crate::ResponseBody;
 use crate::account::Account;
 use crate::admission::{Admission, Verdict};
 use crate::gate::Gate;
+use crate::response;
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit) service.
@@ -30,7 +31,6 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        gate: Arc<Gate>,
         #[pin]
         state: State<S, Request<B>, S::Future>,
     }
@@ -39,7 +39,7 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<S, Q, F> {
-        Admitting { admission: Admission, call: Option<(S, Q)> },
+        Admitting { gate: Arc<Gate>, admission: Admission, call: Option<(S, Q)> },
         Queueing { turn: Pin<Box<Sleep>>, call: Option<(S, Q, Account)> },
         Readying { call: Option<(S, Q, Account)> },
         Calling { #[pin] future: F, account: Option<Account> },
@@ -50,15 +50,16 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(crate) fn new(inner: S, request: Request<B>, admission: Admission, gate: Arc<Gate>) -> Self {
+    #[inline]
+    pub(crate) fn new(inner: S, request: Request<B>, admission: Admission, gate: &Arc<Gate>) -> Self {
         let state = match admission {
             // Most stores answer at once and most requests need not wait: their way is short.
             Admission::Known(Some(Verdict::Admitted(account))) if account.decision().delay().is_zero() => {
                 State::calling(inner, request, account)
             }
-            admission => State::Admitting { admission, call: Some((inner, request)) },
+            admission => State::Admitting { gate: Arc::clone(gate), admission, call: Some((inner, request)) },
         };
-        Self { gate, state }
+        Self { state }
     }
 }
 
@@ -67,6 +68,7 @@ where
     S: Service<Request<B>>,
 {
     /// Calls the inner service, which is ready.
+    #[inline]
     fn calling(mut inner: S, mut request: Request<B>, account: Account) -> Self {
         request.extensions_mut().insert(account.decision().clone());
         request.extensions_mut().insert(account.handle());
@@ -98,11 +100,11 @@ where
         let mut this = self.project();
         loop {
             match this.state.as_mut().project() {
-                StateProjection::Admitting { admission, call } => {
-                    let verdict = ready!(admission.poll(this.gate, cx));
+                StateProjection::Admitting { gate, admission, call } => {
+                    let verdict = ready!(admission.poll(gate, cx));
                     let (inner, request) = call.take().expect("a request is decided once");
                     let Verdict::Admitted(account) = verdict else {
-                        return Poll::Ready(Ok(this.gate.refuse(verdict, request)));
+                        return Poll::Ready(Ok(gate.refuse(verdict, request)));
                     };
                     let waits = !account.decision().delay().is_zero();
                     let next = if waits { State::queueing } else { State::calling };
@@ -123,7 +125,7 @@ where
                 StateProjection::Calling { future, account } => {
                     let answer = ready!(future.poll(cx));
                     let account = account.take().expect("a response comes once");
-                    return Poll::Ready(this.gate.pass(answer, account));
+                    return Poll::Ready(response::pass(answer, account));
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::fields::{Advertised, Field, LARGEST, Left, number, used, whole_seconds};
+use crate::fields::{Field, LARGEST, Left, number, used, whole_seconds};
 use crate::gate::Gate;
 use crate::merge::{is_stricter, merge};
 use crate::store::Mode;
@@ -247,8 +247,8 @@ impl Gate {
 
     fn write_legacy(&self, headers: &mut HeaderMap, binding: Option<&Outcome>) {
         let Some(outcome) = binding.filter(|_| self.headers.legacy) else { return };
-        let (Advertised { q, .. }, Left { r, .. }) = (Advertised::of(outcome.quota()), Left::of(outcome));
-        headers.insert(LIMIT, number(q));
+        let r = Left::units(outcome);
+        headers.insert(LIMIT, self.policy_field.limit(outcome.quota()));
         headers.insert(REMAINING, number(r));
         headers.insert(RESET, number(self.reset(outcome.reset_after())));
         if self.headers.used {

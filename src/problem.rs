@@ -10,8 +10,21 @@ use crate::fields::{number, whole_seconds};
 use crate::response::NO_STORE;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
-const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+/// The document of a 429, up to its detail.
+const QUOTA_EXCEEDED: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+    r#""title":"Quota Exceeded","status":429,"detail":""#,
+);
+
+/// The document of a 503, up to its detail.
+const REDUCED_CAPACITY: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+    r#""title":"Temporary Reduced Capacity","status":503,"detail":""#,
+);
+
+/// The document of a 403, up to its detail.
+const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#;
 
 /// Room in bytes for a document with a few policies.
 const USUAL_SIZE: usize = 256;
@@ -22,12 +35,11 @@ const USUAL_HEADERS: usize = 10;
 /// The response to a refused request that may come again in `wait` seconds, if that can help; it names
 /// the policies it violates, and is told not to be stored by who makes it.
 pub(crate) fn quota_exceeded<'a>(wait: Option<u64>, policies: impl Iterator<Item = &'a str>) -> Response<Bytes> {
-    let status = StatusCode::TOO_MANY_REQUESTS;
     let mut body = if let Some(seconds) = wait {
-        retry_in(QUOTA_EXCEEDED, "Quota Exceeded", status, seconds)
+        retry_in(QUOTA_EXCEEDED, seconds)
     } else {
         let detail = "No wait can help: the request costs more than is ever admitted at once.";
-        document(QUOTA_EXCEEDED, "Quota Exceeded", status, &[detail])
+        document(QUOTA_EXCEEDED, &[detail])
     };
     body.push_str(",\"violated-policies\":[");
     for (index, name) in policies.enumerate() {
@@ -37,11 +49,11 @@ pub(crate) fn quota_exceeded<'a>(wait: Option<u64>, policies: impl Iterator<Item
         body.push('"');
     }
     body.push_str("]}");
-    problem(status, body)
+    problem(StatusCode::TOO_MANY_REQUESTS, body)
 }
 
 pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
-    let body = document("about:blank", "Forbidden", StatusCode::FORBIDDEN, &[detail]) + "}";
+    let body = document(FORBIDDEN, &[detail]) + "}";
     let mut response = problem(StatusCode::FORBIDDEN, body);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
@@ -49,26 +61,27 @@ pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
 
 /// The response when no decision could be made, to be retried after a wait of at least a second.
 pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
-    let (status, seconds) = (StatusCode::SERVICE_UNAVAILABLE, whole_seconds(wait).max(1));
-    let body = retry_in(REDUCED_CAPACITY, "Temporary Reduced Capacity", status, seconds) + "}";
-    let mut response = problem(status, body);
+    let seconds = whole_seconds(wait).max(1);
+    let body = retry_in(REDUCED_CAPACITY, seconds) + "}";
+    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, body);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response.headers_mut().insert(RETRY_AFTER, number(seconds));
     response
 }
 
-fn retry_in(kind: &str, title: &str, status: StatusCode, seconds: u64) -> String {
+fn retry_in(head: &str, seconds: u64) -> String {
     let unit = if seconds == 1 { " second." } else { " seconds." };
-    document(kind, title, status, &["Retry in ", itoa::Buffer::new().format(seconds), unit])
+    document(head, &["Retry in ", itoa::Buffer::new().format(seconds), unit])
 }
 
 /// A document without its closing brace.
-fn document(kind: &str, title: &str, status: StatusCode, detail: &[&str]) -> String {
+fn document(head: &str, detail: &[&str]) -> String {
     let mut text = String::with_capacity(USUAL_SIZE);
-    let head = [r#"{"type":""#, kind, r#"","title":""#, title, r#"","status":"#, status.as_str(), r#","detail":""#];
-    for part in head.iter().chain(detail).chain(&["\""]) {
+    text.push_str(head);
+    for part in detail {
         text.push_str(part);
     }
+    text.push('"');
     text
 }
 

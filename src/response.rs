@@ -80,30 +80,26 @@ where
     }
 }
 
-impl Gate {
-    /// The inner service's answer: its response gets the decision and its headers.
-    pub(crate) fn pass<R, E>(
-        &self,
-        answer: Result<Response<R>, E>,
-        account: Account,
-    ) -> Result<Response<ResponseBody<R>>, E> {
-        let response = match answer {
-            Ok(response) => response,
-            Err(error) => {
-                account.settle(None);
-                return Err(error);
-            }
-        };
-        let (mut parts, body) = response.into_parts();
-        let decision = account.settle(Some(&parts));
-        self.write_headers(&mut parts.headers, parts.status, &decision);
-        // What refuses inside tells more than that it was admitted here.
-        if parts.extensions.get().is_none_or(Decision::is_allowed) {
-            parts.extensions.insert(decision);
+/// The inner service's answer: its response gets the decision and its headers.
+pub(crate) fn pass<R, E>(answer: Result<Response<R>, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E> {
+    let response = match answer {
+        Ok(response) => response,
+        Err(error) => {
+            account.settle(None);
+            return Err(error);
         }
-        Ok(Response::from_parts(parts, ResponseBody::inner(body)))
+    };
+    let (mut parts, body) = response.into_parts();
+    let decision = account.settle(Some(&parts));
+    account.gate().write_headers(&mut parts.headers, parts.status, &decision);
+    // What refuses inside tells more than that it was admitted here.
+    if parts.extensions.get().is_none_or(Decision::is_allowed) {
+        parts.extensions.insert(decision);
     }
+    Ok(Response::from_parts(parts, ResponseBody::inner(body)))
+}
 
+impl Gate {
     /// The response to a request that is not admitted.
     pub(crate) fn refuse<B, R>(&self, verdict: Verdict, request: Request<B>) -> Response<ResponseBody<R>> {
         let (parts, _) = request.into_parts();

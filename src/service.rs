@@ -59,9 +59,9 @@ where
         let clone = self.inner.clone();
         let inner = mem::replace(&mut self.inner, clone);
         let (parts, body) = request.into_parts();
-        let gate = self.gate.load_full();
+        let gate = self.gate.load();
         let admission = gate.admit(&parts);
-        ResponseFuture::new(inner, Request::from_parts(parts, body), admission, gate)
+        ResponseFuture::new(inner, Request::from_parts(parts, body), admission, &gate)
     }
 }
 

@@ -3,8 +3,10 @@
 use http::request::Parts;
 
 use super::authorization::credentials;
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, KeyExtractor, Kind};
 use crate::store::Answer;
+
+static KIND: Kind = Kind::fixed("bearer:");
 
 /// The token of `Authorization: Bearer`. See [`bearer`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +25,6 @@ pub fn bearer() -> Bearer {
 impl KeyExtractor for Bearer {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let token = credentials(parts, "Bearer");
-        Answer::Ready(token.map(|token| Key::hashed("bearer", token)).into())
+        Answer::Ready(token.map(|token| KIND.hashed(token)).into())
     }
 }

@@ -3,14 +3,14 @@
 use http::header::COOKIE;
 use http::request::Parts;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, KeyExtractor, Kind};
 use crate::store::Answer;
 
 /// The first value of a cookie. See [`cookie`].
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: String,
-    kind: String,
+    kind: Kind,
     plain: bool,
 }
 
@@ -23,7 +23,7 @@ pub struct Cookie {
 /// Clients choose it: every value they make up starts a counter of its own, unless something before the
 /// layer verified it.
 pub fn cookie(name: &str) -> Cookie {
-    Cookie { name: name.to_owned(), kind: format!("cookie {name}"), plain: false }
+    Cookie { name: name.to_owned(), kind: Kind::new(&format!("cookie {name}")), plain: false }
 }
 
 impl Cookie {
@@ -35,7 +35,7 @@ impl Cookie {
 
 impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let make = if self.plain { Key::new } else { Key::hashed };
+        let make = if self.plain { Kind::key } else { Kind::hashed };
         let value = value(parts, self.name.as_bytes());
         Answer::Ready(value.map(|value| make(&self.kind, value)).into())
     }

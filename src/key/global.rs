@@ -16,6 +16,6 @@ pub fn global() -> Global {
 
 impl KeyExtractor for Global {
     fn extract(&self, _: &Parts) -> Answer<Extracted> {
-        Answer::Ready(Extracted::Key(Key::new("global", "")))
+        Answer::Ready(Extracted::Key(Key::fixed("global:")))
     }
 }

@@ -3,14 +3,14 @@
 use http::HeaderName;
 use http::request::Parts;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, KeyExtractor, Kind};
 use crate::store::Answer;
 
 /// The first value of a header. See [`header`].
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
-    kind: String,
+    kind: Kind,
     plain: bool,
 }
 
@@ -29,7 +29,7 @@ pub fn header(name: &'static str) -> Header {
 impl Header {
     /// As [`header`], for a name known only at run time.
     pub fn new(name: HeaderName) -> Self {
-        let kind = format!("header {name}");
+        let kind = Kind::new(&format!("header {name}"));
         Self { name, kind, plain: false }
     }
 
@@ -41,7 +41,7 @@ impl Header {
 
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let make = if self.plain { Key::new } else { Key::hashed };
+        let make = if self.plain { Kind::key } else { Kind::hashed };
         let value = parts.headers.get(&self.name);
         Answer::Ready(value.map(|value| make(&self.kind, value.as_bytes())).into())
     }

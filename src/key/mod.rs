@@ -69,3 +69,4 @@ pub use query::{Query, query};
 #[cfg(feature = "axum")]
 pub use route::{Route, route};
 pub use text::Key;
+use text::Kind;

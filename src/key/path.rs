@@ -2,8 +2,10 @@
 
 use http::request::Parts;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, KeyExtractor, Kind};
 use crate::store::Answer;
+
+static KIND: Kind = Kind::fixed("path:");
 
 /// The raw path of the request. See [`path`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,6 +20,6 @@ pub fn path() -> Path {
 
 impl KeyExtractor for Path {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(Extracted::Key(Key::new("path", parts.uri.path())))
+        Answer::Ready(Extracted::Key(KIND.key(parts.uri.path().as_bytes())))
     }
 }

@@ -4,14 +4,14 @@ use axum::extract::{MatchedPath, OriginalUri};
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, KeyExtractor, Kind};
 use crate::store::Answer;
 
 /// A parameter of the route that matched. See [`path_param`].
 #[derive(Clone, Debug)]
 pub struct PathParam {
     name: String,
-    kind: String,
+    kind: Kind,
 }
 
 /// Counts by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`,
@@ -21,7 +21,7 @@ pub struct PathParam {
 /// has no key. axum knows the route only in layers added with `Router::layer` or `route_layer`, not in
 /// those around the whole service.
 pub fn path_param(name: &str) -> PathParam {
-    PathParam { name: name.to_owned(), kind: format!("path_param {name}") }
+    PathParam { name: name.to_owned(), kind: Kind::new(&format!("path_param {name}")) }
 }
 
 impl KeyExtractor for PathParam {
@@ -31,7 +31,7 @@ impl KeyExtractor for PathParam {
         let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |OriginalUri(uri)| uri);
         let value = template.and_then(|template| capture(template.as_str(), uri.path(), &self.name));
         let decoded = value.map(|value| percent_decode_str(value).collect::<Vec<u8>>());
-        Answer::Ready(decoded.map(|decoded| Key::new(&self.kind, decoded)).into())
+        Answer::Ready(decoded.map(|decoded| self.kind.key(&decoded)).into())
     }
 }
 

@@ -2,14 +2,14 @@
 
 use http::request::Parts;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, KeyExtractor, Kind};
 use crate::store::Answer;
 
 /// The first value of a query parameter. See [`query`].
 #[derive(Clone, Debug)]
 pub struct Query {
     name: String,
-    kind: String,
+    kind: Kind,
 }
 
 /// Counts by the first value of a query parameter, percent-decoded, `+` being a space.
@@ -19,13 +19,13 @@ pub struct Query {
 ///
 /// Clients choose it: every value they make up starts a counter of its own.
 pub fn query(name: &str) -> Query {
-    Query { name: name.to_owned(), kind: format!("query {name}") }
+    Query { name: name.to_owned(), kind: Kind::new(&format!("query {name}")) }
 }
 
 impl KeyExtractor for Query {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let mut pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
         let found = pairs.find(|(name, _)| *name == self.name);
-        Answer::Ready(found.map(|(_, value)| Key::new(&self.kind, value.as_bytes())).into())
+        Answer::Ready(found.map(|(_, value)| self.kind.key(value.as_bytes())).into())
     }
 }

@@ -3,8 +3,10 @@
 use axum::extract::MatchedPath;
 use http::request::Parts;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, KeyExtractor, Kind};
 use crate::store::Answer;
+
+static KIND: Kind = Kind::fixed("route:");
 
 /// What requests share that matched no route: random paths must not make fresh counters.
 const UNMATCHED: &str = "<unmatched>";
@@ -24,6 +26,6 @@ pub fn route() -> Route {
 impl KeyExtractor for Route {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let template = parts.extensions.get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str);
-        Answer::Ready(Extracted::Key(Key::new("route", template)))
+        Answer::Ready(Extracted::Key(KIND.key(template.as_bytes())))
     }
 }

@@ -41,17 +41,7 @@ pub struct Key {
 impl Key {
     /// A key of a value that may be seen by whoever can read the store.
     pub fn new(kind: &str, value: impl AsRef<[u8]>) -> Self {
-        let value = value.as_ref();
-        if value.len() > LONGEST {
-            return Self::hashed(kind, value);
-        }
-        let mut text = Text::start(kind);
-        let from = text.bytes.len();
-        text.escape(value, ESCAPED);
-        if text.bytes.len() - from > LONGEST {
-            return Self::hashed(kind, value);
-        }
-        text.into_key()
+        Text::start(kind).with_value(value.as_ref())
     }
 
     /// A key of a kind and a value in which there is nothing to escape.
@@ -69,14 +59,12 @@ impl Key {
     /// The hash is not salted, so that all processes count alike: a secret that can be guessed can
     /// be found by trying.
     pub fn hashed(kind: &str, value: impl AsRef<[u8]>) -> Self {
-        let hash = blake3::hash(value.as_ref());
-        let mut hashed = [HASHED; 33];
-        for (digits, byte) in hashed[1..].chunks_exact_mut(2).zip(hash.as_bytes()) {
-            digits.copy_from_slice(&[byte >> 4, byte & 15].map(|nibble| b"0123456789abcdef"[usize::from(nibble)]));
-        }
-        let mut text = Text::start(kind);
-        text.push(&hashed);
-        text.into_key()
+        Text::start(kind).with_hash(value.as_ref())
+    }
+
+    /// A key whose whole text is known.
+    pub(super) const fn fixed(text: &'static str) -> Self {
+        Self { text: SmolStr::new_static(text) }
     }
 
     /// A key of two: as many counters as there are pairs.
@@ -104,6 +92,34 @@ impl Key {
     }
 }
 
+/// What all keys of a kind start with, rendered once.
+#[derive(Clone, Debug)]
+pub(super) struct Kind {
+    /// `<kind>:`, escaped.
+    text: SmolStr,
+}
+
+impl Kind {
+    pub(super) fn new(kind: &str) -> Self {
+        Self { text: Text::start(kind).into_text() }
+    }
+
+    /// A kind that is known with its colon, and in which there is nothing to escape.
+    pub(super) const fn fixed(text: &'static str) -> Self {
+        Self { text: SmolStr::new_static(text) }
+    }
+
+    /// As [`Key::new`].
+    pub(super) fn key(&self, value: &[u8]) -> Key {
+        Text::of(self).with_value(value)
+    }
+
+    /// As [`Key::hashed`].
+    pub(super) fn hashed(&self, value: &[u8]) -> Key {
+        Text::of(self).with_hash(value)
+    }
+}
+
 /// A key's text, being written: ASCII.
 #[derive(Default)]
 struct Text {
@@ -120,6 +136,28 @@ impl Text {
         text
     }
 
+    fn of(kind: &Kind) -> Self {
+        Self { bytes: SmallVec::from_slice(kind.text.as_bytes()) }
+    }
+
+    fn with_value(mut self, value: &[u8]) -> Key {
+        let kind = self.bytes.len();
+        if value.len() <= LONGEST {
+            self.escape(value, ESCAPED);
+            if self.bytes.len() - kind <= LONGEST {
+                return self.into_key();
+            }
+            self.bytes.truncate(kind);
+        }
+        self.with_hash(value)
+    }
+
+    fn with_hash(mut self, value: &[u8]) -> Key {
+        self.push(&[HASHED]);
+        self.push(&hex(blake3::hash(value).as_bytes()));
+        self.into_key()
+    }
+
     fn escape(&mut self, bytes: &[u8], escaped: &'static AsciiSet) {
         for part in percent_encode(bytes, escaped) {
             self.push(part.as_bytes());
@@ -131,9 +169,22 @@ impl Text {
     }
 
     fn into_key(self) -> Key {
-        let text = std::str::from_utf8(&self.bytes).expect("escaped text is ASCII");
-        Key { text: SmolStr::new(text) }
+        Key { text: self.into_text() }
     }
+
+    fn into_text(self) -> SmolStr {
+        SmolStr::new(std::str::from_utf8(&self.bytes).expect("escaped text is ASCII"))
+    }
+}
+
+/// The first half of a hash as text.
+fn hex(hash: &[u8; 32]) -> [u8; 32] {
+    let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(hash) {
+        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+    }
+    digits
 }
 
 impl fmt::Display for Key {
@@ -175,6 +226,24 @@ mod tests {
         let forged = Key::new("k", long.as_str().strip_prefix("k:").unwrap());
         assert_ne!(long, forged);
         assert_eq!(Key::new("k", "é".repeat(32)).as_str().len(), 35, "escaped it is longer than 64");
+    }
+
+    #[test]
+    fn a_hash_is_the_first_half_of_the_values_own() {
+        let digits = blake3::hash(b"ada").to_hex();
+        assert_eq!(Key::hashed("k", "ada").as_str(), format!("k:#{}", &digits[..32]));
+    }
+
+    #[test]
+    fn a_kind_rendered_before_makes_the_keys_it_would_make_each_time() {
+        for kind in ["", "bearer", "header x-api-key", "a:b+c%d{e"] {
+            for value in [String::new(), "a}b c".to_owned(), "x".repeat(65), "é".repeat(32)] {
+                assert_eq!(Kind::new(kind).key(value.as_bytes()), Key::new(kind, &value));
+                assert_eq!(Kind::new(kind).hashed(value.as_bytes()), Key::hashed(kind, &value));
+            }
+        }
+        assert_eq!(Kind::fixed("bearer:").key(b"ada"), Key::new("bearer", "ada"));
+        assert_eq!(Key::fixed("global:"), Key::new("global", ""));
     }
 
     #[test]

@@ -57,14 +57,14 @@ pub(super) fn told(id: StoreId, checks: &[Check], steps: &[Step], refused: bool)
     let both = || checks.iter().zip(steps);
     let decision = Decision::new(both().map(|(check, step)| outcome(check, step)), Source::Store);
     let receipt =
-        if refused { Receipt::new(id, []) } else { Receipt::new(id, both().map(|(check, step)| taken(check, step))) };
+        if refused { Receipt::empty(id) } else { Receipt::new(id, both().map(|(check, step)| taken(check, step))) };
     Decided { decision, receipt }
 }
 
 /// As [`told`], for what most requests ask.
 pub(super) fn told_of_one(id: StoreId, check: &Check, step: &Step) -> Decided {
     let decision = Decision::of_one(outcome(check, step), Source::Store);
-    let receipt = if decision.is_allowed() { Receipt::of_one(id, taken(check, step)) } else { Receipt::new(id, []) };
+    let receipt = if decision.is_allowed() { Receipt::of_one(id, taken(check, step)) } else { Receipt::empty(id) };
     Decided { decision, receipt }
 }
 

@@ -53,6 +53,11 @@ impl Receipt {
         Self { store, taken: SmallVec::from_buf([taken]) }
     }
 
+    /// A receipt for nothing.
+    pub(crate) fn empty(store: StoreId) -> Self {
+        Self { store, taken: SmallVec::new() }
+    }
+
     /// Which store gave it.
     pub fn store(&self) -> StoreId {
         self.store
