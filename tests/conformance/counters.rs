@@ -120,10 +120,13 @@ async fn another_window_or_algorithm_starts_anew() {
         let _ = subject.take(0, WINDOW, 5).await;
         for other in [
             Quota::fixed_window(5, Duration::from_secs(61)),
+            // As many milliseconds as the others are microseconds.
             Quota::fixed_window(5, Duration::from_secs(60_000)),
             Quota::token_bucket(5, Duration::from_secs(60)),
         ] {
             assert_remaining(subject, other, 5).await;
+            let _ = subject.take(0, other, 1).await;
+            assert_remaining(subject, other, 4).await;
         }
         assert_remaining(subject, WINDOW, 0).await;
     })

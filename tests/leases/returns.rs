@@ -40,6 +40,17 @@ async fn closing_gives_every_unit_back_that_was_not_admitted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_window_of_as_many_ticks_is_not_paid_by_the_leases_of_another() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    assert!(remaining(&inner, "hot", quota).await < 9_900, "some are held");
+    // Its ticks are microseconds, and theirs milliseconds.
+    let short = Quota::fixed_window(10_000, ms(3_600));
+    assert!(take(&store, "hot", short, 1).await.0);
+    assert!(remaining(&inner, "hot", short).await < 10_000, "its unit is its own, or of its own lease");
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_the_last_clone_gives_back() {
     let (store, inner, quota) = leasing(WINDOW);
     heat(&store, quota, 100).await;

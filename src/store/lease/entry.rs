@@ -38,11 +38,7 @@ impl Entry {
     }
 
     pub(super) fn is(&self, counter: &Counter) -> bool {
-        let (own, other) = (&self.counter, counter);
-        own.key == other.key
-            && own.policy == other.policy
-            && own.quota.window_ticks() == other.quota.window_ticks()
-            && own.quota.algorithm() == other.quota.algorithm()
+        self.counter.shares_state(counter)
     }
 
     /// Gives up what is over; a lowered limit gives up all.
