@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use support::checks::{check, counter};
 use support::clock::ManualClock;
-use tollgate::store::{Answer, Change, Check, Store};
-use tollgate::{Decision, MemoryStore, Quota};
+use tollgate::store::{Answer, Change, Check, Counter, Store};
+use tollgate::{Algorithm, Decision, MemoryStore, Quota};
 
 const TWO_A_MINUTE: Quota = Quota::token_bucket(2, Duration::from_secs(60));
 /// Sooner idle than the keys of a flood: only being throttled can keep it.
@@ -133,6 +133,62 @@ fn looks_refusals_and_empty_refunds_keep_no_key() {
     let refunded = store.adjust(&counter("refund", TWO_A_MINUTE), Change::Refund(1));
     assert!(matches!(refunded, Answer::Ready(Ok(()))), "{refunded:?}");
     assert!(store.is_empty(), "{} keys", store.len());
+}
+
+#[test]
+fn counters_whose_texts_join_to_the_same_do_not_count_together() {
+    let (store, _) = store(100);
+    let named = |policy: &str, key: &str| {
+        let counter = Counter { policy: policy.into(), ..counter(key, TWO_A_MINUTE) };
+        decide(&store, &[Check::new(counter, 2)]).is_allowed()
+    };
+    for (policy, key) in [("p", "ab"), ("bp", "a"), ("p", "abp"), ("pp", "ab"), ("", "abp"), ("abp", "")] {
+        assert!(named(policy, key), "{policy} of {key} is new");
+        assert!(!named(policy, key), "{policy} of {key} was forgotten");
+    }
+}
+
+#[test]
+fn a_counter_of_another_algorithm_or_window_starts_anew() {
+    let (store, _) = store(100);
+    // 61 ms and 61 s are as many ticks.
+    let windows = [61, 60_000, 61_000].map(Duration::from_millis);
+    let algorithms = || Algorithm::ALL.iter().filter(|(name, _)| *name != "gcra");
+    let new = |algorithm, window| Quota::try_new(algorithm, 1, window).expect("within the bounds");
+    let quotas = || algorithms().flat_map(|(_, algorithm)| windows.map(|window| new(*algorithm, window)));
+    for quota in quotas() {
+        assert!(admits(&store, "key", quota), "{quota} is new");
+    }
+    for quota in quotas() {
+        assert!(!admits(&store, "key", quota), "{quota} was forgotten");
+    }
+}
+
+#[test]
+fn a_counter_of_another_limit_goes_on_from_its_state() {
+    let (store, _) = store(100);
+    for (_, algorithm) in Algorithm::ALL.iter().filter(|(name, _)| !matches!(*name, "gcra" | "leaky_bucket")) {
+        let of = |limit| Quota::try_new(*algorithm, limit, Duration::from_secs(60)).expect("within the bounds");
+        store.reset(&counter("key", of(1)));
+        assert!(decide(&store, &[check("key", of(5), 2)]).is_allowed());
+        let looked = decide(&store, &[check("key", of(7), 0)]);
+        assert_eq!(looked.outcomes()[0].remaining(), 5, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_sliding_window_counts_more_units_than_32_bits_hold() {
+    let (store, clock) = store(100);
+    let window = Duration::from_millis(200);
+    let quota = Quota::sliding_window(1 << 33, window);
+    let left = |cost| decide(&store, &[check("key", quota, cost)]).outcomes()[0].remaining();
+    assert_eq!(left(1), (1 << 33) - 1);
+    assert_eq!(left(1 << 32), (1 << 32) - 1);
+    assert_eq!(left(5), (1 << 32) - 6);
+    clock.set(200_000);
+    assert_eq!(left(0), (1 << 32) - 6);
+    clock.set(600_000);
+    assert_eq!(left(7), (1 << 33) - 7);
 }
 
 #[test]

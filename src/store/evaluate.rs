@@ -62,6 +62,7 @@ pub(super) fn told(id: StoreId, checks: &[Check], steps: &[Step], refused: bool)
 }
 
 /// As [`told`], for what most requests ask.
+#[inline]
 pub(super) fn told_of_one(id: StoreId, check: &Check, step: &Step) -> Decided {
     let decision = Decision::of_one(outcome(check, step), Source::Store);
     let receipt = if decision.is_allowed() { Receipt::of_one(id, taken(check, step)) } else { Receipt::empty(id) };

@@ -1,6 +1,9 @@
 //! State in the memory of this process.
 
 mod clock;
+mod entry;
+mod fingerprint;
+mod kept;
 mod locked;
 mod shard;
 mod store;

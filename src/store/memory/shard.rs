@@ -1,11 +1,14 @@
 //! A bounded part of the counters, behind one lock.
 
+use std::borrow::Cow;
+
 use hashbrown::HashTable;
 
+use super::entry::{Entry, Rank};
+use super::fingerprint::Fingerprint;
+use crate::Quota;
 use crate::algorithm::{self, Adjustment, State, Step};
-use crate::quota::Algorithm;
 use crate::store::{Check, Counter, Mode};
-use crate::{Key, PolicyName, Quota};
 
 /// At least this many entries are kept before idle ones are looked for.
 const SMALL: usize = 64;
@@ -22,37 +25,6 @@ pub(super) struct Shard {
     sweep_at: usize,
 }
 
-#[derive(Debug)]
-struct Entry {
-    hash: u64,
-    policy: PolicyName,
-    key: Key,
-    algorithm: Algorithm,
-    window: u64,
-    state: State,
-    /// When untouched state admits a full limit, in microseconds: the entry says nothing then.
-    idle_at: u64,
-    /// The last request was refused, or no unit is left.
-    throttled: bool,
-}
-
-impl Entry {
-    fn is(&self, counter: &Counter) -> bool {
-        self.key == counter.key
-            && self.window == counter.quota.window_ticks()
-            && self.algorithm == counter.quota.algorithm()
-            && self.policy == counter.policy
-    }
-}
-
-impl Entry {
-    fn keep(&mut self, state: State, idle_at: u64, throttled: bool) {
-        self.state = state;
-        self.idle_at = idle_at;
-        self.throttled = throttled;
-    }
-}
-
 impl Shard {
     pub(super) fn new(capacity: usize) -> Self {
         Self { table: HashTable::new(), capacity, sweep_at: SMALL.min(capacity) }
@@ -63,86 +35,94 @@ impl Shard {
     }
 
     /// The state kept for a counter.
-    pub(super) fn state(&self, hash: u64, counter: &Counter) -> Option<&State> {
-        self.table.find(hash, |entry| entry.is(counter)).map(|entry| &entry.state)
+    pub(super) fn state(&self, of: Fingerprint) -> Option<Cow<'_, State>> {
+        self.table.find(of.hash(), |entry| entry.fingerprint == of).map(Entry::state)
     }
 
     /// Decides a request's only check, and keeps what follows from it.
-    pub(super) fn decide(&mut self, hash: u64, check: &Check, now_us: u64) -> Step {
-        let Check { counter, cost, floor, mode, .. } = check;
-        let now = now_us / counter.quota.tick().micros();
-        let Some(entry) = self.table.find_mut(hash, |entry| entry.is(counter)) else {
-            let mut step = algorithm::decide(&counter.quota, None, now, *cost, *floor);
-            if step.fits && *cost > 0 {
-                self.keep(hash, counter, &mut step, now_us);
-            }
-            return step;
-        };
-        let mut step = algorithm::decide(&counter.quota, Some(&entry.state), now, *cost, *floor);
+    pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, now_us: u64) -> Step {
+        let Check { counter: Counter { quota, .. }, cost, floor, mode, .. } = check;
+        let now = now_us / quota.tick().micros();
+        let found = self.find(of);
+        let kept = found.as_ref().map(|entry| entry.state());
+        let mut step = algorithm::decide(quota, kept.as_deref(), now, *cost, *floor);
         if !step.fits {
-            entry.throttled |= *mode == Mode::Enforce;
+            if let Some(entry) = found
+                && *mode == Mode::Enforce
+            {
+                entry.rank.refused();
+            }
         } else if *cost > 0
             && let Some(state) = step.state.take()
         {
-            entry.keep(state, idle_at(&counter.quota, now_us, step.reset), step.remaining == 0);
+            let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
+            match found {
+                Some(entry) => entry.set(state, rank),
+                None => self.insert(of, state, rank, now_us),
+            }
         }
         step
     }
 
     /// Keeps the state that follows from an admitted step.
-    pub(super) fn keep(&mut self, hash: u64, counter: &Counter, step: &mut Step, now_us: u64) {
-        let idle_at = idle_at(&counter.quota, now_us, step.reset);
+    pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, now_us: u64) {
         if let Some(state) = step.state.take() {
-            self.put(hash, counter, state, idle_at, step.remaining == 0, now_us);
+            self.put(of, state, Rank::new(quota, now_us, step.reset, step.remaining == 0), now_us);
         }
     }
 
     /// Notes that a key was refused, so that it is evicted last.
-    pub(super) fn refused(&mut self, hash: u64, counter: &Counter) {
-        if let Some(entry) = self.table.find_mut(hash, |entry| entry.is(counter)) {
-            entry.throttled = true;
+    pub(super) fn refused(&mut self, of: Fingerprint) {
+        if let Some(entry) = self.find(of) {
+            entry.rank.refused();
         }
     }
 
     /// Changes a counter after the fact.
-    pub(super) fn adjust(&mut self, hash: u64, counter: &Counter, now_us: u64, change: Adjustment) {
-        let now = now_us / counter.quota.tick().micros();
-        let state = self.state(hash, counter);
-        if let Some((state, reset)) = algorithm::adjust(&counter.quota, state, now, change) {
-            let idle_at = idle_at(&counter.quota, now_us, reset);
-            let throttled = algorithm::decide(&counter.quota, Some(&state), now, 0, 0).remaining == 0;
-            self.put(hash, counter, state, idle_at, throttled, now_us);
+    pub(super) fn adjust(&mut self, of: Fingerprint, quota: &Quota, now_us: u64, change: Adjustment) {
+        let now = now_us / quota.tick().micros();
+        let adjusted = algorithm::adjust(quota, self.state(of).as_deref(), now, change);
+        if let Some((state, reset)) = adjusted {
+            let throttled = algorithm::decide(quota, Some(&state), now, 0, 0).remaining == 0;
+            self.put(of, state, Rank::new(quota, now_us, reset, throttled), now_us);
         }
     }
 
-    pub(super) fn remove(&mut self, hash: u64, counter: &Counter) {
-        if let Ok(entry) = self.table.find_entry(hash, |entry| entry.is(counter)) {
+    pub(super) fn remove(&mut self, of: Fingerprint) {
+        if let Ok(entry) = self.table.find_entry(of.hash(), |entry| entry.fingerprint == of) {
             entry.remove();
         }
     }
 
-    fn put(&mut self, hash: u64, counter: &Counter, state: State, idle_at: u64, throttled: bool, now_us: u64) {
-        if let Some(entry) = self.table.find_mut(hash, |entry| entry.is(counter)) {
-            return entry.keep(state, idle_at, throttled);
+    fn find(&mut self, of: Fingerprint) -> Option<&mut Entry> {
+        self.table.find_mut(of.hash(), |entry| entry.fingerprint == of)
+    }
+
+    fn put(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
+        match self.find(of) {
+            Some(entry) => entry.set(state, rank),
+            None => self.insert(of, state, rank, now_us),
         }
+    }
+
+    /// Keeps a counter that is not kept yet.
+    fn insert(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
         if self.table.len() >= self.sweep_at {
             self.make_room(now_us);
         }
-        let Counter { policy, key, quota } = counter.clone();
-        let (algorithm, window) = (quota.algorithm(), quota.window_ticks());
-        let entry = Entry { hash, policy, key, algorithm, window, state, idle_at, throttled };
-        self.table.insert_unique(hash, entry, |entry| entry.hash);
+        let entry = Entry::new(of, state, rank);
+        self.table.insert_unique(of.hash(), entry, |entry| entry.fingerprint.hash());
     }
 
     /// Drops what is idle; if that is not enough, active keys, and throttled ones only if there is
     /// nothing else.
     fn make_room(&mut self, now_us: u64) {
-        self.table.retain(|entry| entry.idle_at > now_us);
+        self.table.retain(|entry| entry.rank.idle_at() > now_us);
         let share = (self.capacity / EVICTED_SHARE).max(1);
         if self.table.len() + share > self.capacity {
             // A sweep that freed little must not be followed by one for each insert, so some active
             // keys make way too; throttled ones only for want of room.
-            let throttled = self.table.iter().all(|entry| entry.throttled);
+            let throttled = self.table.iter().all(|entry| entry.rank.throttled());
             if !throttled || self.table.len() >= self.capacity {
                 self.evict_soonest_idle(throttled, share);
             }
@@ -151,18 +131,14 @@ impl Shard {
     }
 
     fn evict_soonest_idle(&mut self, throttled: bool, share: usize) {
-        let of_class = self.table.iter().filter(|entry| entry.throttled == throttled);
-        let mut times: Vec<u64> = of_class.map(|entry| entry.idle_at).collect();
+        let of_class = self.table.iter().filter(|entry| entry.rank.throttled() == throttled);
+        let mut times: Vec<u64> = of_class.map(|entry| entry.rank.idle_at()).collect();
         let mut evicted = share.min(times.len());
         let (_, &mut last, _) = times.select_nth_unstable(evicted - 1);
         self.table.retain(|entry| {
-            let evict = evicted > 0 && entry.throttled == throttled && entry.idle_at <= last;
+            let evict = evicted > 0 && entry.rank.throttled() == throttled && entry.rank.idle_at() <= last;
             evicted -= usize::from(evict);
             !evict
         });
     }
-}
-
-fn idle_at(quota: &Quota, now_us: u64, reset: u64) -> u64 {
-    now_us.saturating_add(reset.saturating_mul(quota.tick().micros()))
 }
