@@ -5,7 +5,7 @@ use std::future::{Ready, ready};
 use std::hint::black_box;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -19,6 +19,8 @@ use crate::table::{median, print};
 const KEYS: usize = 100_000;
 const CLIENT: HeaderName = HeaderName::from_static("x-client");
 const LIMIT: u64 = 30_000_000;
+/// Refuses nothing, and refills so slowly that every key stays in use.
+const AMPLE: Quota = Quota::per_hour(1_000).burst(LIMIT);
 
 /// A service that does nothing.
 #[derive(Clone)]
@@ -47,12 +49,13 @@ pub(super) fn run(rounds: usize, requests: usize) {
     let clients: Vec<HeaderValue> =
         (0..KEYS).map(|key| HeaderValue::try_from(address(key)).expect("digits and dots")).collect();
     let client = || key::header("x-client").plain();
-    let one = |limit| RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_minute(limit), client());
-    let three = one(LIMIT).policy(tollgate::Policy::new("hour", Quota::per_hour(LIMIT)).key(client()));
+    let one = |quota| RateLimitLayer::composite(MemoryStore::new()).user(quota, client());
+    let day = Quota::token_bucket(1_000, Duration::from_secs(86_400)).burst(LIMIT);
+    let three = one(AMPLE).policy(tollgate::Policy::new("day", day).key(client()));
     let layers = [
-        ("one policy, both header sets", one(LIMIT)),
-        ("one policy, no headers", one(LIMIT).headers(Headers::none())),
-        ("one policy, refused", one(1)),
+        ("one policy, both header sets", one(AMPLE)),
+        ("one policy, no headers", one(AMPLE).headers(Headers::none())),
+        ("one policy, refused", one(Quota::per_hour(1))),
         ("three policies, both header sets", three.global(Quota::per_second(LIMIT))),
     ];
     let mut sides: Vec<_> = layers.into_iter().map(|(name, layer)| (name, layer.layer(Inner), Vec::new())).collect();

@@ -9,8 +9,11 @@ use governor::{DefaultKeyedRateLimiter, RateLimiter};
 use tollgate::store::{Check, Counter};
 use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 
-/// A minute's units: so many that no check of a run is refused.
-const LIMIT: u32 = 30_000_000;
+/// Units an hour: so few that a key that was used stays in use during a run.
+const LIMIT: u32 = 1_000;
+
+/// So many at once that no check of a run is refused.
+const BURST: u32 = 30_000_000;
 
 #[derive(Clone, Copy)]
 pub(super) struct Load {
@@ -78,7 +81,8 @@ pub(super) struct Governor {
 
 impl Side for Governor {
     fn new(keys: usize) -> Self {
-        let limiter = RateLimiter::keyed(governor::Quota::per_minute(LIMIT.try_into().expect("not zero")));
+        let [limit, burst] = [LIMIT, BURST].map(|units| units.try_into().expect("not zero"));
+        let limiter = RateLimiter::keyed(governor::Quota::per_hour(limit).allow_burst(burst));
         let side = Self { limiter, keys: (0..keys).map(|key| format!("ip:{}", address(key))).collect() };
         (0..keys).for_each(|key| side.check(key));
         side
@@ -98,7 +102,7 @@ pub(super) struct Tollgate {
 
 impl Side for Tollgate {
     fn new(keys: usize) -> Self {
-        let quota = Quota::per_minute(LIMIT.into());
+        let quota = Quota::per_hour(LIMIT.into()).burst(BURST.into());
         let keys: Vec<Key> = (0..keys).map(|key| Key::new("ip", address(key))).collect();
         let side = Self { store: MemoryStore::new(), policy: "bench".into(), quota, keys };
         (0..side.keys.len()).for_each(|key| side.check(key));
