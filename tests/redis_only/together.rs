@@ -1,5 +1,6 @@
 //! Keys that are asked about together, by the server's clock: most decisions are.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -55,7 +56,7 @@ async fn one_check_each_is_decided_as_if_they_came_one_after_the_other() {
         let redis = store(&server).await;
         let mut admitted = 0;
         for _ in 0..ROUNDS {
-            let requests = (0..KEYS).map(|key| vec![check(&key.to_string(), quota, rng.u64(0..5))]);
+            let requests = (0..KEYS).map(|key| vec![reserved(&mut rng, &key.to_string(), quota, 0..5)]);
             admitted += compare(&redis, &memory, &requests.collect::<Vec<_>>()).await;
         }
         assert!((KEYS..KEYS * ROUNDS).contains(&admitted), "{quota}: {admitted}");
@@ -78,10 +79,16 @@ async fn several_checks_each_over_shared_and_repeated_keys_are_too() {
     }
 }
 
+/// A check that leaves some units, and now and then asks for more than there are at all.
+fn reserved(rng: &mut Rng, key: &str, quota: Quota, cost: Range<u64>) -> Check {
+    let cost = if rng.u8(..20) == 0 { rng.u64(30..40) } else { rng.u64(cost) };
+    Check { floor: rng.u64(0..4), ..check(key, quota, cost) }
+}
+
 /// A client's own counter, that of its group, perhaps in shadow, and now and then its own once more.
 fn several(rng: &mut Rng, quota: Quota, key: usize) -> Vec<Check> {
     let (own, group) = (key.to_string(), format!("group {}", key % 5));
-    let mut checks = vec![check(&own, quota, rng.u64(0..3)), check(&group, quota, rng.u64(0..2))];
+    let mut checks = vec![reserved(rng, &own, quota, 0..3), reserved(rng, &group, quota, 0..2)];
     if rng.bool() {
         checks[1].mode = Mode::Shadow;
     }
