@@ -18,10 +18,10 @@ const MONTH: Duration = Duration::from_secs(30 * 86_400);
 
 const QUOTAS: [Quota; 5] = [
     Quota::fixed_window(30, MONTH),
-    Quota::token_bucket(30, MONTH),
+    Quota::token_bucket(300, MONTH).burst(30),
     Quota::sliding_window(30, MONTH),
     Quota::sliding_log(30, MONTH),
-    Quota::leaky_bucket(30, MONTH).queue(29),
+    Quota::leaky_bucket(300, MONTH).queue(29),
 ];
 
 const KEYS: usize = 24;
