@@ -22,9 +22,9 @@ pub(crate) async fn store_of_batches(server: &Server, keys: usize) -> RedisStore
     connected(server, without_deny_cache().batch_size(keys)).await
 }
 
-/// Such a store that calls functions instead of scripts.
+/// As [`store`], with functions instead of scripts.
 pub(crate) async fn store_of_functions(server: &Server) -> RedisStore {
-    connected(server, without_deny_cache().functions()).await
+    connected(server, RedisStore::builder().functions()).await
 }
 
 fn without_deny_cache() -> RedisStoreBuilder {
