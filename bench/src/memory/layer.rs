@@ -50,8 +50,8 @@ pub(super) fn run(rounds: usize, requests: usize) {
         (0..KEYS).map(|key| HeaderValue::try_from(address(key)).expect("digits and dots")).collect();
     let client = || key::header("x-client").plain();
     let one = |quota| RateLimitLayer::composite(MemoryStore::new()).user(quota, client());
-    let day = Quota::token_bucket(1_000, Duration::from_secs(86_400)).burst(LIMIT);
-    let three = one(AMPLE).policy(tollgate::Policy::new("day", day).key(client()));
+    let longer = Quota::token_bucket(1_000, Duration::from_secs(7_200)).burst(LIMIT);
+    let three = one(AMPLE).policy(tollgate::Policy::new("longer", longer).key(client()));
     let layers = [
         ("one policy, both header sets", one(AMPLE)),
         ("one policy, no headers", one(AMPLE).headers(Headers::none())),
