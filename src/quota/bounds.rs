@@ -12,7 +12,7 @@ pub(crate) const EXACT: u64 = 1 << 52;
 /// Windows up to this long are counted in microseconds, longer ones in milliseconds.
 const FINE_WINDOW: Duration = Duration::from_secs(60);
 
-/// Stored times are kept modulo twice this many ticks, so no state may matter for longer.
+/// Some stored times are kept modulo twice this many ticks, so no state may matter for longer.
 const LONGEST: u64 = 1 << 43;
 
 /// A sliding log keeps 32 bits of each unit's time, so its window is shorter than that many ticks.
