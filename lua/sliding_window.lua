@@ -21,6 +21,9 @@ local function sliding_window_current(value, now, window)
     return now, 0, 0, FOREIGN
   end
   local last, count, previous = unpack_at('>I7I6I6', value)
+  if max(count, previous) * window >= NEVER then
+    return now, 0, 0, FOREIGN
+  end
   if last > now + window then
     return now, 0, 0, AHEAD
   end

@@ -117,7 +117,9 @@ pub(crate) async fn assert_foreign_values_are_new(quota: Quota, taken_again: Row
         for foreign in [
             &[&["SET", "KEY", "1"][..]][..],
             &[&["SET", "KEY", ""]],
-            &[&["SET", "KEY", "thirteen bytes"]],
+            &[&["SET", "KEY", "twelve bytes"]],
+            &[&["SET", "KEY", "as long as a window"]],
+            &[&["SET", "KEY", "as long as a bucket's"]],
             &[&["DEL", "KEY"], &["HSET", "KEY", "tokens", "1"]],
             &[&["DEL", "KEY"], &["RPUSH", "KEY", "1", "2"]],
         ] {

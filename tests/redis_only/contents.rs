@@ -158,6 +158,20 @@ async fn a_foreign_value_under_our_key_counts_as_new() {
 }
 
 #[tokio::test]
+async fn counts_that_no_window_holds_count_as_new() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let decades = Quota::sliding_window(50, Duration::from_secs(60 * 365 * 86_400));
+    store.decide(&[check("ours", decades, 7)]).wait().await.unwrap();
+    let key = server.keys().remove(0);
+    // A time in this window, and counts whose product with it no number here holds.
+    put(&server, &key, &["SET", "KEY", "\0\x01\x7f\x7f\x7f\x7f\x7fzzzzzzzzzzzz"]);
+    let decided = store.decide(&[check("ours", decades, 3)]).wait().await.unwrap();
+    assert_eq!(first_remaining(&decided.decision), 47);
+    server.assert_every_key_expires();
+}
+
+#[tokio::test]
 async fn a_state_with_a_byte_too_many_counts_as_new() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
