@@ -261,22 +261,3 @@ async fn decisions_that_share_a_call_are_those_of_requests_one_by_one_whatever_t
     let calls = scripts_called(&server);
     assert!(calls < 1_000, "{calls} calls are not shared");
 }
-
-#[tokio::test]
-async fn decisions_that_share_a_call_on_the_server_s_time_leave_what_they_took() {
-    let server = RedisServer::start();
-    let redis = RedisStore::builder().budget(Duration::from_secs(20)).without_deny_cache();
-    let (redis, memory) = (redis.connect(&server.url()).await.expect("the server is there"), MemoryStore::new());
-    for round in 0..100 {
-        let checks: Vec<_> = (0..40).map(|_| any_check(400)).collect();
-        let (ours, theirs) = (decisions(&redis, &checks).await, decisions(&memory, &checks).await);
-        for ((check, ours), theirs) in checks.iter().zip(ours).zip(theirs) {
-            let told = |decision: &Decision| (decision.is_allowed(), decision.outcomes()[0].remaining());
-            assert_eq!(told(&ours), told(&theirs), "{check:?} in round {round}");
-        }
-    }
-    for key in server.keys() {
-        let left: i64 = server.ask(&["PTTL", &key]);
-        assert!(left > 0, "{key} stays for ever: {left}");
-    }
-}

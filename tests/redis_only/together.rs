@@ -24,59 +24,61 @@ const QUOTAS: [Quota; 5] = [
     Quota::leaky_bucket(300, MONTH).queue(29),
 ];
 
-const KEYS: usize = 24;
-const ROUNDS: usize = 20;
+/// Several of each quota.
+const KEYS: usize = 40;
+const ROUNDS: usize = 40;
 
 async fn store(server: &RedisServer) -> RedisStore {
     let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE);
     settings.connect(&server.url()).await.expect("the server was started")
 }
 
-/// Asks both stores the same, Redis all at once; they must tell the same, but for time.
-async fn compare(redis: &RedisStore, memory: &MemoryStore, requests: &[Vec<Check>]) -> usize {
+/// Asks both stores the same, Redis all at once; they must tell the same, but for time. Returns which
+/// requests were admitted.
+async fn compare(redis: &RedisStore, memory: &MemoryStore, requests: &[Vec<Check>]) -> Vec<bool> {
     let told = |decision: &Decision| {
         let outcomes = decision.outcomes().iter();
         (decision.is_allowed(), outcomes.map(|outcome| (outcome.is_allowed(), outcome.remaining())).collect::<Vec<_>>())
     };
     let answers = join_all(requests.iter().map(|checks| redis.decide(checks).wait())).await;
-    let mut admitted = 0;
+    let mut admitted = Vec::new();
     for (checks, answer) in requests.iter().zip(answers) {
         let decided = answer.expect("the server is up");
         let expected = memory.decide(checks).wait().await.expect("memory is always there");
         assert_eq!(told(&decided.decision), told(&expected.decision), "{checks:?}");
-        admitted += usize::from(expected.decision.is_allowed());
+        admitted.push(expected.decision.is_allowed());
     }
     admitted
 }
 
+/// Compares rounds of requests, whose algorithms are all there; `request` is told a number for each.
+async fn compare_rounds(mut request: impl FnMut(&mut Rng, usize) -> Vec<Check>) {
+    let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(7));
+    let redis = store(&server).await;
+    let mut admitted = [0; QUOTAS.len()];
+    for _ in 0..ROUNDS {
+        let requests: Vec<_> = (0..KEYS).map(|number| request(&mut rng, number)).collect();
+        for (number, is_admitted) in compare(&redis, &memory, &requests).await.into_iter().enumerate() {
+            admitted[number % QUOTAS.len()] += usize::from(is_admitted);
+        }
+    }
+    let each = KEYS / QUOTAS.len();
+    assert!(admitted.iter().all(|admitted| (each..each * ROUNDS).contains(admitted)), "{admitted:?}");
+    server.assert_every_key_expires();
+}
+
 #[tokio::test]
 async fn one_check_each_is_decided_as_if_they_came_one_after_the_other() {
-    for quota in QUOTAS {
-        let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(7));
-        let redis = store(&server).await;
-        let mut admitted = 0;
-        for _ in 0..ROUNDS {
-            let requests = (0..KEYS).map(|key| vec![reserved(&mut rng, &key.to_string(), quota, 0..5)]);
-            admitted += compare(&redis, &memory, &requests.collect::<Vec<_>>()).await;
-        }
-        assert!((KEYS..KEYS * ROUNDS).contains(&admitted), "{quota}: {admitted}");
-        server.assert_every_key_expires();
-    }
+    compare_rounds(|rng, key| vec![reserved(rng, &key.to_string(), quota_of(key), 0..5)]).await;
 }
 
 #[tokio::test]
 async fn several_checks_each_over_shared_and_repeated_keys_are_too() {
-    for quota in QUOTAS {
-        let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(7));
-        let redis = store(&server).await;
-        let mut admitted = 0;
-        for _ in 0..ROUNDS {
-            let requests: Vec<_> = (0..KEYS).map(|key| several(&mut rng, quota, key)).collect();
-            admitted += compare(&redis, &memory, &requests).await;
-        }
-        assert!((KEYS..KEYS * ROUNDS).contains(&admitted), "{quota}: {admitted}");
-        server.assert_every_key_expires();
-    }
+    compare_rounds(several).await;
+}
+
+fn quota_of(number: usize) -> Quota {
+    QUOTAS[number % QUOTAS.len()]
 }
 
 /// A check that leaves some units, and now and then asks for more than there are at all.
@@ -86,9 +88,10 @@ fn reserved(rng: &mut Rng, key: &str, quota: Quota, cost: Range<u64>) -> Check {
 }
 
 /// A client's own counter, that of its group, perhaps in shadow, and now and then its own once more.
-fn several(rng: &mut Rng, quota: Quota, key: usize) -> Vec<Check> {
-    let (own, group) = (key.to_string(), format!("group {}", key % 5));
-    let mut checks = vec![reserved(rng, &own, quota, 0..3), reserved(rng, &group, quota, 0..2)];
+fn several(rng: &mut Rng, number: usize) -> Vec<Check> {
+    let (own, quota, group) = (number.to_string(), quota_of(number), number % 8);
+    let mut checks =
+        vec![reserved(rng, &own, quota, 0..3), reserved(rng, &format!("group {group}"), quota_of(group), 0..2)];
     if rng.bool() {
         checks[1].mode = Mode::Shadow;
     }
