@@ -4,6 +4,9 @@
 //! next one. There is no timer and no task of its own: a caller leads its batch, and if it goes away
 //! the batch goes on without it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -179,93 +182,4 @@ fn too_many() -> Error {
 #[cold]
 pub(super) fn no_decision() -> Error {
     Error::new(Kind::Store, "Redis answered a decision with something else")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Barrier;
-    use std::time::{Duration, Instant};
-    use std::{hint, thread};
-
-    use tokio::sync::oneshot;
-
-    use super::super::job::Caller;
-    use super::super::reply::Answered;
-    use super::super::request::Request;
-    use super::*;
-    use crate::store::{Check, Counter};
-    use crate::{Key, Quota};
-
-    fn job(key: usize) -> (Job, oneshot::Receiver<Result<Answered, Error>>) {
-        let (answer, answered) = oneshot::channel();
-        let key = Key::new("k", key.to_string());
-        let counter = Counter { policy: "p".into(), key, quota: Quota::per_second(1) };
-        let request = Request::new("t", &[Check::new(counter, 1)]);
-        (Job { request, caller: Caller::Waits(answer) }, answered)
-    }
-
-    /// Joins a request and does what falls to it, then waits for its answer.
-    fn ask(combiner: &Arc<Combiner>) -> bool {
-        let (job, mut answered) = job(0);
-        let mut next = combiner.join(job);
-        while let Some(mut batch) = next {
-            batch.answer(Err(no_decision()));
-            next = batch.next();
-        }
-        let start = Instant::now();
-        while start.elapsed() < Duration::from_millis(500) {
-            if answered.try_recv().is_ok() {
-                return true;
-            }
-            thread::yield_now();
-        }
-        false
-    }
-
-    #[test]
-    fn a_request_that_comes_as_the_last_call_ends_is_not_left_waiting() {
-        let (combiner, turn) = (Arc::new(Combiner::new(0, MOST_CHECKS, &Arc::default())), Arc::new(Barrier::new(3)));
-        let callers = (0..3).map(|_| {
-            let (combiner, turn) = (Arc::clone(&combiner), Arc::clone(&turn));
-            // Nobody joins after the third, who would take along one left behind.
-            let asked = move |_: &u32| {
-                turn.wait();
-                for _ in 0..fastrand::u32(..200) {
-                    hint::spin_loop();
-                }
-                ask(&combiner)
-            };
-            thread::spawn(move || (0..50_000).filter(asked).count())
-        });
-        let callers: Vec<_> = callers.collect();
-        for caller in callers {
-            assert_eq!(caller.join().expect("no caller panics"), 50_000, "a request was left waiting");
-        }
-    }
-
-    #[test]
-    fn who_went_away_is_in_no_batch_and_the_others_leave_in_order() {
-        let key = |job: &Job| job.request.key().map(str::to_owned);
-        for batch_size in [MOST_CHECKS, 3] {
-            let waiting = Arc::default();
-            let combiner = Arc::new(Combiner::new(0, batch_size, &waiting));
-            let mut call = combiner.join_settlement(job(0).0).expect("there is no other call");
-            let joined = |(job, answered)| {
-                assert!(combiner.join(job).is_none(), "a settlement is to be sent first");
-                Some(answered)
-            };
-            let mut callers: Vec<_> = (0..12).map(job).map(joined).collect();
-            callers.iter_mut().step_by(3).for_each(|caller| *caller = None);
-            call.is_sent();
-            let mut left = Vec::new();
-            while let Some(next) = call.next() {
-                assert!(next.checks() <= batch_size);
-                left.extend(next.jobs.iter().map(key));
-                call = next;
-            }
-            let stayed = (0..12).filter(|caller| caller % 3 != 0).map(|caller| key(&job(caller).0));
-            assert_eq!(left, stayed.collect::<Vec<_>>());
-            assert_eq!((waiting.load(Ordering::Relaxed), combiner.state().calls), (0, 0));
-        }
-    }
 }
