@@ -24,9 +24,8 @@ impl Batch {
 
     /// Goes on with what waits by now; `None` if nothing does.
     pub(super) fn next(&mut self) -> Option<Self> {
-        let combiner = self.combiner.take()?;
-        let jobs = combiner.take_or_end_call();
-        (!jobs.is_empty()).then(|| Self::new(jobs, combiner, self.holds))
+        self.is_sent();
+        self.combiner.take()?.next_call()
     }
 
     /// Says that the call was sent, in the order in which calls are made.

@@ -40,7 +40,7 @@ pub(super) struct Combiner {
 #[derive(Default)]
 struct State {
     calls: usize,
-    /// A call that is to be made was not yet sent: another must not overtake it.
+    /// A call with a settlement was not yet sent: no other must overtake it.
     held: bool,
     waiting: VecDeque<Job>,
     waiting_checks: usize,
@@ -72,14 +72,13 @@ impl Combiner {
     }
 
     /// Joins a settlement, in the order in which settlements come: it leaves with the next call. If
-    /// there is none, this one has to be made; until it is [sent](Batch::is_sent) there is no other.
+    /// there is none, this one has to be made.
     pub(super) fn join_settlement(self: &Arc<Self>, job: Job) -> Option<Batch> {
         let mut state = self.state();
         self.add(&mut state, job);
         if state.held || state.calls > 0 {
             return None;
         }
-        state.held = true;
         Some(self.lead(&mut state))
     }
 
@@ -89,20 +88,21 @@ impl Combiner {
         self.call(state, jobs)
     }
 
+    /// A call with a settlement holds the others until it is [sent](Batch::is_sent): who asks after
+    /// a refund is to find it.
     fn call(self: &Arc<Self>, state: &mut State, jobs: Vec<Job>) -> Batch {
         state.calls += 1;
+        state.held = jobs.iter().any(Job::is_settlement);
         Batch::new(jobs, Arc::clone(self), state.held)
     }
 
-    /// Takes what waits, to be sent by the call that has ended; if nothing does, there is one call
-    /// less. Both under one lock: who joins in between would wait for a call that never comes.
-    pub(super) fn take_or_end_call(&self) -> Vec<Job> {
+    /// Ends a call, and makes another with what waits, unless that is held. Both under one lock: who
+    /// joins in between would wait for a call that never comes.
+    pub(super) fn next_call(self: &Arc<Self>) -> Option<Batch> {
         let mut state = self.state();
-        let jobs = self.take(&mut state);
-        if jobs.is_empty() {
-            state.calls -= 1;
-        }
-        jobs
+        state.calls -= 1;
+        let jobs = if state.held { Vec::new() } else { self.take(&mut state) };
+        (!jobs.is_empty()).then(|| self.call(&mut state, jobs))
     }
 
     /// Is told that the call that held the others was sent.
