@@ -61,6 +61,14 @@ impl Tick {
             Tick::Milli => 1_000,
         }
     }
+
+    /// The whole ticks of a time in microseconds.
+    pub(crate) const fn of(self, micros: u64) -> u64 {
+        match self {
+            Tick::Micro => micros,
+            Tick::Milli => micros / 1_000,
+        }
+    }
 }
 
 impl Quota {

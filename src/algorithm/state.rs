@@ -59,9 +59,7 @@ pub(super) fn read_level(state: Option<&State>, now: u64, window: u64) -> (u64, 
 /// Reads a level that falls by `limit` a tick, as of the last time seen or `now`.
 pub(super) fn read_falling(state: Option<&State>, now: u64, window: u64, limit: u64) -> (u64, u64, Found) {
     let (time, level, found) = read_level(state, now, window);
-    let elapsed = now.saturating_sub(time);
-    if elapsed > level / limit {
-        return (time.max(now), 0, found);
-    }
-    (time.max(now), level - elapsed * limit, found)
+    // Where the product does not fit, it is above every level.
+    let fallen = now.saturating_sub(time).saturating_mul(limit);
+    (time.max(now), level.saturating_sub(fallen), found)
 }

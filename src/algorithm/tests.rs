@@ -113,7 +113,7 @@ struct Counter {
 
 impl Counter {
     fn now(&self) -> u64 {
-        self.now_us / self.quota.tick().micros()
+        self.quota.tick().of(self.now_us)
     }
 
     fn meets(&mut self, event: &Event) {

@@ -88,7 +88,7 @@ impl Entry {
         let quota = &check.counter.quota;
         let last = self.lots.last().expect("there is one");
         let remaining = last.remaining.saturating_add(self.held(now)).min(quota.capacity());
-        let reset = last.reset(now) / quota.tick().micros();
+        let reset = quota.tick().of(last.reset(now));
         let wait = if remaining == 0 { reset } else { 0 };
         let measures = Measures { fits: true, remaining, wait, reset, delay: 0 };
         (Outcome::from_measures(check, &measures), taken)

@@ -24,7 +24,7 @@ impl Locked<'_> {
         let step = |index: usize, state: Option<&State>, cost: u64| {
             let Check { counter, floor, .. } = &checks[index];
             let of = self.fingerprints[index];
-            let now = now_us / counter.quota.tick().micros();
+            let now = counter.quota.tick().of(now_us);
             let kept = if state.is_none() { self.shard(of).state(of) } else { None };
             algorithm::decide(&counter.quota, state.or(kept.as_deref()), now, cost, *floor)
         };

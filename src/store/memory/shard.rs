@@ -42,7 +42,7 @@ impl Shard {
     /// Decides a request's only check, and keeps what follows from it.
     pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, now_us: u64) -> Step {
         let Check { counter: Counter { quota, .. }, cost, floor, mode, .. } = check;
-        let now = now_us / quota.tick().micros();
+        let now = quota.tick().of(now_us);
         let found = self.find(of);
         let kept = found.as_ref().map(|entry| entry.state());
         let mut step = algorithm::decide(quota, kept.as_deref(), now, *cost, *floor);
@@ -80,7 +80,7 @@ impl Shard {
 
     /// Changes a counter after the fact.
     pub(super) fn adjust(&mut self, of: Fingerprint, quota: &Quota, now_us: u64, change: Adjustment) {
-        let now = now_us / quota.tick().micros();
+        let now = quota.tick().of(now_us);
         let adjusted = algorithm::adjust(quota, self.state(of).as_deref(), now, change);
         if let Some((state, reset)) = adjusted {
             let throttled = algorithm::decide(quota, Some(&state), now, 0, 0).remaining == 0;

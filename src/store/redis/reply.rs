@@ -71,7 +71,7 @@ impl Answered {
         let flag = *self.flags.get(self.read.0)?;
         self.read.0 += 1;
         let found = found(flag);
-        let now = self.now_us / quota.tick().micros();
+        let now = quota.tick().of(self.now_us);
         let state = if found == Found::Kept { Some(self.next_state(quota.algorithm(), whole, now)?) } else { None };
         Some(Seen { fits: flag & 1 == 1, found, state })
     }

@@ -53,5 +53,5 @@ pub(super) fn of_one(check: &Check, mut answered: Answered) -> Result<Step, Erro
 
 fn step(check: &Check, state: Option<&State>, now_us: u64, cost: u64) -> Step {
     let Counter { quota, .. } = &check.counter;
-    algorithm::decide(quota, state, now_us / quota.tick().micros(), cost, check.floor)
+    algorithm::decide(quota, state, quota.tick().of(now_us), cost, check.floor)
 }
