@@ -36,7 +36,7 @@ impl Shard {
 
     /// The state kept for a counter.
     pub(super) fn state(&self, of: Fingerprint) -> Option<Cow<'_, State>> {
-        self.table.find(of.hash(), |entry| entry.fingerprint == of).map(Entry::state)
+        self.table.find(of.hash, |entry| entry.is_of(of)).map(Entry::state)
     }
 
     /// Decides a request's only check, and keeps what follows from it.
@@ -50,7 +50,7 @@ impl Shard {
             if let Some(entry) = found
                 && *mode == Mode::Enforce
             {
-                entry.rank.refused();
+                entry.refused();
             }
         } else if *cost > 0
             && let Some(state) = step.state.take()
@@ -74,7 +74,7 @@ impl Shard {
     /// Notes that a key was refused, so that it is evicted last.
     pub(super) fn refused(&mut self, of: Fingerprint) {
         if let Some(entry) = self.find(of) {
-            entry.rank.refused();
+            entry.refused();
         }
     }
 
@@ -89,13 +89,13 @@ impl Shard {
     }
 
     pub(super) fn remove(&mut self, of: Fingerprint) {
-        if let Ok(entry) = self.table.find_entry(of.hash(), |entry| entry.fingerprint == of) {
+        if let Ok(entry) = self.table.find_entry(of.hash, |entry| entry.is_of(of)) {
             entry.remove();
         }
     }
 
     fn find(&mut self, of: Fingerprint) -> Option<&mut Entry> {
-        self.table.find_mut(of.hash(), |entry| entry.fingerprint == of)
+        self.table.find_mut(of.hash, |entry| entry.is_of(of))
     }
 
     fn put(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
@@ -111,18 +111,18 @@ impl Shard {
             self.make_room(now_us);
         }
         let entry = Entry::new(of, state, rank);
-        self.table.insert_unique(of.hash(), entry, |entry| entry.fingerprint.hash());
+        self.table.insert_unique(of.hash, entry, |entry| entry.hash);
     }
 
     /// Drops what is idle; if that is not enough, active keys, and throttled ones only if there is
     /// nothing else.
     fn make_room(&mut self, now_us: u64) {
-        self.table.retain(|entry| entry.rank.idle_at() > now_us);
+        self.table.retain(|entry| entry.rank().idle_at() > now_us);
         let share = (self.capacity / EVICTED_SHARE).max(1);
         if self.table.len() + share > self.capacity {
             // A sweep that freed little must not be followed by one for each insert, so some active
             // keys make way too; throttled ones only for want of room.
-            let throttled = self.table.iter().all(|entry| entry.rank.throttled());
+            let throttled = self.table.iter().all(|entry| entry.rank().throttled());
             if !throttled || self.table.len() >= self.capacity {
                 self.evict_soonest_idle(throttled, share);
             }
@@ -131,12 +131,12 @@ impl Shard {
     }
 
     fn evict_soonest_idle(&mut self, throttled: bool, share: usize) {
-        let of_class = self.table.iter().filter(|entry| entry.rank.throttled() == throttled);
-        let mut times: Vec<u64> = of_class.map(|entry| entry.rank.idle_at()).collect();
+        let of_class = self.table.iter().filter(|entry| entry.rank().throttled() == throttled);
+        let mut times: Vec<u64> = of_class.map(|entry| entry.rank().idle_at()).collect();
         let mut evicted = share.min(times.len());
         let (_, &mut last, _) = times.select_nth_unstable(evicted - 1);
         self.table.retain(|entry| {
-            let evict = evicted > 0 && entry.rank.throttled() == throttled && entry.rank.idle_at() <= last;
+            let evict = evicted > 0 && entry.rank().throttled() == throttled && entry.rank().idle_at() <= last;
             evicted -= usize::from(evict);
             !evict
         });

@@ -23,10 +23,10 @@ const KEYS_PER_SHARD: usize = 1_024;
 /// nothing any more, are dropped as new ones come; if every key is active, those nearest to idle go
 /// first and those being throttled last. Clones share the counters. Needs no runtime and no thread.
 ///
-/// A counter takes 40 bytes of a table, half of which may be empty; a sliding log takes its units
-/// besides. Texts are not kept: counters are told apart by 128 bits of a hash (SipHash-1-3) of
+/// A counter takes 32 bytes of a table, half of which may be empty; a sliding log takes its units
+/// besides. Texts are not kept: counters are told apart by 84 bits of a hash (SipHash-1-3) of
 /// policy, key, algorithm and window, keyed at random for each store. Nobody outside can make two
-/// meet; that some two of `n` do by chance has a probability of n² / 2^129.
+/// meet; that some two of `n` do by chance has a probability of n² / 2^85.
 ///
 /// # Examples
 ///
@@ -175,7 +175,7 @@ impl Inner {
     pub(super) fn index(&self, of: Fingerprint) -> usize {
         // The table uses the low bits and the seven highest ones.
         #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
-        let bits = (of.hash() >> 40) as usize;
+        let bits = (of.hash >> 40) as usize;
         bits & (self.shards.len() - 1)
     }
 
