@@ -1,6 +1,7 @@
 //! One connection, shared by all callers and replaced when it fails.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
@@ -10,6 +11,7 @@ use deadpool_redis::{Pool, PoolError};
 use tokio::sync::Mutex;
 use tokio::time::timeout_at;
 
+use super::alarm::Alarms;
 use super::patience::{Failure, Patience, is_of_the_connection};
 use crate::Error;
 use crate::error::Kind;
@@ -52,6 +54,7 @@ struct Shared {
     current: SyncMutex<Option<Handle>>,
     /// Held by the one task that connects.
     connecting: Arc<Mutex<()>>,
+    alarms: Alarms,
 }
 
 /// A connection, and which one in a row it is.
@@ -80,7 +83,8 @@ impl Handle {
 
 impl Connections {
     pub(super) fn new(source: Source) -> Self {
-        let shared = Shared { source, current: SyncMutex::new(None), connecting: Arc::default() };
+        let shared =
+            Shared { source, current: SyncMutex::new(None), connecting: Arc::default(), alarms: Alarms::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -124,7 +128,9 @@ impl Connections {
             },
         };
         let answers = handle.answers();
-        match timeout_at(patience.until, question(&mut handle.connection)).await {
+        let alarms = &self.shared.alarms;
+        let answer = alarms.timeout_at(patience.until, pin!(question(&mut handle.connection))).await;
+        match answer {
             Ok(Err(error)) => Err(self.failed(&handle, error)),
             Ok(Ok(answer)) => {
                 handle.count_answer();

@@ -1,5 +1,6 @@
 //! State in Redis, shared by all processes that use it.
 
+mod alarm;
 mod apart;
 mod batch;
 pub(in crate::store) mod builder;
