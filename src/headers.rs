@@ -118,6 +118,12 @@ impl Headers {
         self.dialect.is_none() && !self.legacy
     }
 
+    /// How many are sent, `Retry-After` aside.
+    fn count(&self) -> usize {
+        let legacy = if self.legacy { 3 + usize::from(self.used) + usize::from(self.resource) } else { 0 };
+        if self.dialect.is_some() { 2 + legacy } else { legacy }
+    }
+
     /// How long a refused client is told to wait where that is not told in seconds.
     pub(crate) fn wait_exactly(&self, decision: &Decision) -> Option<Duration> {
         let later = if self.jitter > 0 { fastrand::u64(0..=self.jitter.saturating_mul(1_000)) } else { 0 };

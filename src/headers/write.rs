@@ -61,7 +61,8 @@ impl Gate {
         outcomes: impl Iterator<Item = &'a Outcome>,
         later: u64,
     ) {
-        headers.reserve(TOLD.len());
+        // No more: a map that has to grow is made anew.
+        headers.reserve(self.headers.count());
         if self.headers.dialect.is_some() {
             if let Some(value) = self.policy_value(decision) {
                 headers.insert(RATELIMIT_POLICY, value);
