@@ -14,7 +14,7 @@ use tower_redis_cell::redis_cell::Policy;
 use tower_redis_cell::{Error, ProvideRule, ProvideRuleResult, RateLimitConfig, Rule};
 
 use super::cell;
-use crate::http::sides::{HEADER, Side, plain};
+use crate::http::sides::{BURST, HEADER, LIMIT, Side, plain};
 
 const CELL_POLICY: Policy = Policy::from_tokens_per_second(20_000).max_burst(1_000_000);
 
@@ -70,8 +70,8 @@ impl<T> ProvideRule<Request<T>> for ApiKey {
 fn governor() -> Router {
     let config = GovernorConfigBuilder::default()
         .key_extractor(ApiKey)
-        .per_nanosecond(60_000)
-        .burst_size(1_000_000)
+        .period(Duration::from_secs(3_600) / LIMIT)
+        .burst_size(BURST)
         .finish()
         .expect("neither is 0");
     plain().layer(GovernorLayer::new(config))
@@ -80,8 +80,8 @@ fn governor() -> Router {
 fn governor_with_headers() -> Router {
     let config = GovernorConfigBuilder::default()
         .key_extractor(ApiKey)
-        .per_nanosecond(60_000)
-        .burst_size(1_000_000)
+        .period(Duration::from_secs(3_600) / LIMIT)
+        .burst_size(BURST)
         .use_headers()
         .finish()
         .expect("neither is 0");
