@@ -29,7 +29,7 @@ async fn main() {
     let layer = RateLimitLayer::builder(ApiKey)
         .policy_name("api")
         .limit(1_000_000)
-        .window(Duration::from_secs(60))
+        .window(Duration::from_secs(3_600))
         .with_key_encoder(ToString::to_string)
         .with_store(store)
         .build()
