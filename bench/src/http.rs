@@ -12,6 +12,7 @@
 //! module that `tower-redis-cell` needs and `--tower-rate-limiter` to build that crate, which asks
 //! for a compiler newer than this workspace does.
 
+mod app;
 mod build;
 mod options;
 mod pass;

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use super::app::HEADER;
 use super::options::Options;
 use super::process::{Process, Redis, head};
-use super::sides::{HEADER, Side};
+use super::sides::Side;
 use super::wrk::{Load, Script};
 
 /// Of the requests of a flood, the part that may be admitted.

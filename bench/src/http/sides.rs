@@ -5,28 +5,13 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use axum::Router;
-use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::map_response;
-use axum::response::Response;
-use axum::routing::get;
-use tollgate::{LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Store, key};
+use tollgate::{LeaseStore, MemoryStore, RedisStore};
 
+use super::app::{AMPLE, AMPLE_ALONE, SCANT, connected, limited, plain, roomy, with_headers, without_headers};
 use super::peers;
 
-/// The header a request is counted by.
-pub(super) const HEADER: &str = "x-api-key";
 const MANY: u32 = 100_000;
 const FEW: u32 = 100;
-/// Units an hour: so few that a key that was used stays in use during a run.
-pub(super) const LIMIT: u32 = 1_000;
-/// So many at once that no key comes near.
-pub(super) const BURST: u32 = 1_000_000;
-/// A limit no key comes near, and with units enough for leases.
-const AMPLE: Quota = Quota::per_minute(1_000_000);
-/// One that all requests together do not come near.
-const AMPLE_ALONE: Quota = Quota::per_minute(30_000_000);
-/// A limit that refuses nearly every request over a few keys.
-const SCANT: Quota = Quota::per_minute(10);
 
 /// Builds what a side serves, from the URL of its Redis.
 pub(super) type Serve = fn(String) -> Pin<Box<dyn Future<Output = Router> + Send>>;
@@ -122,47 +107,18 @@ pub(super) fn all() -> Vec<Side> {
         })
         .redis()
         .proof("x-ratelimit-remaining"),
+        Side::new("memory-bare", "tollgate, memory, no headers", |_| {
+            Box::pin(async { without_headers(MemoryStore::new()) })
+        }),
+        Side::new("redis-bare", "tollgate, Redis, no headers", |url| {
+            Box::pin(async { without_headers(connected(url).await) })
+        })
+        .redis(),
         Side::new("headers", "no limit, five constant headers", |_| Box::pin(async { with_headers() }))
             .proof("x-ratelimit-remaining"),
     ];
     sides.extend(peers::all());
     sides
-}
-
-/// A limit no key comes near, whose keys stay in use.
-fn roomy() -> Quota {
-    Quota::per_hour(LIMIT.into()).burst(BURST.into())
-}
-
-/// What every side serves.
-pub(super) fn plain() -> Router {
-    Router::new().route("/", get(|| async { "hello" }))
-}
-
-/// No limit, but what a limit sends.
-fn with_headers() -> Router {
-    plain().layer(map_response(async |mut response: Response| {
-        let headers = [
-            ("ratelimit-policy", "\"api\";q=1000000;w=60"),
-            ("ratelimit", "\"api\";r=999999;t=60"),
-            ("x-ratelimit-limit", "1000000"),
-            ("x-ratelimit-remaining", "999999"),
-            ("x-ratelimit-reset", "1800000000"),
-        ];
-        for (name, value) in headers {
-            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        response
-    }))
-}
-
-/// With both header sets, and only a hash of the key kept: what the layer does by itself.
-fn limited(store: impl Store, quota: Quota) -> Router {
-    plain().layer(RateLimitLayer::new(store, Policy::new("api", quota).key(key::header(HEADER))))
-}
-
-async fn connected(url: String) -> RedisStore {
-    RedisStore::connect(&url).await.expect("connected")
 }
 
 impl Side {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::sides::HEADER;
+use super::app::HEADER;
 
 /// What one run of `wrk` saw.
 pub(super) struct Load {

@@ -14,7 +14,8 @@ use tower_redis_cell::redis_cell::Policy;
 use tower_redis_cell::{Error, ProvideRule, ProvideRuleResult, RateLimitConfig, Rule};
 
 use super::cell;
-use crate::http::sides::{BURST, HEADER, LIMIT, Side, plain};
+use crate::http::app::{BURST, HEADER, LIMIT, plain};
+use crate::http::sides::Side;
 
 const CELL_POLICY: Policy = Policy::from_tokens_per_second(20_000).max_burst(1_000_000);
 
