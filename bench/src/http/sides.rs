@@ -1,4 +1,4 @@
-//! The sides: what is served, and what it must reach.
+//! The sides, and what each must reach.
 
 use std::future::Future;
 use std::path::PathBuf;
