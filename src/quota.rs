@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod bounds;
+mod tick;
 
 use std::fmt;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 pub use self::algorithm::Algorithm;
 pub(crate) use self::bounds::EXACT;
 use self::bounds::accept;
+pub(crate) use self::tick::Tick;
 use crate::Error;
 
 /// How much one key may take: an algorithm, a limit in units, and the window the limit speaks of.
@@ -45,30 +47,6 @@ pub struct Quota {
     tick: Tick,
     /// The most units that can be taken at once.
     capacity: u64,
-}
-
-/// The grain of time of a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Tick {
-    Micro,
-    Milli,
-}
-
-impl Tick {
-    pub(crate) const fn micros(self) -> u64 {
-        match self {
-            Tick::Micro => 1,
-            Tick::Milli => 1_000,
-        }
-    }
-
-    /// The whole ticks of a time in microseconds.
-    pub(crate) const fn of(self, micros: u64) -> u64 {
-        match self {
-            Tick::Micro => micros,
-            Tick::Milli => micros / 1_000,
-        }
-    }
 }
 
 impl Quota {

@@ -1,0 +1,25 @@
+//! The grain of time.
+
+/// The grain of time of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Tick {
+    Micro,
+    Milli,
+}
+
+impl Tick {
+    pub(crate) const fn micros(self) -> u64 {
+        match self {
+            Tick::Micro => 1,
+            Tick::Milli => 1_000,
+        }
+    }
+
+    /// The whole ticks of a time in microseconds.
+    pub(crate) const fn of(self, micros: u64) -> u64 {
+        match self {
+            Tick::Micro => micros,
+            Tick::Milli => micros / 1_000,
+        }
+    }
+}
