@@ -17,7 +17,7 @@ use super::cell;
 use crate::http::app::{BURST, HEADER, LIMIT, plain};
 use crate::http::sides::Side;
 
-const CELL_POLICY: Policy = Policy::from_tokens_per_second(20_000).max_burst(1_000_000);
+const CELL_POLICY: Policy = Policy::from_tokens_per_hour(LIMIT as usize).max_burst(BURST as usize);
 
 pub(super) fn all() -> Vec<Side> {
     vec![
@@ -89,14 +89,14 @@ fn governor_with_headers() -> Router {
     plain().layer(GovernorLayer::new(config))
 }
 
-/// Its units are 1 ms apart at least, and 65,535 at most.
+/// Its units are 65,535 at most.
 async fn rate_limit_redis(url: String) -> Router {
     let client = redis_0_32::Client::open(url).expect("a URL");
     let layer = RateLimitLayer::builder()
         .conn(client.get_multiplexed_async_connection().await.expect("connected"))
         .key_resolver(ApiKey)
         .capacity(u16::MAX)
-        .emission_interval(Duration::from_millis(1))
+        .emission_interval(Duration::from_secs(3_600) / LIMIT)
         .timeout(Duration::from_secs(5))
         .build();
     plain().layer(layer)
