@@ -83,7 +83,8 @@ impl TlsServer {
 }
 
 pub(crate) fn settings() -> RedisStoreBuilder {
-    RedisStore::builder().budget(Duration::from_secs(10))
+    // A busy machine may take its time for a handshake.
+    RedisStore::builder().budget(Duration::from_secs(10)).connect_timeout(Duration::from_secs(4))
 }
 
 async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, Error> {
@@ -166,6 +167,8 @@ async fn a_certificate_for_another_host_or_one_that_is_over_is_refused() {
 async fn a_plain_connection_to_a_port_for_tls_and_the_reverse_are_refused_in_time() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
+    // What waits for the other's first word waits as long as this.
+    let settings = || settings().connect_timeout(Duration::from_millis(500));
     let plain = format!("redis://127.0.0.1:{}", server.port);
     let error = refusal(settings(), &plain, "cannot use Redis").await;
     assert!(error.is_connection() || error.is_timeout(), "{error:#}");
