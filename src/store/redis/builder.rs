@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::combine::MOST_CHECKS;
-use super::pool::Pools;
 use super::script::Calls;
 use super::servers::Servers;
 use super::store::RedisStore;
@@ -131,10 +130,6 @@ impl RedisStoreBuilder {
     pub fn primary_password(mut self, password: impl Into<String>) -> Self {
         self.primary.password = Some(password.into());
         self
-    }
-
-    pub(super) fn pools(&self) -> Pools {
-        Pools { size: self.pool_size, connect_timeout: self.connect_timeout }
     }
 
     /// Checks what every store on Redis is set to.

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use deadpool_redis::Pool;
-use deadpool_redis::redis::ConnectionInfo;
+use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 
 use super::builder::RedisStoreBuilder;
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::connection::{Connections, Source};
+use super::pool::Pools;
 use super::servers::Servers;
 use super::store::RedisStore;
-use super::tls::Tls;
 use super::url;
 use crate::Error;
 use crate::error::Kind;
@@ -20,7 +20,7 @@ impl RedisStoreBuilder {
     /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts: with the feature
     /// `tls` also to `rediss://…`, on Unix also to `redis+unix:///path/to/socket[?user=…&pass=…&db=…]`.
     ///
-    /// TLS takes the process's `rustls` provider; if none is installed, it installs ring.
+    /// TLS takes the process's `rustls` provider, or ring if none is installed.
     ///
     /// # Permissions
     ///
@@ -70,8 +70,8 @@ impl RedisStoreBuilder {
     /// the scripts.
     #[cfg(feature = "cluster")]
     pub async fn connect_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
-        let known = servers_at(urls, &self.tls)?;
-        let (nodes, address) = (Cluster::new(&known, self.pools(), self.budget)?, addresses(&known));
+        let known = servers_at(urls)?;
+        let (nodes, address) = (Cluster::new(&known, self.pools(&known)?, self.budget)?, addresses(&known));
         self.prepared(Servers::Cluster(std::sync::Arc::new(nodes)), &address).await
     }
 
@@ -93,31 +93,39 @@ impl RedisStoreBuilder {
         urls: impl IntoIterator<Item = U>,
         master_name: &str,
     ) -> Result<RedisStore, Error> {
-        let sentinels = servers_at(urls, &self.tls)?;
-        if sentinels.is_empty() {
-            return Err(Error::invalid("without a sentinel nobody names the primary: give at least one URL"));
-        }
+        let sentinels = servers_at(urls)?;
         let address = format!("{master_name:?}, as named at {}", addresses(&sentinels));
         let login = std::mem::take(&mut self.primary);
-        let source = Source::Sentinel(self.pools().of_sentinels(sentinels, master_name, login)?);
-        self.prepared(Servers::One(Connections::new(source)), &address).await
+        let pool = self.pools(&sentinels)?.of_sentinels(&sentinels, master_name, login)?;
+        self.prepared(Servers::One(Connections::new(Source::Own(pool))), &address).await
     }
 
     /// Uses a pool that is there already. Nothing is asked of the server before the first decision.
+    ///
+    /// The pool opens its connections by itself, and drives each by a task of its own. So a decision
+    /// takes a hop more than over a connection that [`connect`](Self::connect) opens, and a lost connection
+    /// is noticed later: by the first decision that was sent on it.
     ///
     /// # Errors
     ///
     /// If a setting is wrong.
     pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
-        self.build(Servers::One(Connections::new(Source::Server(pool))))
+        self.build(Servers::One(Connections::new(Source::Given(pool))))
     }
 
     /// Connections to the server at a URL, none of which is made yet, and its address.
     pub(in crate::store) fn server(&self, url: &str) -> Result<(Connections, String), Error> {
-        let server = server_at(url, &self.tls)?;
-        let address = server.addr().to_string();
-        let source = Source::Server(self.pools().of_server(server)?);
-        Ok((Connections::new(source), address))
+        let known = url::server(url)?;
+        let pools = self.pools(std::slice::from_ref(&known))?;
+        let pool = pools.of_server(pools.server(&known))?;
+        Ok((Connections::new(Source::Own(pool)), known.addr().to_string()))
+    }
+
+    /// How the pools of some servers are made.
+    fn pools(&self, servers: &[ConnectionInfo]) -> Result<Pools, Error> {
+        let addresses: Vec<ConnectionAddr> = servers.iter().map(|server| server.addr().clone()).collect();
+        let encryption = self.tls.encryption(&addresses)?;
+        Ok(Pools { size: self.pool_size, connect_timeout: self.connect_timeout, encryption })
     }
 
     /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.
@@ -150,13 +158,9 @@ pub(in crate::store) async fn in_time<T>(
     }
 }
 
-fn server_at(url: &str, tls: &Tls) -> Result<ConnectionInfo, Error> {
-    Ok(url::client(url, tls)?.get_connection_info().clone())
-}
-
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
-fn servers_at<U: AsRef<str>>(urls: impl IntoIterator<Item = U>, tls: &Tls) -> Result<Vec<ConnectionInfo>, Error> {
-    urls.into_iter().map(|url| server_at(url.as_ref(), tls)).collect()
+fn servers_at<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Vec<ConnectionInfo>, Error> {
+    urls.into_iter().map(|url| url::server(url.as_ref())).collect()
 }
 
 #[cfg(any(feature = "cluster", feature = "sentinel"))]

@@ -1,6 +1,7 @@
 //! One connection, shared by all callers and replaced when it fails.
 
 use std::fmt;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
@@ -9,9 +10,11 @@ use deadpool_redis::redis::RedisError;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::{Pool, PoolError};
 use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
 use tokio::time::timeout_at;
 
 use super::alarm::Alarms;
+use super::connector::{Link, LinkPool, Manager};
 use super::patience::{Failure, Patience, is_of_the_connection};
 use crate::Error;
 use crate::error::Kind;
@@ -27,23 +30,19 @@ pub(in crate::store) struct Connections {
 
 /// Where connections come from.
 pub(super) enum Source {
-    /// One server.
-    Server(Pool),
-    /// The primary that sentinels name.
-    #[cfg(feature = "sentinel")]
-    Sentinel(deadpool_redis::sentinel::Pool),
+    /// A pool that knows how to connect, and bounds how many connections there are.
+    Own(LinkPool),
+    /// A pool of the user's, which drives its connections by itself.
+    Given(Pool),
 }
 
 impl Source {
-    async fn take(&self) -> Result<MultiplexedConnection, PoolError> {
+    async fn take(&self) -> Result<Link, Error> {
         match self {
-            Self::Server(pool) => pool.get().await.map(deadpool_redis::Connection::take),
-            #[cfg(feature = "sentinel")]
-            Self::Sentinel(pool) => {
-                let mut connection = pool.get().await.map(deadpool_redis::sentinel::Connection::take)?;
-                // Every question has a timeout of its own; this pool gives connections a short one.
-                connection.set_response_timeout(std::time::Duration::from_secs(86_400));
-                Ok(connection)
+            Self::Own(pool) => Manager::link(pool).await,
+            Self::Given(pool) => {
+                let connection = deadpool_redis::Connection::take(pool.get().await.map_err(refused)?);
+                Ok(Link { connection, driver: Box::pin(pending()) })
             }
         }
     }
@@ -64,12 +63,25 @@ pub(super) struct Handle {
     number: u64,
     /// How many questions were answered on it.
     answers: Arc<AtomicU64>,
+    /// Ends with the last handle.
+    _driver: Arc<Driving>,
+}
+
+/// The task that drives a connection.
+struct Driving(AbortHandle);
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Handle {
-    fn new(connection: MultiplexedConnection) -> Self {
+    fn new(link: Link) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { connection, number: NEXT.fetch_add(1, Ordering::Relaxed), answers: Arc::default() }
+        let (connection, number) = (link.connection, NEXT.fetch_add(1, Ordering::Relaxed));
+        let driving = Driving(tokio::spawn(link.driver).abort_handle());
+        Self { connection, number, answers: Arc::default(), _driver: Arc::new(driving) }
     }
 
     fn answers(&self) -> u64 {
@@ -171,7 +183,7 @@ impl Shared {
     }
 
     async fn connect(&self) -> Result<Handle, Error> {
-        let handle = Handle::new(self.source.take().await.map_err(refused)?);
+        let handle = Handle::new(self.source.take().await?);
         *self.lock() = Some(handle.clone());
         Ok(handle)
     }

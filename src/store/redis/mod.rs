@@ -10,6 +10,7 @@ mod combine;
 mod combiners;
 pub(in crate::store) mod connect;
 pub(in crate::store) mod connection;
+mod connector;
 mod engine;
 mod job;
 mod lead;
@@ -22,8 +23,6 @@ mod prepare;
 mod reply;
 mod request;
 mod script;
-#[cfg(feature = "sentinel")]
-mod sentinel;
 mod servers;
 mod source;
 mod store;

@@ -2,47 +2,71 @@
 
 use std::time::Duration;
 
-use deadpool_redis::redis::{AsyncConnectionConfig, ConnectionInfo};
-use deadpool_redis::{Manager, Pool, Runtime};
+use deadpool::Runtime;
+use deadpool_redis::redis::ConnectionInfo;
 
+#[cfg(feature = "sentinel")]
+use super::connector::Sentinels;
+use super::connector::{Connector, LinkPool, Login, Manager, Server};
+use super::tls::Encryption;
 use crate::Error;
 
+/// Connecting asks a sentinel, asks the server it names for its role, and connects to it; the first
+/// sentinels may not answer.
+#[cfg(feature = "sentinel")]
+const STEPS: u32 = 8;
+
 /// How pools are made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pools {
     pub(super) size: usize,
     pub(super) connect_timeout: Duration,
+    pub(super) encryption: Encryption,
 }
 
 impl Pools {
-    /// A pool of connections to the server at one address.
-    pub(super) fn of_server(self, server: ConnectionInfo) -> Result<Pool, Error> {
-        // Every question has a timeout of its own.
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(self.connect_timeout)).set_response_timeout(None);
-        let manager = Manager::new_with_config(server, config).map_err(unusable)?;
-        Pool::builder(manager)
-            .max_size(self.checked_size()?)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(self.connect_timeout))
-            .create_timeout(Some(self.connect_timeout))
-            .recycle_timeout(Some(self.connect_timeout))
-            .build()
-            .map_err(unbuilt)
+    /// A server, as a URL says where it is and who is logged in there.
+    pub(super) fn server(&self, info: &ConnectionInfo) -> Server {
+        Server {
+            address: info.addr().clone(),
+            login: Login::new(info.redis_settings().clone()),
+            encryption: self.encryption.clone(),
+        }
     }
 
-    pub(super) fn checked_size(self) -> Result<usize, Error> {
+    /// A pool of connections to a server.
+    pub(super) fn of_server(&self, server: Server) -> Result<LinkPool, Error> {
+        self.of(server, self.connect_timeout)
+    }
+
+    /// A pool of connections to the primary that sentinels name: each new one asks them.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn of_sentinels(
+        &self,
+        sentinels: &[ConnectionInfo],
+        name: &str,
+        login: deadpool_redis::RedisConnectionInfo,
+    ) -> Result<LinkPool, Error> {
+        let sentinels: Vec<Server> = sentinels.iter().map(|sentinel| self.server(sentinel)).collect();
+        let Some(first) = sentinels.first() else {
+            return Err(Error::invalid("without a sentinel nobody names the primary: give at least one URL"));
+        };
+        let primary = Server { login: Login::new(login.into()), ..first.clone() };
+        let sentinels = Sentinels::new(sentinels, name, primary, self.connect_timeout);
+        self.of(sentinels, self.connect_timeout.saturating_mul(STEPS))
+    }
+
+    fn of(&self, connector: impl Connector + 'static, limit: Duration) -> Result<LinkPool, Error> {
         if self.size == 0 {
             return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
         }
-        Ok(self.size)
+        LinkPool::builder(Manager::new(connector))
+            .max_size(self.size)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(limit))
+            .create_timeout(Some(limit))
+            .recycle_timeout(Some(limit))
+            .build()
+            .map_err(|error| Error::invalid("the connection pool cannot be built").with_source(error))
     }
-}
-
-pub(super) fn unusable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::invalid("these connection settings cannot be used").with_source(error)
-}
-
-pub(super) fn unbuilt(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::invalid("the connection pool cannot be built").with_source(error)
 }

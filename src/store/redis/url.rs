@@ -1,19 +1,18 @@
 //! What to connect to, as a URL says it.
 
-use deadpool_redis::redis::{Client, ConnectionAddr};
+use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use super::tls::Tls;
 use crate::Error;
 
 /// Reads a URL. What it says of encryption is kept to, or refused.
-pub(super) fn client(url: &str, tls: &Tls) -> Result<Client, Error> {
-    let client = Client::open(url).map_err(|error| Error::invalid(told(url)).with_source(error))?;
-    if let ConnectionAddr::TcpTls { insecure: true, .. } = client.get_connection_info().addr() {
+pub(super) fn server(url: &str) -> Result<ConnectionInfo, Error> {
+    let info = url.into_connection_info().map_err(|error| Error::invalid(told(url)).with_source(error))?;
+    if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
         return Err(Error::invalid(
             "a server that proves nothing is not used: give its root certificate, not #insecure",
         ));
     }
-    tls.applied_to(client)
+    Ok(info)
 }
 
 /// What is wrong with a URL.
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
 
     fn refusal(url: &str) -> String {
-        let error = client(url, &Tls::default()).map(drop).expect_err("it cannot be used");
+        let error = server(url).map(drop).expect_err("it cannot be used");
         assert!(error.is_invalid(), "{error:#}");
         error.to_string()
     }
@@ -59,7 +58,7 @@ mod tests {
         let unix = if cfg!(unix) { &["redis+unix:///run/redis.sock", "unix:///a?db=1&user=b&pass=c"][..] } else { &[] };
         let tls = if cfg!(feature = "tls") { &["rediss://host:6380", "valkeys://user:pw@host/1"][..] } else { &[] };
         for url in ["redis://host", "valkey://:pw@[::1]:1/2"].iter().chain(unix).chain(tls) {
-            assert!(client(url, &Tls::default()).is_ok(), "{url}");
+            assert!(server(url).is_ok(), "{url}");
         }
         assert!(refusal("http://host").contains("redis://"));
     }

@@ -146,10 +146,10 @@ mod tests {
     const BUDGET: Duration = Duration::from_millis(100);
 
     fn node() -> Node {
-        let pools = Pools { size: 1, connect_timeout: BUDGET };
-        let pool = pools.of_server("redis://127.0.0.1:1".into_connection_info().unwrap()).unwrap();
+        let pools = Pools { size: 1, connect_timeout: BUDGET, ..Pools::default() };
+        let pool = pools.of_server(pools.server(&"redis://127.0.0.1:1".into_connection_info().unwrap())).unwrap();
         let address = Address { host: "::1".to_owned(), port: 7000 };
-        Node::new(address, Connections::new(Source::Server(pool)), BUDGET)
+        Node::new(address, Connections::new(Source::Own(pool)), BUDGET)
     }
 
     fn refused(kind: ServerErrorKind) -> Failure {

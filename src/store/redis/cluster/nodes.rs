@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::connection::{Connections, Source};
+use super::super::connector::Server;
 use super::super::pool::Pools;
 use super::super::script::Calls;
 use super::map::{Address, Map};
@@ -22,7 +23,7 @@ use crate::Error;
 pub(in crate::store::redis) struct Cluster {
     pub(super) seeds: Vec<Address>,
     /// Of the first seed: how all nodes are connected to, but for the address.
-    login: ConnectionInfo,
+    login: Server,
     pools: Pools,
     pub(super) budget: Duration,
     pub(super) start: Instant,
@@ -40,7 +41,7 @@ impl Cluster {
         pools: Pools,
         budget: Duration,
     ) -> Result<Self, Error> {
-        let Some(login) = known.first().cloned() else {
+        let Some(login) = known.first().map(|first| pools.server(first)) else {
             return Err(Error::invalid("a Cluster is not found without a URL: give at least one"));
         };
         let seeds: Option<Vec<Address>> = known.iter().map(address_of).collect();
@@ -82,15 +83,8 @@ impl Cluster {
         if let Some(node) = self.map.load().node(address) {
             return Ok(node);
         }
-        let (host, port) = (address.host.clone(), address.port);
-        let place = match self.login.addr().clone() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        let pool = self.pools.of_server(self.login.clone().set_addr(place))?;
-        Ok(Arc::new(Node::new(address.clone(), Connections::new(Source::Server(pool)), self.budget)))
+        let pool = self.pools.of_server(self.login.moved_to(address.host.clone(), address.port))?;
+        Ok(Arc::new(Node::new(address.clone(), Connections::new(Source::Own(pool)), self.budget)))
     }
 
     /// Notes that a slot is another node's by now.
