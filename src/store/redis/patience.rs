@@ -63,14 +63,27 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What only a replica says; a primary that became one does, after a failover.
+const OF_A_REPLICA: [(ServerErrorKind, &str); 2] =
+    [(ServerErrorKind::ReadOnly, " -READONLY "), (ServerErrorKind::MasterDown, " -MASTERDOWN ")];
+
 /// Whether another connection may do better: after a failover this one may lead to a replica, and one
 /// that answers something else may be out of step.
 pub(super) fn is_of_the_connection(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+    is_of_a_replica(error)
         || error.kind() == ErrorKind::UnexpectedReturnType
         || error.is_unrecoverable_error()
         || error.is_io_error()
         || error.is_connection_dropped()
+}
+
+/// Before Redis 7, and on KeyDB, an error within a script is told in the text of another one.
+fn is_of_a_replica(error: &RedisError) -> bool {
+    let script = error.detail().filter(|detail| detail.starts_with("Error running script"));
+    let mut codes = OF_A_REPLICA.iter();
+    codes.any(|(kind, code)| {
+        error.kind() == ErrorKind::Server(*kind) || script.is_some_and(|detail| detail.contains(code))
+    })
 }
 
 pub(in crate::store) fn failed(error: &RedisError) -> Error {
@@ -82,4 +95,46 @@ pub(in crate::store) fn failed(error: &RedisError) -> Error {
         (Kind::Store, "Redis refused a command")
     };
     Error::new(kind, text).with_source(error.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use deadpool_redis::redis::parse_redis_value;
+
+    use super::*;
+
+    /// An error as a server sends it.
+    fn sent(text: &str) -> RedisError {
+        let answer = parse_redis_value(format!("-{text}\r\n").as_bytes()).and_then(|value| value.extract_error());
+        answer.expect_err("it begins as an error does")
+    }
+
+    #[test]
+    fn what_a_replica_says_ends_a_connection_also_from_within_a_script_of_before_redis_7() {
+        let within = "ERR Error running script (call to f_2ff5b62d0f8b1e0a3b35a6f5b0a4f3c2d2a1b0c9): @user_script:12: ";
+        let read_only = "READONLY You can't write against a read only replica.";
+        let is_down = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+        for told in [read_only, is_down] {
+            for text in
+                [told.to_owned(), format!("{told} script: 2ff5, on @user_script:12."), format!("{within}-{told}")]
+            {
+                assert!(is_of_the_connection(&sent(&text)), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_any_server_may_say_ends_no_connection() {
+        let within = "ERR Error running script (call to f_2ff5): @user_script:12: ";
+        for text in [
+            "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),
+            "NOSCRIPT No matching script. Please use EVAL.".to_owned(),
+            "LOADING Redis is loading the dataset in memory".to_owned(),
+            "ERR unknown command -READONLY , with args".to_owned(),
+            format!("{within}-OOM command not allowed when used memory > 'maxmemory'."),
+            format!("{within}@user_script: 12: unknown key READONLY in table"),
+        ] {
+            assert!(!is_of_the_connection(&sent(&text)), "{text}");
+        }
+    }
 }
