@@ -11,6 +11,7 @@ mod redis_only {
     mod connecting;
     mod contents;
     mod expiry;
+    mod foreign;
     mod functions;
     mod outages;
     mod sharing;

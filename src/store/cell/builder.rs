@@ -76,7 +76,7 @@ impl RedisCellStoreBuilder {
     pub async fn connect(self, url: &str) -> Result<RedisCellStore, Error> {
         let settings = self.settings;
         settings.check()?;
-        let (server, address) = settings.server(url)?;
+        let (server, address) = settings.plain_server(url)?;
         let limit = settings.longest_start();
         in_time(limit, &address, look(&server, &settings.prefix, limit, &address)).await??;
         Ok(RedisCellStore::new(server, settings.prefix, settings.budget))

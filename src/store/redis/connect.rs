@@ -8,8 +8,10 @@ use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 use super::builder::RedisStoreBuilder;
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
-use super::connection::{Connections, Source};
-use super::pool::Pools;
+use super::connection::Connections;
+use super::connector::Source;
+use super::pool::{CHECKING, Pools};
+use super::script::Calls;
 use super::servers::Servers;
 use super::store::RedisStore;
 use super::url;
@@ -38,7 +40,7 @@ impl RedisStoreBuilder {
     /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
     /// or is no Redis.
     pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
-        let (server, address) = self.server(url)?;
+        let (server, address) = self.server(url, Some(self.calls))?;
         self.prepared(Servers::One(server), &address).await
     }
 
@@ -71,8 +73,8 @@ impl RedisStoreBuilder {
     #[cfg(feature = "cluster")]
     pub async fn connect_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
         let known = servers_at(urls)?;
-        let (nodes, address) = (Cluster::new(&known, self.pools(&known)?, self.budget)?, addresses(&known));
-        self.prepared(Servers::Cluster(std::sync::Arc::new(nodes)), &address).await
+        let (nodes, address) = (self.cluster(&known)?, addresses(&known));
+        self.prepared(nodes, &address).await
     }
 
     /// Connects to the primary that sentinels know by a name, and loads the scripts. The sentinels are
@@ -89,15 +91,14 @@ impl RedisStoreBuilder {
     /// reached, or refuses the connection.
     #[cfg(feature = "sentinel")]
     pub async fn connect_sentinel<U: AsRef<str>>(
-        mut self,
+        self,
         urls: impl IntoIterator<Item = U>,
         master_name: &str,
     ) -> Result<RedisStore, Error> {
         let sentinels = servers_at(urls)?;
         let address = format!("{master_name:?}, as named at {}", addresses(&sentinels));
-        let login = std::mem::take(&mut self.primary);
-        let pool = self.pools(&sentinels)?.of_sentinels(&sentinels, master_name, login)?;
-        self.prepared(Servers::One(Connections::new(Source::Own(pool))), &address).await
+        let primary = self.sentinels(&sentinels, master_name)?;
+        self.prepared(primary, &address).await
     }
 
     /// Uses a pool that is there already. Nothing is asked of the server before the first decision.
@@ -110,22 +111,42 @@ impl RedisStoreBuilder {
     ///
     /// If a setting is wrong.
     pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
-        self.build(Servers::One(Connections::new(Source::Given(pool))))
+        let source = Source::given(pool, self.calls, self.connect_timeout.saturating_mul(CHECKING));
+        self.build(Servers::One(Connections::new(source)))
+    }
+
+    /// Connections to the server at a URL, where no Lua is called, and its address.
+    #[cfg(feature = "redis-cell")]
+    pub(in crate::store) fn plain_server(&self, url: &str) -> Result<(Connections, String), Error> {
+        self.server(url, None)
     }
 
     /// Connections to the server at a URL, none of which is made yet, and its address.
-    pub(in crate::store) fn server(&self, url: &str) -> Result<(Connections, String), Error> {
+    fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Connections, String), Error> {
         let known = url::server(url)?;
-        let pools = self.pools(std::slice::from_ref(&known))?;
-        let pool = pools.of_server(pools.server(&known))?;
-        Ok((Connections::new(Source::Own(pool)), known.addr().to_string()))
+        let pools = self.pools(std::slice::from_ref(&known), calls)?;
+        let source = pools.of_server(pools.server(&known))?;
+        Ok((Connections::new(source), known.addr().to_string()))
+    }
+
+    #[cfg(feature = "cluster")]
+    fn cluster(&self, known: &[ConnectionInfo]) -> Result<Servers, Error> {
+        let pools = self.pools(known, Some(self.calls))?;
+        Ok(Servers::Cluster(std::sync::Arc::new(Cluster::new(known, pools, self.budget)?)))
+    }
+
+    #[cfg(feature = "sentinel")]
+    fn sentinels(&self, sentinels: &[ConnectionInfo], master_name: &str) -> Result<Servers, Error> {
+        let pools = self.pools(sentinels, Some(self.calls))?;
+        let source = pools.of_sentinels(sentinels, master_name, self.primary.clone())?;
+        Ok(Servers::One(Connections::new(source)))
     }
 
     /// How the pools of some servers are made.
-    fn pools(&self, servers: &[ConnectionInfo]) -> Result<Pools, Error> {
+    fn pools(&self, servers: &[ConnectionInfo], calls: Option<Calls>) -> Result<Pools, Error> {
         let addresses: Vec<ConnectionAddr> = servers.iter().map(|server| server.addr().clone()).collect();
         let encryption = self.tls.encryption(&addresses)?;
-        Ok(Pools { size: self.pool_size, connect_timeout: self.connect_timeout, encryption })
+        Ok(Pools { size: self.pool_size, connect_timeout: self.connect_timeout, encryption, calls })
     }
 
     /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.

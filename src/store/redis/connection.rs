@@ -1,20 +1,18 @@
 //! One connection, shared by all callers and replaced when it fails.
 
 use std::fmt;
-use std::future::pending;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
 use deadpool_redis::redis::RedisError;
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::{Pool, PoolError};
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::timeout_at;
 
 use super::alarm::Alarms;
-use super::connector::{Link, LinkPool, Manager};
+use super::connector::{Link, Source};
 use super::patience::{Failure, Patience, is_of_the_connection};
 use crate::Error;
 use crate::error::Kind;
@@ -26,26 +24,6 @@ use crate::error::Kind;
 #[derive(Clone)]
 pub(in crate::store) struct Connections {
     shared: Arc<Shared>,
-}
-
-/// Where connections come from.
-pub(super) enum Source {
-    /// A pool that knows how to connect, and bounds how many connections there are.
-    Own(LinkPool),
-    /// A pool of the user's, which drives its connections by itself.
-    Given(Pool),
-}
-
-impl Source {
-    async fn take(&self) -> Result<Link, Error> {
-        match self {
-            Self::Own(pool) => Manager::link(pool).await,
-            Self::Given(pool) => {
-                let connection = deadpool_redis::Connection::take(pool.get().await.map_err(refused)?);
-                Ok(Link { connection, driver: Box::pin(pending()) })
-            }
-        }
-    }
 }
 
 struct Shared {
@@ -186,13 +164,6 @@ impl Shared {
         let handle = Handle::new(self.source.take().await?);
         *self.lock() = Some(handle.clone());
         Ok(handle)
-    }
-}
-
-fn refused(error: PoolError) -> Error {
-    match error {
-        PoolError::Timeout(_) => Error::new(Kind::Timeout, "no connection to Redis in time").with_source(error),
-        error => Error::new(Kind::Connection, "cannot connect to Redis").with_source(error),
     }
 }
 

@@ -7,7 +7,8 @@ use deadpool_redis::redis::ConnectionInfo;
 
 #[cfg(feature = "sentinel")]
 use super::connector::Sentinels;
-use super::connector::{Connector, LinkPool, Login, Manager, Server};
+use super::connector::{Connector, LinkPool, Login, Manager, Server, Source};
+use super::script::Calls;
 use super::tls::Encryption;
 use crate::Error;
 
@@ -16,12 +17,17 @@ use crate::Error;
 #[cfg(feature = "sentinel")]
 const STEPS: u32 = 8;
 
+/// A new connection is asked for what tells a Redis once, or twice if a library is missing there.
+pub(super) const CHECKING: u32 = 2;
+
 /// How pools are made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pools {
     pub(super) size: usize,
     pub(super) connect_timeout: Duration,
     pub(super) encryption: Encryption,
+    /// How decisions will be asked for, if by Lua.
+    pub(super) calls: Option<Calls>,
 }
 
 impl Pools {
@@ -34,19 +40,19 @@ impl Pools {
         }
     }
 
-    /// A pool of connections to a server.
-    pub(super) fn of_server(&self, server: Server) -> Result<LinkPool, Error> {
+    /// Connections to a server.
+    pub(super) fn of_server(&self, server: Server) -> Result<Source, Error> {
         self.of(server, self.connect_timeout)
     }
 
-    /// A pool of connections to the primary that sentinels name: each new one asks them.
+    /// Connections to the primary that sentinels name: each new one asks them.
     #[cfg(feature = "sentinel")]
     pub(super) fn of_sentinels(
         &self,
         sentinels: &[ConnectionInfo],
         name: &str,
         login: deadpool_redis::RedisConnectionInfo,
-    ) -> Result<LinkPool, Error> {
+    ) -> Result<Source, Error> {
         let sentinels: Vec<Server> = sentinels.iter().map(|sentinel| self.server(sentinel)).collect();
         let Some(first) = sentinels.first() else {
             return Err(Error::invalid("without a sentinel nobody names the primary: give at least one URL"));
@@ -56,17 +62,18 @@ impl Pools {
         self.of(sentinels, self.connect_timeout.saturating_mul(STEPS))
     }
 
-    fn of(&self, connector: impl Connector + 'static, limit: Duration) -> Result<LinkPool, Error> {
+    fn of(&self, connector: impl Connector + 'static, limit: Duration) -> Result<Source, Error> {
         if self.size == 0 {
             return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
         }
-        LinkPool::builder(Manager::new(connector))
+        let pool = LinkPool::builder(Manager::new(connector))
             .max_size(self.size)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(limit))
             .create_timeout(Some(limit))
             .recycle_timeout(Some(limit))
             .build()
-            .map_err(|error| Error::invalid("the connection pool cannot be built").with_source(error))
+            .map_err(|error| Error::invalid("the connection pool cannot be built").with_source(error))?;
+        Ok(Source::own(pool, self.calls, self.connect_timeout.saturating_mul(CHECKING)))
     }
 }

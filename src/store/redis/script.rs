@@ -3,10 +3,13 @@
 use std::sync::OnceLock;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value, cmd};
+use deadpool_redis::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value, cmd, pipe};
 
 use super::needs::Needs;
 use super::source::statements_for;
+
+/// What tells whether a server's Lua is that of Redis.
+pub(super) const CHECK: &str = include_str!("../../../lua/check.lua");
 
 /// Bytes of what is called, and of how many keys there are.
 const ROOM: usize = 64;
@@ -51,10 +54,43 @@ impl Program {
     fn library() -> Self {
         let entries = Needs::all().entries().map(Needs::entry);
         let statements = statements_for(Needs::all(), &entries);
+        let statements = format!("{statements}{CHECK}");
         let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);
         let register = |entry| format!("redis.register_function('{name}_{entry}', {entry})\n");
-        let source = format!("#!lua name={name}\n{statements}{}", entries.map(register).concat());
+        let registered = entries.map(register).concat() + &register("check");
+        let source = format!("#!lua name={name}\n{statements}{registered}");
         Self { calls: Calls::Functions, source, name }
+    }
+
+    /// Loads several scripts in one step.
+    pub(super) async fn load_all(programs: &[&Self], connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+        let mut all = pipe();
+        for program in programs {
+            all.cmd("SCRIPT").arg("LOAD").arg(&program.source);
+        }
+        last_of(connection.send_packed_commands(&all, 0, programs.len()).await?).map(drop)
+    }
+
+    /// Loads a library and calls what tells whether the server's Lua is that of Redis, in one step.
+    pub(super) async fn load_and_check(&self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
+        let mut both = pipe();
+        both.cmd("FUNCTION").arg("LOAD").arg(&self.source).add_command(self.check());
+        let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
+        // Another process may have loaded it meanwhile.
+        if answers
+            .first()
+            .is_some_and(|loaded| matches!(loaded.clone().extract_error(), Err(error) if is_there(&error)))
+        {
+            answers.remove(0);
+        }
+        last_of(answers)
+    }
+
+    /// The call of what tells whether the server's Lua is that of Redis: of a library only.
+    pub(super) fn check(&self) -> Cmd {
+        let mut call = cmd("FCALL");
+        call.arg(format!("{}_check", self.name)).arg(0);
+        call
     }
 
     /// Loads it into the server; a library that is there already is the same.
@@ -64,7 +100,7 @@ impl Program {
             Calls::Functions => "FUNCTION",
         };
         match cmd(command).arg("LOAD").arg(&self.source).query_async(connection).await {
-            Err(error) if error.detail().is_some_and(|detail| detail.contains("already exists")) => Ok(()),
+            Err(error) if is_there(&error) => Ok(()),
             loaded => loaded,
         }
     }
@@ -131,14 +167,23 @@ impl Way {
     #[cfg(feature = "cluster")]
     async fn ask(connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value, RedisError> {
         // Sent as one, for `ASKING` is about the next command.
-        let mut both = deadpool_redis::redis::pipe();
+        let mut both = pipe();
         both.cmd("ASKING").add_command(call.clone());
         let answers = connection.send_packed_commands(&both, 1, 1).await?;
         answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
     }
 }
 
-fn is_missing(error: &RedisError) -> bool {
+/// The last answer of several, or the first error.
+pub(super) fn last_of(answers: Vec<Value>) -> Result<Value, RedisError> {
+    answers.into_iter().try_fold(Value::Nil, |_, answer| answer.extract_error())
+}
+
+fn is_there(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("already exists"))
+}
+
+pub(super) fn is_missing(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
         || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))
 }

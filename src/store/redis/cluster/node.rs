@@ -139,7 +139,6 @@ mod tests {
 
     use deadpool_redis::redis::IntoConnectionInfo;
 
-    use super::super::super::connection::Source;
     use super::super::super::pool::Pools;
     use super::*;
 
@@ -147,9 +146,9 @@ mod tests {
 
     fn node() -> Node {
         let pools = Pools { size: 1, connect_timeout: BUDGET, ..Pools::default() };
-        let pool = pools.of_server(pools.server(&"redis://127.0.0.1:1".into_connection_info().unwrap())).unwrap();
+        let source = pools.of_server(pools.server(&"redis://127.0.0.1:1".into_connection_info().unwrap())).unwrap();
         let address = Address { host: "::1".to_owned(), port: 7000 };
-        Node::new(address, Connections::new(Source::Own(pool)), BUDGET)
+        Node::new(address, Connections::new(source), BUDGET)
     }
 
     fn refused(kind: ServerErrorKind) -> Failure {

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::connection::{Connections, Source};
+use super::super::connection::Connections;
 use super::super::connector::Server;
 use super::super::pool::Pools;
 use super::super::script::Calls;
@@ -54,10 +54,12 @@ impl Cluster {
     /// Finds the primaries, and loads what is called on those that are up; others get it with the
     /// first call.
     pub(in crate::store::redis) async fn prepare(&self, calls: Calls) -> Result<(), Error> {
-        self.look(None, self.pools.connect_timeout).await?;
+        // A node is connected to, shows that it is a Redis, and is asked.
+        let limit = self.pools.connect_timeout.saturating_mul(3);
+        self.look(None, limit).await?;
         let mut loading = JoinSet::new();
         for node in self.map.load().nodes() {
-            let (node, limit) = (Arc::clone(node), self.pools.connect_timeout);
+            let node = Arc::clone(node);
             loading.spawn(async move { tokio::time::timeout(limit, node.connections.prepare(calls)).await });
         }
         while let Some(loaded) = loading.join_next().await {
@@ -83,8 +85,8 @@ impl Cluster {
         if let Some(node) = self.map.load().node(address) {
             return Ok(node);
         }
-        let pool = self.pools.of_server(self.login.moved_to(address.host.clone(), address.port))?;
-        Ok(Arc::new(Node::new(address.clone(), Connections::new(Source::Own(pool)), self.budget)))
+        let source = self.pools.of_server(self.login.moved_to(address.host.clone(), address.port))?;
+        Ok(Arc::new(Node::new(address.clone(), Connections::new(source), self.budget)))
     }
 
     /// Notes that a slot is another node's by now.

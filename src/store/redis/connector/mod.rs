@@ -4,11 +4,13 @@
 //! it. What comes out is a [`Link`]: its two halves, apart, so that who asks is not who sends and
 //! receives.
 
+mod check;
 mod credentials;
 mod manager;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod server;
+mod source;
 mod stream;
 
 use std::fmt;
@@ -27,6 +29,7 @@ pub(super) use manager::{LinkPool, Manager};
 #[cfg(feature = "sentinel")]
 pub(super) use sentinel::Sentinels;
 pub(super) use server::Server;
+pub(super) use source::Source;
 
 /// What sends and receives. While nobody polls it nothing does; its end is that of the connection.
 pub(in crate::store) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
