@@ -11,6 +11,10 @@ mod support {
 mod apart;
 mod breakers;
 mod failover;
+mod far;
 mod moves;
+#[allow(dead_code, reason = "tests of one server need more of it")]
+#[path = "../reconnect/proxy.rs"]
+mod proxy;
 mod rig;
 mod together;

@@ -11,8 +11,10 @@ mod support {
 }
 
 mod clients;
+mod far;
 mod leaks;
 mod passwords;
+#[allow(dead_code, reason = "tests of a Cluster need more of it")]
 mod proxy;
 mod rig;
 mod silence;
