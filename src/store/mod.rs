@@ -30,5 +30,5 @@ pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{Clock, MemoryStore, MemoryStoreBuilder, SystemClock};
 pub use receipt::{Change, Receipt, Settlement, StoreId, Taken};
 #[cfg(feature = "redis")]
-pub use redis::{RedisStore, RedisStoreBuilder};
+pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
 pub use traits::{Decided, Store};

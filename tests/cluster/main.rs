@@ -10,6 +10,7 @@ mod support {
 
 mod apart;
 mod breakers;
+mod credentials;
 mod failover;
 mod far;
 mod moves;

@@ -12,7 +12,7 @@ use crate::support::server::RedisServer;
 const FIFTY: Quota = Quota::token_bucket(50_000, Duration::from_secs(30 * 86_400));
 
 /// Limiting goes on within this time of a working server's return.
-const RETURN: Duration = Duration::from_secs(1);
+pub(crate) const RETURN: Duration = Duration::from_secs(1);
 /// The default budget of a decision, and what a busy machine adds to it.
 const BOUND: Duration = Duration::from_millis(400);
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
-use tollgate::deadpool_redis::redis::{Client, cmd};
-use tollgate::store::{Check, Counter, RedisStoreBuilder, Store};
+use tollgate::deadpool_redis::redis::{Client, Value, cmd};
+use tollgate::store::{Check, Counter, Credentials, RedisStoreBuilder, Store};
 use tollgate::{Error, Key, Quota, RedisStore};
 
 use crate::support::server::RedisServer;
@@ -48,15 +48,15 @@ impl Authority {
 }
 
 /// A server with a port for TLS beside its plain one.
-struct TlsServer {
-    plain: RedisServer,
-    port: u16,
+pub(crate) struct TlsServer {
+    pub(crate) plain: RedisServer,
+    pub(crate) port: u16,
 }
 
 impl TlsServer {
     /// A server that shows this certificate, and asks clients for one that the authority vouches for if
     /// `clients` is `yes`.
-    fn start(authority: &Authority, shown: &Identity, clients: &str) -> Self {
+    pub(crate) fn start(authority: &Authority, shown: &Identity, clients: &str) -> Self {
         let plain = RedisServer::start();
         let (_, folder): (String, String) = plain.ask(&["CONFIG", "GET", "dir"]);
         let file = |name: &str, text: &str| {
@@ -130,6 +130,34 @@ async fn a_store_decides_over_tls_with_a_private_root_and_comes_back_after_its_c
     }
     let store = settings().connect(&server.plain.url()).await.unwrap();
     assert_eq!(remaining(&store, 0).await.unwrap(), 46, "both ways lead to one Redis");
+}
+
+#[tokio::test]
+async fn passwords_that_change_are_asked_for_over_tls_too() {
+    let (authority, vault) = (Authority::new(), std::sync::Arc::<std::sync::Mutex<String>>::default());
+    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
+    let rotate = |password: &str| {
+        password.clone_into(&mut vault.lock().unwrap());
+        let rules = ["on", "resetpass", &format!(">{password}"), "~*", "+@all"];
+        let (): () = server.plain.ask(&[&["ACL", "SETUSER", "limiter"], &rules[..]].concat());
+        let _: i64 = server.plain.ask(&["CLIENT", "KILL", "USER", "limiter"]);
+    };
+    rotate("first");
+    let now = std::sync::Arc::clone(&vault);
+    let settings = settings().root_certificates(authority.pem()).credentials(move || {
+        let password = now.lock().unwrap().clone();
+        async move { Ok::<_, std::convert::Infallible>(Credentials::new("limiter", password)) }
+    });
+    let store = settings.connect(&server.url("127.0.0.1")).await.unwrap();
+    for round in 0..3 {
+        rotate(&format!("password-{round}"));
+        let start = Instant::now();
+        while let Err(error) = remaining(&store, 1).await {
+            assert!(start.elapsed() < BOUND, "{error:#}");
+        }
+    }
+    let refused: Vec<Value> = server.plain.ask(&["ACL", "LOG"]);
+    assert!(refused.is_empty(), "somebody used what was no password any more: {refused:?}");
 }
 
 #[tokio::test]

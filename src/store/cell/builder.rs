@@ -12,7 +12,7 @@ use crate::store::redis::builder::RedisStoreBuilder;
 use crate::store::redis::connect::in_time;
 use crate::store::redis::connection::Connections;
 use crate::store::redis::patience::{Failure, Patience};
-use crate::store::{Check, Counter};
+use crate::store::{Check, Counter, Credentials};
 use crate::{Error, Key, Quota};
 
 /// Settings of a [`RedisCellStore`]. Every wait is bounded.
@@ -41,6 +41,17 @@ impl RedisCellStoreBuilder {
     /// budget for it; connecting goes on meanwhile.
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { settings: self.settings.connect_timeout(timeout) }
+    }
+
+    /// Asks for user and password before each new connection, for credentials that expire: see
+    /// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials).
+    pub fn credentials<F, T, E>(self, credentials: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Self { settings: self.settings.credentials(credentials) }
     }
 
     /// Believes servers whose certificates these roots vouch for, and no others, instead of the

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::combine::MOST_CHECKS;
+use super::connector::Provider;
 use super::script::Calls;
 use super::servers::Servers;
 use super::store::RedisStore;
@@ -28,6 +29,7 @@ pub struct RedisStoreBuilder {
     pub(super) clock: Option<Box<dyn Clock>>,
     pub(super) deny_cache: Option<DenyCacheBuilder>,
     pub(super) tls: Tls,
+    pub(super) credentials: Option<Provider>,
     #[cfg(feature = "sentinel")]
     pub(super) primary: deadpool_redis::RedisConnectionInfo,
 }
@@ -44,6 +46,7 @@ impl RedisStoreBuilder {
             clock: None,
             deny_cache: Some(DenyCacheBuilder::new()),
             tls: Tls::default(),
+            credentials: None,
             #[cfg(feature = "sentinel")]
             primary: deadpool_redis::RedisConnectionInfo::default(),
         }

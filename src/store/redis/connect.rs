@@ -111,6 +111,11 @@ impl RedisStoreBuilder {
     ///
     /// If a setting is wrong.
     pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
+        if self.credentials.is_some() {
+            return Err(Error::invalid(
+                "credentials are of no use to a pool that is there already: it connects by itself",
+            ));
+        }
         let source = Source::given(pool, self.calls, self.connect_timeout.saturating_mul(CHECKING));
         self.build(Servers::One(Connections::new(source)))
     }
@@ -122,7 +127,7 @@ impl RedisStoreBuilder {
     }
 
     /// Connections to the server at a URL, none of which is made yet, and its address.
-    fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Connections, String), Error> {
+    pub(super) fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Connections, String), Error> {
         let known = url::server(url)?;
         let pools = self.pools(std::slice::from_ref(&known), calls)?;
         let source = pools.of_server(pools.server(&known))?;
@@ -130,13 +135,13 @@ impl RedisStoreBuilder {
     }
 
     #[cfg(feature = "cluster")]
-    fn cluster(&self, known: &[ConnectionInfo]) -> Result<Servers, Error> {
+    pub(super) fn cluster(&self, known: &[ConnectionInfo]) -> Result<Servers, Error> {
         let pools = self.pools(known, Some(self.calls))?;
         Ok(Servers::Cluster(std::sync::Arc::new(Cluster::new(known, pools, self.budget)?)))
     }
 
     #[cfg(feature = "sentinel")]
-    fn sentinels(&self, sentinels: &[ConnectionInfo], master_name: &str) -> Result<Servers, Error> {
+    pub(super) fn sentinels(&self, sentinels: &[ConnectionInfo], master_name: &str) -> Result<Servers, Error> {
         let pools = self.pools(sentinels, Some(self.calls))?;
         let source = pools.of_sentinels(sentinels, master_name, self.primary.clone())?;
         Ok(Servers::One(Connections::new(source)))
@@ -146,7 +151,8 @@ impl RedisStoreBuilder {
     fn pools(&self, servers: &[ConnectionInfo], calls: Option<Calls>) -> Result<Pools, Error> {
         let addresses: Vec<ConnectionAddr> = servers.iter().map(|server| server.addr().clone()).collect();
         let encryption = self.tls.encryption(&addresses)?;
-        Ok(Pools { size: self.pool_size, connect_timeout: self.connect_timeout, encryption, calls })
+        let (size, connect_timeout, credentials) = (self.pool_size, self.connect_timeout, self.credentials.clone());
+        Ok(Pools { size, connect_timeout, encryption, credentials, calls })
     }
 
     /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.
@@ -180,7 +186,7 @@ pub(in crate::store) async fn in_time<T>(
 }
 
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
-fn servers_at<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Vec<ConnectionInfo>, Error> {
+pub(super) fn servers_at<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Vec<ConnectionInfo>, Error> {
     urls.into_iter().map(|url| url::server(url.as_ref())).collect()
 }
 

@@ -31,4 +31,5 @@ mod url;
 mod verdict;
 
 pub use builder::RedisStoreBuilder;
+pub use connector::Credentials;
 pub use store::RedisStore;

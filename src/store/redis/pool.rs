@@ -7,7 +7,7 @@ use deadpool_redis::redis::ConnectionInfo;
 
 #[cfg(feature = "sentinel")]
 use super::connector::Sentinels;
-use super::connector::{Connector, LinkPool, Login, Manager, Server, Source};
+use super::connector::{Connector, LinkPool, Login, Manager, Provider, Server, Source};
 use super::script::Calls;
 use super::tls::Encryption;
 use crate::Error;
@@ -26,6 +26,7 @@ pub(super) struct Pools {
     pub(super) size: usize,
     pub(super) connect_timeout: Duration,
     pub(super) encryption: Encryption,
+    pub(super) credentials: Option<Provider>,
     /// How decisions will be asked for, if by Lua.
     pub(super) calls: Option<Calls>,
 }
@@ -35,7 +36,7 @@ impl Pools {
     pub(super) fn server(&self, info: &ConnectionInfo) -> Server {
         Server {
             address: info.addr().clone(),
-            login: Login::new(info.redis_settings().clone()),
+            login: Login::new(info.redis_settings().clone(), self.credentials.clone()),
             encryption: self.encryption.clone(),
         }
     }
@@ -53,11 +54,12 @@ impl Pools {
         name: &str,
         login: deadpool_redis::RedisConnectionInfo,
     ) -> Result<Source, Error> {
-        let sentinels: Vec<Server> = sentinels.iter().map(|sentinel| self.server(sentinel)).collect();
+        let as_in_url = Self { credentials: None, ..self.clone() };
+        let sentinels: Vec<Server> = sentinels.iter().map(|sentinel| as_in_url.server(sentinel)).collect();
         let Some(first) = sentinels.first() else {
             return Err(Error::invalid("without a sentinel nobody names the primary: give at least one URL"));
         };
-        let primary = Server { login: Login::new(login.into()), ..first.clone() };
+        let primary = Server { login: Login::new(login.into(), self.credentials.clone()), ..first.clone() };
         let sentinels = Sentinels::new(sentinels, name, primary, self.connect_timeout);
         self.of(sentinels, self.connect_timeout.saturating_mul(STEPS))
     }

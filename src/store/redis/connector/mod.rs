@@ -24,7 +24,8 @@ use deadpool_redis::redis::{ErrorKind, RedisError};
 use crate::Error;
 use crate::error::Kind;
 
-pub(super) use credentials::Login;
+pub use credentials::Credentials;
+pub(super) use credentials::{Login, Provider};
 pub(super) use manager::{LinkPool, Manager};
 #[cfg(feature = "sentinel")]
 pub(super) use sentinel::Sentinels;
