@@ -13,6 +13,7 @@ mod redis_only {
     mod expiry;
     mod foreign;
     mod functions;
+    mod lazy;
     mod outages;
     mod sharing;
     mod stores;

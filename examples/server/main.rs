@@ -46,7 +46,7 @@ async fn run() -> Result<(), BoxError> {
     let args = Args::read(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))?;
     let (config, file) = args.config.as_deref().map(ConfigFile::open).transpose()?.unzip();
     let (layer, store) = match &args.redis {
-        Some(url) => (RateLimitLayer::composite(RedisStore::connect(url).await?), "redis"),
+        Some(url) => (RateLimitLayer::composite(RedisStore::connect_lazy(url)?), "redis"),
         None => (RateLimitLayer::composite(MemoryStore::new()), "memory"),
     };
     let layer = match config {

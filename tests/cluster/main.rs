@@ -13,6 +13,7 @@ mod breakers;
 mod credentials;
 mod failover;
 mod far;
+mod lazy;
 mod moves;
 #[allow(dead_code, reason = "tests of one server need more of it")]
 #[path = "../reconnect/proxy.rs"]

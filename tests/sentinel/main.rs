@@ -9,5 +9,6 @@ mod support {
     pub(crate) mod server;
 }
 
+mod credentials;
 mod failover;
 mod rig;

@@ -13,6 +13,7 @@ pub(in crate::store) mod connection;
 mod connector;
 mod engine;
 mod job;
+mod lazy;
 mod lead;
 pub(in crate::store) mod names;
 mod needs;

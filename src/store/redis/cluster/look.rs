@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd};
+use tokio::time::timeout_at;
 
 use super::super::patience::Patience;
 use super::map::{Address, Map, Range, read_ranges};
@@ -34,6 +35,32 @@ impl Cluster {
             tokio::time::sleep(if looked.is_ok() { PAUSE } else { LONG_PAUSE }).await;
             drop(turn);
         });
+    }
+
+    /// Whether nobody has looked for the primaries yet, as at first after a lazy start.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.map.load().nodes().is_empty() && !self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Looks for the primaries, or waits for who does. Looking goes on without its caller.
+    pub(super) async fn find(self: &Arc<Self>, patience: Patience) {
+        let found = async {
+            let Ok(turn) = Arc::clone(&self.looking).acquire_owned().await else { return };
+            if !self.is_unknown() {
+                return;
+            }
+            let cluster = Arc::clone(self);
+            let looking = tokio::spawn(async move {
+                let looked = cluster.look(None, cluster.longest_look()).await;
+                if let Err(error) = &looked {
+                    tracing::warn!(error = format!("{error:#}"), "no node of the Redis Cluster tells its slots");
+                }
+                cluster.is_lost.store(looked.is_err(), Ordering::Relaxed);
+                drop(turn);
+            });
+            let _ = looking.await;
+        };
+        let _ = timeout_at(patience.until, found).await;
     }
 
     /// Asks one node after the other for the slots, each for so long at most.

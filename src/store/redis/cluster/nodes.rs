@@ -54,8 +54,7 @@ impl Cluster {
     /// Finds the primaries, and loads what is called on those that are up; others get it with the
     /// first call.
     pub(in crate::store::redis) async fn prepare(&self, calls: Calls) -> Result<(), Error> {
-        // A node is connected to, shows that it is a Redis, and is asked.
-        let limit = self.pools.connect_timeout.saturating_mul(3);
+        let limit = self.longest_look();
         self.look(None, limit).await?;
         let mut loading = JoinSet::new();
         for node in self.map.load().nodes() {
@@ -70,6 +69,11 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// How long a node may take that is connected to, shows that it is a Redis, and is asked.
+    pub(super) fn longest_look(&self) -> Duration {
+        self.pools.connect_timeout.saturating_mul(3)
     }
 
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {

@@ -39,6 +39,10 @@ impl Cluster {
         program: &Program,
         call: &Cmd,
     ) -> Result<Value, Failure> {
+        if self.is_unknown() {
+            // Boxed, as it is rare.
+            Box::pin(self.find(patience)).await;
+        }
         let mut route = self.owned(slot)?;
         let mut hops = 0;
         loop {

@@ -1,0 +1,46 @@
+//! Stores that connect with their first decision.
+
+use tollgate::RedisStore;
+
+use super::stores::{PATIENCE, remaining, take, time_to_decide};
+use crate::support::server::RedisServer;
+
+#[test]
+fn a_lazy_store_is_made_outside_a_runtime_and_asks_nothing_until_it_decides() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder().budget(PATIENCE).connect_lazy(&server.url()).expect("the URL is one");
+    let connections = || server.ask::<String>(&["CLIENT", "LIST"]).lines().count() - 1;
+    assert_eq!(connections(), 0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("one can be built");
+    runtime.block_on(async {
+        take(&store, "ada", 1).await.expect("the first decision connects");
+        assert_eq!((remaining(&store, "ada").await, connections()), (49, 1));
+    });
+}
+
+#[tokio::test]
+async fn a_lazy_store_that_was_made_while_redis_was_away_decides_once_it_is_there() {
+    let mut server = RedisServer::start();
+    server.kill();
+    for settings in [RedisStore::builder(), RedisStore::builder().functions()] {
+        settings.connect(&server.url()).await.expect_err("it is away");
+    }
+    let store = RedisStore::connect_lazy(&server.url()).expect("the URL is one");
+    for _ in 0..3 {
+        let error = take(&store, "ada", 1).await.expect_err("it is away");
+        assert!(error.is_connection() || error.is_timeout(), "{error:#}");
+    }
+    server.restart();
+    let waited = time_to_decide(&store, "ada").await;
+    assert!(waited.as_millis() < 1_000, "{waited:?}");
+}
+
+#[test]
+fn what_can_never_work_is_an_error_of_a_lazy_store_too() {
+    for url in ["", "http://127.0.0.1:6379", "redis://127.0.0.1/x"] {
+        let error = RedisStore::connect_lazy(url).expect_err("it is no URL of a Redis");
+        assert!(error.is_invalid(), "{url}: {error:#}");
+    }
+    let error = RedisStore::builder().pool_size(0).connect_lazy("redis://127.0.0.1:1").expect_err("no connection");
+    assert!(error.is_invalid(), "{error:#}");
+}
