@@ -13,6 +13,8 @@ mod support {
 mod acl;
 #[cfg(all(feature = "tls", feature = "cluster"))]
 mod cluster;
+#[cfg(all(feature = "tls", feature = "sentinel"))]
+mod sentinel;
 mod socket;
 #[cfg(feature = "tls")]
 mod tls;
