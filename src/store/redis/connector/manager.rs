@@ -60,3 +60,67 @@ impl fmt::Debug for Manager {
         f.debug_tuple("Manager").field(&self.connector).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use deadpool::Runtime;
+    use deadpool_redis::redis::aio::MultiplexedConnection;
+    use deadpool_redis::redis::{AsyncConnectionConfig, RedisConnectionInfo, cmd};
+    use tokio::io::{DuplexStream, duplex};
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+    use super::super::{Connecting, not_connected};
+    use super::*;
+
+    /// Opens connections whose other ends it gives away.
+    #[derive(Debug)]
+    struct Pipes(UnboundedSender<DuplexStream>);
+
+    impl Connector for Pipes {
+        fn connect(&self) -> Connecting<'_> {
+            Box::pin(async {
+                let (near, far) = duplex(1_024);
+                let _ = self.0.send(far);
+                let (login, config) =
+                    (RedisConnectionInfo::default().set_skip_set_lib_name(), AsyncConnectionConfig::new());
+                let opened = MultiplexedConnection::new_with_config(&login, near, config).await;
+                let (connection, driver) = opened.map_err(not_connected)?;
+                Ok(Link { connection, driver: Box::pin(driver) })
+            })
+        }
+    }
+
+    /// A pool of one, and the other ends of its connections.
+    fn pool() -> (LinkPool, UnboundedReceiver<DuplexStream>) {
+        let (far, ends) = unbounded_channel();
+        let pool = LinkPool::builder(Manager::new(Pipes(far))).max_size(1).runtime(Runtime::Tokio1);
+        (pool.wait_timeout(Some(Duration::from_secs(1))).build().expect("the settings are valid"), ends)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn there_are_no_more_connections_at_once_than_the_pool_has_room_for() {
+        let (pool, mut ends) = pool();
+        let Link { connection, driver } = Manager::link(&pool).await.expect("there is room");
+        let full = Manager::link(&pool).await.expect_err("there is no more room");
+        assert!(full.is_timeout(), "{full:#}");
+        drop(driver);
+        let Link { driver, .. } = Manager::link(&pool).await.expect("a driver that is dropped makes room");
+        let (first, second) = (ends.recv().await, ends.recv().await);
+        drop((connection, first, second));
+        driver.await;
+        Manager::link(&pool).await.expect("a driver that has ended makes room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_on_a_connection_that_ends_is_an_error_and_the_driver_ends_once_more() {
+        let (pool, mut ends) = pool();
+        let mut link = Manager::link(&pool).await.expect("there is room");
+        drop(ends.recv().await);
+        let mut connection = link.connection.clone();
+        let answer: Result<(), _> = link.drive(cmd("PING").query_async(&mut connection)).await;
+        assert!(answer.is_err_and(|error| error.is_io_error() || error.is_connection_dropped()));
+        tokio::time::timeout(Duration::from_secs(1), link.driver).await.expect("it has ended");
+    }
+}
