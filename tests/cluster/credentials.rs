@@ -14,7 +14,7 @@ use crate::rig::{Cluster, take};
 const RETURN: Duration = Duration::from_secs(1);
 
 fn rotate(cluster: &Cluster, vault: &Mutex<String>, password: &str) {
-    password.clone_into(&mut vault.lock().unwrap());
+    password.clone_into(&mut vault.lock().expect("nobody panics here"));
     for node in &cluster.nodes {
         let rules = ["on", "resetpass", &format!(">{password}"), "~*", "+@all"];
         let (): () = node.ask(&[&["ACL", "SETUSER", "limiter"], &rules[..]].concat());
@@ -30,7 +30,7 @@ async fn every_node_is_logged_in_to_with_the_password_of_the_time() {
     rotate(&cluster, &vault, "first");
     let now = Arc::clone(&vault);
     let settings = RedisStore::builder().without_deny_cache().credentials(move || {
-        let password = now.lock().unwrap().clone();
+        let password = now.lock().expect("nobody panics here").clone();
         async move { Ok::<_, Infallible>(Credentials::new("limiter", password)) }
     });
     let store = settings.connect_cluster([cluster.nodes[0].url()]).await.expect("the password is right");

@@ -70,7 +70,7 @@ struct Vault(Arc<Mutex<String>>);
 impl Vault {
     /// Changes the password here and there at once, and closes the connections.
     fn rotate(&self, server: &RedisServer, password: &str) {
-        password.clone_into(&mut self.0.lock().unwrap());
+        password.clone_into(&mut self.0.lock().expect("nobody panics here"));
         change(server, &["on", "resetpass", &format!(">{password}"), "~*", "+@all"]);
         kill(server);
     }
@@ -78,7 +78,7 @@ impl Vault {
     fn settings(&self) -> RedisStoreBuilder {
         let vault = self.clone();
         RedisStore::builder().without_deny_cache().credentials(move || {
-            let password = vault.0.lock().unwrap().clone();
+            let password = vault.0.lock().expect("nobody panics here").clone();
             async move { Ok::<_, std::convert::Infallible>(Credentials::new("limiter", password)) }
         })
     }

@@ -137,7 +137,7 @@ async fn passwords_that_change_are_asked_for_over_tls_too() {
     let (authority, vault) = (Authority::new(), std::sync::Arc::<std::sync::Mutex<String>>::default());
     let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
     let rotate = |password: &str| {
-        password.clone_into(&mut vault.lock().unwrap());
+        password.clone_into(&mut vault.lock().expect("nobody panics here"));
         let rules = ["on", "resetpass", &format!(">{password}"), "~*", "+@all"];
         let (): () = server.plain.ask(&[&["ACL", "SETUSER", "limiter"], &rules[..]].concat());
         let _: i64 = server.plain.ask(&["CLIENT", "KILL", "USER", "limiter"]);
@@ -145,7 +145,7 @@ async fn passwords_that_change_are_asked_for_over_tls_too() {
     rotate("first");
     let now = std::sync::Arc::clone(&vault);
     let settings = settings().root_certificates(authority.pem()).credentials(move || {
-        let password = now.lock().unwrap().clone();
+        let password = now.lock().expect("nobody panics here").clone();
         async move { Ok::<_, std::convert::Infallible>(Credentials::new("limiter", password)) }
     });
     let store = settings.connect(&server.url("127.0.0.1")).await.unwrap();

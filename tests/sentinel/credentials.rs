@@ -19,7 +19,7 @@ const RETURN: Duration = Duration::from_secs(1);
 async fn the_primary_is_logged_in_to_with_the_password_of_the_time_and_the_sentinels_as_their_urls_say() {
     let (watched, vault) = (Watched::start(), Arc::<Mutex<String>>::default());
     let rotate = |password: &str| {
-        password.clone_into(&mut vault.lock().unwrap());
+        password.clone_into(&mut vault.lock().expect("nobody panics here"));
         let rules = ["on", "resetpass", &format!(">{password}"), "~*", "+@all"];
         let (): () = watched.primary.ask(&[&["ACL", "SETUSER", "limiter"], &rules[..]].concat());
         let _: i64 = watched.primary.ask(&["CLIENT", "KILL", "USER", "limiter"]);
@@ -27,7 +27,7 @@ async fn the_primary_is_logged_in_to_with_the_password_of_the_time_and_the_senti
     rotate("first");
     let now = Arc::clone(&vault);
     let settings = RedisStore::builder().without_deny_cache().credentials(move || {
-        let password = now.lock().unwrap().clone();
+        let password = now.lock().expect("nobody panics here").clone();
         async move { Ok::<_, Infallible>(Credentials::new("limiter", password)) }
     });
     let store = settings.connect_sentinel_lazy(watched.urls(), NAME).expect("the URLs are some");

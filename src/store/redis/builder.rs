@@ -88,7 +88,7 @@ impl RedisStoreBuilder {
     }
 
     /// Sets how long connecting may take, instead of 500 ms, and eight times that where sentinels are asked
-    /// first. A decision does not wait longer than its budget for it; connecting goes on meanwhile.
+    /// first; then the server may take twice that to show that it counts as Redis does. A decision does not wait longer than its budget for it; connecting goes on meanwhile.
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { connect_timeout: timeout, ..self }
     }

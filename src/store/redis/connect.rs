@@ -105,7 +105,8 @@ impl RedisStoreBuilder {
     ///
     /// The pool opens its connections by itself, and drives each by a task of its own. So a decision
     /// takes a hop more than over a connection that [`connect`](Self::connect) opens, and a lost connection
-    /// is noticed later: by the first decision that was sent on it.
+    /// is noticed later: by the first decision that was sent on it. A server that is no Redis is found by the
+    /// first decision too.
     ///
     /// # Errors
     ///

@@ -77,7 +77,7 @@ pub(super) fn is_of_the_connection(error: &RedisError) -> bool {
         || error.is_connection_dropped()
 }
 
-/// Before Redis 7, and on KeyDB, an error within a script is told in the text of another one.
+/// Before Redis 7, and on `KeyDB`, an error within a script is told in the text of another one.
 fn is_of_a_replica(error: &RedisError) -> bool {
     let script = error.detail().filter(|detail| detail.starts_with("Error running script"));
     let mut codes = OF_A_REPLICA.iter();
@@ -99,13 +99,13 @@ pub(in crate::store) fn failed(error: &RedisError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use deadpool_redis::redis::parse_redis_value;
+    use deadpool_redis::redis::{Value, parse_redis_value};
 
     use super::*;
 
     /// An error as a server sends it.
     fn sent(text: &str) -> RedisError {
-        let answer = parse_redis_value(format!("-{text}\r\n").as_bytes()).and_then(|value| value.extract_error());
+        let answer = parse_redis_value(format!("-{text}\r\n").as_bytes()).and_then(Value::extract_error);
         answer.expect_err("it begins as an error does")
     }
 

@@ -68,7 +68,7 @@ impl Link {
             *driver = Box::pin(ready(()));
             match question.as_mut().poll(cx) {
                 Poll::Pending => Poll::Ready(Err((ErrorKind::Io, "the connection was closed").into())),
-                answered => answered,
+                answered @ Poll::Ready(_) => answered,
             }
         })
         .await

@@ -13,7 +13,7 @@ use crate::error::Kind;
 /// Sentinels, and the primary they know by a name.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Sentinels {
-    sentinels: Vec<Server>,
+    known: Vec<Server>,
     name: String,
     /// How it is connected to, but for the address.
     primary: Server,
@@ -30,15 +30,15 @@ impl Sentinels {
         primary: Server,
         patience: Duration,
     ) -> Self {
-        Self { sentinels, name: name.to_owned(), primary, patience, first: AtomicUsize::new(0) }
+        Self { known: sentinels, name: name.to_owned(), primary, patience, first: AtomicUsize::new(0) }
     }
 
     /// Asks one sentinel after the other, until one names a server that says it is a primary.
     async fn find(&self) -> Result<Link, Error> {
-        let (count, first) = (self.sentinels.len(), self.first.load(Ordering::Relaxed));
+        let (count, first) = (self.known.len(), self.first.load(Ordering::Relaxed));
         let mut failure = not_connected("there is no sentinel to ask");
         for place in (0..count).map(|step| (first + step) % count) {
-            match self.named_by(&self.sentinels[place]).await {
+            match self.named_by(&self.known[place]).await {
                 Ok(link) => {
                     self.first.store(place, Ordering::Relaxed);
                     return Ok(link);

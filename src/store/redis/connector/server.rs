@@ -21,6 +21,7 @@ impl Server {
     }
 
     /// The same server but for its host and port.
+    #[cfg(any(feature = "cluster", feature = "sentinel"))]
     pub(in crate::store::redis) fn moved_to(&self, host: String, port: u16) -> Self {
         let address = match self.address.clone() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
