@@ -10,7 +10,7 @@ use super::throttle::Throttle;
 use crate::error::Kind;
 use crate::store::redis::builder::RedisStoreBuilder;
 use crate::store::redis::connect::in_time;
-use crate::store::redis::connection::Connections;
+use crate::store::redis::lane::Lanes;
 use crate::store::redis::patience::{Failure, Patience};
 use crate::store::{Check, Counter, Credentials};
 use crate::{Error, Key, Quota};
@@ -96,7 +96,7 @@ impl RedisCellStoreBuilder {
 
 /// Looks at a bucket that nobody uses, to see whether that can be done; the outer error is about the
 /// connection.
-async fn look(server: &Connections, prefix: &str, limit: Duration, address: &str) -> Result<Result<(), Error>, Error> {
+async fn look(server: &Lanes, prefix: &str, limit: Duration, address: &str) -> Result<Result<(), Error>, Error> {
     let counter = Counter { policy: "connect".into(), key: Key::new("connect", ""), quota: Quota::per_second(1) };
     let check = Check::new(counter, 0);
     let throttle = Throttle::of(prefix, &check)?;

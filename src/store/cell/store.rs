@@ -11,7 +11,7 @@ use super::rate::{OR_SCRIPTS, supports};
 use super::throttle::Throttle;
 use crate::decision::{Decision, Source};
 use crate::store::evaluate::told_of_one;
-use crate::store::redis::connection::Connections;
+use crate::store::redis::lane::Lanes;
 use crate::store::redis::names::cell_key;
 use crate::store::redis::patience::Patience;
 use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
@@ -71,7 +71,7 @@ pub struct RedisCellStore {
 
 struct Inner {
     id: StoreId,
-    server: Connections,
+    server: Lanes,
     prefix: String,
     budget: Duration,
 }
@@ -92,7 +92,7 @@ impl RedisCellStore {
         RedisCellStoreBuilder::new()
     }
 
-    pub(super) fn new(server: Connections, prefix: String, budget: Duration) -> Self {
+    pub(super) fn new(server: Lanes, prefix: String, budget: Duration) -> Self {
         Self { inner: Arc::new(Inner { id: StoreId::new(), server, prefix, budget }) }
     }
 }

@@ -104,7 +104,8 @@ impl Inner {
 
 impl Part {
     async fn ask(self, inner: Arc<Inner>) -> Result<Decision, Error> {
-        let answered = inner.combine(Request::new(&inner.prefix, &self.checks)).await?;
+        let answered = inner.ask(Request::new(&inner.prefix, &self.checks)).await;
+        let answered = answered.map_err(|unanswered| inner.give_back_late(&self.checks, unanswered))?;
         let verdict = Verdict::of(&self.checks, answered)?;
         Ok(Decision { part: self, verdict })
     }

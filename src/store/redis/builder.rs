@@ -4,8 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::combine::MOST_CHECKS;
+use tokio::runtime::Handle as Runtime;
+
 use super::connector::Provider;
+use super::engine::Inner;
+use super::lane::{Plan, Settings};
 use super::script::Calls;
 use super::servers::Servers;
 use super::store::RedisStore;
@@ -17,6 +20,9 @@ use crate::store::memory::Clock;
 /// The longest prefix of keys, in bytes.
 const LONGEST_PREFIX: usize = 64;
 
+/// The most checks of calls that leave together; more are not cheaper by the check.
+const MOST_CHECKS: usize = 128;
+
 /// Settings of a [`RedisStore`]. Every wait is bounded.
 #[must_use]
 pub struct RedisStoreBuilder {
@@ -26,7 +32,8 @@ pub struct RedisStoreBuilder {
     pub(super) calls: Calls,
     pub(in crate::store) budget: Duration,
     pub(super) connect_timeout: Duration,
-    pub(super) clock: Option<Box<dyn Clock>>,
+    pub(super) clock: Option<Arc<dyn Clock>>,
+    pub(super) runtime: Option<Runtime>,
     pub(super) deny_cache: Option<DenyCacheBuilder>,
     pub(super) tls: Tls,
     pub(super) credentials: Option<Provider>,
@@ -38,12 +45,13 @@ impl RedisStoreBuilder {
     pub(in crate::store) fn new() -> Self {
         Self {
             prefix: "tollgate".to_owned(),
-            pool_size: 4,
+            pool_size: 16,
             batch_size: MOST_CHECKS,
             calls: Calls::default(),
             budget: Duration::from_millis(100),
             connect_timeout: Duration::from_millis(500),
             clock: None,
+            runtime: None,
             deny_cache: Some(DenyCacheBuilder::new()),
             tls: Tls::default(),
             credentials: None,
@@ -57,9 +65,10 @@ impl RedisStoreBuilder {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// Sets the size of the pool that connecting makes for each server, instead of 4.
+    /// Sets how many connections there are to each server at most, instead of 16.
     ///
-    /// All decisions share one pipelined connection to a server; the pool is where a new one comes from.
+    /// All decisions of a runtime share one pipelined connection to a server. Where more runtimes ask, as
+    /// with one for each thread of many, those beyond so many share the connection of another one.
     pub fn pool_size(self, connections: usize) -> Self {
         Self { pool_size: connections, ..self }
     }
@@ -115,10 +124,20 @@ impl RedisStoreBuilder {
     /// This is for tests: keys still expire by the server's time, and processes whose clocks differ
     /// do not count alike.
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        let clock = Arc::new(clock);
+        let clock: Arc<dyn Clock> = Arc::new(clock);
         let shared = Arc::clone(&clock);
         let deny_cache = self.deny_cache.map(|cache| cache.with_clock(move || shared.now()));
-        Self { clock: Some(Box::new(move || clock.now())), deny_cache, ..self }
+        Self { clock: Some(clock), deny_cache, ..self }
+    }
+
+    /// Connects, sends and receives on this runtime, whichever one asks.
+    ///
+    /// Otherwise each runtime that asks has a connection of its own. Set a runtime that does nothing
+    /// else where handlers keep all threads of theirs busy for long: what they do then delays no
+    /// decision, for a few microseconds more each. It must have its I/O and time drivers enabled; once it
+    /// has shut down, decisions fail.
+    pub fn runtime(self, runtime: Runtime) -> Self {
+        Self { runtime: Some(runtime), ..self }
     }
 
     /// Sets who the store is to the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
@@ -150,8 +169,14 @@ impl RedisStoreBuilder {
         Ok(())
     }
 
+    /// How lanes are made to servers.
+    pub(super) fn plan(&self) -> Plan {
+        let settings = Settings { calls: self.calls, clock: self.clock.clone(), batch_size: self.batch_size };
+        Plan { settings: Arc::new(settings), most: self.pool_size, runtime: self.runtime.clone() }
+    }
+
     /// Makes a store once all settings are checked.
-    pub(super) fn build(mut self, servers: Servers) -> Result<RedisStore, Error> {
+    pub(super) fn build(self, servers: Servers) -> Result<RedisStore, Error> {
         self.check()?;
         if !(1..=MOST_CHECKS).contains(&self.batch_size) {
             return Err(Error::invalid(format!(
@@ -159,8 +184,7 @@ impl RedisStoreBuilder {
                 self.batch_size
             )));
         }
-        let deny_cache = self.deny_cache.take();
-        RedisStore::new(servers, self, deny_cache)
+        RedisStore::new(Inner::new(servers, self.prefix, self.budget), self.deny_cache)
     }
 }
 

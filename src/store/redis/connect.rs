@@ -8,8 +8,9 @@ use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 use super::builder::RedisStoreBuilder;
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
-use super::connection::Connections;
 use super::connector::Source;
+use super::lane::Lanes;
+use super::patience::Patience;
 use super::pool::{CHECKING, Pools};
 use super::script::Calls;
 use super::servers::Servers;
@@ -118,34 +119,35 @@ impl RedisStoreBuilder {
             ));
         }
         let source = Source::given(pool, self.calls, self.connect_timeout.saturating_mul(CHECKING));
-        self.build(Servers::One(Connections::new(source)))
+        let servers = Servers::One(self.plan().to(source));
+        self.build(servers)
     }
 
-    /// Connections to the server at a URL, where no Lua is called, and its address.
+    /// Lanes to the server at a URL, where no Lua is called, and its address.
     #[cfg(feature = "redis-cell")]
-    pub(in crate::store) fn plain_server(&self, url: &str) -> Result<(Connections, String), Error> {
+    pub(in crate::store) fn plain_server(&self, url: &str) -> Result<(Lanes, String), Error> {
         self.server(url, None)
     }
 
-    /// Connections to the server at a URL, none of which is made yet, and its address.
-    pub(super) fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Connections, String), Error> {
+    /// Lanes to the server at a URL, which is not connected to yet, and its address.
+    pub(super) fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Lanes, String), Error> {
         let known = url::server(url)?;
         let pools = self.pools(std::slice::from_ref(&known), calls)?;
         let source = pools.of_server(pools.server(&known))?;
-        Ok((Connections::new(source), known.addr().to_string()))
+        Ok((self.plan().to(source), known.addr().to_string()))
     }
 
     #[cfg(feature = "cluster")]
     pub(super) fn cluster(&self, known: &[ConnectionInfo]) -> Result<Servers, Error> {
         let pools = self.pools(known, Some(self.calls))?;
-        Ok(Servers::Cluster(std::sync::Arc::new(Cluster::new(known, pools, self.budget)?)))
+        Ok(Servers::Cluster(Cluster::new(known, pools, self.plan(), self.budget)?))
     }
 
     #[cfg(feature = "sentinel")]
     pub(super) fn sentinels(&self, sentinels: &[ConnectionInfo], master_name: &str) -> Result<Servers, Error> {
         let pools = self.pools(sentinels, Some(self.calls))?;
         let source = pools.of_sentinels(sentinels, master_name, self.primary.clone())?;
-        Ok(Servers::One(Connections::new(source)))
+        Ok(Servers::One(self.plan().to(source)))
     }
 
     /// How the pools of some servers are made.
@@ -158,9 +160,9 @@ impl RedisStoreBuilder {
 
     /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.
     async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
-        let limit = self.longest_start();
+        let (limit, calls) = (self.longest_start(), self.calls);
         let store = self.build(servers)?;
-        in_time(limit, address, store.inner.servers.prepare(store.inner.calls)).await?;
+        in_time(limit, address, store.inner.servers.prepare(calls, Patience::new(limit))).await?;
         Ok(store)
     }
 

@@ -2,39 +2,95 @@
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::patience::Patience;
 use super::reply::Answered;
 use super::request::Request;
+use super::script::Way;
 use crate::Error;
 
+/// What a caller receives.
+pub(super) type Told = Result<Answered, Unanswered>;
+
+/// Why there is no answer, and whether one may still come.
+#[derive(Debug)]
+pub(super) struct Unanswered {
+    pub(super) error: Error,
+    /// The answer to what was sent, if it comes after all.
+    pub(super) late: Option<oneshot::Receiver<Answered>>,
+}
+
+impl From<Error> for Unanswered {
+    fn from(error: Error) -> Self {
+        Self { error, late: None }
+    }
+}
+
 /// One request on its way.
+#[derive(Debug)]
 pub(super) struct Job {
     pub(super) request: Request,
     pub(super) caller: Caller,
+    pub(super) patience: Patience,
+    /// The slot that its keys are in.
+    pub(super) slot: u16,
+    pub(super) way: Way,
+    /// It is not to share a call.
+    pub(super) is_alone: bool,
+    /// How often it was sent anew.
+    pub(super) tries: u8,
 }
 
-/// Who is to be told the answer.
+/// Who receives the answer.
+#[derive(Debug)]
 pub(super) enum Caller {
     /// Somebody who may go away.
-    Waits(oneshot::Sender<Result<Answered, Error>>),
+    Waits(oneshot::Sender<Told>),
+    /// Somebody who was told that there was no answer in time, and gives back what is taken.
+    Late(oneshot::Sender<Answered>),
     /// Nobody: it is a settlement, one of a bounded number, and is sent in any case.
     None(#[allow(dead_code, reason = "it is given back on drop")] OwnedSemaphorePermit),
+    /// Nobody any more.
+    Gone,
 }
 
 impl Job {
+    pub(super) fn new(request: Request, caller: Caller, patience: Patience, slot: u16) -> Self {
+        Self { request, caller, patience, slot, way: Way::Plain, is_alone: false, tries: 0 }
+    }
+
     /// Whether nobody wants it any more.
     pub(super) fn is_idle(&self) -> bool {
-        matches!(&self.caller, Caller::Waits(answer) if answer.is_closed())
+        match &self.caller {
+            Caller::Waits(answer) => answer.is_closed(),
+            Caller::Late(_) | Caller::Gone => true,
+            Caller::None(_) => false,
+        }
     }
 
     pub(super) fn is_settlement(&self) -> bool {
         matches!(self.caller, Caller::None(_))
     }
 
-    /// Tells the answer to whoever is still there.
+    /// Answers whoever is still there.
     pub(super) fn answer(self, answer: Result<Answered, Error>) {
-        if let Caller::Waits(caller) = self.caller {
+        match (self.caller, answer) {
             // A caller who went away needs no answer.
-            let _ = caller.send(answer);
+            (Caller::Waits(caller), answer) => drop(caller.send(answer.map_err(Unanswered::from))),
+            (Caller::Late(caller), Ok(answered)) => drop(caller.send(answered)),
+            (Caller::Late(_), Err(_)) | (Caller::None(_) | Caller::Gone, _) => {}
+        }
+    }
+
+    /// Ends the wait of a caller whose request was sent and not yet answered.
+    pub(super) fn is_late(&mut self, error: impl FnOnce() -> Error) {
+        if !matches!(self.caller, Caller::Waits(_)) {
+            return;
+        }
+        let (answer, late) = oneshot::channel();
+        if let Caller::Waits(caller) = std::mem::replace(&mut self.caller, Caller::Gone)
+            && caller.send(Err(Unanswered { error: error(), late: Some(late) })).is_ok()
+        {
+            self.caller = Caller::Late(answer);
         }
     }
 }

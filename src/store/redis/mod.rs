@@ -1,22 +1,18 @@
 //! State in Redis, shared by all processes that use it.
 
-mod alarm;
 mod apart;
-mod batch;
 pub(in crate::store) mod builder;
 #[cfg(feature = "cluster")]
 mod cluster;
-mod combine;
-mod combiners;
 pub(in crate::store) mod connect;
-pub(in crate::store) mod connection;
 mod connector;
 mod engine;
 mod job;
+pub(in crate::store) mod lane;
 mod lazy;
-mod lead;
 pub(in crate::store) mod names;
 mod needs;
+mod one;
 mod packed;
 pub(in crate::store) mod patience;
 mod pool;

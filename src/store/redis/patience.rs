@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use tokio::time::Instant;
-use tokio::time::error::Elapsed;
 
 use crate::Error;
 use crate::error::Kind;
@@ -16,7 +15,7 @@ const FOREVER: Duration = Duration::from_secs(86_400 * 365);
 /// A budget that runs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Patience {
-    budget: Duration,
+    pub(super) budget: Duration,
     pub(super) until: Instant,
 }
 
@@ -25,17 +24,18 @@ impl Patience {
         Self { budget, until: Instant::now() + budget.min(FOREVER) }
     }
 
-    /// What is told to who waited in vain.
-    pub(super) fn late(self, late: Elapsed) -> Error {
-        Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.budget)).with_source(late)
+    /// The error of those who waited for so long.
+    pub(super) fn late(self) -> Error {
+        Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.budget))
     }
 
     /// What is told of a failure.
     pub(in crate::store) fn told(self, failure: Failure) -> Error {
         match failure {
-            Failure::Late(late) => self.late(late),
+            Failure::Late => self.late(),
             Failure::NotConnected(error) => error,
-            Failure::Answered(error) | Failure::Lost(error) => failed(&error),
+            Failure::Answered(error) => failed(&error),
+            Failure::Unsent => Error::new(Kind::Connection, "the connection to Redis was lost"),
         }
     }
 }
@@ -44,21 +44,22 @@ impl Patience {
 #[derive(Debug)]
 pub(in crate::store) enum Failure {
     /// There was none in time: what was asked may have been done.
-    Late(Elapsed),
+    Late,
     /// Nothing was asked.
     NotConnected(Error),
     /// The server refused, or the connection was lost.
     Answered(RedisError),
-    /// The connection was lost, as another question on it had told before.
-    Lost(RedisError),
+    /// Nothing is known: it was not sent, or its failure is counted with another one.
+    Unsent,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Late(_) => f.write_str("no answer in time"),
+            Self::Unsent => f.write_str("the connection was lost"),
+            Self::Late => f.write_str("no answer in time"),
             Self::NotConnected(error) => write!(f, "{error:#}"),
-            Self::Answered(error) | Self::Lost(error) => error.fmt(f),
+            Self::Answered(error) => error.fmt(f),
         }
     }
 }
@@ -75,6 +76,11 @@ pub(super) fn is_of_the_connection(error: &RedisError) -> bool {
         || error.is_unrecoverable_error()
         || error.is_io_error()
         || error.is_connection_dropped()
+}
+
+/// Whether the connection has ended.
+pub(super) fn is_lost(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_connection_dropped() || error.is_unrecoverable_error()
 }
 
 /// Before Redis 7, and on `KeyDB`, an error within a script is told in the text of another one.

@@ -64,10 +64,15 @@ impl Pools {
         self.of(sentinels, self.connect_timeout.saturating_mul(STEPS))
     }
 
-    fn of(&self, connector: impl Connector + 'static, limit: Duration) -> Result<Source, Error> {
+    pub(super) fn check(&self) -> Result<(), Error> {
         if self.size == 0 {
             return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
         }
+        Ok(())
+    }
+
+    fn of(&self, connector: impl Connector + 'static, limit: Duration) -> Result<Source, Error> {
+        self.check()?;
         let pool = LinkPool::builder(Manager::new(connector))
             .max_size(self.size)
             .runtime(Runtime::Tokio1)

@@ -1,16 +1,16 @@
 //! Making a server ready: loading what is called there.
 
-use super::connection::Connections;
+use super::lane::Lanes;
 use super::needs::Needs;
-use super::patience::failed;
+use super::patience::{Patience, failed};
 use super::script::{Calls, Program};
 use crate::Error;
 
-impl Connections {
+impl Lanes {
     /// Connects and loads what is called, in one step: the library, or the scripts for each algorithm
     /// alone; those for more are loaded when they are first called.
-    pub(super) async fn prepare(&self, calls: Calls) -> Result<(), Error> {
-        let connection = &mut self.get().await?.connection;
+    pub(super) async fn prepare(&self, calls: Calls, patience: Patience) -> Result<(), Error> {
+        let connection = &mut self.connected(patience).await?;
         let loaded = match calls {
             Calls::Scripts => {
                 let programs: Vec<_> = Needs::each().map(|needs| Program::of(calls, needs)).collect();

@@ -146,7 +146,7 @@ impl Program {
 }
 
 /// How a call is put.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
     Plain,
     /// To a node of a Cluster that the slot of the keys is on its way to.

@@ -1,48 +1,25 @@
 //! Where decisions are made: on one server, or on the primaries of a Cluster.
 
-use deadpool_redis::redis::{Cmd, Value};
-
 #[cfg(feature = "cluster")]
-pub(super) use super::cluster::Waiter;
-#[cfg(feature = "cluster")]
-use super::cluster::{Cluster, SLOTS, slot_of};
-use super::connection::Connections;
-use super::patience::{Failure, Patience};
-use super::script::{Calls, Program, Way};
+use super::cluster::{Cluster, slot_of};
+use super::job::Job;
+use super::lane::{Lanes, no_runtime};
+use super::patience::Patience;
+use super::script::Calls;
 use crate::Error;
 use crate::store::{BreakerState, Check};
-
-/// Nobody: there is no Cluster.
-#[cfg(not(feature = "cluster"))]
-pub(super) enum Waiter {}
-
-#[cfg(not(feature = "cluster"))]
-impl Waiter {
-    pub(super) fn gives_up(self) {
-        match self {}
-    }
-}
 
 /// One server, or many that share the keys by slots.
 #[derive(Debug)]
 pub(super) enum Servers {
     /// It has every key; all are in slot 0.
-    One(Connections),
+    One(Lanes),
     #[cfg(feature = "cluster")]
     Cluster(std::sync::Arc<Cluster>),
 }
 
 #[cfg_attr(not(feature = "cluster"), allow(unused_variables, reason = "one server has every slot"))]
 impl Servers {
-    /// How many slots there are: keys of one can be in one call.
-    pub(super) fn slots(&self) -> u16 {
-        match self {
-            Self::One(_) => 1,
-            #[cfg(feature = "cluster")]
-            Self::Cluster(_) => SLOTS,
-        }
-    }
-
     /// The slot of a key in Redis.
     pub(super) fn slot_of(&self, redis_key: &str) -> u16 {
         match self {
@@ -61,21 +38,36 @@ impl Servers {
         }
     }
 
-    /// Makes a call whose keys are in a slot.
-    pub(super) async fn call(
-        &self,
-        slot: u16,
-        patience: Patience,
-        program: &Program,
-        call: &Cmd,
-    ) -> Result<Value, Failure> {
+    /// Has a job done by whoever has its slot. Returns whether another runtime does that.
+    ///
+    /// # Errors
+    ///
+    /// If nobody can.
+    pub(super) fn push(&self, job: Job) -> Result<bool, Error> {
         match self {
-            Self::One(server) => {
-                server.ask(patience, async |connection| program.call(connection, call, Way::Plain).await).await
-            }
+            Self::One(lanes) => lanes.push(job).map_err(|_| no_runtime()),
             #[cfg(feature = "cluster")]
-            // Boxed, as it is larger than the call to one server.
-            Self::Cluster(cluster) => Box::pin(cluster.call(slot, patience, program, call)).await,
+            Self::Cluster(cluster) => cluster.push(job),
+        }
+    }
+
+    /// Finds out who has which slot, if that is not known at all.
+    pub(super) async fn find(&self, patience: Patience) {
+        match self {
+            Self::One(_) => {}
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) if cluster.is_unknown() => Box::pin(cluster.find(patience)).await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => {}
+        }
+    }
+
+    /// As [`push`](Self::push), for what nobody waits for.
+    pub(super) fn push_settlement(&self, job: Job) {
+        match self {
+            Self::One(lanes) => lanes.push_settlement(job),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.push_settlement(job),
         }
     }
 
@@ -89,24 +81,6 @@ impl Servers {
         }
     }
 
-    /// The error of a call for a slot: on a Cluster it is one of the slot's primary.
-    pub(super) fn told(&self, slot: u16, error: Error) -> Error {
-        match self {
-            Self::One(_) => error,
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.told(slot, error),
-        }
-    }
-
-    /// Somebody who waits for a call that others make. A layer counts those of one server by itself.
-    pub(super) fn waiter(&self, slot: u16) -> Option<Waiter> {
-        match self {
-            Self::One(_) => None,
-            #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => Some(cluster.waiter(slot)),
-        }
-    }
-
     /// The primaries of a Cluster, and whether they are asked.
     pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
         match self {
@@ -117,9 +91,9 @@ impl Servers {
     }
 
     /// Connects and loads what is called.
-    pub(super) async fn prepare(&self, calls: Calls) -> Result<(), Error> {
+    pub(super) async fn prepare(&self, calls: Calls, patience: Patience) -> Result<(), Error> {
         match self {
-            Self::One(server) => server.prepare(calls).await,
+            Self::One(server) => server.prepare(calls, patience).await,
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.prepare(calls).await,
         }

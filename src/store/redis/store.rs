@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::Pool;
+use tokio::runtime::Handle as Runtime;
 
 use super::builder::RedisStoreBuilder;
 use super::engine::Inner;
+use super::job::Unanswered;
 use super::reply::Answered;
 use super::request::{MOST_CHECKS, Request};
-use super::servers::Servers;
 use super::verdict::{self, Verdict};
 use crate::Error;
 use crate::decision::{Decision, Source};
@@ -19,6 +20,7 @@ use crate::store::deny::{Asked, Refusals};
 use crate::store::evaluate::{told, told_of_one};
 use crate::store::{
     Answer, BreakerState, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store,
+    Taken,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -98,11 +100,10 @@ impl RedisStore {
     }
 
     pub(super) fn new(
-        servers: Servers,
-        settings: RedisStoreBuilder,
+        inner: Inner,
         deny_cache: Option<DenyCacheBuilder>,
     ) -> Result<Self, Error> {
-        let inner = Arc::new(Inner::new(servers, settings));
+        let inner = Arc::new(inner);
         let refusals = deny_cache.map(|cache| cache.refusals(inner.id)).transpose()?.map(Arc::new);
         Ok(Self { inner, refusals })
     }
@@ -139,8 +140,10 @@ impl Store for RedisStore {
             let decided = if store.inner.is_apart(&checks) {
                 store.clone().decide_apart(checks.clone()).await
             } else {
-                let answered = store.inner.combine(Request::new(&store.inner.prefix, &checks)).await;
-                answered.and_then(|answered| store.inner.decided(&checks, answered))
+                match store.inner.ask(Request::new(&store.inner.prefix, &checks)).await {
+                    Ok(answered) => store.inner.decided(&checks, answered),
+                    Err(unanswered) => Err(store.inner.give_back_late(&checks, unanswered)),
+                }
             };
             if let (Ok(decided), Some(refusals), Some(question)) = (&decided, &store.refusals, &question) {
                 refusals.learn(question, &checks, &decided.decision);
@@ -157,7 +160,7 @@ impl Store for RedisStore {
             if let Some(refusals) = &self.refusals {
                 refusals.settled(&taken.counter);
             }
-            self.inner.send(Request::adjustment(&self.inner.prefix, &taken.counter, change, Some(taken.stamp)));
+            self.inner.settle(taken, change);
         }
     }
 
@@ -167,7 +170,7 @@ impl Store for RedisStore {
         let forgetting = self.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
         Answer::pending(async move {
             let _forgetting = forgetting;
-            inner.combine(request).await.map(drop)
+            inner.change(request).await.map(drop)
         })
     }
 
@@ -177,7 +180,7 @@ impl Store for RedisStore {
         let forgetting = self.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
         Answer::pending(async move {
             let _forgetting = forgetting;
-            inner.combine(request).await.map(drop)
+            inner.change(request).await.map(drop)
         })
     }
 
@@ -187,6 +190,27 @@ impl Store for RedisStore {
 }
 
 impl Inner {
+    fn settle(&self, taken: &Taken, change: Change) {
+        self.send(Request::adjustment(&self.prefix, &taken.counter, change, Some(taken.stamp)));
+    }
+
+    /// Has what was taken given back if an answer comes that nobody waited for. Returns the error.
+    pub(super) fn give_back_late(self: &Arc<Self>, checks: &[Check], unanswered: Unanswered) -> Error {
+        let Unanswered { error, late } = unanswered;
+        if let (Some(late), Ok(runtime)) = (late, Runtime::try_current()) {
+            let (inner, checks) = (Arc::clone(self), kept(checks));
+            // It ends with the connection at the latest, which is not polled for long.
+            runtime.spawn(async move {
+                let Some(answered) = late.await.ok() else { return };
+                let Ok(decided) = inner.decided(&checks, answered) else { return };
+                for taken in decided.receipt.taken().iter().filter(|taken| taken.units > 0) {
+                    inner.settle(taken, Change::Refund(taken.units));
+                }
+            });
+        }
+        error
+    }
+
     /// Works out what the script found.
     fn decided(&self, checks: &[Check], answered: Answered) -> Result<Decided, Error> {
         if let [check] = checks {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::combine::no_decision;
+use super::lane::no_decision;
 use super::reply::{Answered, Seen};
 use super::request::tells_all;
 use crate::Error;

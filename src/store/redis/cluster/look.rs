@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd};
+use tokio::runtime::Handle as Runtime;
 use tokio::time::timeout_at;
 
 use super::super::patience::Patience;
@@ -24,9 +25,10 @@ impl Cluster {
     /// Asks for the slots in the background, unless that was just done. Who failed is asked last, and
     /// nobody's breaker matters.
     pub(super) fn look_again(self: &Arc<Self>, failed: Option<Address>) {
+        let Ok(runtime) = Runtime::try_current() else { return };
         let Ok(turn) = Arc::clone(&self.looking).try_acquire_owned() else { return };
         let cluster = Arc::clone(self);
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             let looked = cluster.look(failed.as_ref(), cluster.budget).await;
             let was_lost = cluster.is_lost.swap(looked.is_err(), Ordering::Relaxed);
             if let (Err(error), false) = (&looked, was_lost) {
@@ -38,12 +40,12 @@ impl Cluster {
     }
 
     /// Whether nobody has looked for the primaries yet, as at first after a lazy start.
-    pub(super) fn is_unknown(&self) -> bool {
+    pub(in crate::store::redis) fn is_unknown(&self) -> bool {
         self.map.load().nodes().is_empty() && !self.is_lost.load(Ordering::Relaxed)
     }
 
     /// Looks for the primaries, or waits for who does. Looking goes on without its caller.
-    pub(super) async fn find(self: &Arc<Self>, patience: Patience) {
+    pub(in crate::store::redis) async fn find(self: &Arc<Self>, patience: Patience) {
         let found = async {
             let Ok(turn) = Arc::clone(&self.looking).acquire_owned().await else { return };
             if !self.is_unknown() {
@@ -64,7 +66,7 @@ impl Cluster {
     }
 
     /// Asks one node after the other for the slots, each for so long at most.
-    pub(super) async fn look(&self, failed: Option<&Address>, limit: Duration) -> Result<(), Error> {
+    pub(super) async fn look(self: &Arc<Self>, failed: Option<&Address>, limit: Duration) -> Result<(), Error> {
         let mut error = None;
         for address in self.to_ask(failed) {
             match self.ranges(&address, limit).await {
@@ -88,11 +90,11 @@ impl Cluster {
         addresses
     }
 
-    async fn ranges(&self, address: &Address, limit: Duration) -> Result<Vec<Range>, Error> {
+    async fn ranges(self: &Arc<Self>, address: &Address, limit: Duration) -> Result<Vec<Range>, Error> {
         let node = self.node(address)?;
         let patience = Patience::new(limit);
         let told: Value = node
-            .connections
+            .lanes
             .ask(patience, async |connection| cmd("CLUSTER").arg("SLOTS").query_async(connection).await)
             .await
             .map_err(|failure| match patience.told(failure) {
@@ -105,7 +107,7 @@ impl Cluster {
     }
 
     /// Keeps the nodes that are still there, with their connections.
-    fn learn(&self, ranges: Vec<Range>) -> Result<(), Error> {
+    fn learn(self: &Arc<Self>, ranges: Vec<Range>) -> Result<(), Error> {
         let mut map = Map::empty();
         for (slots, address) in ranges {
             let node = map.node(&address).map_or_else(|| self.node(&address), Ok)?;

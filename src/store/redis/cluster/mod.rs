@@ -1,9 +1,9 @@
 //! The primaries of a Redis Cluster.
 //!
 //! The redis crate's cluster client sends a command again whose connection was lost, though it may
-//! have run, and keeps all nodes waiting while it looks for one. Here each primary has a connection
-//! of its own, and a breaker (`node.rs`), and what was sent is sent again only after an answer that
-//! says it did not run.
+//! have run, and keeps all nodes waiting while it looks for one. Here each primary has lanes of its
+//! own, and a breaker (`node.rs`), and what was sent is sent again only after an answer that says it
+//! did not run.
 
 mod look;
 mod map;
@@ -11,8 +11,8 @@ mod node;
 mod nodes;
 mod outage;
 mod redirect;
+mod server;
 mod slot;
 
 pub(super) use nodes::Cluster;
-pub(super) use outage::Waiter;
-pub(super) use slot::{SLOTS, slot_of};
+pub(super) use slot::slot_of;

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-use super::super::connection::Connections;
-use super::super::patience::{Failure, Patience};
+use super::super::lane::Lanes;
+use super::super::patience::Failure;
 use super::map::Address;
 use crate::Error;
 use crate::error::{Kind, Outage};
@@ -19,44 +18,33 @@ use crate::store::breaker::{Breaker, GRACE, Permit, millis};
 /// A primary. While it fails it is not asked, and the others are.
 pub(super) struct Node {
     pub(super) address: Address,
-    pub(super) connections: Connections,
+    pub(super) lanes: Lanes,
     breaker: Breaker,
     health: StoreHealth,
     start: Instant,
 }
 
 impl Node {
-    /// A node at an address; a call to it takes the budget at most.
-    pub(super) fn new(address: Address, connections: Connections, budget: Duration) -> Self {
+    /// A node at an address, which a call takes the budget at most to answer.
+    pub(super) fn new(address: Address, lanes: Lanes, budget: Duration) -> Self {
         let breaker = Breaker::new(budget.saturating_add(GRACE));
-        Self { address, connections, breaker, health: StoreHealth::default(), start: Instant::now() }
+        Self { address, lanes, breaker, health: StoreHealth::default(), start: Instant::now() }
     }
 
-    /// Asks it something, unless it failed too often a moment ago.
+    /// Leave to make a call.
     ///
-    /// # Cancellation
+    /// # Errors
     ///
-    /// A probe that is dropped is given up after the budget.
-    pub(super) async fn ask<T>(
-        &self,
-        patience: Patience,
-        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
-    ) -> Result<T, Failure> {
-        let Some(permit) = self.breaker.ask(|| self.now()) else {
-            return Err(Failure::NotConnected(self.not_asked()));
-        };
-        let answer = self.connections.ask(patience, question).await;
-        self.learn(permit, answer.as_ref().err());
-        answer
+    /// If it failed too often a moment ago.
+    pub(super) fn ask(&self) -> Result<Permit, Error> {
+        self.breaker.ask(|| self.now()).ok_or_else(|| self.not_asked().of_one_server(self.outage()))
     }
 
-    /// Leave to say that who waited for it gave up.
-    pub(super) fn join(&self) -> Option<Permit> {
-        self.breaker.join()
-    }
-
-    pub(super) fn late(&self, permit: Permit) {
-        self.count(permit, &"no call in time had room for what waited");
+    /// Counts a failure of those who waited and were not sent.
+    pub(super) fn waited(&self) {
+        if let Some(permit) = self.breaker.join() {
+            self.count(permit, &"no call in time had room for what waited");
+        }
     }
 
     pub(super) fn state(&self) -> BreakerState {
@@ -78,12 +66,11 @@ impl Node {
         Error::new(Kind::Connection, text)
     }
 
-    fn learn(&self, permit: Permit, failure: Option<&Failure>) {
+    /// Learns what became of a call.
+    pub(super) fn learn(&self, permit: Permit, failure: Option<&Failure>) {
         match failure {
             Some(Failure::Answered(error)) if is_of_the_slot(error) => self.answered(permit),
-            // Calls on one connection lose it together, as when it was cut while it was idle: that is
-            // one failure.
-            Some(Failure::Lost(_)) => self.breaker.gave_up(permit, || self.now()),
+            Some(Failure::Unsent) => self.breaker.gave_up(permit, || self.now()),
             Some(failure) => self.count(permit, failure),
             None => self.answered(permit),
         }
@@ -136,10 +123,13 @@ impl fmt::Debug for Node {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::Arc;
 
     use deadpool_redis::redis::IntoConnectionInfo;
 
+    use super::super::super::lane::{Plan, Settings};
     use super::super::super::pool::Pools;
+    use super::super::super::script::Calls;
     use super::*;
 
     const BUDGET: Duration = Duration::from_millis(100);
@@ -148,7 +138,9 @@ mod tests {
         let pools = Pools { size: 1, connect_timeout: BUDGET, ..Pools::default() };
         let source = pools.of_server(pools.server(&"redis://127.0.0.1:1".into_connection_info().unwrap())).unwrap();
         let address = Address { host: "::1".to_owned(), port: 7000 };
-        Node::new(address, Connections::new(source), BUDGET)
+        let settings = Settings { calls: Calls::default(), clock: None, batch_size: 1 };
+        let plan = Plan { settings: Arc::new(settings), most: 1, runtime: None };
+        Node::new(address, plan.to(source), BUDGET)
     }
 
     fn refused(kind: ServerErrorKind) -> Failure {
@@ -177,7 +169,7 @@ mod tests {
         }
         let cut = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
         assert_eq!(state_after(5, || Failure::Answered(cut())), BreakerState::Open);
-        assert_eq!(state_after(100, || Failure::Lost(cut())), BreakerState::Closed);
+        assert_eq!(state_after(100, || Failure::Unsent), BreakerState::Closed);
         let not_connected = || Failure::NotConnected(Error::new(Kind::Connection, "cannot connect"));
         assert_eq!(state_after(5, not_connected), BreakerState::Open);
     }
@@ -185,15 +177,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn while_it_is_not_asked_it_says_why_since_when_and_for_how_long() {
         let node = node();
-        let (start, patience) = (Instant::now(), Patience::new(BUDGET));
+        let start = Instant::now();
         for _ in 0..5 {
             assert!(node.is_asked());
             tokio::time::advance(Duration::from_millis(1)).await;
-            node.learn(node.breaker.ask(|| node.now()).unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
+            node.learn(node.ask().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
         }
         tokio::time::advance(Duration::from_millis(9)).await;
-        let asked = node.ask(patience, async |_| -> Result<(), _> { panic!("it is asked") }).await;
-        let Err(Failure::NotConnected(error)) = asked else { panic!("{asked:?}") };
+        let error = node.ask().expect_err("it failed too often");
         assert_eq!(error.to_string(), "the primary at [::1]:7000 is not asked, as it failed too often a moment ago");
         let Outage { next_probe, failing_since } = node.outage();
         assert_eq!((next_probe, node.is_asked()), (Duration::from_millis(41), false));

@@ -11,12 +11,14 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::connection::Connections;
 use super::super::connector::Server;
+use super::super::lane::Plan;
+use super::super::patience::Patience;
 use super::super::pool::Pools;
 use super::super::script::Calls;
 use super::map::{Address, Map};
 use super::node::Node;
+use super::server::Primary;
 use crate::Error;
 
 /// The primaries, each with a connection of its own.
@@ -25,6 +27,7 @@ pub(in crate::store::redis) struct Cluster {
     /// Of the first seed: how all nodes are connected to, but for the address.
     login: Server,
     pools: Pools,
+    plan: Plan,
     pub(super) budget: Duration,
     pub(super) start: Instant,
     pub(super) map: ArcSwap<Map>,
@@ -39,27 +42,31 @@ impl Cluster {
     pub(in crate::store::redis) fn new(
         known: &[ConnectionInfo],
         pools: Pools,
+        plan: Plan,
         budget: Duration,
-    ) -> Result<Self, Error> {
+    ) -> Result<Arc<Self>, Error> {
         let Some(login) = known.first().map(|first| pools.server(first)) else {
             return Err(Error::invalid("a Cluster is not found without a URL: give at least one"));
         };
         let seeds: Option<Vec<Address>> = known.iter().map(address_of).collect();
         let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster is not reached by a socket file: give host:port"))?;
+        pools.check()?;
         let (map, looking) = (ArcSwap::from_pointee(Map::empty()), Arc::new(Semaphore::new(1)));
         let (start, is_lost) = (Instant::now(), AtomicBool::new(false));
-        Ok(Self { seeds, login, pools, budget, start, map, looking, is_lost })
+        Ok(Arc::new(Self { seeds, login, pools, plan, budget, start, map, looking, is_lost }))
     }
 
     /// Finds the primaries, and loads what is called on those that are up; others get it with the
     /// first call.
-    pub(in crate::store::redis) async fn prepare(&self, calls: Calls) -> Result<(), Error> {
+    pub(in crate::store::redis) async fn prepare(self: &Arc<Self>, calls: Calls) -> Result<(), Error> {
         let limit = self.longest_look();
         self.look(None, limit).await?;
         let mut loading = JoinSet::new();
         for node in self.map.load().nodes() {
             let node = Arc::clone(node);
-            loading.spawn(async move { tokio::time::timeout(limit, node.connections.prepare(calls)).await });
+            loading.spawn(async move {
+                tokio::time::timeout(limit, node.lanes.prepare(calls, Patience::new(limit))).await
+            });
         }
         while let Some(loaded) = loading.join_next().await {
             match loaded {
@@ -85,12 +92,16 @@ impl Cluster {
     }
 
     /// The node at an address: the one that is known, or a new one.
-    pub(super) fn node(&self, address: &Address) -> Result<Arc<Node>, Error> {
+    pub(super) fn node(self: &Arc<Self>, address: &Address) -> Result<Arc<Node>, Error> {
         if let Some(node) = self.map.load().node(address) {
             return Ok(node);
         }
         let source = self.pools.of_server(self.login.moved_to(address.host.clone(), address.port))?;
-        Ok(Arc::new(Node::new(address.clone(), Connections::new(source), self.budget)))
+        Ok(Arc::new_cyclic(|node| {
+            let source = Arc::new(source);
+            let primary = Primary { node: node.clone(), cluster: Arc::downgrade(self), source };
+            Node::new(address.clone(), self.plan.lanes(Arc::new(primary)), self.budget)
+        }))
     }
 
     /// Notes that a slot is another node's by now.

@@ -8,25 +8,8 @@ use super::nodes::Cluster;
 use crate::Error;
 use crate::error::Outage;
 use crate::store::BreakerState;
-use crate::store::breaker::Permit;
-
-/// Somebody who waits for a call that others make, to a primary that is asked.
-pub(in crate::store::redis) struct Waiter(Option<(Arc<Node>, Permit)>);
-
-impl Waiter {
-    /// It was in vain: the primary has not decided in time, whatever becomes of the call.
-    pub(in crate::store::redis) fn gives_up(self) {
-        if let Some((node, permit)) = self.0 {
-            node.late(permit);
-        }
-    }
-}
 
 impl Cluster {
-    pub(in crate::store::redis) fn waiter(&self, slot: u16) -> Waiter {
-        Waiter(self.owner(slot).and_then(|node| node.join().map(|permit| (node, permit))))
-    }
-
     /// Why a call for a slot is not worth making: its primary would not be asked.
     pub(in crate::store::redis) fn not_asked(self: &Arc<Self>, slot: u16) -> Option<Error> {
         let node = self.owner(slot).filter(|node| !node.is_asked())?;

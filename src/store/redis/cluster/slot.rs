@@ -1,7 +1,7 @@
 //! The slot of a key: CRC-16 of its hash tag.
 
 /// How many slots a Cluster has.
-pub(in crate::store::redis) const SLOTS: u16 = 16_384;
+pub(super) const SLOTS: u16 = 16_384;
 
 /// CRC-16/XMODEM of each byte: polynomial 0x1021, from 0, not reflected.
 const TABLE: [u16; 256] = table();

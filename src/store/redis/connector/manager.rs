@@ -9,10 +9,10 @@ use crate::Error;
 use crate::error::Kind;
 
 /// A pool of connections to one server.
-pub(in crate::store::redis) type LinkPool = managed::Pool<Manager>;
+pub(in crate::store) type LinkPool = managed::Pool<Manager>;
 
 /// Makes the connections of a pool. None is used twice: who has one keeps it until it ends.
-pub(in crate::store::redis) struct Manager {
+pub(in crate::store) struct Manager {
     connector: Box<dyn Connector>,
 }
 

@@ -1,0 +1,126 @@
+//! A primary as its lanes know it: whether it is asked, and where it sends what it refuses.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use super::super::connector::Source;
+use super::super::job::Job;
+use super::super::lane::{Connecting, Redirected, Server};
+use super::super::patience::{Failure, is_of_the_connection};
+use super::super::script::Way;
+use super::map::Address;
+use super::node::Node;
+use super::nodes::Cluster;
+use crate::Error;
+use crate::store::breaker::Permit;
+
+/// How often a job follows a redirection: nodes that disagree do not send it to and fro for long.
+const MOST_HOPS: u8 = 8;
+
+/// A primary as its lanes know it.
+pub(super) struct Primary {
+    pub(super) node: Weak<Node>,
+    pub(super) cluster: Weak<Cluster>,
+    pub(super) source: Arc<Source>,
+}
+
+impl Server for Primary {
+    fn connect(&self) -> Connecting {
+        let source = Arc::clone(&self.source);
+        Box::pin(async move { source.take().await })
+    }
+
+    fn ask(&self) -> Result<Option<Permit>, Error> {
+        self.node.upgrade().map(|node| node.ask()).transpose()
+    }
+
+    fn learn(&self, permit: Option<Permit>, failure: Option<&Failure>) {
+        let (Some(node), Some(permit)) = (self.node.upgrade(), permit) else { return };
+        node.learn(permit, failure);
+        if let (Some(Failure::NotConnected(_) | Failure::Late), Some(cluster)) = (failure, self.cluster.upgrade()) {
+            // Another one may have its slots by now.
+            cluster.look_again(Some(node.address.clone()));
+        }
+    }
+
+    fn waited(&self) {
+        if let Some(node) = self.node.upgrade() {
+            node.waited();
+        }
+    }
+
+    fn redirect(&self, jobs: Vec<Job>, refusal: &RedisError) -> Redirected {
+        let (Some(cluster), Some(node)) = (self.cluster.upgrade(), self.node.upgrade()) else {
+            return Redirected::Failed(jobs);
+        };
+        match refusal.kind() {
+            ErrorKind::Server(ServerErrorKind::Moved) => match cluster.named(refusal, &node) {
+                Some(owner) => {
+                    jobs.iter().for_each(|job| cluster.moved(job.slot, &owner));
+                    cluster.look_again(None);
+                    send_on(jobs, &owner, Way::Plain)
+                }
+                None => Redirected::Failed(jobs),
+            },
+            ErrorKind::Server(ServerErrorKind::Ask) => match cluster.named(refusal, &node) {
+                Some(next) => {
+                    cluster.keep(&next);
+                    send_on(jobs, &next, Way::Asking)
+                }
+                None => Redirected::Failed(jobs),
+            },
+            // Some of the keys are here, and some are not: those of one job may all be.
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Redirected::Later(jobs),
+            kind => {
+                if is_down(kind) || is_of_the_connection(refusal) {
+                    cluster.look_again(Some(node.address.clone()));
+                }
+                Redirected::Failed(jobs)
+            }
+        }
+    }
+
+    fn again(&self, mut job: Job) -> Option<Job> {
+        let Some(cluster) = self.cluster.upgrade() else { return Some(job) };
+        job.way = Way::Plain;
+        match cluster.owner(job.slot) {
+            Some(owner) => owner.lanes.push(job).err(),
+            None => Some(job),
+        }
+    }
+
+    fn error(&self, error: Error) -> Error {
+        match self.node.upgrade() {
+            Some(node) => error.of_one_server(node.outage()),
+            None => error,
+        }
+    }
+}
+
+/// Sends jobs to another node; those that were sent on too often have failed.
+fn send_on(jobs: Vec<Job>, node: &Arc<Node>, way: Way) -> Redirected {
+    let mut failed = Vec::new();
+    for mut job in jobs {
+        job.tries += 1;
+        job.way = way;
+        if job.tries >= MOST_HOPS {
+            failed.push(job);
+        } else if let Err(job) = node.lanes.push(job) {
+            failed.push(job);
+        }
+    }
+    if failed.is_empty() { Redirected::Elsewhere } else { Redirected::Failed(failed) }
+}
+
+fn is_down(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Server(ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown))
+}
+
+impl fmt::Debug for Primary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address: Option<Address> = self.node.upgrade().map(|node| node.address.clone());
+        f.debug_struct("Primary").field("address", &address).finish_non_exhaustive()
+    }
+}

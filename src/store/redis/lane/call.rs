@@ -1,0 +1,94 @@
+//! A script call and the requests it answers.
+
+use std::task::{Context, Poll};
+
+use deadpool_redis::redis::Value;
+use tokio::time::Instant;
+
+use super::super::job::Job;
+use super::super::reply::Reply;
+use super::connection::{Answer, Answering};
+use crate::Error;
+use crate::error::Kind;
+use crate::store::breaker::Permit;
+
+/// A call on its way, over keys of one slot.
+pub(super) struct Call {
+    pub(super) jobs: Vec<Job>,
+    /// Calls that left together have the same one.
+    pub(super) round: u64,
+    pub(super) permit: Option<Permit>,
+    /// The connection was driven since the call was made: it may have been sent.
+    pub(super) may_be_sent: bool,
+    /// How many answers had come on the connection before.
+    pub(super) answers_before: u64,
+    /// When nobody waits for it any more.
+    pub(super) until: Instant,
+    /// That was so, and is counted.
+    pub(super) is_late: bool,
+    answering: Answering,
+    /// The answer that was there at once, as where the connection is driven by another task.
+    early: Option<Answer>,
+}
+
+impl Call {
+    /// A call for jobs, `answers_before` of it; nothing is sent before it is polled.
+    pub(super) fn new(jobs: Vec<Job>, round: u64, answers_before: u64, answering: Answering) -> Self {
+        let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.patience.until).max();
+        let until = waiting.or_else(|| jobs.iter().map(|job| job.patience.until).min());
+        let until = until.unwrap_or_else(Instant::now);
+        Self { jobs, round, permit: None, may_be_sent: false, answers_before, until, is_late: false, answering, early: None }
+    }
+
+    /// Hands the call to the connection, which is driven next.
+    pub(super) fn start(&mut self, cx: &mut Context<'_>) {
+        if let Poll::Ready(answer) = self.answering.as_mut().poll(cx) {
+            self.early = Some(answer);
+        }
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+        self.early.take().map_or_else(|| self.answering.as_mut().poll(cx), Poll::Ready)
+    }
+
+    /// When the next of those who wait gives up.
+    pub(super) fn next_late(&self) -> Option<Instant> {
+        if self.is_late { None } else { self.jobs.iter().map(|job| job.patience.until).min() }
+    }
+}
+
+/// How many checks requests have.
+fn checks(jobs: &[Job]) -> usize {
+    jobs.iter().map(|job| job.request.size()).sum()
+}
+
+/// Answers each request with its part of what a script returned.
+pub(super) fn answer(jobs: Vec<Job>, value: Value) {
+    let reply = match value {
+        Value::BulkString(bytes) => Reply::read(bytes.into(), checks(&jobs)),
+        _ => None,
+    };
+    let Some(mut reply) = reply else { return fail(jobs, &no_decision()) };
+    for job in jobs {
+        let answered = reply.take(&job.request).ok_or_else(no_decision);
+        job.answer(answered);
+    }
+}
+
+/// Answers each request with the error.
+#[cold]
+pub(super) fn fail(jobs: Vec<Job>, error: &Error) {
+    // One line a call: clients must not fill the log while Redis is away.
+    let settlements = jobs.iter().filter(|job| job.is_settlement()).count();
+    if settlements > 0 {
+        tracing::warn!(error = format!("{error:#}"), settlements, "settlements may not have arrived");
+    }
+    for job in jobs {
+        job.answer(Err(error.shared()));
+    }
+}
+
+#[cold]
+pub(in crate::store::redis) fn no_decision() -> Error {
+    Error::new(Kind::Store, "Redis answered a decision with something else")
+}

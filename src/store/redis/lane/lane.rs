@@ -1,0 +1,252 @@
+//! One lane, and the tasks that run it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Wake as Waked, Waker};
+
+use tokio::runtime::{Handle, Id, RuntimeFlavor};
+
+use super::super::job::Job;
+use super::call;
+use super::connection::Shared;
+use super::core::Core;
+use super::lanes::Home;
+use super::queue::{Borrower, Queue};
+use super::server::Server;
+use super::settings::Settings;
+use super::turns::{Turn, Turns, Wake};
+use crate::Error;
+use crate::error::Kind;
+
+/// Runners that a lane begins with.
+const RUNNERS: usize = 4;
+
+/// Runners of a lane at most.
+const MOST_RUNNERS: usize = 32;
+
+/// How often a runner looks for more to do before others have their turn.
+const ROUNDS: usize = 8;
+
+/// The way from one runtime to one server.
+pub(super) struct Lane {
+    pub(super) turns: Turns<Queue, Box<Core>>,
+    pub(super) server: Arc<dyn Server>,
+    pub(super) settings: Arc<Settings>,
+    runtime: Handle,
+    pub(super) runtime_id: Id,
+    /// The connection that calls are made on.
+    current: Mutex<Option<Shared>>,
+    home: Weak<Home>,
+}
+
+impl Lane {
+    /// A lane on a runtime, with one runner.
+    pub(super) fn start(runtime: Handle, home: &Arc<Home>) -> Arc<Self> {
+        let most = match runtime.runtime_flavor() {
+            RuntimeFlavor::CurrentThread => 1,
+            // As many as can be stuck behind others, and one more.
+            _ => (runtime.metrics().num_workers() + 1).min(MOST_RUNNERS),
+        };
+        let lane = Arc::new(Self {
+            turns: Turns::new(Queue::default(), Box::new(Core::new()), most.min(RUNNERS), most),
+            server: Arc::clone(&home.server),
+            settings: Arc::clone(&home.settings),
+            runtime_id: runtime.id(),
+            runtime,
+            current: Mutex::new(None),
+            home: Arc::downgrade(home),
+        });
+        (0..most.min(RUNNERS)).for_each(|number| lane.spawn(number));
+        lane
+    }
+
+    /// Adds a job to the queue.
+    ///
+    /// # Errors
+    ///
+    /// The job, if the lane has ended.
+    pub(super) fn push(self: &Arc<Self>, job: Job) -> Result<(), Job> {
+        let is_settlement = job.is_settlement();
+        let (added, wake) = self.turns.push(thread(), job, Queue::add)?;
+        self.perform(wake);
+        if is_settlement {
+            // Whoever settles may go on for long without an await.
+            self.perform(self.turns.another(thread()));
+        }
+        if let Err(job) = added {
+            job.answer(Err(too_many()));
+        }
+        Ok(())
+    }
+
+    /// Asks for the connection itself.
+    ///
+    /// # Errors
+    ///
+    /// If the lane has ended.
+    pub(super) fn borrow(self: &Arc<Self>, borrower: Borrower) -> Result<(), Borrower> {
+        let (added, wake) = self.turns.push(thread(), borrower, Queue::borrow)?;
+        self.perform(wake);
+        if let Err(borrower) = added {
+            let _ = borrower.answer.send(Err(too_many()));
+        }
+        Ok(())
+    }
+
+    /// Says that a connection is of no use.
+    pub(super) fn discard(self: &Arc<Self>, number: u64) {
+        let discard = |queue: &mut Queue, number| queue.discarded = Some(number);
+        if let Ok(((), wake)) = self.turns.push(thread(), number, discard) {
+            self.perform(wake);
+        }
+    }
+
+    /// Lets the lane end once all is sent and answered.
+    pub(super) fn is_last(self: &Arc<Self>) {
+        let end = |queue: &mut Queue, ()| queue.is_last = true;
+        if let Ok(((), wake)) = self.turns.push(thread(), (), end) {
+            self.perform(wake);
+        }
+    }
+
+    /// The connection that calls are made on, if there is one.
+    pub(super) fn current(&self) -> Option<Shared> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn publish(&self, current: Option<Shared>) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = current;
+    }
+
+    /// Fails decisions that wait, and those who want the connection; settlements stay for the next one.
+    pub(super) fn clear(&self, error: &Error) {
+        let (jobs, borrowers) = self.turns.with(|queue| (queue.take_decisions(), queue.take_borrowers()));
+        call::fail(jobs, error);
+        for borrower in borrowers {
+            let _ = borrower.answer.send(Err(error.shared()));
+        }
+    }
+
+    /// Fails decisions that wait. Returns whether nobody wants the connection itself.
+    pub(super) fn refuse(&self, error: &Error) -> bool {
+        let (jobs, is_done) = self.turns.with(|queue| (queue.take_decisions(), queue.has_no_borrowers()));
+        call::fail(jobs, error);
+        is_done
+    }
+
+    fn stir(self: &Arc<Self>) {
+        self.perform(self.turns.stir(thread()));
+    }
+
+    fn perform(self: &Arc<Self>, wake: Wake) {
+        match wake {
+            Wake::Nobody => {}
+            Wake::Runner(waker) => waker.wake(),
+            Wake::Spawn(number) => self.spawn(number),
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, number: usize) {
+        let inner = Waker::from(Arc::clone(self));
+        self.runtime.spawn(Runner { lane: Arc::clone(self), number, inner });
+    }
+
+    /// Ends the lane, wherever it stands: nobody waits for it any longer.
+    fn close(&self, core: Option<Box<Core>>) {
+        let (rest, runners) = self.turns.close();
+        self.publish(None);
+        drop((core, rest));
+        runners.into_iter().for_each(Waker::wake);
+        let (mut jobs, borrowers) = self.turns.with(|queue| (queue.take_all(), queue.take_borrowers()));
+        let settlements: Vec<Job> = jobs.extract_if(.., |job| job.is_settlement()).collect();
+        if let (Some(home), false) = (self.home.upgrade(), settlements.is_empty()) {
+            home.adopt(settlements);
+        }
+        call::fail(jobs, &stopped());
+        for borrower in borrowers {
+            let _ = borrower.answer.send(Err(stopped()));
+        }
+    }
+}
+
+/// Resources of the core wake the lane.
+impl Waked for Lane {
+    fn wake(self: Arc<Self>) {
+        self.stir();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.stir();
+    }
+}
+
+/// A task that works on a lane when it is its turn.
+struct Runner {
+    lane: Arc<Lane>,
+    number: usize,
+    /// Wakes whichever runner can run.
+    inner: Waker,
+}
+
+impl Future for Runner {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { lane, number, inner } = &*self;
+        let mut core = match lane.turns.begin(*number, cx.waker()) {
+            Turn::Work(core) => core,
+            Turn::Wait => return Poll::Pending,
+            Turn::Over => return Poll::Ready(()),
+        };
+        for _ in 0..ROUNDS {
+            let has_more = core.work(lane, &mut Context::from_waker(inner));
+            if !core.is_busy() && lane.turns.with(|queue| queue.is_done()) {
+                lane.close(Some(core));
+                return Poll::Ready(());
+            }
+            if has_more {
+                continue;
+            }
+            match lane.turns.end(core) {
+                None => return Poll::Pending,
+                Some(again) => core = again,
+            }
+        }
+        lane.turns.pause(*number, core);
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for Runner {
+    /// A runner that is dropped before its lane has ended was dropped by its runtime, or panicked.
+    fn drop(&mut self) {
+        if !self.lane.turns.is_over() {
+            self.lane.close(None);
+        }
+    }
+}
+
+/// A mark of the calling thread.
+fn thread() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.try_with(|mark| std::ptr::from_ref(mark).addr()).unwrap_or_default()
+}
+
+#[cold]
+fn too_many() -> Error {
+    Error::new(Kind::Store, "too many decisions wait for Redis")
+}
+
+#[cold]
+pub(in crate::store::redis) fn stopped() -> Error {
+    Error::new(Kind::Store, "the call to Redis was stopped: its runtime has ended")
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("server", &self.server).field("runtime", &self.runtime_id).finish_non_exhaustive()
+    }
+}

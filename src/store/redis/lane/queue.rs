@@ -1,0 +1,157 @@
+//! What waits for a call.
+
+use std::collections::VecDeque;
+use std::mem;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::super::job::Job;
+use super::super::patience::Patience;
+use super::connection::Shared;
+use crate::Error;
+
+/// Decisions that wait at most; a further one fails at once.
+pub(super) const MOST_WAITING: usize = 65_536;
+
+/// Those who want the connection itself at most.
+const MOST_BORROWERS: usize = 4_096;
+
+/// What waits for a call, in the order in which it came.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    jobs: VecDeque<Job>,
+    checks: usize,
+    borrowers: Vec<Borrower>,
+    /// When the first of those that were added since the last sweep, or an earlier one, is late.
+    first_late: Option<Instant>,
+    /// The number of a connection that is of no use any more.
+    pub(super) discarded: Option<u64>,
+    /// Nobody else will come: the lane ends once all is done.
+    pub(super) is_last: bool,
+}
+
+/// Somebody who wants the connection itself.
+#[derive(Debug)]
+pub(super) struct Borrower {
+    pub(super) answer: oneshot::Sender<Result<Shared, Error>>,
+    pub(super) patience: Patience,
+}
+
+impl Queue {
+    /// Adds a job, unless too many wait.
+    pub(super) fn add(&mut self, job: Job) -> Result<(), Job> {
+        if self.jobs.len() >= MOST_WAITING && !job.is_settlement() {
+            return Err(job);
+        }
+        self.note(job.patience.until);
+        self.checks += job.request.size();
+        self.jobs.push_back(job);
+        Ok(())
+    }
+
+    /// Puts jobs before all others: they were not sent after all.
+    pub(super) fn put_back(&mut self, jobs: impl DoubleEndedIterator<Item = Job>) {
+        for job in jobs.rev() {
+            self.note(job.patience.until);
+            self.checks += job.request.size();
+            self.jobs.push_front(job);
+        }
+    }
+
+    pub(super) fn borrow(&mut self, borrower: Borrower) -> Result<(), Borrower> {
+        if self.borrowers.len() >= MOST_BORROWERS {
+            return Err(borrower);
+        }
+        self.note(borrower.patience.until);
+        self.borrowers.push(borrower);
+        Ok(())
+    }
+
+    pub(super) fn has_no_borrowers(&self) -> bool {
+        self.borrowers.is_empty()
+    }
+
+    pub(super) fn take_borrowers(&mut self) -> Vec<Borrower> {
+        mem::take(&mut self.borrowers)
+    }
+
+    /// Takes all jobs but settlements.
+    pub(super) fn take_decisions(&mut self) -> Vec<Job> {
+        let (settlements, decisions) = self.take_all().into_iter().partition(Job::is_settlement);
+        let settlements: Vec<Job> = settlements;
+        self.put_back(settlements.into_iter());
+        decisions
+    }
+
+    /// Whether nobody will come, and nothing waits.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_last && self.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.borrowers.is_empty()
+    }
+
+    /// When to look for what is late.
+    pub(super) fn first_late(&self) -> Option<Instant> {
+        self.first_late
+    }
+
+    /// Takes the first jobs, up to so many checks; those whose callers went away are left out, for
+    /// what was not sent need not be.
+    pub(super) fn take(&mut self, most: usize) -> Vec<Job> {
+        if self.checks <= most {
+            return self.take_all();
+        }
+        let (mut batch, mut checks) = (Vec::with_capacity(most.min(self.jobs.len())), 0);
+        while let Some(job) = self.jobs.front() {
+            if !batch.is_empty() && checks + job.request.size() > most {
+                break;
+            }
+            let Some(job) = self.jobs.pop_front() else { break };
+            self.checks -= job.request.size();
+            if !job.is_idle() {
+                checks += job.request.size();
+                batch.push(job);
+            }
+        }
+        batch
+    }
+
+    /// Takes all jobs.
+    pub(super) fn take_all(&mut self) -> Vec<Job> {
+        if self.jobs.is_empty() {
+            return Vec::new();
+        }
+        self.checks = 0;
+        // As many will wait for the next call.
+        let next = VecDeque::with_capacity(self.jobs.len());
+        let mut batch = Vec::from(mem::replace(&mut self.jobs, next));
+        batch.retain(|job| !job.is_idle());
+        batch
+    }
+
+    /// Takes whatever is late by now.
+    pub(super) fn take_late(&mut self, now: Instant) -> (Vec<Job>, Vec<Borrower>) {
+        let (late, jobs): (Vec<Job>, VecDeque<Job>) = {
+            let mut late = Vec::new();
+            let mut jobs = VecDeque::with_capacity(self.jobs.len());
+            for job in self.jobs.drain(..) {
+                if job.patience.until <= now { late.push(job) } else { jobs.push_back(job) }
+            }
+            (late, jobs)
+        };
+        let (late_borrowers, borrowers) =
+            mem::take(&mut self.borrowers).into_iter().partition(|borrower| borrower.patience.until <= now);
+        (self.jobs, self.borrowers) = (jobs, borrowers);
+        self.checks = self.jobs.iter().map(|job| job.request.size()).sum();
+        let ends = self.jobs.iter().map(|job| job.patience.until);
+        self.first_late = ends.chain(self.borrowers.iter().map(|borrower| borrower.patience.until)).min();
+        (late, late_borrowers)
+    }
+
+    fn note(&mut self, until: Instant) {
+        self.first_late = Some(self.first_late.map_or(until, |first| first.min(until)));
+    }
+}
