@@ -1,6 +1,6 @@
 //! Handlers that work in line, one request at a time.
 
-use crate::client::{ask_beside, layer, serve};
+use crate::http::{ask_beside, layer, serve};
 use crate::rig::{Rig, assert_none_failed};
 
 fn assert_harms_nobody(scenario: &str, path: &'static str) {
@@ -8,7 +8,7 @@ fn assert_harms_nobody(scenario: &str, path: &'static str) {
     assert_none_failed(scenario, |watch| {
         let layer = layer(&rig.store);
         watch.breaker_of(&layer);
-        ask_beside(path, serve(&rig, layer))
+        ask_beside(path, serve(&rig, layer), &rig.runtime)
     });
 }
 

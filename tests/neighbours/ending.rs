@@ -79,7 +79,9 @@ fn assert_arrives(scenario: &str, settle: Settle) {
 }
 
 fn give_all_back(store: &RedisStore, receipts: Vec<Receipt>) {
-    receipts.into_iter().for_each(|receipt| give_back(store, receipt));
+    for receipt in receipts {
+        give_back(store, receipt);
+    }
 }
 
 #[test]
@@ -121,11 +123,11 @@ fn what_is_settled_as_the_last_on_a_runtime_that_decided_before_arrives() {
 }
 
 /// Keeps all workers of a runtime but one busy.
-fn keep_busy(runtime: &Runtime, count: usize, begin: &Sender<()>, work: Duration) {
+fn keep_busy(runtime: &Runtime, count: usize, tell: &Sender<()>, work: Duration) {
     for _ in 0..count {
-        let begin = begin.clone();
+        let tell = tell.clone();
         runtime.spawn(async move {
-            begin.send(()).expect("somebody waits");
+            tell.send(()).expect("somebody waits");
             thread::sleep(work);
         });
     }
@@ -134,15 +136,15 @@ fn keep_busy(runtime: &Runtime, count: usize, begin: &Sender<()>, work: Duration
 #[test]
 fn what_is_settled_on_a_runtime_whose_threads_are_all_busy_until_it_ends_arrives() {
     assert_arrives("settled on a runtime that is busy until it ends", |store, receipts| {
-        let (runtime, (begin, begun)) = (crate::rig::workers(), channel());
-        keep_busy(&runtime, WORKERS - 1, &begin, ms(300));
-        (1..WORKERS).for_each(|_| begun.recv().expect("each begins"));
+        let (runtime, (tell, heard)) = (crate::rig::workers(), channel());
+        keep_busy(&runtime, WORKERS - 1, &tell, ms(300));
+        (1..WORKERS).for_each(|_| heard.recv().expect("each begins"));
         runtime.spawn(async move {
             give_all_back(&store, receipts);
-            begin.send(()).expect("somebody waits");
+            tell.send(()).expect("somebody waits");
             thread::sleep(ms(300));
         });
-        begun.recv().expect("it is settled");
+        heard.recv().expect("it is settled");
         runtime.shutdown_background();
     });
 }

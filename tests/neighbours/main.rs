@@ -12,8 +12,8 @@ mod support {
 }
 
 mod blocking;
-mod client;
 mod ending;
+mod http;
 mod left;
 mod order;
 mod others;

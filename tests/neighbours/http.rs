@@ -1,4 +1,4 @@
-//! A web server with a limit, and clients on a thread that is none of its own.
+//! A web server with a limit, and its clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use axum::routing::get;
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
 use tollgate::{Handle, Key, OnFailure, Policy, RateLimitLayer, RedisStore, key};
 
 use crate::others::Tally;
@@ -20,7 +21,7 @@ use crate::rig::{AMPLE, Rig, current_thread, ms};
 /// How long a handler keeps its thread: a password is hashed, say.
 const WORK: Duration = ms(150);
 const CLIENTS: usize = 16;
-const SPAN: Duration = ms(2_000);
+const SPAN: Duration = ms(2_500);
 
 /// A layer that shows each failure as a 503.
 pub(crate) fn layer(store: &RedisStore) -> RateLimitLayer {
@@ -54,8 +55,10 @@ async fn checks(Extension(limits): Extension<Handle>) -> &'static str {
     blocks().await
 }
 
-/// What becomes of requests to `/` while one client asks for `path`, again and again.
-pub(crate) fn ask_beside(path: &'static str, address: SocketAddr) -> Tally {
+/// What becomes of requests to `/` while one client, on a thread of its own, asks for `path` again
+/// and again. The others are tasks of the server's runtime, as of a server that is asked by its own
+/// process.
+pub(crate) fn ask_beside(path: &'static str, address: SocketAddr, runtime: &Runtime) -> Tally {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let neighbour = thread::spawn(move || {
@@ -67,10 +70,11 @@ pub(crate) fn ask_beside(path: &'static str, address: SocketAddr) -> Tally {
         };
         current_thread().block_on(ask);
     });
-    let tallies = current_thread().block_on(join_all((0..CLIENTS).map(|client| ask_until(address, client))));
+    let clients = (0..CLIENTS).map(|client| runtime.spawn(ask_until(address, client)));
+    let tallies = runtime.block_on(join_all(clients.collect::<Vec<_>>()));
     stop.store(true, Ordering::Relaxed);
     neighbour.join().expect("the neighbour is answered");
-    tallies.into_iter().fold(Tally::default(), Tally::and)
+    tallies.into_iter().map(|tally| tally.expect("no client fails")).fold(Tally::default(), Tally::and)
 }
 
 async fn ask_until(address: SocketAddr, client: usize) -> Tally {
