@@ -13,6 +13,7 @@ use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
+use tokio::time::sleep;
 use tollgate::{Handle, Key, OnFailure, Policy, RateLimitLayer, RedisStore, key};
 
 use crate::others::Tally;
@@ -56,9 +57,9 @@ async fn checks(Extension(limits): Extension<Handle>) -> &'static str {
 }
 
 /// What becomes of requests to `/` while one client, on a thread of its own, asks for `path` again
-/// and again. The others are tasks of the server's runtime, as of a server that is asked by its own
-/// process.
-pub(crate) fn ask_beside(path: &'static str, address: SocketAddr, runtime: &Runtime) -> Tally {
+/// and again. The others are tasks of the server's runtime, and rest between two requests: while all
+/// workers rest but the one that works in line, nobody reads sockets and minds timers.
+pub(crate) fn ask_beside(path: &'static str, address: SocketAddr, runtime: &Runtime, rest: Duration) -> Tally {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let neighbour = thread::spawn(move || {
@@ -70,14 +71,14 @@ pub(crate) fn ask_beside(path: &'static str, address: SocketAddr, runtime: &Runt
         };
         current_thread().block_on(ask);
     });
-    let clients = (0..CLIENTS).map(|client| runtime.spawn(ask_until(address, client)));
+    let clients = (0..CLIENTS).map(|client| runtime.spawn(ask_until(address, client, rest)));
     let tallies = runtime.block_on(join_all(clients.collect::<Vec<_>>()));
     stop.store(true, Ordering::Relaxed);
     neighbour.join().expect("the neighbour is answered");
     tallies.into_iter().map(|tally| tally.expect("no client fails")).fold(Tally::default(), Tally::and)
 }
 
-async fn ask_until(address: SocketAddr, client: usize) -> Tally {
+async fn ask_until(address: SocketAddr, client: usize, rest: Duration) -> Tally {
     let (mut stream, mut tally) = (connect(address).await, Tally::default());
     let (user, end) = (format!("client-{client}"), Instant::now() + SPAN);
     while Instant::now() < end {
@@ -85,6 +86,9 @@ async fn ask_until(address: SocketAddr, client: usize) -> Tally {
         let status = exchange(&mut stream, "/", &user).await;
         let answer = if status == 200 { Ok(()) } else { Err(format!("status {status}")) };
         tally.add((start.elapsed(), answer));
+        if !rest.is_zero() {
+            sleep(rest).await;
+        }
     }
     tally
 }
