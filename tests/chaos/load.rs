@@ -32,8 +32,9 @@ impl Load {
         let clients = join_all((0..connections).map(|_| Client::connect(address))).await;
         let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let clients = (0..).zip(clients).map(|(first, client)| {
-            let stop = Arc::clone(&stop);
-            tokio::spawn(drive(client, (first, connections), rate, start, stop))
+            let turns = (first..).step_by(connections as usize);
+            let due = turns.map(move |request| (request, start + Duration::from_secs(1) * request / rate));
+            tokio::spawn(drive(client, due, Arc::clone(&stop)))
         });
         Self { clients: clients.collect(), stop }
     }
@@ -46,16 +47,9 @@ impl Load {
     }
 }
 
-async fn drive(
-    mut client: Client,
-    (first, connections): (u32, u32),
-    rate: u32,
-    start: Instant,
-    stop: Arc<AtomicBool>,
-) -> Vec<Sample> {
+async fn drive(mut client: Client, due: impl Iterator<Item = (u32, Instant)>, stop: Arc<AtomicBool>) -> Vec<Sample> {
     let mut samples = Vec::new();
-    for request in (first..).step_by(connections as usize) {
-        let due = start + Duration::from_secs(1) * request / rate;
+    for (request, due) in due {
         sleep_until(due).await;
         if stop.load(Ordering::Relaxed) {
             break;

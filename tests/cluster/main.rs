@@ -13,4 +13,5 @@ mod breakers;
 mod failover;
 mod moves;
 mod rig;
+mod storm;
 mod together;
