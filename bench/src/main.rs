@@ -6,6 +6,8 @@
 //! - `store`: what `RedisStore` does beside other ways to ask Redis;
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request;
 //! - `http`: what a limit costs a web server; with `--features peers` beside other crates;
+//! - `neighbours`: what requests wait when another stalls, in memory and on Redis; with `--redis` on
+//!   Redis only, with `--paced` on a server that is mostly idle;
 //! - `soak --minutes N`: whether a server under a mixed load keeps to its memory, files and tasks; with
 //!   `--leaky` after it, what it says of one that does not.
 //!
@@ -15,6 +17,7 @@ mod effort;
 mod http;
 mod load;
 mod memory;
+mod neighbours;
 mod plain;
 mod redis;
 mod server;
@@ -35,6 +38,7 @@ async fn main() {
         "memory" => memory::run(flags),
         "http" => http::run(),
         http::SERVE => http::serve().await,
+        "neighbours" => neighbours::run(flags).await,
         "soak" => soak::run(flags).await,
         _ => usage(),
     }
@@ -51,7 +55,8 @@ fn effort(flags: &[String]) -> Effort {
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: redis store memory http, and --quick for a short run; or soak --minutes N, perhaps --leaky"
+        "give one of: redis store memory http neighbours, and --quick for a short run; or soak --minutes N, perhaps \
+         --leaky"
     );
     std::process::exit(2);
 }

@@ -2,14 +2,18 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::pin::pin;
+use std::thread;
+use std::time::Duration;
 
 use axum::Router;
+use axum::extract::{Extension, State};
 use axum::http::HeaderValue;
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tollgate::{Decision, Quota, RateLimitLayer, RedisStore, Source, key};
+use tollgate::{Decision, Handle, Key, Limiter, Policy, Quota, RateLimitLayer, RedisStore, Source, key};
 
 /// The header that users are told apart by.
 pub(crate) const USER: &str = "x-api-key";
@@ -18,6 +22,19 @@ pub(crate) const SOURCE: &str = "x-source";
 
 /// What is outside the layer.
 pub(crate) const FREE: &str = "/healthz";
+
+/// Keeps its thread, as one that hashes a password does.
+pub(crate) const BLOCKS: &str = "/blocks";
+/// Gives units back, and keeps its thread.
+pub(crate) const SETTLES: &str = "/settles";
+/// Polls two decisions once, and leaves them for something else.
+pub(crate) const LEAVES: &str = "/leaves";
+/// How long.
+const SHORT: Duration = Duration::from_millis(150);
+const LONG: Duration = Duration::from_millis(600);
+
+/// The header of requests whose cost is known only later.
+pub(crate) const METERED: &str = "x-metered";
 
 /// Units that a user may take at once.
 pub(crate) const BURST: u32 = 50;
@@ -37,14 +54,34 @@ pub(crate) async fn serve(redis: &str) -> SocketAddr {
         .ip(AMPLE)
         .user(USERS, key::header(USER))
         .route(AMPLE)
+        .policy(Policy::new("metered", AMPLE).key(key::header(METERED)).metered())
         .instances(NonZeroU32::new(INSTANCES).expect("there are some"));
-    let limited = Router::new().route("/", get(async || "hello\n")).layer(layer).layer(map_response(tell_source));
+    let limited = Router::new()
+        .route("/", get(async || "hello\n"))
+        .route(BLOCKS, get(async || thread::sleep(SHORT)))
+        .route(SETTLES, get(settle))
+        .route(LEAVES, get(leave))
+        .with_state(layer.limiter())
+        .layer(layer)
+        .layer(map_response(tell_source));
     let app = limited.route(FREE, get(async || "ok\n"));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, service).await });
     address
+}
+
+async fn settle(Extension(limits): Extension<Handle>) {
+    limits.refund(1);
+    thread::sleep(LONG);
+}
+
+async fn leave(State(limiter): State<Limiter>) {
+    let keys = ["first", "second"].map(|name| Key::new("left", name));
+    let (mut first, mut second) = (pin!(limiter.check(&keys[0])), pin!(limiter.check(&keys[1])));
+    let _ = (futures::poll!(first.as_mut()), futures::poll!(second.as_mut()));
+    tokio::time::sleep(LONG).await;
 }
 
 async fn tell_source(mut response: Response) -> Response {

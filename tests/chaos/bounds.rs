@@ -26,6 +26,7 @@ impl Flood {
             let of_user = samples.iter().filter(|sample| sample.user == User::Flooding(user) && sample.is_by(by));
             of_user.map(|sample| u32::from(sample.is_admitted())).sum()
         };
+        let sent = samples.iter().filter(|sample| sample.user == User::Flooding(user)).count();
         let losses = f64::from(case.losses);
         let all = span(samples.iter()).unwrap_or_default();
         let local = span(samples.iter().filter(|sample| sample.is_by(By::Fallback)));
@@ -35,7 +36,7 @@ impl Flood {
             // Each time Redis forgets, a bucket is full again.
             most_by_redis: f64::from(BURST) * (1.0 + losses) + refill(all),
             most_by_fallback: local.map_or(0.0, |local| share(f64::from(BURST) + refill(local)).ceil()),
-            least: SERVED * least(case, times, recovery),
+            least: SERVED * least(case, times, recovery).min(sent as f64),
         }
     }
 

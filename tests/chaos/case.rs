@@ -1,16 +1,25 @@
 //! What happens to Redis.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tollgate::deadpool_redis::redis::{Client, Connection, cmd};
 
+use crate::app::{BLOCKS, LEAVES, METERED, SETTLES};
+use crate::load::{QUIET_RATE, RATE};
 use crate::proxy::Mode;
 use crate::rig::Rig;
 
 /// How long each lasts.
 const HOLD: Duration = Duration::from_millis(2_500);
 const FLUSHES: u32 = 5;
+const CUTS: u32 = 3;
+/// At the full rate more than 64 requests come to wait for a reply in this time.
+const FILLING: Duration = Duration::from_millis(40);
+/// No answer of the server takes longer than what keeps its thread.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One thing that happens, and what must come of it.
 pub(crate) struct Case {
@@ -23,11 +32,13 @@ pub(crate) struct Case {
     pub(crate) is_on_the_way: bool,
     /// How often Redis forgets all it knew.
     pub(crate) losses: u32,
+    /// Requests a second.
+    pub(crate) rate: u32,
 }
 
 impl Case {
     fn outage(name: &'static str, happen: fn(&mut Rig)) -> Self {
-        Self { name, happen, is_outage: true, is_on_the_way: false, losses: 0 }
+        Self { name, happen, is_outage: true, is_on_the_way: false, losses: 0, rate: RATE }
     }
 
     fn on_the_way(name: &'static str, happen: fn(&mut Rig)) -> Self {
@@ -42,7 +53,19 @@ impl Case {
         Self { losses: times, ..self }
     }
 
-    pub(crate) fn all() -> [Self; 13] {
+    /// With so few requests that connections are idle most of the time.
+    fn in_quiet(self) -> Self {
+        Self { rate: QUIET_RATE, ..self }
+    }
+
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = Vec::from(Self::of_redis());
+        all.extend(Self::of_connections());
+        all.extend(Self::of_neighbours());
+        all
+    }
+
+    fn of_redis() -> [Self; 13] {
         [
             Self::harmless("nothing", |_| thread::sleep(HOLD)),
             Self::outage("is paused (SIGSTOP)", |rig| {
@@ -86,14 +109,72 @@ impl Case {
                 let () = rig.redis.ask(&["REPLICAOF", "NO", "ONE"]);
             }),
             Self::outage("takes no more clients (maxclients)", |rig| {
-                let mut only = Client::open(rig.redis.url()).and_then(|client| client.get_connection()).expect("one");
+                let mut only = only_client(rig);
                 set_clients(&mut only, 1);
-                let _: i64 =
-                    cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query(&mut only).expect("killed");
+                kill_others(&mut only);
                 thread::sleep(HOLD);
                 set_clients(&mut only, 1_000);
             }),
         ]
+    }
+
+    fn of_connections() -> [Self; 3] {
+        [
+            Self { is_on_the_way: true, ..Self::harmless("is cut off while 64 wait (3 times)", cut) },
+            Self::harmless("ends connections that are idle, again and again", |rig| {
+                let end = Instant::now() + HOLD;
+                while Instant::now() < end {
+                    let _: i64 = rig.redis.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+                    thread::sleep(Duration::from_millis(50));
+                }
+            })
+            .in_quiet(),
+            Self::outage("has another password, and ends connections", |rig| {
+                let mut only = only_client(rig);
+                let () = cmd("CONFIG").arg(&["SET", "requirepass", "another"]).query(&mut only).expect("it is set");
+                kill_others(&mut only);
+                thread::sleep(HOLD);
+                let () = cmd("CONFIG").arg(&["SET", "requirepass", ""]).query(&mut only).expect("it is set");
+            }),
+        ]
+    }
+
+    fn of_neighbours() -> [Self; 3] {
+        [
+            Self::harmless("works, and a handler blocks 150 ms, again and again", |rig| ask(rig, BLOCKS)),
+            Self::harmless("works, and a handler settles, then blocks 600 ms", |rig| ask(rig, SETTLES)),
+            Self::harmless("works, and two decisions are left unpolled for 600 ms", |rig| ask(rig, LEAVES)),
+        ]
+    }
+}
+
+/// Asks the server for what stalls, one request at a time.
+fn ask(rig: &Rig, path: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\n{METERED}: neighbour\r\n\r\n");
+    let (mut stream, end) = (TcpStream::connect(rig.address).expect("the server listens"), Instant::now() + HOLD);
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket has this option");
+    while Instant::now() < end {
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        let mut answer = Vec::new();
+        // None of these answers has a body.
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut bytes = [0; 4_096];
+            let read = stream.read(&mut bytes).expect("the server answers");
+            assert_ne!(read, 0, "the server closed the connection");
+            answer.extend_from_slice(&bytes[..read]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    }
+}
+
+/// Ends every connection while replies are on their way to many.
+fn cut(rig: &mut Rig) {
+    for _ in 0..CUTS {
+        rig.proxy.set(Mode::Delay(FILLING * 2));
+        thread::sleep(FILLING);
+        rig.proxy.cut();
+        rig.proxy.set(Mode::Pass);
+        thread::sleep((HOLD / CUTS).saturating_sub(FILLING));
     }
 }
 
@@ -101,6 +182,14 @@ fn spoil(rig: &Rig, mode: Mode) {
     rig.proxy.set(mode);
     thread::sleep(HOLD);
     rig.proxy.set(Mode::Pass);
+}
+
+fn only_client(rig: &Rig) -> Connection {
+    Client::open(rig.redis.url()).and_then(|client| client.get_connection()).expect("one")
+}
+
+fn kill_others(connection: &mut Connection) {
+    let _: i64 = cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query(connection).expect("killed");
 }
 
 fn set_clients(connection: &mut Connection, most: u32) {

@@ -14,8 +14,10 @@ use crate::sample::{Sample, User};
 
 /// Requests a second, over all connections.
 pub(crate) const RATE: u32 = 2_100;
-/// Connections, which take turns. Each has a quarter of a second for a request before the next is due
-/// on it.
+/// The same where connections are to be idle in between.
+pub(crate) const QUIET_RATE: u32 = 20;
+/// Connections at the full rate, which take turns. Each has a quarter of a second for a request before
+/// the next is due on it, at any rate.
 const CONNECTIONS: u32 = 512;
 
 pub(crate) struct Load {
@@ -25,12 +27,14 @@ pub(crate) struct Load {
 
 impl Load {
     /// Connects and begins.
-    pub(crate) async fn start(address: SocketAddr) -> Self {
-        let clients = join_all((0..CONNECTIONS).map(|_| Client::connect(address))).await;
+    pub(crate) async fn start(address: SocketAddr, rate: u32) -> Self {
+        let connections = CONNECTIONS.min(rate / 4);
+        let clients = join_all((0..connections).map(|_| Client::connect(address))).await;
         let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let clients = (0..).zip(clients).map(|(first, client)| {
-            let stop = Arc::clone(&stop);
-            tokio::spawn(drive(client, first, start, stop))
+            let turns = (first..).step_by(connections as usize);
+            let due = turns.map(move |request| (request, start + Duration::from_secs(1) * request / rate));
+            tokio::spawn(drive(client, due, Arc::clone(&stop)))
         });
         Self { clients: clients.collect(), stop }
     }
@@ -43,10 +47,9 @@ impl Load {
     }
 }
 
-async fn drive(mut client: Client, first: u32, start: Instant, stop: Arc<AtomicBool>) -> Vec<Sample> {
+async fn drive(mut client: Client, due: impl Iterator<Item = (u32, Instant)>, stop: Arc<AtomicBool>) -> Vec<Sample> {
     let mut samples = Vec::new();
-    for request in (first..).step_by(CONNECTIONS as usize) {
-        let due = start + Duration::from_secs(1) * request / RATE;
+    for (request, due) in due {
         sleep_until(due).await;
         if stop.load(Ordering::Relaxed) {
             break;

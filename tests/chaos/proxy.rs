@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
 
@@ -48,6 +49,7 @@ impl Mode {
 pub(crate) struct Proxy {
     address: SocketAddr,
     mode: Arc<Mutex<Mode>>,
+    cuts: Arc<Notify>,
 }
 
 impl Proxy {
@@ -55,7 +57,7 @@ impl Proxy {
     pub(crate) async fn start(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        let proxy = Self { address, mode: Arc::new(Mutex::new(Mode::Pass)) };
+        let proxy = Self { address, mode: Arc::new(Mutex::new(Mode::Pass)), cuts: Arc::default() };
         tokio::spawn(proxy.clone().listen(listener, server));
         proxy
     }
@@ -66,6 +68,11 @@ impl Proxy {
 
     pub(crate) fn set(&self, mode: Mode) {
         *self.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
+    }
+
+    /// Ends all connections that there are.
+    pub(crate) fn cut(&self) {
+        self.cuts.notify_waiters();
     }
 
     fn mode(&self) -> Mode {
@@ -94,6 +101,7 @@ impl Proxy {
             ended = self.requests(from_client, to_server) => ended,
             ended = self.replies(from_server, replies, number) => ended,
             ended = write(sent, to_client) => ended,
+            () = self.cuts.notified() => Ok(()),
         }
     }
 

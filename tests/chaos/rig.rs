@@ -1,5 +1,6 @@
 //! One case: a Redis, a server, a load, and what happens meanwhile.
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const STOPPING: Duration = Duration::from_secs(1);
 pub(crate) struct Rig {
     pub(crate) redis: RedisServer,
     pub(crate) proxy: Proxy,
+    /// Of the server under test.
+    pub(crate) address: SocketAddr,
 }
 
 /// When what happened.
@@ -54,16 +57,16 @@ fn attempt(case: &Case) -> Report {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime can be built");
     let redis = RedisServer::start();
     let proxy = runtime.block_on(Proxy::start(redis.port()));
-    let report = measure(case, &runtime, &mut Rig { redis, proxy });
+    let url = if case.is_on_the_way { proxy.url() } else { redis.url() };
+    let address = runtime.block_on(app::serve(&url));
+    let report = measure(case, &runtime, &mut Rig { redis, proxy, address });
     runtime.shutdown_timeout(STOPPING);
     report
 }
 
 /// This thread is not the runtime's: what happens is not held up by the load.
 fn measure(case: &Case, runtime: &Runtime, rig: &mut Rig) -> Report {
-    let url = if case.is_on_the_way { rig.proxy.url() } else { rig.redis.url() };
-    let address = runtime.block_on(app::serve(&url));
-    let load = runtime.block_on(Load::start(address));
+    let load = runtime.block_on(Load::start(rig.address, case.rate));
     let start = Instant::now();
     thread::sleep(BEFORE);
     let begin = Instant::now();

@@ -19,4 +19,5 @@ mod moves;
 #[path = "../reconnect/proxy.rs"]
 mod proxy;
 mod rig;
+mod storm;
 mod together;

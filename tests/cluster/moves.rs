@@ -14,7 +14,7 @@ use crate::support::server::RedisServer;
 /// How long a slot stays on its way, before and after its keys.
 const PAUSE: Duration = Duration::from_millis(150);
 
-fn set_slot(node: &RedisServer, slot: &str, what: &[&str]) {
+pub(super) fn set_slot(node: &RedisServer, slot: &str, what: &[&str]) {
     let (): () = node.ask(&[&["CLUSTER", "SETSLOT", slot], what].concat());
 }
 

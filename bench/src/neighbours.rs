@@ -1,0 +1,105 @@
+//! What requests wait when another request stalls: the same server with the same neighbour, over
+//! `MemoryStore` and over `RedisStore`, in turn.
+//!
+//! The server has a runtime of four workers. Sixteen clients, tasks of the same runtime, ask one after
+//! the other for what is limited and served at once, or 4,000 times a second with `--paced`; one more,
+//! on a thread of its own, asks for what stalls, again and again. A request that the store could not decide is answered with 503, and counts as failed.
+//! Percentiles are medians over the rounds.
+
+mod app;
+mod client;
+mod round;
+
+use std::time::Duration;
+
+use tollgate::{MemoryStore, RedisStore};
+
+use crate::server::Server;
+use crate::table::{Ratio, Target, median_of, print, print_ratios};
+use app::{App, NEIGHBOURS, Neighbour};
+use round::{Load, Round};
+
+/// A round and what comes with it: how long each side runs, and how often.
+#[derive(Clone, Copy)]
+struct Plan {
+    rounds: usize,
+    span: Duration,
+    load: Load,
+}
+
+const FULL: Plan = Plan { rounds: 7, span: Duration::from_secs(2), load: Load::Full };
+
+/// What `RedisStore` may add to the longest waits.
+const TARGET: Target = Target::AtMost { must: 1.5, stretch: 1.0 };
+
+/// A store by name, and the server over it.
+struct Side {
+    name: &'static str,
+    app: App,
+}
+
+pub(crate) async fn run(flags: &[String]) {
+    let (mut plan, mut redis_only) = (FULL, false);
+    for flag in flags {
+        match flag.as_str() {
+            "--quick" => (plan.rounds, plan.span) = (3, Duration::from_millis(700)),
+            "--paced" => plan.load = Load::Paced,
+            "--redis" => redis_only = true,
+            _ => crate::usage(),
+        }
+    }
+    let redis = Server::start().await;
+    let sides = sides(&redis, redis_only).await;
+    println!("{} rounds of {:?} a side, the sides in turn; times in µs.\n", plan.rounds, plan.span);
+    let (mut rows, mut ratios) = (Vec::new(), Vec::new());
+    for neighbour in NEIGHBOURS {
+        let rounds = measure(&sides, neighbour, plan).await;
+        rows.extend(sides.iter().zip(&rounds).map(|(side, rounds)| row(neighbour, side, rounds)));
+        if let [memory, redis] = &rounds[..] {
+            let each = redis.iter().zip(memory).map(|(redis, memory)| redis.p999_us / memory.p999_us).collect();
+            ratios.push(Ratio::new(format!("p99.9, Redis over memory: {}", neighbour.name), each, Some(TARGET)));
+        }
+    }
+    print(&["neighbour", "store", "requests", "failed", "breaker opened", "p50", "p99", "p99.9"], &rows);
+    if !ratios.is_empty() {
+        print_ratios(&ratios);
+    }
+    sides.into_iter().for_each(|side| side.app.stop());
+}
+
+async fn sides(redis: &Server, redis_only: bool) -> Vec<Side> {
+    let url = redis.url().to_owned();
+    let store = async move || RedisStore::connect(&url).await.expect("connected");
+    let mut sides = Vec::new();
+    if !redis_only {
+        sides.push(Side { name: "MemoryStore", app: App::start(async || MemoryStore::new()).await });
+    }
+    sides.push(Side { name: "RedisStore", app: App::start(store).await });
+    sides
+}
+
+/// The rounds of each side.
+async fn measure(sides: &[Side], neighbour: Neighbour, plan: Plan) -> Vec<Vec<Round>> {
+    let mut rounds = vec![Vec::new(); sides.len()];
+    for _ in 0..plan.rounds {
+        for (side, rounds) in sides.iter().zip(&mut rounds) {
+            rounds.push(Round::run(&side.app, neighbour, plan.load, plan.span).await);
+        }
+    }
+    rounds
+}
+
+fn row(neighbour: Neighbour, side: &Side, rounds: &[Round]) -> Vec<String> {
+    let sum = |figure: fn(&Round) -> usize| rounds.iter().map(figure).sum::<usize>().to_string();
+    let typical = |figure: fn(&Round) -> f64| format!("{:.0}", median_of(rounds.iter().map(figure)));
+    vec![
+        neighbour.name.to_owned(),
+        side.name.to_owned(),
+        sum(|round| round.requests),
+        sum(|round| round.failed),
+        sum(|round| round.opened),
+        typical(|round| round.p50_us),
+        typical(|round| round.p99_us),
+        typical(|round| round.p999_us),
+    ]
+}

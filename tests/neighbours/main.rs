@@ -1,0 +1,26 @@
+//! One store, and somebody who stalls: no caller, handler, thread or runtime makes a decision of
+//! another fail.
+//!
+//! `cargo test --test neighbours -- --nocapture` prints what became of the others.
+
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../support"]
+mod support {
+    pub(crate) mod checks;
+    pub(crate) mod control;
+    pub(crate) mod server;
+}
+
+mod blocking;
+mod ending;
+mod http;
+mod left;
+mod order;
+mod others;
+mod paused;
+mod proxy;
+mod rig;
+mod runtimes;
+mod settling;
+mod vanishing;
+mod watch;

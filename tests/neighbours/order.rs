@@ -1,0 +1,74 @@
+//! Who asks after a refund finds it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate::store::{Change, Settlement, Store};
+use tollgate::{Quota, RedisStore};
+
+use crate::others::{Tally, ask};
+use crate::rig::{Rig, assert_none_failed, ms};
+use crate::support::checks::check;
+
+const ONE: Quota = Quota::token_bucket(1, Duration::from_secs(30 * 86_400));
+const TASKS: usize = 16;
+const TURNS: usize = 100;
+
+/// Takes the only unit and gives it back, again and again: it must be there each time.
+async fn take_turns(store: RedisStore, key: String) -> Tally {
+    let mut tally = Tally::default();
+    for turn in 0..TURNS {
+        let start = Instant::now();
+        match store.decide(&[check(&key, ONE, 1)]).wait().await {
+            Ok(decided) if decided.decision.is_allowed() => {
+                store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(1) }]);
+                tally.add((start.elapsed(), Ok(())));
+            }
+            Ok(_) => tally.add((start.elapsed(), Err(format!("turn {turn}: the refund was not seen")))),
+            Err(error) => tally.add((start.elapsed(), Err(format!("turn {turn}: {error:#}")))),
+        }
+        if fastrand::bool() {
+            tokio::task::yield_now().await;
+        }
+    }
+    tally
+}
+
+/// Others that keep calls in flight.
+async fn crowd(store: RedisStore, first: u32, stop: Arc<AtomicBool>) {
+    for number in first.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let _ = ask(&store, number).await;
+    }
+}
+
+fn take_turns_in_a_crowd(rig: &Rig, attempt: usize) -> Tally {
+    let stop = Arc::new(AtomicBool::new(false));
+    for first in 0..8 {
+        rig.runtime.spawn(crowd(rig.store.clone(), first * 10_000_000, Arc::clone(&stop)));
+    }
+    let key = |task: usize| format!("turns-{attempt}-{task}");
+    let tasks: Vec<_> = (0..TASKS).map(|task| rig.runtime.spawn(take_turns(rig.store.clone(), key(task)))).collect();
+    let join = async {
+        let mut tally = Tally::default();
+        for task in tasks {
+            tally = tally.and(task.await.expect("none fails"));
+        }
+        tally
+    };
+    let tally = rig.runtime.block_on(async { tokio::time::timeout(ms(20_000), join).await.expect("nothing hangs") });
+    stop.store(true, Ordering::Relaxed);
+    tally
+}
+
+#[test]
+fn the_next_decision_after_a_settlement_finds_it() {
+    let (rig, mut attempt) = (Rig::new(), 0);
+    assert_none_failed("a refund, then a decision in the same task", |_| {
+        attempt += 1;
+        take_turns_in_a_crowd(&rig, attempt)
+    });
+}

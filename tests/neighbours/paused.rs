@@ -1,0 +1,93 @@
+//! A Redis that does not answer, and a flood.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::mpsc::channel;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::task::unconstrained;
+use tollgate::store::Decided;
+use tollgate::{Error, RedisStore, Store};
+
+use crate::others::{Answered, Tally};
+use crate::proxy::Proxy;
+use crate::rig::{check, left, ms, turn, workers};
+use crate::support::server::RedisServer;
+
+const FLOOD: usize = 150_000;
+/// As documented.
+const MOST_WAITING: usize = 65_536;
+/// Calls of 128 checks in flight on a connection.
+const CALLS: usize = 2;
+const BATCH: usize = 128;
+/// All are asked within it, also by a build without optimisations.
+const BUDGET: Duration = ms(4_000);
+/// What such a build needs to answer so many.
+const GRACE: Duration = ms(1_500);
+
+type Asked = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
+
+/// Asks for all, none of which can be answered yet; returns who waits, since when, and how many do not.
+async fn flood(store: &RedisStore) -> (Vec<(Instant, Asked)>, usize) {
+    let (mut waiting, mut refused) = (Vec::new(), 0);
+    for number in 0..FLOOD {
+        let mut asked: Asked = Box::pin(store.decide(&[check(&format!("flood-{number}"), 1)]).wait());
+        let start = Instant::now();
+        // A budget for each task's polls is not the point.
+        let polled = unconstrained(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx)))).await;
+        match polled {
+            Poll::Ready(answer) => {
+                answer.expect_err("Redis is paused");
+                refused += 1;
+            }
+            Poll::Pending => waiting.push((start, asked)),
+        }
+        if number % 1_000 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    (waiting, refused)
+}
+
+/// Waits for each; returns how long they took.
+async fn drain(waiting: Vec<(Instant, Asked)>) -> Tally {
+    let (answers, answered) = channel::<Answered>();
+    let count = u32::try_from(waiting.len()).expect("there are fewer");
+    for (start, asked) in waiting {
+        let answers = answers.clone();
+        tokio::spawn(async move {
+            let answer = asked.await.map(drop).map_err(|error| format!("{error:#}"));
+            let _ = answers.send((start.elapsed(), answer));
+        });
+    }
+    tokio::task::spawn_blocking(move || Tally::of_answers(&answered, count)).await.expect("waiting does not fail")
+}
+
+#[test]
+fn before_a_paused_redis_a_bounded_number_waits_and_two_calls_are_in_flight() {
+    let (_turn, redis, runtime) = (turn(), RedisServer::start(), workers());
+    let proxy = Proxy::to(redis.port());
+    let store = runtime.block_on(RedisStore::builder().budget(BUDGET).connect(&proxy.url())).expect("it connects");
+    runtime.block_on(left(&store, "warm"));
+    proxy.take_calls();
+    redis.pause();
+    let asking = {
+        let store = store.clone();
+        runtime.spawn(async move { flood(&store).await })
+    };
+    let (waiting, refused) = runtime.block_on(asking).expect("asking does not fail");
+    let count = waiting.len();
+    let tally = runtime.block_on(drain(waiting));
+    let calls = proxy.take_calls();
+    println!("a paused Redis, {FLOOD} decisions: {count} wait, {refused} fail at once; {tally}; calls {calls:?}");
+    redis.resume();
+    assert!(count <= MOST_WAITING + CALLS * BATCH, "{count} wait");
+    assert!(calls.iter().all(|&calls| calls <= CALLS), "calls on each connection: {calls:?}");
+    assert!(tally.longest() < BUDGET + GRACE, "{tally}");
+    assert_eq!(tally.asked(), count, "all are answered");
+    let start = Instant::now();
+    while runtime.block_on(store.decide(&[check("after", 1)]).wait()).is_err() {
+        assert!(start.elapsed() < ms(1_000), "Redis decides again");
+    }
+}

@@ -1,0 +1,128 @@
+//! A store on a Redis of its own, and a runtime with several workers.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tollgate::store::{Change, Check, Receipt, Settlement};
+use tollgate::{Quota, RedisStore, Store};
+
+use crate::others::Tally;
+use crate::support::checks;
+use crate::support::server::RedisServer;
+use crate::watch::Watch;
+
+pub(crate) const WORKERS: usize = 4;
+/// The default budget of a decision.
+pub(crate) const BUDGET: Duration = ms(100);
+/// What a busy machine adds to it.
+pub(crate) const GRACE: Duration = ms(400);
+/// No key comes near it, and hardly a unit returns during a test.
+pub(crate) const AMPLE: Quota = Quota::token_bucket(100_000, Duration::from_secs(30 * 86_400));
+
+/// A scenario is measured again if the machine stalled meanwhile: then others fail without a neighbour.
+const ATTEMPTS: usize = 3;
+
+pub(crate) struct Rig {
+    pub(crate) redis: RedisServer,
+    pub(crate) runtime: Runtime,
+    pub(crate) store: RedisStore,
+    /// Scenarios are about times: they take turns.
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Rig {
+    /// A store that the runtime with several workers has connected and used.
+    pub(crate) fn new() -> Self {
+        let (turn, redis, runtime) = (turn(), RedisServer::start(), workers());
+        let store = runtime.block_on(connect(&redis.url()));
+        Self { redis, runtime, store, _turn: turn }
+    }
+
+    /// Starts decisions, one every so often, and waits for all of them.
+    pub(crate) fn ask_steadily(&self, count: u32, apart: Duration) -> Tally {
+        Tally::of_steady(self.runtime.handle(), &self.store, count, apart)
+    }
+
+    /// Units left to a key.
+    pub(crate) fn left(&self, key: &str) -> u64 {
+        self.runtime.block_on(left(&self.store, key))
+    }
+
+    /// Checks that keys have all their units within a second.
+    #[track_caller]
+    pub(crate) fn assert_whole(&self, keys: &[String]) {
+        let (start, mut lacking) = (Instant::now(), keys.len());
+        while lacking > 0 && start.elapsed() < ms(1_000) {
+            lacking = keys.iter().filter(|key| self.left(key) < AMPLE.capacity()).count();
+        }
+        assert_eq!(lacking, 0, "{lacking} of {} settlements did not arrive", keys.len());
+    }
+}
+
+/// A scenario's turn among those of this process.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A runtime as a server has it.
+pub(crate) fn workers() -> Runtime {
+    Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().expect("a runtime can be built")
+}
+
+/// A runtime that only the thread drives that waits for something on it.
+pub(crate) fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime can be built")
+}
+
+/// A store that has decided once.
+pub(crate) async fn connect(url: &str) -> RedisStore {
+    let store = RedisStore::connect(url).await.expect("the server was started");
+    left(&store, "warm").await;
+    store
+}
+
+/// Units left to a key.
+pub(crate) async fn left(store: &RedisStore, key: &str) -> u64 {
+    let looked = store.decide(&[check(key, 0)]).wait().await.expect("Redis answers");
+    looked.decision.outcomes()[0].remaining()
+}
+
+/// Takes units of a key; returns the receipt.
+pub(crate) async fn take(store: &RedisStore, key: &str, cost: u64) -> Receipt {
+    store.decide(&[check(key, cost)]).wait().await.expect("Redis answers").receipt
+}
+
+/// Gives back all that was taken.
+pub(crate) fn give_back(store: &RedisStore, receipt: Receipt) {
+    let units = receipt.taken()[0].units;
+    store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(units) }]);
+}
+
+pub(crate) fn check(key: &str, cost: u64) -> Check {
+    checks::check(key, AMPLE, cost)
+}
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Checks that none of the others failed, and that the circuit breaker did not open; prints what
+/// became of them.
+#[track_caller]
+pub(crate) fn assert_none_failed(scenario: &str, mut attempt: impl FnMut(&Watch) -> Tally) {
+    for left in (0..ATTEMPTS).rev() {
+        let watch = Watch::start();
+        let tally = attempt(&watch);
+        let seen = watch.stop();
+        println!("{scenario}: {tally}; {seen}");
+        let is_well = tally.failed() == 0 && seen.opened == 0;
+        if !is_well && left > 0 && seen.is_of_a_busy_machine() {
+            continue;
+        }
+        assert_eq!(tally.failed(), 0, "{scenario}: {tally}");
+        assert_eq!(seen.opened, 0, "{scenario}: the circuit breaker opened");
+        return;
+    }
+}

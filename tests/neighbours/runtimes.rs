@@ -1,0 +1,159 @@
+//! One store on several runtimes.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
+use tollgate::store::Change;
+use tollgate::{RedisStore, Store};
+
+use crate::others::{Tally, ask};
+use crate::rig::{AMPLE, BUDGET, assert_none_failed, check, connect, current_thread, give_back, left, ms, take, turn};
+use crate::rig::{Rig, workers};
+use crate::support::server::RedisServer;
+
+/// What becomes of the runtime that connected, on its own thread, once it has.
+type After = fn(Runtime);
+
+const BUSY: Duration = ms(1_000);
+
+fn ask_elsewhere(redis: &RedisServer, after: After) -> Tally {
+    let (connected, told) = channel();
+    let url = redis.url();
+    let thread = thread::spawn(move || {
+        let runtime = current_thread();
+        connected.send(runtime.block_on(connect(&url))).expect("the test waits");
+        after(runtime);
+    });
+    let (store, runtime) = (told.recv().expect("it connects"), workers());
+    let tally = Tally::of_steady(runtime.handle(), &store, 20, ms(10));
+    thread.join().expect("it does not fail");
+    tally
+}
+
+#[track_caller]
+fn assert_elsewhere_decides(scenario: &str, after: After) {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    assert_none_failed(scenario, |_| ask_elsewhere(&redis, after));
+}
+
+#[test]
+fn the_first_decisions_elsewhere_do_not_wait_for_the_thread_that_connected() {
+    let blocks = |runtime: Runtime| runtime.block_on(async { thread::sleep(BUSY) });
+    assert_elsewhere_decides("the runtime that connected is blocked", blocks);
+}
+
+#[test]
+fn nor_for_a_runtime_that_nobody_drives_any_more() {
+    assert_elsewhere_decides("the runtime that connected is not driven", |_runtime| thread::sleep(BUSY));
+}
+
+#[test]
+fn nor_for_one_that_has_ended() {
+    assert_elsewhere_decides("the runtime that connected has ended", drop);
+}
+
+/// Decides on a runtime of its own, one after the other; between two of them the thread does `work`.
+fn ask_on_own(store: &RedisStore, work: Duration, first: u32) -> Tally {
+    current_thread().block_on(async {
+        let (mut tally, end) = (Tally::default(), Instant::now() + ms(1_500));
+        for number in first.. {
+            let start = Instant::now();
+            if start > end {
+                break;
+            }
+            let answer = ask(store, number).await;
+            tally.add((start.elapsed(), answer));
+            thread::sleep(work);
+        }
+        tally
+    })
+}
+
+/// Threads with runtimes of their own, some of which work in line most of the time, beside workers.
+fn ask_on_several(rig: &Rig) -> Tally {
+    let ask = |work, first| {
+        let store = rig.store.clone();
+        thread::spawn(move || ask_on_own(&store, work, first))
+    };
+    let busy: Vec<_> = (4..8).map(|number| ask(ms(300), number * 100_000)).collect();
+    let quick: Vec<_> = (1..4).map(|number| ask(ms(1), number * 100_000)).collect();
+    let tally = rig.ask_steadily(500, ms(2));
+    busy.into_iter().chain(quick).map(|thread| thread.join().expect("it decides")).fold(tally, Tally::and)
+}
+
+#[test]
+fn runtimes_that_work_in_line_stall_no_other() {
+    let rig = Rig::new();
+    assert_none_failed("several runtimes, four of which block 300 ms after each decision", |_| ask_on_several(&rig));
+}
+
+/// All that a store does, by many at once, each with a key of its own.
+async fn use_all(store: RedisStore, number: usize) {
+    let key = &format!("user-{number}");
+    let receipt = take(&store, key, 5).await;
+    give_back(&store, receipt);
+    let whole = AMPLE.capacity();
+    assert_eq!(left(&store, key).await, whole, "what was settled is seen by who asks after it");
+    let counter = check(key, 0).counter;
+    store.adjust(&counter, Change::Charge(7)).wait().await.expect("Redis answers");
+    assert_eq!(left(&store, key).await, whole - 7);
+    store.reset(&counter).wait().await.expect("Redis answers");
+    assert_eq!(left(&store, key).await, whole);
+}
+
+#[test]
+fn all_works_on_a_runtime_of_one_thread() {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    current_thread().block_on(async {
+        let store = connect(&redis.url()).await;
+        join_all((0..16).map(|number| use_all(store.clone(), number))).await;
+        let spawned = (16..32).map(|number| tokio::spawn(use_all(store.clone(), number)));
+        join_all(spawned).await.into_iter().for_each(|done| done.expect("none fails"));
+    });
+}
+
+#[test]
+fn all_works_in_a_local_set() {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    let local = LocalSet::new();
+    local.block_on(&current_thread(), async {
+        let store = connect(&redis.url()).await;
+        let spawned = (0..16).map(|number| tokio::task::spawn_local(use_all(store.clone(), number)));
+        join_all(spawned).await.into_iter().for_each(|done| done.expect("none fails"));
+    });
+}
+
+/// A thread that decides once, settles, and ends with its runtime.
+fn live_briefly(store: RedisStore, number: usize, start: &Barrier, answers: &Sender<Duration>) {
+    start.wait();
+    let begin = Instant::now();
+    current_thread().block_on(use_all(store, number));
+    answers.send(begin.elapsed()).expect("the test waits");
+}
+
+#[test]
+fn many_short_lives_leave_no_connections_behind() {
+    let rig = Rig::new();
+    let connections = || rig.redis.ask::<String>(&["CLIENT", "LIST"]).lines().count();
+    let (before, (answers, answered)) = (connections(), channel());
+    for round in 0..8 {
+        let start = Arc::new(Barrier::new(8));
+        for number in 0..8 {
+            let (store, start, answers) = (rig.store.clone(), Arc::clone(&start), answers.clone());
+            thread::spawn(move || live_briefly(store, round * 8 + number, &start, &answers));
+        }
+        for _ in 0..8 {
+            answered.recv_timeout(ms(5_000)).expect("each is answered");
+        }
+    }
+    let end = Instant::now() + ms(2_000);
+    while connections() > before && Instant::now() < end {
+        thread::sleep(BUDGET / 10);
+    }
+    assert!(connections() <= before, "{before} connections before, {} in the end", connections());
+}

@@ -1,0 +1,70 @@
+//! What a thread of its own sees meanwhile: stalls of the machine, and circuit breakers that open.
+
+use std::fmt;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tollgate::{BreakerState, RateLimitLayer};
+
+use crate::rig::ms;
+
+const GRAIN: Duration = ms(1);
+/// Stalls so long take much of a decision's budget.
+const BUSY: Duration = ms(40);
+
+pub(crate) struct Watch {
+    layer: Arc<Mutex<Option<RateLimitLayer>>>,
+    stop: Sender<()>,
+    thread: JoinHandle<Seen>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// How often the breaker opened.
+    pub(crate) opened: usize,
+    /// The longest that this thread waited for its turn.
+    stall: Duration,
+}
+
+impl Watch {
+    pub(crate) fn start() -> Self {
+        let (layer, (stop, stopped)) = (Arc::<Mutex<Option<RateLimitLayer>>>::default(), channel::<()>());
+        let watched = Arc::clone(&layer);
+        let thread = thread::spawn(move || {
+            let (mut seen, mut was_open, mut last) = (Seen::default(), false, Instant::now());
+            while stopped.recv_timeout(GRAIN) == Err(RecvTimeoutError::Timeout) {
+                let layer = watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let is_open = layer.is_some_and(|layer| layer.breaker_state() == BreakerState::Open);
+                seen.opened += usize::from(is_open && !was_open);
+                seen.stall = seen.stall.max(last.elapsed().saturating_sub(GRAIN));
+                (was_open, last) = (is_open, Instant::now());
+            }
+            seen
+        });
+        Self { layer, stop, thread }
+    }
+
+    /// Watches the breaker of a layer too.
+    pub(crate) fn breaker_of(&self, layer: &RateLimitLayer) {
+        *self.layer.lock().unwrap_or_else(PoisonError::into_inner) = Some(layer.clone());
+    }
+
+    pub(crate) fn stop(self) -> Seen {
+        drop(self.stop);
+        self.thread.join().expect("watching does not fail")
+    }
+}
+
+impl Seen {
+    pub(crate) fn is_of_a_busy_machine(self) -> bool {
+        self.stall > BUSY
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "breaker opened {} times, machine stalled {:?} at most", self.opened, self.stall)
+    }
+}
