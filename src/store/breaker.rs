@@ -47,6 +47,14 @@ pub(crate) struct Breaker {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
     round: u64,
+    probe: bool,
+}
+
+impl Permit {
+    /// Whether the answer decides if the store is asked again.
+    pub(crate) fn is_probe(self) -> bool {
+        self.probe
+    }
 }
 
 impl Breaker {
@@ -65,7 +73,7 @@ impl Breaker {
         let word = self.state.load(Ordering::Acquire);
         let found = State::unpack(word);
         if found.phase == BreakerState::Closed {
-            return Some(Permit { round: found.round });
+            return Some(Permit { round: found.round, probe: false });
         }
         let now = now();
         if now < found.probe_at {
@@ -73,7 +81,7 @@ impl Breaker {
         }
         let probe_at = now.saturating_add(self.probe_life_ms);
         let probing = State { probe_at, ..found.next(BreakerState::HalfOpen) };
-        let permit = Permit { round: probing.round };
+        let permit = Permit { round: probing.round, probe: true };
         // Of those who come at once one probes.
         let first = self.state.compare_exchange(word, probing.pack(), Ordering::AcqRel, Ordering::Acquire);
         first.is_ok().then_some(permit)
@@ -83,7 +91,7 @@ impl Breaker {
     #[cfg(feature = "cluster")]
     pub(crate) fn join(&self) -> Option<Permit> {
         let found = self.load();
-        (found.phase == BreakerState::Closed).then_some(Permit { round: found.round })
+        (found.phase == BreakerState::Closed).then_some(Permit { round: found.round, probe: false })
     }
 
     /// Is told that the store answered; whether it is asked again from now on. The time matters only

@@ -13,6 +13,7 @@ mod support {
 mod breaker;
 mod budget;
 mod logs;
+mod probes;
 #[cfg(all(feature = "redis", feature = "axum"))]
 mod redis;
 mod rig;

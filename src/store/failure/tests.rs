@@ -32,7 +32,8 @@ fn decided(without: &Without, error: Error) -> Source {
     let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
     let permit = without.ask().expect("the store is asked");
     let mut decided = Err(error);
-    without.told(permit, &[Check::new(counter, 1)], &mut decided);
+    without.learn(permit, &decided);
+    without.stand_in(&[Check::new(counter, 1)], &mut decided);
     decided.expect("it is decided").decision.source()
 }
 

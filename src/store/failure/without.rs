@@ -51,20 +51,24 @@ impl Without {
         self.breaker.ask(|| self.now())
     }
 
-    /// Is told what became of a question; decides instead of a store that failed.
-    pub(super) fn told(&self, permit: Permit, checks: &[Check], decided: &mut Result<Decided, Error>) {
+    /// Tells the breaker what became of a question.
+    pub(super) fn learn(&self, permit: Permit, decided: &Result<Decided, Error>) {
         match decided {
             Ok(decided) => self.answered(permit, decided.decision.source()),
-            Err(error) => {
-                self.failed(permit, error);
-                if let Some(instead) = self.instead(checks, error) {
-                    *decided = instead;
-                }
-            }
+            Err(error) => self.failed(permit, error),
         }
     }
 
-    /// The caller of a question went away. The next probe is not at once: each waits for the store.
+    /// Decides instead of a store that failed.
+    pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<Decided, Error>) {
+        if let Err(error) = decided
+            && let Some(instead) = self.instead(checks, error)
+        {
+            *decided = instead;
+        }
+    }
+
+    /// A question ended without an answer. The next probe is not at once: each waits for the store.
     pub(super) fn left(&self, permit: Permit) {
         self.breaker.gave_up(permit, || self.now() + FIRST_WAIT_MS);
     }
