@@ -124,3 +124,54 @@ fn a_probe_outside_of_a_runtime_is_made_by_its_caller() {
     assert!(ask(&layer, "ada").now_or_never().is_some());
     assert_eq!(layer.breaker_state(), BreakerState::Closed);
 }
+
+/// How long after its return a store decides again that was away for a time, with a request each 10 ms.
+async fn returns_after(budget: Duration, away: Mood, outage: Duration) -> Duration {
+    let (store, mut start) = (Moody::new(away), Instant::now());
+    let layer = layer(&store, Quota::per_second(1_000_000)).budget(budget);
+    let mut is_back = false;
+    loop {
+        let request = layer.clone();
+        tokio::spawn(async move { ask(&request, "ada").await });
+        sleep(ms(10)).await;
+        if !is_back && start.elapsed() >= outage {
+            assert_ne!(layer.breaker_state(), BreakerState::Closed, "a budget of {budget:?}");
+            store.becomes(Mood::DecidesIn(ms(5)));
+            (is_back, start) = (true, Instant::now());
+        }
+        if is_back && (layer.breaker_state() == BreakerState::Closed || start.elapsed() > ms(60_000)) {
+            return start.elapsed();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_are_shared_again_within_a_second_of_the_stores_return_whatever_the_budget() {
+    for budget in [10, 50, 100, 500, 1_000, 2_000, 5_000] {
+        let mut worst = ms(0);
+        for away in [Mood::Hangs, Mood::Fails, Mood::FailsIn(ms(budget / 2))] {
+            for phase in 0..5 {
+                worst = worst.max(returns_after(ms(budget), away, ms(budget + 3_000 + 110 * phase)).await);
+            }
+        }
+        println!("a budget of {budget} ms: {worst:?}");
+        assert!(worst <= ms(520), "{worst:?} with a budget of {budget} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_without_an_answer_are_bounded_though_there_is_no_budget() {
+    let store = Moody::new(Mood::Fails);
+    let layer = probed_next(&store, |layer| layer.budget(Duration::MAX)).await;
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    store.becomes(Mood::Hangs);
+    for _ in 0..600 {
+        impatient(&layer, ms(1)).await;
+        sleep(ms(499)).await;
+        assert!(tasks() <= before + 34, "{} tasks", tasks());
+    }
+    store.becomes(Mood::Decides);
+    sleep(ms(500)).await;
+    assert_eq!(decided_by(&layer).await, Source::Store);
+}

@@ -14,7 +14,7 @@ use super::rule::FailureRules;
 use super::without::Without;
 use crate::decision::{Decision, Source};
 use crate::error::Kind;
-use crate::store::breaker::Permit;
+use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::check::{Checks, kept};
 use crate::store::{Answer, BreakerState, Change, Check, Counter, Decided, Receipt, Settlement, Store};
 use crate::{Error, Policy};
@@ -36,7 +36,7 @@ pub(crate) struct FailureStore<S> {
 impl<S: Store> FailureStore<S> {
     pub(crate) fn new(inner: S, rules: FailureRules) -> Self {
         let (budget, needs_timer) = rules.budget(inner.budget());
-        Self { inner, budget, needs_timer, without: Arc::new(Without::new(rules, budget)) }
+        Self { inner, budget, needs_timer, without: Arc::new(Without::new(rules)) }
     }
 
     pub(crate) fn breaker_state(&self) -> BreakerState {
@@ -50,10 +50,11 @@ impl<S: Store> FailureStore<S> {
 
     /// Waits for the inner store, which it has been given leave to ask.
     fn wait(&self, pending: Pending, permit: Permit, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        let deadline = if self.needs_timer { Instant::now().checked_add(self.budget) } else { None };
+        let budget = if permit.is_probe() { self.budget.min(LONGEST_PROBE) } else { self.budget };
+        let deadline = if self.needs_timer { Instant::now().checked_add(budget) } else { None };
         let pending = match deadline {
             // Boxed, so that those who need no timer carry none.
-            Some(deadline) => Box::pin(within(deadline, self.budget, pending)),
+            Some(deadline) => Box::pin(within(deadline, budget, pending)),
             None => pending,
         };
         let (without, checks) = (Arc::clone(&self.without), kept(checks));

@@ -15,7 +15,7 @@ const fn ms(millis: u64) -> Duration {
 }
 
 fn without(rules: FailureRules) -> Without {
-    Without::new(rules, ms(100))
+    Without::new(rules)
 }
 
 fn away() -> Error {

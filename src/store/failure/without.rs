@@ -10,7 +10,7 @@ use super::rule::{FailureRules, OnFailure};
 use crate::Error;
 use crate::decision::{Decision, Outcome, Source};
 use crate::metrics::StoreHealth;
-use crate::store::breaker::{Breaker, FIRST_WAIT_MS, GRACE, Permit, millis};
+use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
 use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
 
 /// The rules, what is known of the store, and the local store.
@@ -26,9 +26,8 @@ pub(super) struct Without {
 }
 
 impl Without {
-    pub(super) fn new(rules: FailureRules, budget: Duration) -> Self {
-        let breaker = Breaker::new(budget.saturating_add(GRACE));
-        let local = MemoryStore::new();
+    pub(super) fn new(rules: FailureRules) -> Self {
+        let (breaker, local) = (Breaker::new(), MemoryStore::new());
         let (allowed_up_to, health) = (AtomicU64::new(0), StoreHealth::default());
         Self { rules, breaker, local, start: Instant::now(), allowed_up_to, health }
     }

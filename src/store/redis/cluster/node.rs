@@ -14,7 +14,7 @@ use crate::Error;
 use crate::error::{Kind, Outage};
 use crate::metrics::StoreHealth;
 use crate::store::BreakerState;
-use crate::store::breaker::{Breaker, GRACE, Permit, millis};
+use crate::store::breaker::{Breaker, Permit, millis};
 
 /// A primary. While it fails it is not asked, and the others are.
 pub(super) struct Node {
@@ -26,17 +26,16 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A node at an address; a call to it takes the budget at most.
-    pub(super) fn new(address: Address, connections: Connections, budget: Duration) -> Self {
-        let breaker = Breaker::new(budget.saturating_add(GRACE));
-        Self { address, connections, breaker, health: StoreHealth::default(), start: Instant::now() }
+    /// A node at an address.
+    pub(super) fn new(address: Address, connections: Connections) -> Self {
+        Self { address, connections, breaker: Breaker::new(), health: StoreHealth::default(), start: Instant::now() }
     }
 
     /// Asks it something, unless it failed too often a moment ago.
     ///
     /// # Cancellation
     ///
-    /// A probe that is dropped is given up after the budget.
+    /// A probe that is dropped does not keep the next one from beginning.
     pub(super) async fn ask<T>(
         &self,
         patience: Patience,
@@ -149,7 +148,7 @@ mod tests {
         let pools = Pools { size: 1, connect_timeout: BUDGET };
         let pool = pools.of_server("redis://127.0.0.1:1".into_connection_info().unwrap()).unwrap();
         let address = Address { host: "::1".to_owned(), port: 7000 };
-        Node::new(address, Connections::new(Source::Server(pool)), BUDGET)
+        Node::new(address, Connections::new(Source::Server(pool)))
     }
 
     fn refused(kind: ServerErrorKind) -> Failure {

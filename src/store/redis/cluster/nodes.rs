@@ -90,7 +90,7 @@ impl Cluster {
             _ => ConnectionAddr::Tcp(host, port),
         };
         let pool = self.pools.of_server(self.login.clone().set_addr(place))?;
-        Ok(Arc::new(Node::new(address.clone(), Connections::new(Source::Server(pool)), self.budget)))
+        Ok(Arc::new(Node::new(address.clone(), Connections::new(Source::Server(pool)))))
     }
 
     /// Notes that a slot is another node's by now.
