@@ -93,6 +93,12 @@ impl Breaker {
         (found.phase == BreakerState::Closed).then_some(Permit { round: found.round, probe: false })
     }
 
+    /// Whether answers are no news: it is closed, and there was no failure a moment ago.
+    pub(crate) fn is_calm(&self) -> bool {
+        let found = self.load();
+        found.phase == BreakerState::Closed && found.recent.failed == 0
+    }
+
     /// Is told that the store answered; whether it is asked again from now on. The time matters only
     /// if it failed a moment ago.
     pub(crate) fn answered(&self, permit: Permit, now: impl Fn() -> u64) -> bool {

@@ -3,7 +3,7 @@
 mod fallback;
 mod rule;
 mod store;
-#[cfg(all(test, feature = "cluster"))]
+#[cfg(test)]
 mod tests;
 mod without;
 

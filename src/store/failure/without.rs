@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::fallback;
 use super::rule::{FailureRules, OnFailure};
 use crate::Error;
+use crate::call::{CallId, Heard};
 use crate::decision::{Decision, Outcome, Source};
 use crate::metrics::StoreHealth;
 use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
@@ -18,6 +19,7 @@ use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
 pub(super) struct Without {
     rules: FailureRules,
     breaker: Breaker,
+    heard: Heard,
     pub(super) local: MemoryStore,
     start: Instant,
     /// The first failure, and one more, of the last outage in which all was no longer admitted.
@@ -29,7 +31,7 @@ impl Without {
     pub(super) fn new(rules: FailureRules) -> Self {
         let (breaker, local) = (Breaker::new(), MemoryStore::new());
         let (allowed_up_to, health) = (AtomicU64::new(0), StoreHealth::default());
-        Self { rules, breaker, local, start: Instant::now(), allowed_up_to, health }
+        Self { rules, breaker, heard: Heard::new(), local, start: Instant::now(), allowed_up_to, health }
     }
 
     fn now(&self) -> u64 {
@@ -53,7 +55,7 @@ impl Without {
     /// Tells the breaker what became of a question.
     pub(super) fn learn(&self, permit: Permit, decided: &Result<Decided, Error>) {
         match decided {
-            Ok(decided) => self.answered(permit, decided.decision.source()),
+            Ok(decided) => self.answered(permit, decided),
             Err(error) => self.failed(permit, error),
         }
     }
@@ -72,13 +74,22 @@ impl Without {
         self.breaker.gave_up(permit, || self.now() + FIRST_WAIT_MS);
     }
 
-    fn answered(&self, permit: Permit, source: Source) {
-        if source != Source::Store {
+    fn answered(&self, permit: Permit, decided: &Decided) {
+        if decided.decision.source() != Source::Store {
             // A memory of the store in this process says nothing of the store.
             self.breaker.gave_up(permit, || self.now());
-        } else if self.breaker.answered(permit, || self.now()) {
+        } else if !self.breaker.is_calm()
+            && self.counts(permit, decided.receipt.call())
+            && self.breaker.answered(permit, || self.now())
+        {
             self.changed(None);
         }
+    }
+
+    /// Whether this is the first that is heard of a call. What a probe says counts in any case: it may
+    /// share the call with requests that were sent before the breaker opened.
+    fn counts(&self, permit: Permit, call: Option<CallId>) -> bool {
+        permit.is_probe() || self.heard.is_first(call)
     }
 
     fn failed(&self, permit: Permit, error: &Error) {
@@ -93,6 +104,9 @@ impl Without {
             if outage.next_probe.is_zero() {
                 log(rule, error);
             }
+            return;
+        }
+        if !self.counts(permit, error.call()) {
             return;
         }
         match self.breaker.failed(permit, self.now()) {

@@ -2,25 +2,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 
-use super::OnFailure;
-use super::rule::FailureRules;
-use super::without::Without;
+use super::super::OnFailure;
+use super::super::rule::FailureRules;
+use super::super::without::Without;
+use super::{away, ms, told, without};
+use crate::Error;
 use crate::decision::Source;
-use crate::error::{Kind, Outage};
-use crate::store::{BreakerState, Check, Counter};
-use crate::{Error, Key, Quota};
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn without(rules: FailureRules) -> Without {
-    Without::new(rules)
-}
-
-fn away() -> Error {
-    Error::new(Kind::Timeout, "no answer")
-}
+use crate::error::Outage;
+use crate::store::BreakerState;
 
 /// The error of one of several servers, which is asked again so soon.
 fn away_in_part(next_probe: Duration, failing_since: Option<Instant>) -> Error {
@@ -29,12 +18,7 @@ fn away_in_part(next_probe: Duration, failing_since: Option<Instant>) -> Error {
 
 /// Who decides instead of a store that failed.
 fn decided(without: &Without, error: Error) -> Source {
-    let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
-    let permit = without.ask().expect("the store is asked");
-    let mut decided = Err(error);
-    without.learn(permit, &decided);
-    without.stand_in(&[Check::new(counter, 1)], &mut decided);
-    decided.expect("it is decided").decision.source()
+    told(without, Err(error)).decision.source()
 }
 
 #[tokio::test(start_paused = true)]
