@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::error::Elapsed;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::shared::Shared;
 use crate::Algorithm;
@@ -37,7 +37,7 @@ impl Shared {
                 Answer::Pending(pending) => Answer::pending(async move { direct.learn(pending.await) }),
             };
         }
-        let budget = self.budget();
+        let deadline = self.budget().and_then(|budget| Some((budget, Instant::now().checked_add(budget)?)));
         let paid_and_decided = async move {
             for check in &direct.checks {
                 let (shared, counter) = (&direct.shared, &check.counter);
@@ -47,16 +47,16 @@ impl Shared {
             direct.learn(decided)
         };
         Answer::pending(async move {
-            match budget {
-                Some(budget) => timeout(budget, paid_and_decided).await.map_err(|late| not_in(budget, late))?,
+            match deadline {
+                Some((budget, at)) => timeout_at(at, paid_and_decided).await.map_err(|late| not_in(budget, late))?,
                 None => paid_and_decided.await,
             }
         })
     }
 
-    /// What is owed is paid before a request is decided: that takes two answers of the inner store.
+    /// One for all that a decision waits for: what is owed is paid in it, too.
     pub(super) fn budget(&self) -> Option<Duration> {
-        self.inner.budget().map(|budget| budget.saturating_mul(2))
+        self.inner.budget()
     }
 
     fn start(self: &Arc<Self>, checks: &[Check]) -> (Direct, bool) {
