@@ -19,3 +19,4 @@ mod redis;
 mod rig;
 mod rules;
 mod shares;
+mod wrappers;

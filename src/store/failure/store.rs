@@ -76,7 +76,7 @@ impl<S: Store> Store for FailureStore<S> {
         let Some(permit) = self.without.ask() else {
             return Answer::Ready(self.without.decide(checks, not_asked()));
         };
-        let mut answer = self.inner.decide(checks);
+        let mut answer = if permit.is_probe() { self.inner.probe(checks) } else { self.inner.decide(checks) };
         if let Answer::Ready(decided) = &mut answer {
             self.without.learn(permit, decided);
             self.without.stand_in(checks, decided);

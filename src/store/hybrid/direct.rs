@@ -24,15 +24,18 @@ struct Direct {
     outcomes: Option<SmallVec<[Outcome; 2]>>,
 }
 
+/// How the inner store is asked.
+pub(super) type Ask = fn(&dyn Store, &[Check]) -> Answer<Result<Decided, Error>>;
+
 impl Shared {
     /// Has the inner store decide, after what is owed for the request's keys has been paid.
-    pub(super) fn decide_there(self: &Arc<Self>, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    pub(super) fn decide_there(self: &Arc<Self>, ask: Ask, checks: &[Check]) -> Answer<Result<Decided, Error>> {
         if checks.iter().all(|check| check.cost == 0) || self.runtime().is_none() {
-            return self.inner.decide(checks);
+            return ask(&*self.inner, checks);
         }
         let (direct, owes) = self.start(checks);
         if !owes {
-            return match self.inner.decide(checks) {
+            return match ask(&*self.inner, checks) {
                 Answer::Ready(decided) => Answer::Ready(direct.learn(decided)),
                 Answer::Pending(pending) => Answer::pending(async move { direct.learn(pending.await) }),
             };
@@ -43,7 +46,7 @@ impl Shared {
                 let (shared, counter) = (&direct.shared, &check.counter);
                 shared.pay(shared.shards.hash(counter), counter).await?;
             }
-            let decided = direct.shared.inner.decide(&direct.checks).wait().await;
+            let decided = ask(&*direct.shared.inner, &direct.checks).wait().await;
             direct.learn(decided)
         };
         Answer::pending(async move {

@@ -84,8 +84,12 @@ impl Store for HybridStore {
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
         match self.shared.admit(checks) {
             Some(decided) => Answer::Ready(Ok(decided)),
-            None => self.shared.decide_there(checks),
+            None => self.shared.decide_there(<dyn Store>::decide, checks),
         }
+    }
+
+    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        self.shared.decide_there(<dyn Store>::probe, checks)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
