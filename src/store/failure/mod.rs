@@ -2,6 +2,7 @@
 
 mod fallback;
 mod rule;
+mod spell;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::fallback;
 use super::rule::{FailureRules, OnFailure};
+use super::spell::Spell;
 use crate::Error;
 use crate::call::{CallId, Heard};
 use crate::decision::{Decision, Outcome, Source};
@@ -24,14 +25,16 @@ pub(super) struct Without {
     start: Instant,
     /// The first failure, and one more, of the last outage in which all was no longer admitted.
     allowed_up_to: AtomicU64,
+    /// Failures of servers that answer.
+    spell: Spell,
     health: StoreHealth,
 }
 
 impl Without {
     pub(super) fn new(rules: FailureRules) -> Self {
         let (breaker, local) = (Breaker::new(), MemoryStore::new());
-        let (allowed_up_to, health) = (AtomicU64::new(0), StoreHealth::default());
-        Self { rules, breaker, heard: Heard::new(), local, start: Instant::now(), allowed_up_to, health }
+        let (allowed_up_to, spell, health) = (AtomicU64::new(0), Spell::default(), StoreHealth::default());
+        Self { rules, breaker, heard: Heard::new(), local, start: Instant::now(), allowed_up_to, spell, health }
     }
 
     fn now(&self) -> u64 {
@@ -166,10 +169,9 @@ impl Without {
 
     /// Since when what an error speaks of fails.
     fn failing_since(&self, error: &Error) -> Option<u64> {
-        match error.outage() {
-            Some(outage) => outage.failing_since.map(|since| millis(since.saturating_duration_since(self.start))),
-            None => self.breaker.failing_since(),
-        }
+        let Some(outage) = error.outage() else { return self.breaker.failing_since() };
+        let known = outage.failing_since.map(|since| millis(since.saturating_duration_since(self.start)));
+        known.or_else(|| Some(self.spell.failed(self.now(), self.rules.allow_for)))
     }
 
     /// How long ago a time was, of those [`now`](Self::now) tells.

@@ -2,21 +2,13 @@ use tokio::time::advance;
 
 use super::super::rule::FailureRules;
 use super::super::without::Without;
-use super::{away, check, ms, told, without};
+use super::{answered, away, ms, told, without};
 use crate::Error;
 use crate::call::CallId;
-use crate::decision::{Decision, Outcome, Source};
-use crate::store::{BreakerState, Decided, Receipt, StoreId};
+use crate::store::{BreakerState, Decided};
 
 /// The requests of one call.
 const CALLERS: usize = 64;
-
-fn answered(call: Option<CallId>) -> Result<Decided, Error> {
-    let outcome = Outcome::allowed(&check(), 10);
-    let receipt = Receipt::empty(StoreId::new());
-    let receipt = if let Some(call) = call { receipt.of_call(call) } else { receipt };
-    Ok(Decided { decision: Decision::new([outcome], Source::Store), receipt })
-}
 
 /// What all callers of one call are told, who asked before any of them had an answer.
 fn all_told(without: &Without, decided: impl Fn() -> Result<Decided, Error>) {

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::rule::FailureRules;
 use super::without::Without;
+use crate::call::CallId;
+use crate::decision::{Decision, Outcome, Source};
 use crate::error::Kind;
-use crate::store::{Check, Counter, Decided};
+use crate::store::{Check, Counter, Decided, Receipt, StoreId};
 use crate::{Error, Key, Quota};
 
 const fn ms(millis: u64) -> Duration {
@@ -25,6 +27,14 @@ fn away() -> Error {
 fn check() -> Check {
     let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
     Check::new(counter, 1)
+}
+
+/// A decision of the store, by a call that others share or by its own.
+fn answered(call: Option<CallId>) -> Result<Decided, Error> {
+    let outcome = Outcome::allowed(&check(), 10);
+    let receipt = Receipt::empty(StoreId::new());
+    let receipt = if let Some(call) = call { receipt.of_call(call) } else { receipt };
+    Ok(Decided { decision: Decision::new([outcome], Source::Store), receipt })
 }
 
 /// What is decided in the end, after the store decided like this.

@@ -5,7 +5,7 @@ use tokio::time::{Instant, advance};
 use super::super::OnFailure;
 use super::super::rule::FailureRules;
 use super::super::without::Without;
-use super::{away, ms, told, without};
+use super::{answered, away, ms, told, without};
 use crate::Error;
 use crate::decision::Source;
 use crate::error::Outage;
@@ -62,4 +62,42 @@ async fn all_is_admitted_for_the_time_of_each_servers_own_outage() {
     assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::Open, Source::Open]);
     advance(ms(600)).await;
     assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::Fallback, Source::Open]);
+}
+
+/// A layer that admits all for a second.
+fn allowing() -> Without {
+    without(FailureRules { on_failure: OnFailure::Allow, allow_for: ms(1_000), ..FailureRules::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_servers_that_answer_are_admitted_for_no_longer_than_outages() {
+    let without = allowing();
+    for (failure, source) in (0..10).map(|_| Source::Open).chain([Source::Fallback; 50]).enumerate() {
+        assert_eq!(decided(&without, away_in_part(ms(0), None)), source, "failure {failure}, each 100 ms");
+        // Other keys are served by the same server meanwhile.
+        told(&without, answered(None));
+        advance(ms(100)).await;
+    }
+    advance(ms(1_000)).await;
+    assert_eq!(decided(&without, away_in_part(ms(0), None)), Source::Open, "there was none for longer than that");
+}
+
+#[tokio::test(start_paused = true)]
+async fn now_and_then_a_failure_of_a_server_that_answers_is_admitted() {
+    let without = allowing();
+    advance(ms(60_000)).await;
+    for _ in 0..100 {
+        assert_eq!(decided(&without, away_in_part(ms(0), None)), Source::Open);
+        advance(ms(1_001)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_servers_that_answer_make_no_servers_outage_longer() {
+    let without = allowing();
+    for _ in 0..20 {
+        decided(&without, away_in_part(ms(0), None));
+        advance(ms(100)).await;
+    }
+    assert_eq!(decided(&without, away_in_part(ms(50), Some(Instant::now()))), Source::Open);
 }
