@@ -28,7 +28,7 @@ pub enum BreakerState {
     Closed,
     /// It is not: it failed a moment ago.
     Open,
-    /// A request asks whether it is back; the others do not wait for that.
+    /// It is not, but for a request that asks whether it is back; the others do not wait for that.
     HalfOpen,
 }
 
