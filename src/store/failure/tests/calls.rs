@@ -13,7 +13,9 @@ const CALLERS: usize = 64;
 /// What all callers of one call are told, who asked before any of them had an answer.
 fn all_told(without: &Without, decided: impl Fn() -> Result<Decided, Error>) {
     let permits: Vec<_> = (0..CALLERS).map(|_| without.ask().expect("the store is asked")).collect();
-    permits.into_iter().for_each(|permit| without.learn(permit, &decided()));
+    for permit in permits {
+        without.learn(permit, &decided());
+    }
 }
 
 fn call_fails(without: &Without) {
@@ -23,7 +25,7 @@ fn call_fails(without: &Without) {
 
 fn call_is_answered(without: &Without) {
     let call = Some(CallId::new());
-    all_told(without, || answered(call));
+    all_told(without, || Ok(answered(call)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +70,9 @@ async fn each_layer_counts_a_failure_of_a_store_they_share() {
     let layers = [(); 2].map(|()| without(FailureRules::default()));
     for _ in 0..5 {
         let error = away();
-        layers.iter().for_each(|without| drop(told(without, Err(error.shared()))));
+        for without in &layers {
+            told(without, Err(error.shared()));
+        }
     }
     assert_eq!(layers.map(|without| without.breaker_state()), [BreakerState::Open; 2]);
 }
@@ -78,9 +82,9 @@ fn opens_after(nth: u64, fails: impl Fn(&Without), answers: impl Fn(&Without)) -
     let without = without(FailureRules::default());
     (1..=1_000).find(|call| {
         if call % nth == 0 {
-            fails(&without)
+            fails(&without);
         } else {
-            answers(&without)
+            answers(&without);
         }
         without.breaker_state() == BreakerState::Open
     })
@@ -89,7 +93,7 @@ fn opens_after(nth: u64, fails: impl Fn(&Without), answers: impl Fn(&Without)) -
 #[tokio::test(start_paused = true)]
 async fn a_store_of_whose_calls_half_fail_is_not_asked_however_many_requests_they_carry() {
     let one_fails = |without: &Without| drop(told(without, Err(away())));
-    let one_is_answered = |without: &Without| drop(told(without, answered(None)));
+    let one_is_answered = |without: &Without| drop(told(without, Ok(answered(None))));
     for (nth, opens) in [(2, Some(20)), (3, None), (10, None)] {
         assert_eq!(opens_after(nth, one_fails, one_is_answered), opens, "every {nth}th of single requests");
         assert_eq!(opens_after(nth, call_fails, call_is_answered), opens, "every {nth}th of full calls");
@@ -107,8 +111,8 @@ async fn a_probe_counts_though_others_were_told_of_its_call_before() {
     }
     advance(ms(50)).await;
     let (probe, call) = (without.ask().expect("it is time"), CallId::new());
-    without.learn(early, &answered(Some(call)));
+    without.learn(early, &Ok(answered(Some(call))));
     assert_eq!(without.breaker_state(), BreakerState::HalfOpen, "that was asked before");
-    without.learn(probe, &answered(Some(call)));
+    without.learn(probe, &Ok(answered(Some(call))));
     assert_eq!(without.breaker_state(), BreakerState::Closed);
 }
