@@ -2,10 +2,12 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::call::CallId;
 
 /// What went wrong: a setting that can never work, or a store that could not decide.
 ///
@@ -17,6 +19,8 @@ pub struct Error {
     message: Box<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
     outage: Option<Outage>,
+    /// What failed, if others were told of the same: known from the first of them on.
+    call: OnceLock<CallId>,
 }
 
 /// What a store says of a failure of one of its servers, for each of which it has a breaker: the
@@ -40,7 +44,7 @@ pub(crate) enum Kind {
 
 impl Error {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into_boxed_str(), source: None, outage: None }
+        Self { kind, message: message.into().into_boxed_str(), source: None, outage: None, call: OnceLock::new() }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -52,9 +56,23 @@ impl Error {
         self
     }
 
-    /// The same error for one of several callers.
+    /// The same error for one of several callers: one failure, however many of them are told of it.
     pub(crate) fn shared(&self) -> Self {
-        Self { kind: self.kind, message: self.message.clone(), source: self.source.clone(), outage: self.outage }
+        let call = OnceLock::from(*self.call.get_or_init(CallId::new));
+        let Self { kind, outage, .. } = *self;
+        Self { kind, message: self.message.clone(), source: self.source.clone(), outage, call }
+    }
+
+    /// The error as one of a call whose callers are not all told of it by the same error.
+    #[allow(dead_code, reason = "errors that are shared know their call")]
+    pub(crate) fn of_call(mut self, call: CallId) -> Self {
+        self.call = OnceLock::from(call);
+        self
+    }
+
+    /// The call that failed, if several decisions depended on it.
+    pub(crate) fn call(&self) -> Option<CallId> {
+        self.call.get().copied()
     }
 
     /// The error as one of a single server of the store.

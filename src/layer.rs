@@ -103,7 +103,9 @@ impl RateLimitLayer {
     /// Sets for how long [`OnFailure::Allow`] admits all in one outage, instead of 60 s: then a local
     /// fallback limits, until the store decides again. Zero is as [`OnFailure::Fallback`].
     ///
-    /// It is counted from the first failure after which the store has not answered.
+    /// It is counted from the first failure after which the store has not answered. Where a primary of
+    /// a Redis Cluster answers and some of its keys fail (their slot is half moved, say), it is counted
+    /// from the first such failure, and anew when there was none for as long.
     pub fn allow_for(self, time: Duration) -> Self {
         self.change_failure(|rules| rules.allow_for = time)
     }
@@ -126,7 +128,9 @@ impl RateLimitLayer {
         self.change_failure(|rules| rules.budget = Some(budget.max(Duration::from_millis(1))))
     }
 
-    /// Whether the store is asked, or has failed so often that it is not: see [`OnFailure`].
+    /// Whether the store is asked, or has failed so often that it is not: see [`OnFailure`], which says
+    /// what counts as a failure, and when the store is probed. It is half-open while a probe has no
+    /// answer yet.
     ///
     /// It is about the requests of this layer, of its clones, and of what was made of them. On a Redis
     /// Cluster each primary has a breaker of its own: see

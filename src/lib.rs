@@ -73,6 +73,7 @@ mod account;
 mod admission;
 mod algorithm;
 mod ask;
+mod call;
 #[cfg(feature = "config")]
 pub mod config;
 mod decision;

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use state::{PROBES_BITS, State, WINDOW_MS};
 
-/// A probe is given up this long after the time in which it should be answered.
-pub(super) const GRACE: Duration = Duration::from_millis(50);
-
-/// The wait before the first probe; each later one is twice as long, up to the longest.
+/// The wait before the first probe. From the beginning of one to that of the next each is twice as
+/// long, up to the longest.
 pub(super) const FIRST_WAIT_MS: u64 = 50;
 const LONGEST_WAIT_MS: u64 = 500;
+
+/// A probe that takes longer has failed, whatever the budget: so the tasks that probe are few.
+pub(super) const LONGEST_PROBE: Duration = Duration::from_secs(15);
 
 /// Whether the store of a layer is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +28,7 @@ pub enum BreakerState {
     Closed,
     /// It is not: it failed a moment ago.
     Open,
-    /// One request asks whether it is back; the others do not wait for that.
+    /// It is not, but for a request that asks whether it is back; the others do not wait for that.
     HalfOpen,
 }
 
@@ -38,22 +39,29 @@ pub(crate) struct Breaker {
     state: AtomicU64,
     /// When the first of the last failures in a row was told.
     failing_since: AtomicU64,
-    /// When it closed last, and how many probes had failed before: in the low bits.
+    /// When it closed last, and how many probes that took: in the low bits.
     closed: AtomicU64,
-    probe_life_ms: u64,
 }
 
 /// Leave to ask the store once: it goes with what became of that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit {
     round: u64,
+    probe: bool,
+}
+
+impl Permit {
+    /// Whether the answer decides if the store is asked again.
+    pub(crate) fn is_probe(self) -> bool {
+        self.probe
+    }
 }
 
 impl Breaker {
-    /// A closed breaker. A probe that nobody tells of is given up after `probe_life`.
-    pub(crate) fn new(probe_life: Duration) -> Self {
+    /// A closed breaker.
+    pub(crate) fn new() -> Self {
         let [state, failing_since, closed] = [const { AtomicU64::new(0) }; 3];
-        Self { state, failing_since, closed, probe_life_ms: millis(probe_life) }
+        Self { state, failing_since, closed }
     }
 
     pub(crate) fn state(&self) -> BreakerState {
@@ -65,15 +73,14 @@ impl Breaker {
         let word = self.state.load(Ordering::Acquire);
         let found = State::unpack(word);
         if found.phase == BreakerState::Closed {
-            return Some(Permit { round: found.round });
+            return Some(Permit { round: found.round, probe: false });
         }
         let now = now();
         if now < found.probe_at {
             return None;
         }
-        let probe_at = now.saturating_add(self.probe_life_ms);
-        let probing = State { probe_at, ..found.next(BreakerState::HalfOpen) };
-        let permit = Permit { round: probing.round };
+        let probing = found.probe(now);
+        let permit = Permit { round: probing.round, probe: true };
         // Of those who come at once one probes.
         let first = self.state.compare_exchange(word, probing.pack(), Ordering::AcqRel, Ordering::Acquire);
         first.is_ok().then_some(permit)
@@ -83,7 +90,13 @@ impl Breaker {
     #[cfg(feature = "cluster")]
     pub(crate) fn join(&self) -> Option<Permit> {
         let found = self.load();
-        (found.phase == BreakerState::Closed).then_some(Permit { round: found.round })
+        (found.phase == BreakerState::Closed).then_some(Permit { round: found.round, probe: false })
+    }
+
+    /// Whether answers are no news: it is closed, and there was no failure a moment ago.
+    pub(crate) fn is_calm(&self) -> bool {
+        let found = self.load();
+        found.phase == BreakerState::Closed && found.recent.failed == 0
     }
 
     /// Is told that the store answered; whether it is asked again from now on. The time matters only
@@ -97,30 +110,27 @@ impl Breaker {
         closed.is_some()
     }
 
-    /// Is told that the store failed; if it is not asked from now on, in which state that was told.
+    /// Is told that the store failed; if it is not asked now, in which state that was told.
     pub(crate) fn failed(&self, permit: Permit, now: u64) -> Option<BreakerState> {
-        let (mut opens, again) = (false, self.probes_again(now));
+        let (mut closed, again) = (false, self.probes_again(now));
         let before = self.change(permit, |found| {
             if found.phase == BreakerState::Closed && found.recent.in_row == 0 {
                 self.failing_since.store(now, Ordering::Relaxed);
             }
             let next = found.failed(now, again);
-            opens = next.phase == BreakerState::Open;
+            closed = next.phase == BreakerState::Closed;
             Some(next)
         });
-        before.filter(|_| opens).map(|before| before.phase)
+        before.filter(|_| !closed).map(|before| before.phase)
     }
 
     /// Is told that the store was not asked after all, or that nobody waited for its answer: a probe
     /// leaves it to the requests from a time on.
     pub(crate) fn gave_up(&self, permit: Permit, probe_at: impl Fn() -> u64) {
-        self.change(permit, |found| {
-            let open = |_| State { probe_at: probe_at(), ..found.next(BreakerState::Open) };
-            Some(found.phase).filter(|phase| *phase != BreakerState::Closed).map(open)
-        });
+        self.change(permit, |found| found.gave_up(&probe_at));
     }
 
-    /// How long until the next probe, or until one under way is given up.
+    /// How long until the next probe may begin.
     pub(crate) fn next_probe(&self, now: u64) -> Duration {
         let found = self.load();
         let wait = if found.phase == BreakerState::Closed { 0 } else { found.probe_at.saturating_sub(now) };
@@ -138,12 +148,12 @@ impl Breaker {
         self.failing_since.load(Ordering::Relaxed)
     }
 
-    /// As how many failed probes it counts to open now: a store that answers a probe and fails again at
-    /// once is not to be asked ever again after the shortest wait.
+    /// After how many probes it opens now: a store that answers a probe and fails again at once is not
+    /// to be asked ever again after the shortest wait.
     fn probes_again(&self, now: u64) -> u64 {
         let closed = self.closed.load(Ordering::Relaxed);
         let (closed_at, probes) = (closed >> PROBES_BITS, closed & ((1 << PROBES_BITS) - 1));
-        if closed > 0 && now.saturating_sub(closed_at) < WINDOW_MS { probes + 1 } else { 0 }
+        if closed > 0 && now.saturating_sub(closed_at) < WINDOW_MS { probes } else { 0 }
     }
 
     fn load(&self) -> State {

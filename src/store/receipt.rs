@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 
 use super::Counter;
+use crate::call::CallId;
 
 /// Which store made a decision; unique in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +28,7 @@ impl StoreId {
 pub struct Receipt {
     store: StoreId,
     taken: SmallVec<[Taken; 1]>,
+    call: Option<CallId>,
 }
 
 /// What one check took.
@@ -45,17 +47,28 @@ pub struct Taken {
 impl Receipt {
     /// A receipt of `store` for what each check took, in the order of the checks.
     pub fn new(store: StoreId, taken: impl IntoIterator<Item = Taken>) -> Self {
-        Self { store, taken: taken.into_iter().collect() }
+        Self { store, taken: taken.into_iter().collect(), call: None }
     }
 
     /// A receipt for what the only check took.
     pub(crate) fn of_one(store: StoreId, taken: Taken) -> Self {
-        Self { store, taken: SmallVec::from_buf([taken]) }
+        Self { store, taken: SmallVec::from_buf([taken]), call: None }
     }
 
     /// A receipt for nothing.
     pub(crate) fn empty(store: StoreId) -> Self {
-        Self { store, taken: SmallVec::new() }
+        Self { store, taken: SmallVec::new(), call: None }
+    }
+
+    /// The receipt as one of a call that decided several requests.
+    #[allow(dead_code, reason = "for stores that ask for several requests at once")]
+    pub(crate) fn of_call(self, call: CallId) -> Self {
+        Self { call: Some(call), ..self }
+    }
+
+    /// The call that decided, if it decided several requests.
+    pub(crate) fn call(&self) -> Option<CallId> {
+        self.call
     }
 
     /// Which store gave it.

@@ -15,7 +15,8 @@ pub trait Store: Send + Sync + 'static {
     /// Decides all `checks` as one: every enforced check fits and all is taken, or nothing is.
     ///
     /// A decision whose source is [`Store`](crate::Source::Store) tells a layer that the store works;
-    /// of any other it learns nothing.
+    /// of any other it learns nothing, so a store that answers without its server implements
+    /// [`probe`](Self::probe) too.
     ///
     /// # Errors
     ///
@@ -29,6 +30,20 @@ pub trait Store: Send + Sync + 'static {
     /// Dropping a pending answer is safe at any point: it never affects the decisions of others.
     /// If the decision was allowed, its units stay taken and its slots are released.
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>>;
+
+    /// Decides as [`decide`](Self::decide) does, and asks the server whatever this process could answer
+    /// by itself.
+    ///
+    /// A layer whose store failed finds out with the decision of a request whether it is back. An answer
+    /// from memory would not tell, and for a key in heavy use there may be no other: so a store around
+    /// a store that answers by itself has to pass this on to the inner one. By default it is `decide`.
+    ///
+    /// # Errors
+    ///
+    /// As [`decide`](Self::decide).
+    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        self.decide(checks)
+    }
 
     /// Ends a decision: releases its slots and makes `changes` to what it took.
     ///
@@ -94,6 +109,10 @@ pub struct Decided {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
         (**self).decide(checks)
+    }
+
+    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        (**self).probe(checks)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {

@@ -44,6 +44,20 @@ async fn source(store: &RedisStore, key: &str) -> (Source, bool) {
     (decision.source(), decision.is_allowed())
 }
 
+#[tokio::test]
+async fn a_probe_asks_the_server_whatever_is_remembered_and_is_learnt_from() {
+    let (server, clock) = (RedisServer::start(), ManualClock::new());
+    let store = store(&server, &clock).await;
+    refuse(&store, "a").await;
+    clock.set(900 * MS);
+    assert_eq!(source(&store, "a").await, (Source::DenyCache, false));
+    let before = calls(&server);
+    let probe = store.probe(&[check("a", QUOTA, 1)]).wait().await.expect("the server answers").decision;
+    assert_eq!((probe.source(), probe.is_allowed(), calls(&server)), (Source::Store, false, before + 1));
+    clock.set(1_800 * MS);
+    assert_eq!(source(&store, "a").await, (Source::DenyCache, false), "it was refused 900 ms ago");
+}
+
 /// Sends refused requests over 100 keys, 64 at once; returns how many calls the server has seen.
 async fn flood(settings: RedisStoreBuilder, requests: usize) -> (u64, u64) {
     let server = RedisServer::start();

@@ -1,11 +1,10 @@
 //! When a store that fails is asked.
 
-use futures::FutureExt;
 use futures::future::join_all;
 use tokio::time::{Instant, advance};
 use tollgate::{BreakerState, LeaseStore, Quota, RateLimitLayer, Source};
 
-use super::rig::{MANY, Mood, Moody, ask, decided_by, layer, ms, per_user};
+use super::rig::{MANY, Mood, Moody, decided_by, layer, ms, per_user};
 
 /// Failures in a row after which a store is not asked.
 const MOST: u64 = 5;
@@ -117,23 +116,6 @@ async fn others_do_not_wait_for_the_probe() {
     assert_eq!(futures::join!(probe, others).0, Source::Store);
     assert_eq!(start.elapsed(), ms(30));
     assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, MOST + 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_probe_whose_client_goes_away_is_made_by_another_a_moment_later() {
-    let store = Moody::new(Mood::Fails);
-    let layer = broken(&store).await;
-    store.becomes(Mood::Hangs);
-    for _ in 0..5 {
-        advance(ms(50)).await;
-        let asked = store.asked();
-        assert!(ask(&layer, "ada").now_or_never().is_none(), "it waits, and is dropped");
-        assert_eq!(store.asked(), asked + 1);
-        assert_eq!(layer.breaker_state(), BreakerState::Open);
-    }
-    store.becomes(Mood::Decides);
-    advance(ms(50)).await;
-    assert_eq!(decided_by(&layer).await, Source::Store);
 }
 
 #[tokio::test(start_paused = true)]

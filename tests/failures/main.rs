@@ -13,8 +13,10 @@ mod support {
 mod breaker;
 mod budget;
 mod logs;
+mod probes;
 #[cfg(all(feature = "redis", feature = "axum"))]
 mod redis;
 mod rig;
 mod rules;
 mod shares;
+mod wrappers;

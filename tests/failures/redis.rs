@@ -16,9 +16,9 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tollgate::{BreakerState, Decision, OnFailure, Quota, RateLimitLayer, RedisStore};
+use tollgate::{BreakerState, Decision, OnFailure, Quota, RateLimitLayer, RedisStore, Source};
 
-use super::rig::{ms, per_user};
+use super::rig::{ask, ms, per_user, source};
 use crate::support::server::RedisServer;
 
 /// Hardly a unit returns during a test.
@@ -156,6 +156,25 @@ async fn a_paused_server_costs_single_clients_the_budget_and_is_used_again_withi
         println!("resumed: {waited:?}");
         assert!(waited < RETURN, "{waited:?} after its return");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_connection_that_is_cut_is_one_failure_however_many_wait_for_it() {
+    let mut redis = RedisServer::start();
+    let store = RedisStore::builder().budget(Duration::from_secs(5)).connect(&redis.url()).await.expect("it runs");
+    let layer = RateLimitLayer::new(store, per_user(MANY));
+    assert_eq!(source(&ask(&layer, "ada").await), Source::Store);
+    redis.pause();
+    let waiting: Vec<_> = (0..64)
+        .map(|_| layer.clone())
+        .map(|layer| tokio::spawn(async move { source(&ask(&layer, "ada").await) }))
+        .collect();
+    tokio::time::sleep(ms(100)).await;
+    redis.kill();
+    for source in futures::future::join_all(waiting).await {
+        assert_eq!(source.expect("a decision"), Source::Fallback);
+    }
+    assert_eq!(layer.breaker_state(), BreakerState::Closed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::sleep;
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement};
+use tollgate::store::{Answer, Change, Check, Clock, Counter, Decided, Receipt, Settlement};
 use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Source, Store, key};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -18,6 +18,9 @@ pub(crate) type Answered = Response<ResponseBody<Full<Bytes>>>;
 
 /// No more is admitted than this by the shared store in a test.
 pub(crate) const MANY: Quota = Quota::per_hour(1_000);
+
+/// A multiple of 30 days.
+pub(crate) const EPOCH: Duration = Duration::from_secs(656 * 30 * 86_400);
 
 /// What a store does with the next questions.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +60,21 @@ impl Moody {
     }
 
     pub(crate) fn with_budget(mood: Mood, budget: Option<Duration>) -> Self {
-        let memory = MemoryStore::builder().with_clock(|| Duration::from_secs(1_800_000_000)).build();
+        Self::with_clock(mood, budget, || EPOCH)
+    }
+
+    pub(crate) fn with_clock(mood: Mood, budget: Option<Duration>, clock: impl Clock) -> Self {
+        let memory = MemoryStore::builder().with_clock(clock).build();
         let (asked, settled) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { shared: Arc::new(Shared { memory, mood: Mutex::new(mood), asked, settled, budget }) }
     }
 
     pub(crate) fn becomes(&self, mood: Mood) {
         *self.shared.mood.lock().expect("nobody panics here") = mood;
+    }
+
+    fn mood(&self) -> Mood {
+        *self.shared.mood.lock().expect("nobody panics here")
     }
 
     /// How many decisions were asked of it so far.
@@ -84,9 +95,8 @@ pub(crate) fn away() -> Error {
 impl Store for Moody {
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
         self.shared.asked.fetch_add(1, Ordering::Relaxed);
-        let mood = *self.shared.mood.lock().expect("nobody panics here");
         let decide = |checks: &[Check]| self.shared.memory.decide(checks);
-        match mood {
+        match self.mood() {
             Mood::Decides => decide(checks),
             Mood::Remembers => {
                 let Answer::Ready(Ok(Decided { decision, receipt })) = decide(checks) else { panic!("memory decides") };
@@ -116,7 +126,23 @@ impl Store for Moody {
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
-        self.shared.memory.adjust(counter, change)
+        let adjust = || self.shared.memory.adjust(counter, change);
+        match self.mood() {
+            Mood::Decides | Mood::Remembers | Mood::Refuses => adjust(),
+            Mood::DecidesIn(time) => {
+                let adjusted = adjust();
+                Answer::pending(async move {
+                    sleep(time).await;
+                    adjusted.wait().await
+                })
+            }
+            Mood::Fails => Answer::Ready(Err(away())),
+            Mood::FailsIn(time) => Answer::pending(async move {
+                sleep(time).await;
+                Err(away())
+            }),
+            Mood::Hangs => Answer::pending(pending()),
+        }
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {

@@ -1,7 +1,7 @@
 //! Admitted first and paid later: how much more than the limit that is at most.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate::store::{Answer, Change, Check, Counter, Decided, Mode, Receipt, Settlement, Store};
@@ -163,6 +163,173 @@ async fn while_the_inner_store_is_away_the_allowance_is_admitted_and_then_its_er
     tokio::time::sleep(ms(200)).await;
     assert_eq!(remaining(&inner.inner, "hot", DAY).await, 9_949, "the debt was not forgotten");
     assert!(take(&store, "hot", DAY, 1).await.0);
+}
+
+/// What becomes of what a store is asked.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Answered,
+    /// It is done, and the answer comes too late.
+    Late,
+    /// It is not done, and there is no answer.
+    Lost,
+    /// It is done after so long.
+    Slow(Duration),
+}
+
+/// A store that keeps to a budget of 100 ms, and counts charges.
+#[derive(Clone)]
+struct Flaky {
+    inner: MemoryStore,
+    fate: Arc<Mutex<Fate>>,
+    /// Looks are answered whatever becomes of the rest.
+    looks: bool,
+    charges: Arc<AtomicU64>,
+}
+
+const BUDGET: Duration = ms(100);
+
+impl Flaky {
+    fn new(looks: bool) -> Self {
+        Self { inner: MemoryStore::new(), fate: Arc::new(Mutex::new(Fate::Answered)), looks, charges: Arc::default() }
+    }
+
+    fn becomes(&self, fate: Fate) {
+        *self.fate.lock().expect("nobody panics here") = fate;
+    }
+
+    fn charges(&self) -> u64 {
+        self.charges.load(Ordering::Relaxed)
+    }
+
+    fn answer<T: Send + 'static>(
+        &self,
+        fate: Fate,
+        ask: impl FnOnce(&MemoryStore) -> Answer<Result<T, Error>> + Send + 'static,
+    ) -> Answer<Result<T, Error>> {
+        let inner = self.inner.clone();
+        Answer::pending(async move {
+            let answer = if fate == Fate::Lost { None } else { Some(ask(&inner)) };
+            match (fate, answer) {
+                (Fate::Answered, Some(answer)) => answer.wait().await,
+                (Fate::Slow(time), Some(answer)) => {
+                    tokio::time::sleep(time).await;
+                    answer.wait().await
+                }
+                _ => {
+                    tokio::time::sleep(BUDGET).await;
+                    Err(Error::store("no answer in time", "it is a test"))
+                }
+            }
+        })
+    }
+
+    fn fate(&self) -> Fate {
+        *self.fate.lock().expect("nobody panics here")
+    }
+}
+
+impl Store for Flaky {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        let (look, checks) = (checks.iter().all(|check| check.cost == 0), checks.to_vec());
+        let fate = if look && self.looks { Fate::Answered } else { self.fate() };
+        self.answer(fate, move |inner| inner.decide(&checks))
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        self.inner.settle(receipt, changes);
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.charges.fetch_add(u64::from(matches!(change, Change::Charge(_))), Ordering::Relaxed);
+        let counter = counter.clone();
+        self.answer(self.fate(), move |inner| inner.adjust(&counter, change))
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.inner.reset(counter)
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        Some(BUDGET)
+    }
+}
+
+/// A hybrid store that owes 3 units; one more was decided by the inner store.
+async fn owing(inner: &Flaky) -> HybridStore {
+    let store = store(inner.clone());
+    for source in [Source::Store, Source::Lease, Source::Lease, Source::Lease] {
+        assert_eq!(take(&store, "hot", DAY, 1).await, (true, source));
+    }
+    store
+}
+
+/// How many units were counted, and how many charges were sent, when a store answered again that had
+/// not for some time.
+async fn counted_after(fate: Fate, looks: bool, time: Duration) -> (u64, u64) {
+    let inner = Flaky::new(looks);
+    let store = owing(&inner).await;
+    inner.becomes(fate);
+    tokio::time::sleep(time).await;
+    inner.becomes(Fate::Answered);
+    tokio::time::sleep(secs(1)).await;
+    let charges = inner.charges();
+    assert!(take(&store, "hot", DAY, 1).await.0);
+    store.close().await.expect("nothing is owed");
+    (10_000 - remaining(&inner.inner, "hot", DAY).await - 2, charges)
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_count_at_most_once_more_than_they_were_used_however_long_answers_are_late() {
+    for (time, looks) in [(ms(150), false), (secs(14), false), (ms(150), true), (secs(14), true)] {
+        assert_eq!(counted_after(Fate::Late, looks, time).await, (6, 2), "late for {time:?}, looks: {looks}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_that_was_lost_is_sent_again_when_the_store_answers() {
+    for time in [ms(150), secs(14)] {
+        assert_eq!(counted_after(Fate::Lost, false, time).await, (3, 2), "lost for {time:?}");
+    }
+    assert_eq!(counted_after(Fate::Lost, true, secs(14)).await, (0, 2), "both are lost, as looks are answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_send_no_more_charges_than_the_ticks() {
+    let inner = Flaky::new(true);
+    let store = owing(&inner).await;
+    inner.becomes(Fate::Late);
+    for _ in 0..50 {
+        store.decide(&[check("hot", DAY, 60)]).wait().await.expect_err("there is no answer");
+    }
+    assert_eq!(inner.charges(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn paying_and_deciding_take_one_budget() {
+    for (each, decides) in [(ms(30), true), (ms(45), true), (ms(60), false), (ms(99), false)] {
+        let inner = Flaky::new(false);
+        let store = owing(&inner).await;
+        inner.becomes(Fate::Slow(each));
+        let start = tokio::time::Instant::now();
+        let decided = store.decide(&[check("hot", DAY, 60)]).wait().await;
+        assert_eq!(decided.is_ok(), decides, "{each:?} for each of two answers");
+        assert!(start.elapsed() <= BUDGET + ms(1), "{:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_given_back_while_nobody_knows_whether_they_were_charged_are_not_charged_again() {
+    let inner = Flaky::new(false);
+    let store = store(inner.clone());
+    take(&store, "hot", DAY, 1).await;
+    let decided = store.decide(&[check("hot", DAY, 10)]).wait().await.unwrap();
+    inner.becomes(Fate::Lost);
+    tokio::time::sleep(ms(250)).await;
+    store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+    inner.becomes(Fate::Answered);
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(remaining(&inner.inner, "hot", DAY).await, 10_000 - 7);
 }
 
 #[tokio::test(start_paused = true)]

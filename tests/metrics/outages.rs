@@ -1,6 +1,6 @@
 //! A store that fails: what went wrong, who decides instead, and whether it is asked.
 
-use tokio::time::advance;
+use tokio::time::{advance, sleep, timeout};
 use tollgate::{BreakerState, OnFailure};
 
 use super::rig::{MANY, Mood, Moody, ask, layer, ms};
@@ -111,5 +111,24 @@ async fn open_breakers_of_several_layers_add_up_and_go_with_their_layers() {
     advance(ms(500)).await;
     ask(&second, "ada").await;
     drop(second);
+    assert_eq!(breakers(&watch), (0, 1, -1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_became_of_a_probe_counts_though_its_client_went_away() {
+    let (watch, store) = (Watch::start(), Moody::new(Mood::Fails));
+    let layer = layer(&store, MANY);
+    for _ in 0..5 {
+        ask(&layer, "ada").await;
+    }
+    watch.changes();
+    store.becomes(Mood::Hangs);
+    advance(ms(50)).await;
+    timeout(ms(1), ask(&layer, "ada")).await.expect_err("there is no answer yet");
+    sleep(ms(101)).await;
+    watch.saw(&[("store_failures_total{kind=timeout}", 1)]);
+    store.becomes(Mood::DecidesIn(ms(30)));
+    timeout(ms(1), ask(&layer, "ada")).await.expect_err("there is no answer yet");
+    sleep(ms(31)).await;
     assert_eq!(breakers(&watch), (0, 1, -1));
 }

@@ -22,9 +22,11 @@ pub(super) struct State {
     pub(super) round: u64,
     /// While it is closed.
     pub(super) recent: Recent,
-    /// Probes that failed in a row, while it is not closed.
+    /// Probes begun in a row, as far as they make waits longer; while it is not closed.
     pub(super) probes: u64,
-    /// When the next request may probe, while it is not closed.
+    /// Of these, how many have no answer yet. Each of them may close it.
+    pub(super) asking: u64,
+    /// When the next request may probe, whether or not there are answers by then.
     pub(super) probe_at: u64,
 }
 
@@ -80,10 +82,20 @@ impl Recent {
 }
 
 impl State {
-    /// After a failure; if it opens, it counts as after so many probes that failed.
+    /// With one more probe. Of too many without an answer the earlier ones are given up.
+    pub(super) fn probe(self, now: u64) -> Self {
+        let probes = (self.probes + 1).min(low(PROBES_BITS));
+        let probing = Self { probes, probe_at: now.saturating_add(wait(probes)), ..self };
+        if self.asking == low(ASKING_BITS) {
+            return Self { asking: 1, ..probing.next(BreakerState::HalfOpen) };
+        }
+        Self { asking: self.asking + 1, phase: BreakerState::HalfOpen, ..probing }
+    }
+
+    /// After a failure; if it opens, it is as after so many probes.
     pub(super) fn failed(self, now: u64, probes: u64) -> Self {
         if self.phase != BreakerState::Closed {
-            return self.open(self.probes + 1, now);
+            return self.heard();
         }
         let recent = self.recent.failed(now);
         if recent.opens() { self.open(probes, now) } else { Self { recent, ..self } }
@@ -101,21 +113,44 @@ impl State {
         Self { phase, round: (self.round + 1) & low(ROUND_BITS), ..self }
     }
 
-    /// Open, for the longer the more probes failed.
+    /// After a probe that was none; `None` if it is closed.
+    pub(super) fn gave_up(self, probe_at: impl FnOnce() -> u64) -> Option<Self> {
+        let undone = || {
+            let (probes, probe_at) = (self.probes.saturating_sub(1), self.probe_at.min(probe_at()));
+            Self { probes, probe_at, ..self.heard() }
+        };
+        (self.phase != BreakerState::Closed).then(undone)
+    }
+
+    /// One probe less has no answer.
+    fn heard(self) -> Self {
+        let asking = self.asking.saturating_sub(1);
+        let phase = if asking == 0 { BreakerState::Open } else { BreakerState::HalfOpen };
+        Self { phase, asking, ..self }
+    }
+
+    /// Open, for the longer the more probes there were.
     fn open(self, probes: u64, now: u64) -> Self {
-        let wait = (FIRST_WAIT_MS << probes.min(8)).min(LONGEST_WAIT_MS);
-        Self { probes, probe_at: now.saturating_add(wait), ..self.next(BreakerState::Open) }
+        Self { probes, asking: 0, probe_at: now.saturating_add(wait(probes)), ..self.next(BreakerState::Open) }
     }
 }
 
-const PHASE_BITS: u32 = 2;
-const ROUND_BITS: u32 = 16;
+/// The time to the next probe after so many.
+fn wait(probes: u64) -> u64 {
+    (FIRST_WAIT_MS << probes.min(8)).min(LONGEST_WAIT_MS)
+}
 
-// The other 46 bits of a closed one, and of one that is not.
+const PHASE_BITS: u32 = 2;
+const ROUND_BITS: u32 = 14;
+
+// The other 48 bits of a closed one, and of one that is not.
 const IN_ROW_BITS: u32 = 3;
 const COUNT_BITS: u32 = 8;
 const START_BITS: u32 = 27;
-pub(super) const PROBES_BITS: u32 = 6;
+pub(super) const PROBES_BITS: u32 = 3;
+/// Of probes half a second apart: 15 s.
+const ASKING_BITS: u32 = 5;
+const PROBE_AT_BITS: u32 = u64::BITS - PHASE_BITS - ROUND_BITS - PROBES_BITS - ASKING_BITS;
 
 impl State {
     pub(super) fn unpack(mut word: u64) -> Self {
@@ -129,12 +164,13 @@ impl State {
             1 => BreakerState::Open,
             _ => BreakerState::HalfOpen,
         };
-        let state = Self { phase, round: take(ROUND_BITS), recent: Recent::default(), probes: 0, probe_at: 0 };
+        let state =
+            Self { phase, round: take(ROUND_BITS), recent: Recent::default(), probes: 0, asking: 0, probe_at: 0 };
         if phase == BreakerState::Closed {
             let (in_row, failed, answered) = (take(IN_ROW_BITS), take(COUNT_BITS), take(COUNT_BITS));
             return Self { recent: Recent { in_row, failed, answered, start: take(START_BITS) }, ..state };
         }
-        Self { probes: take(PROBES_BITS), probe_at: word, ..state }
+        Self { probes: take(PROBES_BITS), asking: take(ASKING_BITS), probe_at: take(PROBE_AT_BITS), ..state }
     }
 
     pub(super) fn pack(self) -> u64 {
@@ -153,7 +189,8 @@ impl State {
             put(start, START_BITS);
         } else {
             put(self.probes, PROBES_BITS);
-            put(self.probe_at, u64::BITS - PHASE_BITS - ROUND_BITS - PROBES_BITS);
+            put(self.asking, ASKING_BITS);
+            put(self.probe_at, PROBE_AT_BITS);
         }
         word
     }

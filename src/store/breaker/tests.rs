@@ -4,10 +4,8 @@ use proptest::prelude::*;
 use super::state::{MOST_IN_ROW, MOST_IN_WINDOW, WINDOW_MS};
 use super::*;
 
-const LIFE: u64 = 150;
-
 fn breaker() -> Breaker {
-    Breaker::new(Duration::from_millis(LIFE))
+    Breaker::new()
 }
 
 #[track_caller]
@@ -218,7 +216,7 @@ fn probes_come_after_50_ms_and_never_more_than_500_ms_apart() {
 fn one_request_probes_and_the_others_do_not_wait_for_it() {
     let breaker = opened(0);
     let probe = ask(&breaker, 50);
-    for now in [50, 60, 50 + LIFE - 1] {
+    for now in [50, 60, 149] {
         is_not_asked(&breaker, now);
     }
     assert!(breaker.answered(probe, || 60), "it closes");
@@ -278,17 +276,61 @@ fn a_probe_whose_caller_left_is_made_by_another_a_moment_later() {
 }
 
 #[test]
-fn a_probe_nobody_tells_of_is_given_up() {
+fn the_next_probe_begins_at_most_500_ms_after_the_last_began_whether_or_not_that_was_answered() {
     let breaker = opened(0);
-    let lost = ask(&breaker, 50);
-    assert_eq!(breaker.next_probe(50), Duration::from_millis(LIFE));
-    is_not_asked(&breaker, 50 + LIFE - 1);
-    let probe = ask(&breaker, 50 + LIFE);
-    assert!(!breaker.answered(lost, || 300), "it was given up");
-    assert_eq!(breaker.failed(lost, 300), None);
-    breaker.gave_up(lost, || 0);
+    let (mut now, mut probes) = (0, Vec::new());
+    for wait in [50, 100, 200, 400, 500, 500, 500] {
+        is_not_asked(&breaker, now + wait - 1);
+        now += wait;
+        probes.push(ask(&breaker, now));
+        assert_eq!(breaker.state(), BreakerState::HalfOpen);
+    }
+    for probe in &probes[..6] {
+        assert_eq!(breaker.failed(*probe, now + 1), Some(BreakerState::HalfOpen));
+        assert_eq!(breaker.state(), BreakerState::HalfOpen, "the last one has no answer yet");
+    }
+    assert_eq!(breaker.next_probe(now), Duration::from_millis(500), "failures make it no later");
+    breaker.failed(probes[6], now + 1);
+    assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+#[test]
+fn each_probe_without_an_answer_yet_may_close_it() {
+    for which in 0..3 {
+        let breaker = opened(0);
+        let probes = [50, 150, 350].map(|now| ask(&breaker, now));
+        assert!(breaker.answered(probes[which], || 400));
+        for late in probes {
+            assert!(!breaker.answered(late, || 401), "it is closed already");
+            assert_eq!(breaker.failed(late, 401), None);
+        }
+        assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Closed, None));
+    }
+}
+
+#[test]
+fn probes_that_nobody_tells_of_are_given_up_when_they_are_too_many() {
+    let breaker = opened(0);
+    let lost: Vec<_> = (0..31).map(|probe| ask(&breaker, 50 + 500 * probe)).collect();
+    let probe = ask(&breaker, 50 + 500 * 31);
+    for lost in lost {
+        assert!(!breaker.answered(lost, || 0), "it was given up");
+        assert_eq!(breaker.failed(lost, 0), None);
+        breaker.gave_up(lost, || 0);
+    }
     assert_eq!(breaker.state(), BreakerState::HalfOpen);
     assert!(breaker.answered(probe, || 60));
+}
+
+#[test]
+fn a_probe_that_was_none_leaves_the_others_as_they_are() {
+    let breaker = opened(0);
+    let probes = [50, 150].map(|now| ask(&breaker, now));
+    breaker.gave_up(probes[0], || 900);
+    assert_eq!((breaker.state(), breaker.next_probe(150)), (BreakerState::HalfOpen, Duration::from_millis(200)));
+    breaker.gave_up(probes[1], || 160);
+    assert_eq!((breaker.state(), breaker.next_probe(150)), (BreakerState::Open, Duration::from_millis(10)));
+    assert!(answers(&breaker, 160));
 }
 
 #[test]
@@ -352,9 +394,4 @@ fn no_number_of_changes_or_years_confuses_it() {
         breaker.failed(ask(&breaker, far), far);
     }
     ask(&breaker, far);
-    let patient = Breaker::new(Duration::MAX);
-    for _ in 0..MOST_IN_ROW {
-        patient.failed(ask(&patient, 0), 0);
-    }
-    assert!(answers(&patient, 50));
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::refusals::{Asked, Refusals};
+use super::refusals::{Asked, Question, Refusals};
 use crate::store::memory::{Clock, SystemClock};
 use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
 use crate::{Error, Policy};
@@ -150,27 +150,14 @@ impl DenyCacheBuilder {
 
 impl<S: Store> Store for DenyCache<S> {
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        let question = match self.refusals.ask(checks) {
-            Asked::Refused(decided) => return Answer::Ready(Ok(decided)),
-            Asked::Open(None) => return self.inner.decide(checks),
-            Asked::Open(Some(question)) => question,
-        };
-        match self.inner.decide(checks) {
-            Answer::Ready(decided) => {
-                if let Ok(decided) = &decided {
-                    self.refusals.learn(&question, checks, &decided.decision);
-                }
-                Answer::Ready(decided)
-            }
-            Answer::Pending(pending) => {
-                let (refusals, checks) = (Arc::clone(&self.refusals), checks.to_vec());
-                Answer::pending(async move {
-                    let decided = pending.await?;
-                    refusals.learn(&question, &checks, &decided.decision);
-                    Ok(decided)
-                })
-            }
+        match self.refusals.ask(checks) {
+            Asked::Refused(decided) => Answer::Ready(Ok(decided)),
+            Asked::Open(question) => self.learn(question, checks, self.inner.decide(checks)),
         }
+    }
+
+    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        self.learn(self.refusals.question(checks), checks, self.inner.probe(checks))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -198,6 +185,32 @@ impl<S: Store> Store for DenyCache<S> {
 }
 
 impl<S> DenyCache<S> {
+    /// Learns from an answer of the inner store.
+    fn learn(
+        &self,
+        question: Option<Question>,
+        checks: &[Check],
+        answer: Answer<Result<Decided, Error>>,
+    ) -> Answer<Result<Decided, Error>> {
+        let Some(question) = question else { return answer };
+        match answer {
+            Answer::Ready(decided) => {
+                if let Ok(decided) = &decided {
+                    self.refusals.learn(&question, checks, &decided.decision);
+                }
+                Answer::Ready(decided)
+            }
+            Answer::Pending(pending) => {
+                let (refusals, checks) = (Arc::clone(&self.refusals), checks.to_vec());
+                Answer::pending(async move {
+                    let decided = pending.await?;
+                    refusals.learn(&question, &checks, &decided.decision);
+                    Ok(decided)
+                })
+            }
+        }
+    }
+
     /// Forgets a counter before and after a change to it.
     fn forget_while(
         &self,

@@ -9,4 +9,4 @@ mod told;
 
 pub use cache::{DenyCache, DenyCacheBuilder};
 #[cfg(feature = "redis")]
-pub(crate) use refusals::{Asked, Refusals};
+pub(crate) use refusals::{Asked, Question, Refusals};

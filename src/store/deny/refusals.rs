@@ -85,25 +85,29 @@ impl Refusals {
 
     /// Refuses a request, if one of its checks is known not to fit; to be called before the store is.
     pub(crate) fn ask(&self, checks: &[Check]) -> Asked {
+        let Some(question) = self.question(checks) else { return Asked::Open(None) };
+        if question.remembers
+            && self.slots.may_be_live(question.sent)
+            && let Some(refused) = self.refused(checks, &question.marks, question.sent)
+        {
+            return Asked::Refused(refused);
+        }
+        Asked::Open(Some(question))
+    }
+
+    /// What has to be known of a request that the store decides in any case.
+    pub(crate) fn question(&self, checks: &[Check]) -> Option<Question> {
         if checks.iter().all(|check| check.cost == 0) {
-            return Asked::Open(None);
+            return None;
         }
         let mut marks = Marks::new();
         for check in checks {
             marks.push(self.mark(check));
         }
-        let sent = micros(&*self.clock);
         // What a shadow sees is to be decided each time, and two checks of one counter demand more
         // than each of them.
-        if checks.iter().any(|check| check.mode == Mode::Shadow) || repeats(&marks) {
-            return Asked::Open(Some(Question { sent, marks, remembers: false }));
-        }
-        if self.slots.may_be_live(sent)
-            && let Some(refused) = self.refused(checks, &marks, sent)
-        {
-            return Asked::Refused(refused);
-        }
-        Asked::Open(Some(Question { sent, marks, remembers: true }))
+        let remembers = checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks);
+        Some(Question { sent: micros(&*self.clock), marks, remembers })
     }
 
     /// The refusal of a request, if one of its checks is known not to fit.

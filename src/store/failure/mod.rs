@@ -2,8 +2,9 @@
 
 mod fallback;
 mod rule;
+mod spell;
 mod store;
-#[cfg(all(test, feature = "cluster"))]
+#[cfg(test)]
 mod tests;
 mod without;
 

@@ -11,11 +11,19 @@ const BUDGET: Duration = Duration::from_millis(100);
 /// What a layer does with a request its store could not decide.
 ///
 /// After 5 failures in a row (lost connections, timeouts, refusals of the server), or after 10 within
-/// a second that are at least half of what was asked since the first of them, the store is not asked
-/// any more, so that an outage costs no request the wait for it. Where more than 250 questions come
-/// in such a second, the latest of them count. Single requests ask again: the first 50 ms later, the
-/// following ones up to 500 ms apart, until one is answered. A store that fails again within a second
-/// of that is left alone for longer than before. See
+/// a second that are at least half of the calls since the first of them, the store is not asked any
+/// more, so that an outage costs no request the wait for it. Where more than 250 calls are answered in
+/// such a second, the latest of them count. A failure is a call or a connection, not each of those who
+/// waited for it: a store may decide many requests in one call, and they fail and are answered
+/// together. Of any other store each decision is a call, and so is each that the layer's own
+/// [budget](crate::RateLimitLayer::budget) ends, as the layer does not know what it was part of.
+///
+/// Single requests then probe the store, the first 50 ms later, the following ones at most 500 ms
+/// after the last began, whether or not that one has an answer yet, until one is answered. A probe asks
+/// the server itself, whatever the stores around it could answer; it goes on if its client goes away,
+/// and fails after 15 s, however long the budget is. So limits are shared again within 500 ms of the
+/// store's return, the time to the next request, and what its answer takes. A store that fails again
+/// within a second of that is left alone for longer than at first, but not for more than 500 ms. See
 /// [`breaker_state`](crate::RateLimitLayer::breaker_state).
 ///
 /// On a Redis Cluster that holds for each primary by itself: what one of them fails, the layer does

@@ -3,17 +3,18 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::rule::FailureRules;
 use super::without::Without;
 use crate::decision::{Decision, Source};
 use crate::error::Kind;
-use crate::store::breaker::Permit;
+use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::check::{Checks, kept};
 use crate::store::{Answer, BreakerState, Change, Check, Counter, Decided, Receipt, Settlement, Store};
 use crate::{Error, Policy};
@@ -35,7 +36,7 @@ pub(crate) struct FailureStore<S> {
 impl<S: Store> FailureStore<S> {
     pub(crate) fn new(inner: S, rules: FailureRules) -> Self {
         let (budget, needs_timer) = rules.budget(inner.budget());
-        Self { inner, budget, needs_timer, without: Arc::new(Without::new(rules, budget)) }
+        Self { inner, budget, needs_timer, without: Arc::new(Without::new(rules)) }
     }
 
     pub(crate) fn breaker_state(&self) -> BreakerState {
@@ -49,14 +50,19 @@ impl<S: Store> FailureStore<S> {
 
     /// Waits for the inner store, which it has been given leave to ask.
     fn wait(&self, pending: Pending, permit: Permit, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        let deadline = if self.needs_timer { Instant::now().checked_add(self.budget) } else { None };
+        let budget = if permit.is_probe() { self.budget.min(LONGEST_PROBE) } else { self.budget };
+        let deadline = if self.needs_timer { Instant::now().checked_add(budget) } else { None };
         let pending = match deadline {
             // Boxed, so that those who need no timer carry none.
-            Some(deadline) => Box::pin(within(deadline, self.budget, pending)),
+            Some(deadline) => Box::pin(within(deadline, budget, pending)),
             None => pending,
         };
-        let (without, permit) = (Arc::clone(&self.without), Some(permit));
-        Answer::pending(Asked { pending, without, permit, checks: kept(checks) })
+        let (without, checks) = (Arc::clone(&self.without), kept(checks));
+        let asked = Asked { pending, without: Arc::clone(&without), permit: Some(permit) };
+        match Runtime::try_current() {
+            Ok(runtime) if permit.is_probe() => Answer::pending(probe(&runtime, asked, without, checks)),
+            _ => Answer::pending(Waiting { asked, checks }),
+        }
     }
 }
 
@@ -70,9 +76,10 @@ impl<S: Store> Store for FailureStore<S> {
         let Some(permit) = self.without.ask() else {
             return Answer::Ready(self.without.decide(checks, not_asked()));
         };
-        let mut answer = self.inner.decide(checks);
+        let mut answer = if permit.is_probe() { self.inner.probe(checks) } else { self.inner.decide(checks) };
         if let Answer::Ready(decided) = &mut answer {
-            self.without.told(permit, checks, decided);
+            self.without.learn(permit, decided);
+            self.without.stand_in(checks, decided);
         }
         match answer {
             Answer::Pending(pending) => self.wait(pending, permit, checks),
@@ -109,19 +116,16 @@ struct Asked {
     without: Arc<Without>,
     /// `None` once it was answered.
     permit: Option<Permit>,
-    checks: Checks,
 }
 
 impl Future for Asked {
     type Output = Result<Decided, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut answer = self.pending.as_mut().poll(cx);
-        if let Poll::Ready(decided) = &mut answer {
-            let permit = self.permit.take().expect("a question is answered once");
-            self.without.told(permit, &self.checks, decided);
-        }
-        answer
+        let decided = ready!(self.pending.as_mut().poll(cx));
+        let permit = self.permit.take().expect("a question is answered once");
+        self.without.learn(permit, &decided);
+        Poll::Ready(decided)
     }
 }
 
@@ -133,6 +137,42 @@ impl Drop for Asked {
     }
 }
 
+/// A caller that waits for its own question.
+struct Waiting {
+    asked: Asked,
+    checks: Checks,
+}
+
+impl Future for Waiting {
+    type Output = Result<Decided, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut decided = ready!(Pin::new(&mut self.asked).poll(cx));
+        self.asked.without.stand_in(&self.checks, &mut decided);
+        Poll::Ready(decided)
+    }
+}
+
+/// Asks in a task, as all requests depend on the answer and only one waits for it: its caller may go
+/// away, or never be polled again. Then what was taken stays taken.
+fn probe(
+    runtime: &Runtime,
+    asked: Asked,
+    without: Arc<Without>,
+    checks: Checks,
+) -> impl Future<Output = Result<Decided, Error>> + Send + use<> {
+    let (answer, answered) = oneshot::channel();
+    runtime.spawn(async move {
+        // A caller that went away needs no answer.
+        let _ = answer.send(asked.await);
+    });
+    async move {
+        let mut decided = answered.await.unwrap_or_else(|_| Err(stopped()));
+        without.stand_in(&checks, &mut decided);
+        decided
+    }
+}
+
 /// Waits until the deadline; an answer that comes later goes nowhere. There are no timers outside of
 /// a runtime.
 async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result<Decided, Error> {
@@ -141,6 +181,10 @@ async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result
     }
     let late = |late| Error::new(Kind::Timeout, format!("the store did not answer in {budget:?}")).with_source(late);
     timeout_at(deadline, pending).await.map_err(late)?
+}
+
+fn stopped() -> Error {
+    Error::new(Kind::Store, "the runtime that asked the store was shut down")
 }
 
 fn not_asked() -> Error {

@@ -7,10 +7,12 @@ use tokio::time::Instant;
 
 use super::fallback;
 use super::rule::{FailureRules, OnFailure};
+use super::spell::Spell;
 use crate::Error;
+use crate::call::{CallId, Heard};
 use crate::decision::{Decision, Outcome, Source};
 use crate::metrics::StoreHealth;
-use crate::store::breaker::{Breaker, FIRST_WAIT_MS, GRACE, Permit, millis};
+use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
 use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
 
 /// The rules, what is known of the store, and the local store.
@@ -18,19 +20,21 @@ use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
 pub(super) struct Without {
     rules: FailureRules,
     breaker: Breaker,
+    heard: Heard,
     pub(super) local: MemoryStore,
     start: Instant,
     /// The first failure, and one more, of the last outage in which all was no longer admitted.
     allowed_up_to: AtomicU64,
+    /// Failures of servers that answer.
+    spell: Spell,
     health: StoreHealth,
 }
 
 impl Without {
-    pub(super) fn new(rules: FailureRules, budget: Duration) -> Self {
-        let breaker = Breaker::new(budget.saturating_add(GRACE));
-        let local = MemoryStore::new();
-        let (allowed_up_to, health) = (AtomicU64::new(0), StoreHealth::default());
-        Self { rules, breaker, local, start: Instant::now(), allowed_up_to, health }
+    pub(super) fn new(rules: FailureRules) -> Self {
+        let (breaker, local) = (Breaker::new(), MemoryStore::new());
+        let (allowed_up_to, spell, health) = (AtomicU64::new(0), Spell::default(), StoreHealth::default());
+        Self { rules, breaker, heard: Heard::new(), local, start: Instant::now(), allowed_up_to, spell, health }
     }
 
     fn now(&self) -> u64 {
@@ -51,31 +55,44 @@ impl Without {
         self.breaker.ask(|| self.now())
     }
 
-    /// Is told what became of a question; decides instead of a store that failed.
-    pub(super) fn told(&self, permit: Permit, checks: &[Check], decided: &mut Result<Decided, Error>) {
+    /// Tells the breaker what became of a question.
+    pub(super) fn learn(&self, permit: Permit, decided: &Result<Decided, Error>) {
         match decided {
-            Ok(decided) => self.answered(permit, decided.decision.source()),
-            Err(error) => {
-                self.failed(permit, error);
-                if let Some(instead) = self.instead(checks, error) {
-                    *decided = instead;
-                }
-            }
+            Ok(decided) => self.answered(permit, decided),
+            Err(error) => self.failed(permit, error),
         }
     }
 
-    /// The caller of a question went away. The next probe is not at once: each waits for the store.
+    /// Decides instead of a store that failed.
+    pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<Decided, Error>) {
+        if let Err(error) = decided
+            && let Some(instead) = self.instead(checks, error)
+        {
+            *decided = instead;
+        }
+    }
+
+    /// A question ended without an answer. The next probe is not at once: each waits for the store.
     pub(super) fn left(&self, permit: Permit) {
         self.breaker.gave_up(permit, || self.now() + FIRST_WAIT_MS);
     }
 
-    fn answered(&self, permit: Permit, source: Source) {
-        if source != Source::Store {
+    fn answered(&self, permit: Permit, decided: &Decided) {
+        if decided.decision.source() != Source::Store {
             // A memory of the store in this process says nothing of the store.
             self.breaker.gave_up(permit, || self.now());
-        } else if self.breaker.answered(permit, || self.now()) {
+        } else if !self.breaker.is_calm()
+            && self.counts(permit, decided.receipt.call())
+            && self.breaker.answered(permit, || self.now())
+        {
             self.changed(None);
         }
+    }
+
+    /// Whether this is the first that is heard of a call. What a probe says counts in any case: it may
+    /// share the call with requests that were sent before the breaker opened.
+    fn counts(&self, permit: Permit, call: Option<CallId>) -> bool {
+        permit.is_probe() || self.heard.is_first(call)
     }
 
     fn failed(&self, permit: Permit, error: &Error) {
@@ -90,6 +107,9 @@ impl Without {
             if outage.next_probe.is_zero() {
                 log(rule, error);
             }
+            return;
+        }
+        if !self.counts(permit, error.call()) {
             return;
         }
         match self.breaker.failed(permit, self.now()) {
@@ -149,10 +169,9 @@ impl Without {
 
     /// Since when what an error speaks of fails.
     fn failing_since(&self, error: &Error) -> Option<u64> {
-        match error.outage() {
-            Some(outage) => outage.failing_since.map(|since| millis(since.saturating_duration_since(self.start))),
-            None => self.breaker.failing_since(),
-        }
+        let Some(outage) = error.outage() else { return self.breaker.failing_since() };
+        let known = outage.failing_since.map(|since| millis(since.saturating_duration_since(self.start)));
+        known.or_else(|| Some(self.spell.failed(self.now(), self.rules.allow_for)))
     }
 
     /// How long ago a time was, of those [`now`](Self::now) tells.

@@ -2,21 +2,32 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::entry::{Entry, Paid};
 use super::shared::Shared;
 use crate::Error;
-use crate::store::{Change, Check, Counter, Store};
+use crate::error::Kind;
+use crate::store::{Answer, Change, Check, Counter, Store};
 
-/// A charge on its way. Dropped before it is known to have arrived, its units are owed again.
+/// How long an answer is waited for in the background, if the inner store does not bound that.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A charge on its way. Dropped before it is known to have arrived, its units are owed again, but not
+/// those that were on their way for the second time.
 struct Charge {
     shared: Arc<Shared>,
     hash: u64,
     counter: Counter,
-    units: u64,
+    /// Units on their way for the first time.
+    first: u64,
+    /// Units that may have been counted before.
+    again: u64,
+    /// Whether it has left, and may be counted.
+    sent: bool,
     told: watch::Sender<Option<Arc<Error>>>,
 }
 
@@ -44,26 +55,34 @@ impl Shared {
 
     /// Puts all that is owed and not on its way into a charge.
     fn charge(self: &Arc<Self>, entry: &mut Entry) -> Option<Charge> {
-        if entry.paying > 0 || entry.unpaid == 0 {
+        let (first, again) = (entry.unpaid, entry.doubted);
+        if entry.paying > 0 || first + again == 0 {
             return None;
         }
         let (told, paid) = watch::channel(None);
-        entry.paying = std::mem::take(&mut entry.unpaid);
+        (entry.unpaid, entry.doubted, entry.paying) = (0, 0, first + again);
         entry.paid = Some(paid);
-        let (hash, units, counter) = (entry.hash, entry.paying, entry.counter.clone());
-        Some(Charge { shared: Arc::clone(self), hash, counter, units, told })
+        let (shared, hash, counter) = (Arc::clone(self), entry.hash, entry.counter.clone());
+        Some(Charge { shared, hash, counter, first, again, sent: false, told })
     }
 
     /// Learns what remains, unless the inner store was given a request meanwhile.
     async fn look(&self, hash: u64, counter: &Counter) {
         let turns = |shared: &Self| shared.shards.lock(hash).find(hash, counter).map(|entry| entry.turns);
         let (before, sent) = (turns(self), Instant::now());
-        let Ok(decided) = self.inner.decide(&[Check::new(counter.clone(), 0)]).wait().await else { return };
+        let Ok(decided) = self.bounded(self.inner.decide(&[Check::new(counter.clone(), 0)])).await else { return };
         let mut shard = self.shards.lock(hash);
         let entry = shard.find(hash, counter).filter(|entry| entry.direct == 0 && Some(entry.turns) == before);
         if let (Some(entry), Some(outcome)) = (entry, decided.decision.outcomes().first()) {
             entry.learn(outcome, self.allowance, sent);
         }
+    }
+
+    /// Waits for an answer that nobody else bounds.
+    async fn bounded<T>(&self, answer: Answer<Result<T, Error>>) -> Result<T, Error> {
+        let limit = self.inner.budget().unwrap_or(PATIENCE);
+        let late = |late| Error::new(Kind::Timeout, format!("a debt was not paid in {limit:?}")).with_source(late);
+        timeout(limit, answer.wait()).await.map_err(late)?
     }
 
     /// Pays at once what is owed for a counter.
@@ -101,28 +120,46 @@ impl Shared {
 }
 
 impl Charge {
-    /// Sends it; what may not have arrived is owed again, so it is paid twice rather than never.
     async fn send(mut self) -> Result<(), Error> {
-        let charged = self.shared.inner.adjust(&self.counter, Change::Charge(self.units)).wait().await;
-        let units = std::mem::take(&mut self.units);
-        self.end(if charged.is_ok() { 0 } else { units });
+        let charged = self.attempt().await;
+        if charged.is_ok() {
+            (self.first, self.again) = (0, 0);
+        }
+        self.end();
         let error = charged.as_ref().err().map(|error| Arc::new(error.shared()));
         self.told.send_replace(error);
         charged
     }
 
-    fn end(&self, owed: u64) {
+    /// Sends it. What may have been counted is sent once more at most, so not before the store answers.
+    async fn attempt(&mut self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        if self.again > 0 {
+            shared.bounded(shared.inner.decide(&[Check::new(self.counter.clone(), 0)])).await?;
+        }
+        self.sent = true;
+        shared.bounded(shared.inner.adjust(&self.counter, Change::Charge(self.first + self.again))).await
+    }
+
+    /// Leaves the rest of it to be paid.
+    fn end(&mut self) {
+        let (first, again) = (std::mem::take(&mut self.first), std::mem::take(&mut self.again));
+        let (unpaid, doubted) = if self.sent { (0, first) } else { (first, again) };
+        if self.sent && again > 0 {
+            tracing::warn!(units = again, "a charge may not have been counted: two answers to it were lost");
+        }
         if let Some(entry) = self.shared.shards.lock(self.hash).find(self.hash, &self.counter) {
             entry.paying = 0;
-            entry.unpaid += owed;
+            entry.unpaid += unpaid;
+            entry.doubted += doubted;
         }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if self.units > 0 {
-            self.end(self.units);
+        if self.first + self.again > 0 {
+            self.end();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::error::Elapsed;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::shared::Shared;
 use crate::Algorithm;
@@ -24,39 +24,42 @@ struct Direct {
     outcomes: Option<SmallVec<[Outcome; 2]>>,
 }
 
+/// How the inner store is asked.
+pub(super) type Ask = fn(&dyn Store, &[Check]) -> Answer<Result<Decided, Error>>;
+
 impl Shared {
     /// Has the inner store decide, after what is owed for the request's keys has been paid.
-    pub(super) fn decide_there(self: &Arc<Self>, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    pub(super) fn decide_there(self: &Arc<Self>, ask: Ask, checks: &[Check]) -> Answer<Result<Decided, Error>> {
         if checks.iter().all(|check| check.cost == 0) || self.runtime().is_none() {
-            return self.inner.decide(checks);
+            return ask(&*self.inner, checks);
         }
         let (direct, owes) = self.start(checks);
         if !owes {
-            return match self.inner.decide(checks) {
+            return match ask(&*self.inner, checks) {
                 Answer::Ready(decided) => Answer::Ready(direct.learn(decided)),
                 Answer::Pending(pending) => Answer::pending(async move { direct.learn(pending.await) }),
             };
         }
-        let budget = self.budget();
+        let deadline = self.budget().and_then(|budget| Some((budget, Instant::now().checked_add(budget)?)));
         let paid_and_decided = async move {
             for check in &direct.checks {
                 let (shared, counter) = (&direct.shared, &check.counter);
                 shared.pay(shared.shards.hash(counter), counter).await?;
             }
-            let decided = direct.shared.inner.decide(&direct.checks).wait().await;
+            let decided = ask(&*direct.shared.inner, &direct.checks).wait().await;
             direct.learn(decided)
         };
         Answer::pending(async move {
-            match budget {
-                Some(budget) => timeout(budget, paid_and_decided).await.map_err(|late| not_in(budget, late))?,
+            match deadline {
+                Some((budget, at)) => timeout_at(at, paid_and_decided).await.map_err(|late| not_in(budget, late))?,
                 None => paid_and_decided.await,
             }
         })
     }
 
-    /// What is owed is paid before a request is decided: that takes two answers of the inner store.
+    /// One for all that a decision waits for: what is owed is paid in it, too.
     pub(super) fn budget(&self) -> Option<Duration> {
-        self.inner.budget().map(|budget| budget.saturating_mul(2))
+        self.inner.budget()
     }
 
     fn start(self: &Arc<Self>, checks: &[Check]) -> (Direct, bool) {

@@ -13,7 +13,7 @@ use crate::store::{Check, Counter, Taken};
 /// How a charge went, once that is known.
 pub(super) type Paid = watch::Receiver<Option<Arc<Error>>>;
 
-/// `unpaid + paying + room` never exceeds the allowance; that is what the bound rests on.
+/// `unpaid + doubted + paying + room` never exceeds the allowance; that is what the bound rests on.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) hash: u64,
@@ -22,6 +22,8 @@ pub(super) struct Entry {
     pub(super) room: u64,
     /// Units admitted and not charged.
     pub(super) unpaid: u64,
+    /// Units charged once, of which nobody knows whether they were counted.
+    pub(super) doubted: u64,
     /// Units in a charge on its way.
     pub(super) paying: u64,
     pub(super) paid: Option<Paid>,
@@ -47,6 +49,7 @@ impl Entry {
             counter: counter.clone(),
             room: 0,
             unpaid: 0,
+            doubted: 0,
             paying: 0,
             paid: None,
             direct: 0,
@@ -60,7 +63,11 @@ impl Entry {
     }
 
     pub(super) fn owes(&self) -> bool {
-        self.unpaid + self.paying > 0
+        self.owed() > 0
+    }
+
+    fn owed(&self) -> u64 {
+        self.unpaid + self.doubted + self.paying
     }
 
     /// Nothing is owed or asked.
@@ -93,21 +100,24 @@ impl Entry {
 
     /// What the inner store says remains, all that was charged being counted.
     pub(super) fn learn(&mut self, outcome: &Outcome, allowance: u64, sent: Instant) {
-        let owed = self.unpaid + self.paying;
+        let owed = self.owed();
         self.room = outcome.remaining().min(allowance).saturating_sub(owed);
         self.left = outcome.remaining().saturating_sub(owed);
         (self.looked, self.reset) = (sent, outcome.reset_after());
     }
 
-    /// Takes back units that were not charged yet; returns how many are left to give back.
+    /// Takes back units that were not charged yet, or perhaps not; returns how many are left to give
+    /// back.
     pub(super) fn take_back(&mut self, units: u64) -> u64 {
         let unpaid = units.min(self.unpaid);
+        let doubted = (units - unpaid).min(self.doubted);
         self.unpaid -= unpaid;
-        self.left += unpaid;
+        self.doubted -= doubted;
+        self.left += unpaid + doubted;
         if self.direct == 0 {
             self.room += unpaid;
         }
-        units - unpaid
+        units - unpaid - doubted
     }
 
     /// Whether units charged for it may still count.

@@ -56,7 +56,7 @@ impl Shard {
     pub(super) fn remove(&mut self, hash: u64, counter: &Counter) {
         if let Some(entry) = self.find(hash, counter) {
             // Whoever waits for it finds it with nothing owed.
-            (entry.room, entry.unpaid) = (0, 0);
+            (entry.room, entry.unpaid, entry.doubted) = (0, 0, 0);
         }
     }
 

@@ -24,10 +24,14 @@ use crate::{Error, Policy};
 /// for the inner store.
 ///
 /// The first request of a key, one that costs more than may be admitted, reserves, leaky buckets and
-/// looks are decided by the inner store, after what is owed for their keys has been paid. If it is
-/// away, its errors are returned once the allowance is used up. A charge whose answer is lost is
-/// sent again: it may count twice, but not never. `remaining` is what the last look said, less what
-/// was admitted here since.
+/// looks are decided by the inner store, after what is owed for their keys has been paid, both within
+/// the inner store's [budget](Store::budget). If it is away, its errors are returned once the allowance
+/// is used up. `remaining` is what the last look said, less what was admitted here since.
+///
+/// **Charges whose answer is lost**, or later than the budget (500 ms, if there is none), are sent once
+/// more, when the inner store has answered a look, and never a third time. So each unit counts at most
+/// once more than it was used; and it is not counted only if both charges failed. Of one key that is at
+/// most an allowance in an outage.
 ///
 /// To admit exactly and cheaply near Redis, use [`LeaseStore`](crate::LeaseStore). Needs a tokio
 /// runtime: outside of any, the inner store decides everything.
@@ -80,8 +84,12 @@ impl Store for HybridStore {
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
         match self.shared.admit(checks) {
             Some(decided) => Answer::Ready(Ok(decided)),
-            None => self.shared.decide_there(checks),
+            None => self.shared.decide_there(<dyn Store>::decide, checks),
         }
+    }
+
+    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        self.shared.decide_there(<dyn Store>::probe, checks)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {

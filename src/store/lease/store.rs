@@ -99,6 +99,11 @@ impl Store for LeaseStore {
         }
     }
 
+    /// No lease pays for it, and it asks for none.
+    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        self.shared.inner.probe(checks)
+    }
+
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
         if receipt.store() != self.shared.id {
             return self.shared.inner.settle(receipt, changes);

@@ -16,7 +16,7 @@ use super::verdict::{self, Verdict};
 use crate::Error;
 use crate::decision::{Decision, Source};
 use crate::store::check::kept;
-use crate::store::deny::{Asked, Refusals};
+use crate::store::deny::{Asked, Question, Refusals};
 use crate::store::evaluate::{told, told_of_one};
 use crate::store::{
     Answer, BreakerState, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store,
@@ -120,21 +120,9 @@ impl RedisStore {
     }
 }
 
-impl Store for RedisStore {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        if checks.is_empty() {
-            let decision = Decision::new([], Source::Store);
-            return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.inner.id, []) }));
-        }
-        if checks.len() > MOST_CHECKS {
-            let text = format!("{} checks in one decision are too many: give at most {MOST_CHECKS}", checks.len());
-            return Answer::Ready(Err(Error::invalid(text)));
-        }
-        let question = match self.refusals.as_ref().map(|refusals| refusals.ask(checks)) {
-            Some(Asked::Refused(decided)) => return Answer::Ready(Ok(decided)),
-            Some(Asked::Open(question)) => question,
-            None => None,
-        };
+impl RedisStore {
+    /// Has Redis decide, and learns from it.
+    fn ask(&self, checks: &[Check], question: Option<Question>) -> Answer<Result<Decided, Error>> {
         let (store, checks) = (self.clone(), kept(checks));
         Answer::pending(async move {
             let decided = if store.inner.is_apart(&checks) {
@@ -150,6 +138,32 @@ impl Store for RedisStore {
             }
             decided
         })
+    }
+}
+
+impl Store for RedisStore {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        if checks.is_empty() {
+            let decision = Decision::new([], Source::Store);
+            return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.inner.id, []) }));
+        }
+        if checks.len() > MOST_CHECKS {
+            let text = format!("{} checks in one decision are too many: give at most {MOST_CHECKS}", checks.len());
+            return Answer::Ready(Err(Error::invalid(text)));
+        }
+        match self.refusals.as_ref().map(|refusals| refusals.ask(checks)) {
+            Some(Asked::Refused(decided)) => Answer::Ready(Ok(decided)),
+            Some(Asked::Open(question)) => self.ask(checks, question),
+            None => self.ask(checks, None),
+        }
+    }
+
+    /// No refusal answers it that is remembered.
+    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        if checks.is_empty() || checks.len() > MOST_CHECKS {
+            return self.decide(checks);
+        }
+        self.ask(checks, self.refusals.as_ref().and_then(|refusals| refusals.question(checks)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {

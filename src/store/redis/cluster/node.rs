@@ -13,7 +13,7 @@ use crate::Error;
 use crate::error::{Kind, Outage};
 use crate::metrics::StoreHealth;
 use crate::store::BreakerState;
-use crate::store::breaker::{Breaker, GRACE, Permit, millis};
+use crate::store::breaker::{Breaker, Permit, millis};
 
 /// A primary. While it fails it is not asked, and the others are.
 pub(super) struct Node {
@@ -25,10 +25,9 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A node at an address, which a call takes the budget at most to answer.
-    pub(super) fn new(address: Address, lanes: Lanes, budget: Duration) -> Self {
-        let breaker = Breaker::new(budget.saturating_add(GRACE));
-        Self { address, lanes, breaker, health: StoreHealth::default(), start: Instant::now() }
+    /// A node at an address.
+    pub(super) fn new(address: Address, lanes: Lanes) -> Self {
+        Self { address, lanes, breaker: Breaker::new(), health: StoreHealth::default(), start: Instant::now() }
     }
 
     /// Leave to make a call.
@@ -140,7 +139,7 @@ mod tests {
         let address = Address { host: "::1".to_owned(), port: 7000 };
         let settings = Settings { calls: Calls::default(), clock: None, batch_size: 1 };
         let plan = Plan { settings: Arc::new(settings), most: 1, runtime: None };
-        Node::new(address, plan.to(source), BUDGET)
+        Node::new(address, plan.to(source))
     }
 
     fn refused(kind: ServerErrorKind) -> Failure {

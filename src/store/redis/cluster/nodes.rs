@@ -100,7 +100,7 @@ impl Cluster {
         Ok(Arc::new_cyclic(|node| {
             let source = Arc::new(source);
             let primary = Primary { node: node.clone(), cluster: Arc::downgrade(self), source };
-            Node::new(address.clone(), self.plan.lanes(Arc::new(primary)), self.budget)
+            Node::new(address.clone(), self.plan.lanes(Arc::new(primary)))
         }))
     }
 

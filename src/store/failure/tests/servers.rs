@@ -2,25 +2,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 
-use super::OnFailure;
-use super::rule::FailureRules;
-use super::without::Without;
+use super::super::OnFailure;
+use super::super::rule::FailureRules;
+use super::super::without::Without;
+use super::{answered, away, ms, told, without};
+use crate::Error;
 use crate::decision::Source;
-use crate::error::{Kind, Outage};
-use crate::store::{BreakerState, Check, Counter};
-use crate::{Error, Key, Quota};
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn without(rules: FailureRules) -> Without {
-    Without::new(rules, ms(100))
-}
-
-fn away() -> Error {
-    Error::new(Kind::Timeout, "no answer")
-}
+use crate::error::Outage;
+use crate::store::BreakerState;
 
 /// The error of one of several servers, which is asked again so soon.
 fn away_in_part(next_probe: Duration, failing_since: Option<Instant>) -> Error {
@@ -29,11 +18,7 @@ fn away_in_part(next_probe: Duration, failing_since: Option<Instant>) -> Error {
 
 /// Who decides instead of a store that failed.
 fn decided(without: &Without, error: Error) -> Source {
-    let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
-    let permit = without.ask().expect("the store is asked");
-    let mut decided = Err(error);
-    without.told(permit, &[Check::new(counter, 1)], &mut decided);
-    decided.expect("it is decided").decision.source()
+    told(without, Err(error)).decision.source()
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,4 +62,42 @@ async fn all_is_admitted_for_the_time_of_each_servers_own_outage() {
     assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::Open, Source::Open]);
     advance(ms(600)).await;
     assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Fallback, Source::Fallback, Source::Open]);
+}
+
+/// A layer that admits all for a second.
+fn allowing() -> Without {
+    without(FailureRules { on_failure: OnFailure::Allow, allow_for: ms(1_000), ..FailureRules::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_servers_that_answer_are_admitted_for_no_longer_than_outages() {
+    let without = allowing();
+    for (failure, source) in (0..10).map(|_| Source::Open).chain([Source::Fallback; 50]).enumerate() {
+        assert_eq!(decided(&without, away_in_part(ms(0), None)), source, "failure {failure}, each 100 ms");
+        // Other keys are served by the same server meanwhile.
+        told(&without, Ok(answered(None)));
+        advance(ms(100)).await;
+    }
+    advance(ms(1_000)).await;
+    assert_eq!(decided(&without, away_in_part(ms(0), None)), Source::Open, "there was none for longer than that");
+}
+
+#[tokio::test(start_paused = true)]
+async fn now_and_then_a_failure_of_a_server_that_answers_is_admitted() {
+    let without = allowing();
+    advance(ms(60_000)).await;
+    for _ in 0..100 {
+        assert_eq!(decided(&without, away_in_part(ms(0), None)), Source::Open);
+        advance(ms(1_001)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_servers_that_answer_make_no_servers_outage_longer() {
+    let without = allowing();
+    for _ in 0..20 {
+        decided(&without, away_in_part(ms(0), None));
+        advance(ms(100)).await;
+    }
+    assert_eq!(decided(&without, away_in_part(ms(50), Some(Instant::now()))), Source::Open);
 }

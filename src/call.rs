@@ -1,0 +1,73 @@
+//! Which call to a server an answer or an error came from.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A call that several decisions shared, or a connection that several calls were lost with.
+///
+/// Unique in the process, and larger than that of every earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallId(NonZeroU64);
+
+impl CallId {
+    pub(crate) fn new() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let last = LAST.fetch_add(1, Ordering::Relaxed);
+        Self(NonZeroU64::MIN.saturating_add(last))
+    }
+}
+
+/// The calls told of last, so that each counts once, however many decisions shared it.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    /// The last call of those with the same low bits.
+    last: [AtomicU64; Self::PLACES],
+}
+
+impl Heard {
+    /// Many more than calls that are answered at about the same time: of a call that is told of after
+    /// so many later ones nothing is counted any more.
+    const PLACES: usize = 64;
+
+    pub(crate) const fn new() -> Self {
+        Self { last: [const { AtomicU64::new(0) }; Self::PLACES] }
+    }
+
+    /// Whether this is the first that is heard of a call. Of a decision that shared none, always.
+    pub(crate) fn is_first(&self, call: Option<CallId>) -> bool {
+        call.is_none_or(|CallId(id)| {
+            #[allow(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+            let place = id.get() as usize % Self::PLACES;
+            self.last[place].fetch_max(id.get(), Ordering::Relaxed) < id.get()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_heard_of_for_the_first_time_once_whatever_is_heard_of_meanwhile() {
+        let (heard, mut first) = (Heard::new(), 0);
+        let calls: Vec<_> = (0..1_000).map(|_| CallId::new()).collect();
+        for window in calls.windows(32) {
+            // Those who share calls are told in any order.
+            first += window.iter().rev().filter(|call| heard.is_first(Some(**call))).count();
+        }
+        assert_eq!(first, calls.len());
+        assert!(heard.is_first(None) && heard.is_first(None));
+    }
+
+    #[test]
+    fn each_call_counts_once_though_several_threads_tell_of_it() {
+        let heard = Heard::new();
+        let calls: Vec<_> = (0..60).map(|_| CallId::new()).collect();
+        let count = || calls.iter().filter(|call| heard.is_first(Some(**call))).count();
+        let counted: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("it counts")).sum()
+        });
+        assert_eq!(counted, calls.len());
+    }
+}

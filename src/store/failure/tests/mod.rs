@@ -1,0 +1,46 @@
+mod calls;
+#[cfg(feature = "cluster")]
+mod servers;
+
+use std::time::Duration;
+
+use super::rule::FailureRules;
+use super::without::Without;
+use crate::call::CallId;
+use crate::decision::{Decision, Outcome, Source};
+use crate::error::Kind;
+use crate::store::{Check, Counter, Decided, Receipt, StoreId};
+use crate::{Error, Key, Quota};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn without(rules: FailureRules) -> Without {
+    Without::new(rules)
+}
+
+fn away() -> Error {
+    Error::new(Kind::Timeout, "no answer")
+}
+
+fn check() -> Check {
+    let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
+    Check::new(counter, 1)
+}
+
+/// A decision of the store, by a call that others share or by its own.
+fn answered(call: Option<CallId>) -> Decided {
+    let outcome = Outcome::allowed(&check(), 10);
+    let receipt = Receipt::empty(StoreId::new());
+    let receipt = if let Some(call) = call { receipt.of_call(call) } else { receipt };
+    Decided { decision: Decision::new([outcome], Source::Store), receipt }
+}
+
+/// What is decided in the end, after the store decided like this.
+fn told(without: &Without, mut decided: Result<Decided, Error>) -> Decided {
+    let permit = without.ask().expect("the store is asked");
+    without.learn(permit, &decided);
+    without.stand_in(&[check()], &mut decided);
+    decided.expect("it is decided")
+}

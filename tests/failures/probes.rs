@@ -1,0 +1,177 @@
+//! Requests that ask whether a store is back, and their clients.
+
+use std::time::Duration;
+
+use futures::{FutureExt, poll};
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
+use tokio::time::{Instant, advance, sleep, timeout};
+use tollgate::{BreakerState, Quota, RateLimitLayer, Source};
+
+use super::rig::{MANY, Mood, Moody, ask, decided_by, layer, ms};
+
+/// A layer whose store failed too often, and may be probed now.
+async fn probed_next(store: &Moody, set: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> RateLimitLayer {
+    let layer = set(layer(store, MANY));
+    store.becomes(Mood::Fails);
+    for _ in 0..5 {
+        decided_by(&layer).await;
+    }
+    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    advance(ms(50)).await;
+    layer
+}
+
+/// A request whose client goes away after a time, if it has no answer.
+async fn impatient(layer: &RateLimitLayer, patience: Duration) {
+    let _ = timeout(patience, ask(layer, "ada")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_is_heard_of_though_its_client_went_away() {
+    let store = Moody::new(Mood::Fails);
+    let layer = probed_next(&store, |layer| layer).await;
+    store.becomes(Mood::DecidesIn(ms(30)));
+    impatient(&layer, ms(1)).await;
+    assert_eq!(layer.breaker_state(), BreakerState::HalfOpen);
+    sleep(ms(30)).await;
+    assert_eq!((layer.breaker_state(), store.asked()), (BreakerState::Closed, 6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_is_heard_of_though_it_is_never_polled_again() {
+    let store = Moody::new(Mood::Fails);
+    let layer = probed_next(&store, |layer| layer).await;
+    store.becomes(Mood::DecidesIn(ms(30)));
+    let mut left = Box::pin(ask(&layer, "ada"));
+    assert!(poll!(&mut left).is_pending());
+    sleep(ms(31)).await;
+    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    assert_eq!(decided_by(&layer).await, Source::Store);
+    assert_eq!(left.await.status(), 200, "its answer was kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_probe_took_stays_taken_if_its_client_went_away() {
+    let store = Moody::new(Mood::Fails);
+    let layer = probed_next(&store, |layer| layer).await;
+    store.becomes(Mood::DecidesIn(ms(30)));
+    impatient(&layer, ms(1)).await;
+    sleep(ms(30)).await;
+    store.becomes(Mood::Decides);
+    let response = ask(&layer, "ada").await;
+    assert_eq!((super::rig::header(&response, "x-ratelimit-remaining").as_str(), store.settled()), ("998", 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_without_a_client_or_an_answer_ends_with_the_budget_and_leaves_nothing_behind() {
+    let store = Moody::new(Mood::Fails);
+    let layer = probed_next(&store, |layer| layer.budget(ms(400))).await;
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    store.becomes(Mood::Hangs);
+    assert!(ask(&layer, "ada").now_or_never().is_none(), "it waits, and is dropped");
+    sleep(ms(399)).await;
+    assert_eq!((layer.breaker_state(), tasks()), (BreakerState::HalfOpen, before + 1));
+    sleep(ms(2)).await;
+    yield_now().await;
+    assert_eq!((layer.breaker_state(), tasks()), (BreakerState::Open, before));
+    store.becomes(Mood::Decides);
+    sleep(ms(500)).await;
+    assert_eq!(decided_by(&layer).await, Source::Store);
+}
+
+/// How long after a store's return it decides again, if all clients leave sooner than it answers.
+async fn return_without_clients(patience: Duration) -> Duration {
+    let store = Moody::new(Mood::Fails);
+    let layer = probed_next(&store, |layer| layer).await;
+    store.becomes(Mood::Hangs);
+    for _ in 0..2_000 {
+        impatient(&layer, patience).await;
+    }
+    store.becomes(Mood::DecidesIn(ms(30)));
+    let start = Instant::now();
+    while layer.breaker_state() != BreakerState::Closed && start.elapsed() < Duration::from_secs(60) {
+        impatient(&layer, patience).await;
+        sleep(ms(1)).await;
+    }
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_all_leave_too_soon_do_not_keep_the_store_from_being_used_again() {
+    for patience in [1, 5, 29] {
+        let returned = return_without_clients(ms(patience)).await;
+        println!("clients that leave after {patience} ms: {returned:?}");
+        assert!(returned <= ms(1_000), "{returned:?}, as clients leave after {patience} ms");
+    }
+}
+
+#[test]
+fn a_probe_outside_of_a_runtime_is_made_by_its_caller() {
+    let store = Moody::new(Mood::Fails);
+    let layer = layer(&store, Quota::per_hour(1_000));
+    for _ in 0..5 {
+        assert!(ask(&layer, "ada").now_or_never().is_some());
+    }
+    // There is no other clock outside of a runtime.
+    std::thread::sleep(ms(60));
+    store.becomes(Mood::Hangs);
+    assert!(ask(&layer, "ada").now_or_never().is_none());
+    assert_eq!((store.asked(), layer.breaker_state()), (6, BreakerState::Open), "it was dropped");
+    std::thread::sleep(ms(200));
+    store.becomes(Mood::Decides);
+    assert!(ask(&layer, "ada").now_or_never().is_some());
+    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+}
+
+/// How long after its return a store decides again that was away for a time, with a request each 10 ms.
+async fn returns_after(budget: Duration, away: Mood, outage: Duration) -> Duration {
+    let (store, mut start) = (Moody::new(away), Instant::now());
+    let layer = layer(&store, Quota::per_second(1_000_000)).budget(budget);
+    let mut is_back = false;
+    loop {
+        let request = layer.clone();
+        tokio::spawn(async move { ask(&request, "ada").await });
+        sleep(ms(10)).await;
+        if !is_back && start.elapsed() >= outage {
+            assert_ne!(layer.breaker_state(), BreakerState::Closed, "a budget of {budget:?}");
+            store.becomes(Mood::DecidesIn(ms(5)));
+            (is_back, start) = (true, Instant::now());
+        }
+        if is_back && (layer.breaker_state() == BreakerState::Closed || start.elapsed() > ms(60_000)) {
+            return start.elapsed();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_are_shared_again_within_a_second_of_the_stores_return_whatever_the_budget() {
+    for budget in [10, 50, 100, 500, 1_000, 2_000, 5_000] {
+        let mut worst = ms(0);
+        for away in [Mood::Hangs, Mood::Fails, Mood::FailsIn(ms(budget / 2))] {
+            for phase in 0..5 {
+                worst = worst.max(returns_after(ms(budget), away, ms(budget + 3_000 + 110 * phase)).await);
+            }
+        }
+        println!("a budget of {budget} ms: {worst:?}");
+        assert!(worst <= ms(520), "{worst:?} with a budget of {budget} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_without_an_answer_are_bounded_though_there_is_no_budget() {
+    let store = Moody::new(Mood::Fails);
+    let layer = probed_next(&store, |layer| layer.budget(Duration::MAX)).await;
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    store.becomes(Mood::Hangs);
+    for _ in 0..600 {
+        impatient(&layer, ms(1)).await;
+        sleep(ms(499)).await;
+        assert!(tasks() <= before + 34, "{} tasks", tasks());
+    }
+    store.becomes(Mood::Decides);
+    sleep(ms(500)).await;
+    assert_eq!(decided_by(&layer).await, Source::Store);
+}
