@@ -24,8 +24,6 @@ struct State<Q, C> {
     /// Something happened that the runner at work may not have seen.
     stirred: bool,
     runners: Vec<Runner>,
-    /// The thread that woke a runner last.
-    thread: usize,
 }
 
 #[derive(Debug)]
@@ -36,12 +34,22 @@ enum Core<C> {
     Gone,
 }
 
-#[derive(Debug, Default)]
+/// The mark of no thread.
+const NO_THREAD: usize = 0;
+
+#[derive(Debug)]
 struct Runner {
     /// `None` before it runs for the first time.
     waker: Option<Waker>,
-    /// It was woken and has not begun.
-    is_woken: bool,
+    /// The thread that woke it, if it has not begun since.
+    woken_by: Option<usize>,
+}
+
+impl Runner {
+    /// A runner that is about to be spawned.
+    fn new(thread: usize) -> Self {
+        Self { waker: None, woken_by: Some(thread) }
+    }
 }
 
 /// A runner to wake once nothing is locked.
@@ -68,8 +76,8 @@ pub(super) enum Turn<C> {
 impl<Q, C> Turns<Q, C> {
     /// With some runners, which are yet to be spawned.
     pub(super) fn new(queue: Q, core: C, first: usize, most: usize) -> Self {
-        let runners = (0..first).map(|_| Runner { waker: None, is_woken: true }).collect();
-        let state = State { queue, core: Core::Resting(core), stirred: false, runners, thread: 0 };
+        let runners = (0..first).map(|_| Runner::new(NO_THREAD)).collect();
+        let state = State { queue, core: Core::Resting(core), stirred: false, runners };
         Self { state: Mutex::new(state), most }
     }
 
@@ -111,7 +119,7 @@ impl<Q, C> Turns<Q, C> {
     pub(super) fn begin(&self, runner: usize, waker: &Waker) -> Turn<C> {
         let mut state = self.state();
         let this = &mut state.runners[runner];
-        this.is_woken = false;
+        this.woken_by = None;
         if !this.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             this.waker = Some(waker.clone());
         }
@@ -160,7 +168,7 @@ impl<Q, C> Turns<Q, C> {
         let mut state = self.state();
         if matches!(state.core, Core::Taken) {
             state.core = Core::Resting(core);
-            state.runners[runner].is_woken = true;
+            state.runners[runner].woken_by = Some(NO_THREAD);
         }
     }
 
@@ -189,10 +197,8 @@ impl<Q, C> State<Q, C> {
                 self.stirred = true;
                 Wake::Nobody
             }
-            // The one that this thread woke runs as soon as this thread comes to it.
-            Core::Resting(_) if self.thread == thread && self.runners.iter().any(|runner| runner.is_woken) => {
-                Wake::Nobody
-            }
+            // One that this thread woke runs as soon as this thread comes to it, which goes on yet.
+            Core::Resting(_) if self.runners.iter().any(|runner| runner.woken_by == Some(thread)) => Wake::Nobody,
             Core::Resting(_) => self.wake_next(thread, most),
         }
     }
@@ -202,15 +208,14 @@ impl<Q, C> State<Q, C> {
         if !matches!(self.core, Core::Resting(_)) {
             return Wake::Nobody;
         }
-        self.thread = thread;
-        if let Some(runner) = self.runners.iter_mut().find(|runner| !runner.is_woken) {
-            runner.is_woken = true;
+        if let Some(runner) = self.runners.iter_mut().find(|runner| runner.woken_by.is_none()) {
+            runner.woken_by = Some(thread);
             return runner.waker.clone().map_or(Wake::Nobody, Wake::Runner);
         }
         if self.runners.len() == most {
             return Wake::Nobody;
         }
-        self.runners.push(Runner { waker: None, is_woken: true });
+        self.runners.push(Runner::new(thread));
         Wake::Spawn(self.runners.len() - 1)
     }
 }
