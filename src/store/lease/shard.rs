@@ -83,6 +83,12 @@ impl Shard {
         self.table.iter().any(|entry| !entry.lots.is_empty())
     }
 
+    /// The counters of the lease calls in flight.
+    pub(super) fn asked(&self) -> Vec<Counter> {
+        let asking = self.table.iter().filter(|entry| entry.asking.is_some());
+        asking.map(|entry| entry.counter.clone()).collect()
+    }
+
     /// Gives up every lease.
     pub(super) fn clear(&mut self, backs: &mut Vec<Back>) {
         self.table.iter_mut().for_each(|entry| entry.give_up(backs, |_| true));
