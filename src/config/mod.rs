@@ -43,7 +43,7 @@
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH | all |
 //! | `routes` | the policy applies to these route templates only, such as `"/users/{id}"` | all |
-//! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key | none |
+//! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list | none |
 //! | `deny` | clients that are always refused, in the same words | none |
 //! | `reserve` | the fraction of the capacity that is kept for critical requests, above 0 and below 1 | none |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: the requests that carry this are critical | with `reserve` |
