@@ -169,6 +169,19 @@ fn refusals_take_no_more_than_thirty_megabytes_however_long_their_keys_and_many_
 }
 
 #[test]
+fn counts_of_keys_that_are_not_hot_take_sixty_four_bytes_for_each_place() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for capacity in [5, 700, 10_000, 100_000] {
+        let before = live();
+        let store = LeaseStore::builder(memory()).capacity(capacity).build().expect("the settings are valid");
+        let (taken, places) = (live() - before, 64 * u64::try_from(capacity).expect("it is small"));
+        drop(store);
+        assert!(taken <= places + 32 * 1_024, "{taken} bytes for {capacity} places");
+        assert!(taken >= places * 9 / 10, "{taken} bytes for {capacity} places");
+    }
+}
+
+#[test]
 fn made_up_keys_that_are_hot_take_no_more_memory_than_leases_have_room_for() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");

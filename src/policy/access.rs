@@ -91,8 +91,8 @@ impl AccessList {
     /// `path`, `header x-api-key`, `query tenant`, or what was given to [`Key::new`].
     pub fn key_of(mut self, kind: &str, value: impl AsRef<[u8]>) -> Self {
         self.entries.push(Entry::ValueOf(kind.into(), value.as_ref().into()));
-        for key in texts(kind, value.as_ref()) {
-            let (kind, value) = key.joined().next().expect("a key has a kind and a value");
+        let keys = texts(kind, value.as_ref());
+        for (kind, value) in keys.iter().flat_map(Key::joined) {
             self.values_of.entry(kind.to_owned()).or_default().insert(value.to_owned());
         }
         self

@@ -8,6 +8,7 @@ use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settleme
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
 use crate::checks::{check, counter};
+use crate::clock::ManualClock;
 use crate::sim::{Far, clock, ms, remaining, secs, take};
 
 const WINDOW: Quota = Quota::fixed_window(10_000, secs(3_600));
@@ -173,6 +174,45 @@ async fn an_idle_key_gives_back_though_nobody_asks_anything() {
     tokio::time::sleep(ms(1_100)).await;
     assert_eq!(remaining(&inner, "hot", WINDOW).await, 9_800);
     assert_eq!(store.counts().held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_after_a_pause_finds_what_an_idle_key_gives_back_to_a_store_that_answers_at_once() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    tokio::time::sleep(secs(10)).await;
+    assert!(remaining(&inner, "hot", quota).await < 9_900, "nobody has asked anything");
+    assert_eq!(remaining(&store, "hot", quota).await, 9_900);
+    assert_eq!(store.counts().held(), 0);
+}
+
+/// A runtime whose time goes on when nothing else does.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+}
+
+#[test]
+fn an_idle_key_gives_back_though_the_runtime_of_the_first_lease_has_ended() {
+    let clock = ManualClock::new();
+    let inner = MemoryStore::builder().with_clock(clock.reader()).build();
+    let store = LeaseStore::builder(Far::new(inner.clone(), ms(1), ms(1))).with_clock(clock.reader()).build().unwrap();
+    let held = |key: &'static str| {
+        runtime().block_on(async {
+            for _ in 0..200 {
+                take(&store, key, WINDOW, 1).await;
+            }
+            store.counts().held()
+        })
+    };
+    assert!(held("first") > 0, "some are held");
+    runtime().block_on(async {
+        for _ in 0..200 {
+            take(&store, "second", WINDOW, 1).await;
+        }
+        clock.set(2_000_000);
+        tokio::time::sleep(ms(200)).await;
+        assert_eq!(store.counts().held(), 0, "{:?}", store.counts());
+    });
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,8 +29,9 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///   the largest that is known. `remaining` is what was told with the refusal.
 /// - Policies of the request that are not known to refuse it are told as they were last seen in a
 ///   request refused like this (the first five of them), else with a `remaining` of 0.
-/// - A refund, charge or reset through this store is seen at once; one made elsewhere, or the loss of
-///   a counter by the store itself, within the cap.
+/// - A refund, charge or reset through this store is seen at once; one that is settled in the
+///   background and takes more than 100 ms to arrive, one made elsewhere, or the loss of a counter by
+///   the store itself, within the cap.
 /// - A changed quota is seen at once, as refusals belong to a quota.
 ///
 /// Not answered from memory are looks (cost 0), checks [settled by outcome](crate::store::Settles),

@@ -1,7 +1,8 @@
 //! Units on their way back, and the end.
 
-use std::sync::Arc;
+use std::mem;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::counts::LeaseCounts;
@@ -35,7 +36,7 @@ impl Returning<'_> {
 
 impl Drop for Returning<'_> {
     fn drop(&mut self) {
-        self.shared.give_back(std::mem::take(&mut self.backs), self.shared.now());
+        self.shared.give_back(mem::take(&mut self.backs), self.shared.now());
     }
 }
 
@@ -85,15 +86,16 @@ impl Shared {
         if self.swept.swap(true, Ordering::SeqCst) {
             return;
         }
-        let weak = Arc::downgrade(self);
+        let mut sweeping = Sweeping(Arc::downgrade(self));
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_micros(SWEEP)).await;
-                let Some(shared) = weak.upgrade() else { return };
+                let Some(shared) = sweeping.0.upgrade() else { return };
                 if shared.is_at_rest() {
                     shared.swept.store(false, Ordering::SeqCst);
                     // A call made just before relied on this task.
                     if shared.is_at_rest() || shared.swept.swap(true, Ordering::SeqCst) {
+                        drop(mem::take(&mut sweeping.0));
                         return;
                     }
                 }
@@ -168,6 +170,17 @@ impl Shared {
         let Some(entry) = shard.find(hash, counter) else { return false };
         let mut lots = entry.lots.iter_mut().filter(|lot| lot.stamp() == stamp);
         lots.any(|lot| lot.put_back(units, now))
+    }
+}
+
+/// A task that sweeps; one that ends with its runtime makes room for another.
+struct Sweeping(Weak<Shared>);
+
+impl Drop for Sweeping {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.swept.store(false, Ordering::SeqCst);
+        }
     }
 }
 

@@ -29,8 +29,9 @@ use crate::{Error, Policy};
 /// next one is asked for in the background before one is spent. A request with several checks is
 /// admitted locally if leases pay all of them, checks in shadow too; else the inner store decides it
 /// as a whole. It always decides looks, reserves, leaky buckets, and whatever costs more than is
-/// held. Unspent units go back when their key falls idle and when their time is over. A raised limit
-/// leaves leases as they are; a lowered one gives them back.
+/// held. Unspent units go back when their key falls idle and when their time is over: by a task that
+/// looks each 50 ms, over an inner store that answers at once with the next request or look at any key,
+/// as there may be no runtime. A raised limit leaves leases as they are; a lowered one gives them back.
 ///
 /// Clones share leases. Needs a tokio runtime if the inner store does.
 ///
