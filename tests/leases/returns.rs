@@ -92,7 +92,8 @@ async fn left(inner: &MemoryStore, keys: u64) -> u64 {
 }
 
 /// Polls `close` once, and drops it.
-async fn close_and_leave(store: &LeaseStore) {
+#[track_caller]
+fn close_and_leave(store: &LeaseStore) {
     assert!(store.close().now_or_never().is_none(), "it waits for the inner store");
 }
 
@@ -102,7 +103,7 @@ async fn closing_that_is_dropped_as_soon_as_it_waits_gives_every_unit_back() {
         let (store, inner, _) = leasing(WINDOW);
         let unspent = heat_many(&store, keys, 20).await;
         assert!(left(&inner, keys).await < unspent, "some are held");
-        close_and_leave(&store).await;
+        close_and_leave(&store);
         assert_eq!(left(&inner, keys).await, unspent, "{keys} keys");
         assert_eq!((store.counts().held(), store.counts().lost), (0, 0));
     }
@@ -119,7 +120,7 @@ async fn closing_that_is_dropped_while_leases_are_on_their_way_gives_them_back_a
         tokio::spawn(async move { take(&store, "hot", WINDOW, 1).await });
     }
     tokio::time::sleep(ms(5)).await;
-    close_and_leave(&store).await;
+    close_and_leave(&store);
     tokio::time::sleep(ms(10)).await;
     assert!(remaining(&inner, "hot", WINDOW).await < 9_988, "a lease is on its way");
     tokio::time::sleep(ms(25)).await;
