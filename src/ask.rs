@@ -106,7 +106,20 @@ impl Gate {
     /// Whether the request comes from an address on a list.
     fn lists(&self, list: &AccessList, policy: &Policy, parts: &Parts) -> bool {
         let address = || policy.extractor().address(parts).or_else(|| self.client.address(parts));
-        list.has_nets() && address().is_some_and(|address| list.has_address(address))
+        if !list.has_nets() {
+            return false;
+        }
+        let Some(address) = address() else {
+            if list.meets_unknown() {
+                tracing::warn!(
+                    code = "list_without_address",
+                    policy = policy.name(),
+                    "a request carries no address, so that lists of addresses to allow or deny do not match it"
+                );
+            }
+            return false;
+        };
+        list.has_address(address)
     }
 
     /// Goes on with a policy whose key is known.

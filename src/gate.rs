@@ -66,6 +66,12 @@ impl Gate {
         self.given.supports(policies)
     }
 
+    /// As [`supports`](Self::supports), for policies of requests: their lists have to match some.
+    pub(crate) fn accepts(&self, policies: &[Policy]) -> Result<(), Error> {
+        policies.iter().try_for_each(|policy| policy.check_lists(&*self.client))?;
+        self.supports(policies)
+    }
+
     pub(crate) fn change_failure(&mut self, change: impl FnOnce(&mut FailureRules)) {
         change(&mut self.failure);
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.given), self.failure));

@@ -14,6 +14,7 @@ use http::Method;
 use http::request::Parts;
 
 pub use self::access::AccessList;
+pub(crate) use self::access::advice;
 #[cfg(feature = "axum")]
 pub(crate) use self::access::canonical;
 pub use self::count::Count;
@@ -22,7 +23,7 @@ pub(crate) use self::reserve::Reserve;
 pub(crate) use self::scope::Scope;
 pub use self::tier::TierLookup;
 pub(crate) use self::tier::Tiers;
-use crate::key::{self, KeyExtractor};
+use crate::key::{self, KeyExtractor, ListEntry};
 use crate::metrics::Refusals;
 use crate::store::{Mode, Settles};
 use crate::{Error, Quota};
@@ -190,11 +191,17 @@ impl Policy {
 
     /// Never limits the clients of a list. Where it and [`deny`](Self::deny) name a client, it is
     /// refused.
+    ///
+    /// Of a joined key any part may have the value of an entry: [`AccessList`] has the rules. A layer is
+    /// not built with an entry that no request can match.
     pub fn allow(self, clients: AccessList) -> Self {
         self.with(|options| options.allow = Some(Arc::new(clients)))
     }
 
-    /// Refuses every request of the clients of a list with 403.
+    /// Refuses every request of the clients of a list with 403, as [`allow`](Self::allow) finds them.
+    ///
+    /// A request without a key is refused by its address only, unless
+    /// [`missing_key`](Self::missing_key) says otherwise: a pair is missing if one of its parts is.
     pub fn deny(self, clients: AccessList) -> Self {
         self.with(|options| options.deny = Some(Arc::new(clients)))
     }
@@ -268,6 +275,20 @@ impl Policy {
         self.options.missing_key.unwrap_or_else(|| self.key.missing_key())
     }
 
+    /// Refuses lists that can match nothing, where clients without another address have that of `client`.
+    pub(crate) fn check_lists(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
+        let can_match = |entry: ListEntry<'_>| self.key.can_match(entry) || is_address_of(client, entry);
+        for (what, list) in [("allow", &self.options.allow), ("deny", &self.options.deny)] {
+            let Some((place, is_address)) = list.as_ref().and_then(|list| list.idle(can_match)) else { continue };
+            return Err(Error::invalid(format!(
+                "entry {place} of the {what} list of policy {:?} can never match: {}",
+                self.name(),
+                advice(is_address)
+            )));
+        }
+        Ok(())
+    }
+
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
@@ -316,6 +337,10 @@ impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policy").field("name", &self.name).field("quota", &self.quota).finish_non_exhaustive()
     }
+}
+
+fn is_address_of(client: &dyn KeyExtractor, entry: ListEntry<'_>) -> bool {
+    matches!(entry, ListEntry::Net(_)) && client.can_match(entry)
 }
 
 fn check_name(name: &str) -> Result<(), Error> {

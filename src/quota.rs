@@ -1,5 +1,6 @@
 //! How much is allowed: an algorithm, a limit, a window.
 
+mod advice;
 mod algorithm;
 mod bounds;
 mod tick;
@@ -21,11 +22,18 @@ use crate::Error;
 /// # Bounds
 ///
 /// Decisions are exact in integers below 2^52. A tick is 1 µs for windows up to 60 s and 1 ms for
-/// longer ones; a window is a whole number of ticks. For a token bucket and a sliding window `2 ·
-/// max(limit, burst) · window` must stay below 2^52, with the window in ticks: up to 37 million
-/// units per minute, or 26 million per day. For a leaky bucket it is twice that product. A sliding
-/// log keeps 4 bytes a unit: it holds up to 10,000 units unless asked for more, and its window is
-/// shorter than 49 days.
+/// longer ones; a window is a whole number of ticks, and shorter than 69 years. How much fits:
+///
+/// | algorithm | largest limit, with the window in ticks | what takes more |
+/// | --- | --- | --- |
+/// | token bucket | about 2^51 / window: 37 million a minute, 26 million a day; for the burst too | the same rate over a shorter window |
+/// | leaky bucket | about 2^50 / window, for the queue too | the same rate over a shorter window |
+/// | sliding window | about 2^51 / window, below 2^47 | a fixed window |
+/// | sliding log | 10,000, as it keeps 4 bytes a unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
+/// | fixed window | below 2^49, whatever the window | nothing |
+///
+/// The error of a limit that is too large names the largest one for that window, and what takes the
+/// limit that was given, if anything does.
 ///
 /// # Examples
 ///

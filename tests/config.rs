@@ -79,8 +79,8 @@ fn the_example_file_says_everything_there_is() {
         assert!(ALL.lines().any(|line| line.starts_with(&format!("{field} = "))), "{field}");
     }
     let values = "client_ip peer_ip route path method host global header: cookie: bearer basic_user query: \
-                  path_param: fixed_window sliding_log sliding_window token_bucket gcra leaky_bucket all failures \
-                  successes share fallback";
+                  path_param: fixed_window sliding_log long_sliding_log sliding_window token_bucket gcra leaky_bucket all \
+                  failures successes share fallback";
     for value in values.split_whitespace() {
         let value = format!("\"{value}{}", if value.ends_with(':') { "" } else { "\"" });
         let quoted = |line: &str| line.split('#').next().is_some_and(|line| line.contains(&value));
@@ -168,6 +168,9 @@ fn every_mistake_in_a_policy_names_its_line() {
         ("limit = \"5\"", 3, &["\"5\"", "without quotes"]),
         ("limit = 9_223_372_036_854_775_807", 3, &["limit 9223372036854775807 is too large", "at most"]),
         ("limit = 99_999_999_999_999_999_999", 3, &[]),
+        ("algorithm = \"sliding_log\"\nlimit = 20_000", 4, &["at most 10000", "or make it a long_sliding_log"]),
+        ("algorithm = \"long_sliding_log\"\nlimit = 1_000_001", 4, &["at most 1000000", "or make it a sliding_window"]),
+        ("algorithm = \"long_sliding_log\"\nlimit = 20_000\nwindow = \"50d\"", 5, &["less than 49 days"]),
         ("\nwindow = \"fast\"", 4, &["window \"fast\" is not a duration", "60s", "expected number"]),
         ("window = \"60\"", 3, &["window \"60\" is not a duration", "unit"]),
         ("window = \"\"", 3, &["is not a duration"]),
@@ -181,7 +184,7 @@ fn every_mistake_in_a_policy_names_its_line() {
             3,
             &[
                 "algorithm \"leaky\" is unknown",
-                "fixed_window, sliding_log, sliding_window, token_bucket, gcra, leaky_bucket",
+                "fixed_window, sliding_log, sliding_window, token_bucket, gcra, leaky_bucket, long_sliding_log",
             ],
         ),
         ("algorithm = \"fixed_window\"\nburst = 5", 4, &["burst 5", "token bucket only"]),

@@ -5,7 +5,8 @@
 use std::alloc::System;
 use std::convert::Infallible;
 use std::fs;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,8 +14,11 @@ use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tollgate::store::{Check, Counter, Store};
-use tollgate::{DenyCache, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::store::{Answer as StoreAnswer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
+use tollgate::{
+    Decision, DenyCache, Error, HybridStore, Key, LeaseStore, MemoryStore, Outcome, Policy, Quota, RateLimitLayer,
+    Source, key,
+};
 use tower::{Layer, Service, service_fn};
 
 #[global_allocator]
@@ -90,6 +94,91 @@ fn refusals_of_made_up_keys_take_no_more_memory_than_the_deny_cache_has_room_for
     let store = DenyCache::builder().capacity(CAPACITY).build(memory()).expect("the settings are valid");
     flood("deny cache", &store, ONE, 2, 100_000);
     assert!(store.len() <= CAPACITY, "{} refusals", store.len());
+}
+
+/// Refuses the first check of each request for an hour, and no other.
+struct Refuses;
+
+impl Store for Refuses {
+    fn decide(&self, checks: &[Check]) -> StoreAnswer<Result<Decided, Error>> {
+        let hour = Some(Duration::from_secs(3_600));
+        let mut outcomes: Vec<Outcome> = checks.iter().map(|check| Outcome::allowed(check, 7)).collect();
+        outcomes[0] = Outcome::denied(&checks[0], 0, hour);
+        let decision = Decision::new(outcomes, Source::Store);
+        StoreAnswer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
+    }
+
+    fn settle(&self, _: Receipt, _: &[Settlement]) {}
+
+    fn adjust(&self, _: &Counter, _: Change) -> StoreAnswer<Result<(), Error>> {
+        StoreAnswer::Ready(Ok(()))
+    }
+
+    fn reset(&self, _: &Counter) -> StoreAnswer<Result<(), Error>> {
+        StoreAnswer::Ready(Ok(()))
+    }
+}
+
+/// The longest key that a file can have: eight values of the longest text that is not hashed.
+fn longest(number: u64) -> Key {
+    static OTHERS: LazyLock<Key> = LazyLock::new(|| (1..7).fold(part(0), |joined, place| joined.join(&part(place))));
+    OTHERS.join(&part(number))
+}
+
+fn part(number: u64) -> Key {
+    Key::new("header x-long", format!("{number:064}"))
+}
+
+/// Refuses a request for each of many keys, of so many policies, and again when they have outlived;
+/// the most bytes in use, and how many refusals were kept.
+fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, usize) {
+    let (now, before) = (Arc::new(AtomicU64::new(1)), live());
+    let clock = Arc::clone(&now);
+    let settings = DenyCache::builder().with_clock(move || Duration::from_secs(clock.load(Ordering::Relaxed)));
+    let settings = settings.cap(Duration::from_secs(60)).capacity(usize::try_from(capacity).expect("it is small"));
+    let store = settings.build(Refuses).expect("the settings are valid");
+    let check = |policy: &str, key| Check::new(Counter { policy: policy.into(), key, quota: ONE }, 1);
+    let others = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|policy| check(policy, Key::new("k", "v")));
+    let (mut most, mut kept) = (0, usize::MAX);
+    for round in 0..2 {
+        now.fetch_add(61, Ordering::Relaxed);
+        for number in 0..capacity + capacity / 100 {
+            let mut checks = vec![check("policy", key(round << 32 | number))];
+            checks.extend_from_slice(&others[..policies - 1]);
+            drop(store.decide(&checks).wait().now_or_never().expect("it answers at once"));
+            drop(checks);
+            most = most.max(live());
+        }
+        kept = kept.min(store.len());
+    }
+    println!("{policies} policies: {} B for {kept} refusals of {capacity}", most - before);
+    (most - before, kept)
+}
+
+#[test]
+fn refusals_take_no_more_than_thirty_megabytes_however_long_their_keys_and_many_their_policies() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (policies, most) in [(1, 15_000_000), (9, 30_000_000)] {
+        let (taken, kept) = most_refusals(100_000, policies, longest);
+        assert!(taken <= most, "{taken} bytes for {kept} refusals of {policies} policies");
+        assert!(kept > 99_000, "only {kept} refusals are kept");
+    }
+    // One more than half as large a table has room for.
+    let (taken, kept) = most_refusals(1_793, 9, longest);
+    assert!(kept == 1_793 && taken <= 600 * 1_793, "{taken} bytes for {kept} refusals");
+}
+
+#[test]
+fn counts_of_keys_that_are_not_hot_take_sixty_four_bytes_for_each_place() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for capacity in [5, 700, 10_000, 100_000] {
+        let before = live();
+        let store = LeaseStore::builder(memory()).capacity(capacity).build().expect("the settings are valid");
+        let (taken, places) = (live() - before, 64 * u64::try_from(capacity).expect("it is small"));
+        drop(store);
+        assert!(taken <= places + 32 * 1_024, "{taken} bytes for {capacity} places");
+        assert!(taken >= places * 9 / 10, "{taken} bytes for {capacity} places");
+    }
 }
 
 #[test]

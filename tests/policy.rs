@@ -15,6 +15,10 @@ mod composite;
 mod cost;
 #[path = "policies/handle.rs"]
 mod handle;
+#[path = "policies/idle_lists.rs"]
+mod idle_lists;
+#[path = "policies/listed_parts.rs"]
+mod listed_parts;
 #[path = "policies/lists.rs"]
 mod lists;
 #[path = "policies/missing.rs"]

@@ -4,6 +4,7 @@ use super::Server;
 use super::document::{PolicyTable, Texts};
 use super::fault::Fault;
 use super::keys::DynKey;
+use crate::policy::advice;
 use crate::{AccessList, Policy};
 
 pub(super) fn with_lists(policy: Policy, table: &PolicyTable) -> Result<Policy, Fault> {
@@ -35,8 +36,11 @@ fn with(
                 format!("{what} has an empty entry: give a CIDR or the value of a key"),
             ));
         }
-        if let Err(error) = AccessList::parse([entry.get_ref().as_str()]) {
-            return Err(Fault::at(entry.span(), format!("{what}: {error}")));
+        let list = AccessList::parse([entry.get_ref().as_str()])
+            .map_err(|error| Fault::at(entry.span(), format!("{what}: {error}")))?;
+        if let Some((_, is_address)) = list.idle(|entry| policy.extractor().can_match(entry)) {
+            let message = format!("{what} has an entry that can never match: {}", advice(is_address));
+            return Err(Fault::at(entry.span(), message));
         }
     }
     let entries = entries.get_ref().0.iter().map(|entry| entry.get_ref().as_str());

@@ -6,7 +6,7 @@ use http::request::Parts;
 
 use super::keys::DynKey;
 use crate::MissingKey;
-use crate::key::{ClientIp, Extracted, KeyExtractor};
+use crate::key::{ClientIp, Extracted, KeyExtractor, ListEntry};
 use crate::store::Answer;
 
 /// A key, and how else the client's address is known.
@@ -26,5 +26,9 @@ impl KeyExtractor for Addressed {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.key.address(parts).or_else(|| self.client.address(parts))
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        matches!(entry, ListEntry::Net(_)) || self.key.can_match(entry)
     }
 }

@@ -35,7 +35,7 @@
 //! | `limit` | units per window, at least 1 | required |
 //! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"` | required |
 //! | `key` | who is counted: one of the [keys](#keys), or a list of up to 8 that is counted as one | `"global"` |
-//! | `algorithm` | `"fixed_window"`, `"sliding_log"`, `"sliding_window"`, `"token_bucket"`, `"gcra"` (the same) or `"leaky_bucket"` | `"token_bucket"` |
+//! | `algorithm` | `"fixed_window"`, `"sliding_log"`, `"long_sliding_log"` (a sliding log of more than 10,000 units), `"sliding_window"`, `"token_bucket"`, `"gcra"` (the same) or `"leaky_bucket"` | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
 //! | `cost` | units a request takes, 0 only looks; or `"header:NAME"`, whose value says them, in digits | 1 |
@@ -43,7 +43,7 @@
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH | all |
 //! | `routes` | the policy applies to these route templates only, such as `"/users/{id}"` | all |
-//! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key | none |
+//! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list | none |
 //! | `deny` | clients that are always refused, in the same words | none |
 //! | `reserve` | the fraction of the capacity that is kept for critical requests, above 0 and below 1 | none |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: the requests that carry this are critical | with `reserve` |

@@ -13,17 +13,38 @@ use super::policy::required;
 use super::values::{Period, Whole};
 use crate::{Algorithm, Error, Policy, Quota};
 
+/// What counts, by its name in files.
+#[derive(Clone, Copy)]
+enum Form {
+    Of(Algorithm),
+    LongLog,
+}
+
+impl Form {
+    fn read(table: &PolicyTable) -> Result<Self, Fault> {
+        let Some(name) = &table.algorithm else { return Ok(Form::Of(Algorithm::TokenBucket)) };
+        let mut forms: Vec<_> = Algorithm::ALL.iter().map(|(name, algorithm)| (*name, Form::Of(*algorithm))).collect();
+        forms.push(("long_sliding_log", Form::LongLog));
+        choose("algorithm", name, &forms)
+    }
+
+    fn quota(self, limit: u64, window: Duration) -> Result<Quota, Error> {
+        match self {
+            Form::Of(algorithm) => Quota::try_new(algorithm, limit, window),
+            Form::LongLog => Quota::try_long_sliding_log(limit, window),
+        }
+    }
+}
+
 pub(super) fn read_quota(table: &Spanned<PolicyTable>) -> Result<Quota, Fault> {
-    let PolicyTable { algorithm, limit, window, burst, queue, .. } = table.get_ref();
-    let algorithm = algorithm.as_ref().map(|name| choose("algorithm", name, Algorithm::ALL));
-    let algorithm = algorithm.transpose()?.unwrap_or(Algorithm::TokenBucket);
+    let PolicyTable { limit, window, burst, queue, .. } = table.get_ref();
+    let form = Form::read(table.get_ref())?;
     let limit = required(table, limit.as_ref(), "limit = N")?;
     let window = required(table, window.as_ref(), "window = \"60s\"")?;
     let period = read_period("window", window)?;
     // With the smallest limit only the window can be at fault.
-    Quota::try_new(algorithm, 1, period).map_err(|error| Fault::at(window.span(), error.to_string()))?;
-    let quota = Quota::try_new(algorithm, limit.get_ref().0, period)
-        .map_err(|error| Fault::at(limit.span(), error.to_string()))?;
+    form.quota(1, period).map_err(|error| Fault::at(window.span(), error.to_string()))?;
+    let quota = form.quota(limit.get_ref().0, period).map_err(|error| Fault::at(limit.span(), error.to_string()))?;
     let quota = with_units(quota, burst.as_ref(), Quota::try_burst)?;
     with_units(quota, queue.as_ref(), Quota::try_queue)
 }
@@ -56,9 +77,10 @@ pub(super) fn with_tiers(policy: Policy, table: &PolicyTable) -> Result<Policy, 
     if limits.is_empty() {
         return Err(Fault::at(given.span(), "tiers has no tier: add some with their limits, such as pro = 5000"));
     }
+    let form = Form::read(table)?;
     let mut quotas = HashMap::new();
     for (name, limit) in limits {
-        let quota = tier(*policy.quota(), table, limit.get_ref().0);
+        let quota = tier(form, policy.quota().window(), table, limit.get_ref().0);
         let quota = quota.map_err(|error| Fault::at(limit.span(), format!("tier {name:?}: {error}")))?;
         quotas.insert(name.clone().into_bytes(), quota);
     }
@@ -66,8 +88,8 @@ pub(super) fn with_tiers(policy: Policy, table: &PolicyTable) -> Result<Policy, 
 }
 
 /// The quota with another limit.
-fn tier(own: Quota, table: &PolicyTable, limit: u64) -> Result<Quota, Error> {
-    let quota = Quota::try_new(own.algorithm(), limit, own.window())?;
+fn tier(form: Form, window: Duration, table: &PolicyTable, limit: u64) -> Result<Quota, Error> {
+    let quota = form.quota(limit, window)?;
     let quota = table.burst.as_ref().map_or(Ok(quota), |burst| quota.try_burst(burst.get_ref().0))?;
     table.queue.as_ref().map_or(Ok(quota), |queue| quota.try_queue(queue.get_ref().0))
 }

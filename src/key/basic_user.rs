@@ -6,7 +6,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::request::Parts;
 
 use super::authorization::credentials;
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, Key, KeyExtractor, ListEntry};
 use crate::store::Answer;
 
 /// Reads what any server might: what it refused and the server took would escape the limit.
@@ -51,6 +51,10 @@ impl KeyExtractor for BasicUser {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let decoded = credentials(parts, "Basic").and_then(|text| LENIENT.decode(text).ok());
         Answer::Ready(decoded.map(|decoded| self.key_of(user(&decoded))).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_of("basic_user", |value| !value.contains(&b':'))
     }
 }
 

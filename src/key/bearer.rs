@@ -3,7 +3,8 @@
 use http::request::Parts;
 
 use super::authorization::credentials;
-use super::{Extracted, KeyExtractor, Kind};
+use super::list_entry::in_header;
+use super::{Extracted, KeyExtractor, Kind, ListEntry};
 use crate::store::Answer;
 
 static KIND: Kind = Kind::fixed("bearer:");
@@ -26,5 +27,9 @@ impl KeyExtractor for Bearer {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let token = credentials(parts, "Bearer");
         Answer::Ready(token.map(|token| KIND.hashed(token)).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_of("bearer", in_header)
     }
 }

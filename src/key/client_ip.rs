@@ -6,10 +6,10 @@ use http::HeaderName;
 use http::request::Parts;
 use ipnet::IpNet;
 
-use super::ip::{DEFAULT_V6_PREFIX, ip_key};
+use super::ip::{DEFAULT_V6_PREFIX, ip_key, is_ip_key};
 use super::peer_ip::peer;
 use super::trust::{Trust, parse_net};
-use super::{Extracted, KeyExtractor, hops};
+use super::{Extracted, KeyExtractor, ListEntry, hops};
 use crate::Error;
 use crate::policy::MissingKey;
 use crate::store::Answer;
@@ -171,6 +171,10 @@ impl ClientIp {
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         Answer::Ready(self.address(parts).map(|address| ip_key(address, self.v6_prefix)).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        matches!(entry, ListEntry::Net(_)) || entry.is_of("ip", |value| is_ip_key(value, self.v6_prefix))
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {

@@ -1,9 +1,10 @@
 //! The value of a cookie.
 
+use http::HeaderValue;
 use http::header::COOKIE;
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor, Kind};
+use super::{Extracted, KeyExtractor, Kind, ListEntry};
 use crate::store::Answer;
 
 /// The first value of a cookie. See [`cookie`].
@@ -38,6 +39,12 @@ impl KeyExtractor for Cookie {
         let make = if self.plain { Kind::key } else { Kind::hashed };
         let value = value(parts, self.name.as_bytes());
         Answer::Ready(value.map(|value| make(&self.kind, value)).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        // Quotes around a value may have kept its blanks.
+        let has = |value: &[u8]| !value.contains(&b';') && HeaderValue::from_bytes(value).is_ok();
+        entry.is_of_named("cookie", &self.name, has)
     }
 }
 

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor};
+use super::{Extracted, KeyExtractor, ListEntry};
 use crate::store::Answer;
 
 /// A closure over a request extension. See [`extension`].
@@ -48,6 +48,10 @@ where
 {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         Answer::Ready(parts.extensions.get::<T>().map(&self.find).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_value()
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
-use super::{Join, Key};
+use super::{Join, Key, ListEntry};
 use crate::policy::MissingKey;
 use crate::store::Answer;
 
@@ -42,6 +42,16 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
+    /// Whether an entry of a list to [allow](crate::Policy::allow) or [deny](crate::Policy::deny) can match
+    /// some request, by its key, by a part of its key, or by an address known to this extractor.
+    ///
+    /// Lists with entries that cannot are refused when a layer is given their policy. `true` if it is not
+    /// known.
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        let _ = entry;
+        true
+    }
+
     /// Counts each pair of this key and another's.
     fn and<K: KeyExtractor>(self, other: K) -> Join<Self, K>
     where
@@ -59,6 +69,10 @@ where
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         Answer::Ready(self(parts).into())
     }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_value()
+    }
 }
 
 impl KeyExtractor for Arc<dyn KeyExtractor> {
@@ -72,6 +86,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         (**self).address(parts)
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        (**self).can_match(entry)
     }
 }
 

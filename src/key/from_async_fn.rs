@@ -5,7 +5,7 @@ use std::future::Future;
 
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor};
+use super::{Extracted, KeyExtractor, ListEntry};
 use crate::store::Answer;
 
 /// An extractor from a closure that returns a future. See [`from_async_fn`].
@@ -52,6 +52,10 @@ where
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let found = (self.find)(parts);
         Answer::pending(async move { found.await.into() })
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_value()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor};
+use super::{Extracted, KeyExtractor, ListEntry};
 use crate::store::Answer;
 
 /// An extractor from a closure over the head of the request. See [`from_fn`].
@@ -42,6 +42,10 @@ where
 {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         Answer::Ready((self.find)(parts).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_value()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, Key, KeyExtractor, ListEntry};
 use crate::store::Answer;
 
 /// The same key for every request. See [`global`].
@@ -17,5 +17,11 @@ pub fn global() -> Global {
 impl KeyExtractor for Global {
     fn extract(&self, _: &Parts) -> Answer<Extracted> {
         Answer::Ready(Extracted::Key(Key::fixed("global:")))
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        // All requests have the same key: a list of it would be of all clients or of none.
+        let _ = entry;
+        false
     }
 }

@@ -3,7 +3,8 @@
 use http::HeaderName;
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor, Kind};
+use super::list_entry::in_header;
+use super::{Extracted, KeyExtractor, Kind, ListEntry};
 use crate::store::Answer;
 
 /// The first value of a header. See [`header`].
@@ -44,5 +45,9 @@ impl KeyExtractor for Header {
         let make = if self.plain { Kind::key } else { Kind::hashed };
         let value = parts.headers.get(&self.name);
         Answer::Ready(value.map(|value| make(&self.kind, value.as_bytes())).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_of_named("header", self.name.as_str(), in_header)
     }
 }

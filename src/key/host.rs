@@ -4,7 +4,7 @@ use http::header::HOST;
 use http::request::Parts;
 use http::uri::Authority;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, Key, KeyExtractor, ListEntry};
 use crate::store::Answer;
 
 /// The host that is asked for. See [`host`].
@@ -30,6 +30,10 @@ impl KeyExtractor for Host {
         };
         Answer::Ready(found.map(|host| Key::new("host", host)).into())
     }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_of("host", is_normal)
+    }
 }
 
 fn header(parts: &Parts) -> Option<Authority> {
@@ -48,4 +52,12 @@ fn is_port(text: &str) -> bool {
 fn normal(host: &str) -> Option<String> {
     let host = host.strip_suffix('.').unwrap_or(host);
     (!host.is_empty()).then(|| host.to_ascii_lowercase())
+}
+
+/// Whether the host of a request can be told so: in lower case, without a port and a final dot.
+fn is_normal(value: &[u8]) -> bool {
+    let authority = Authority::try_from(value);
+    authority.is_ok_and(|host| {
+        host.host().as_bytes() == value && normal(host.host()).is_some_and(|host| host.as_bytes() == value)
+    })
 }

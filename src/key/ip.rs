@@ -22,6 +22,13 @@ pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
     Key::plain("ip", &text[..used])
 }
 
+/// Whether this is the value of some address's key.
+pub(super) fn is_ip_key(value: &[u8], v6_prefix: u8) -> bool {
+    let text = str::from_utf8(value).unwrap_or_default();
+    let address = text.split_once('/').map_or(text, |(address, _)| address).parse();
+    address.is_ok_and(|address| ip_key(address, v6_prefix).value() == text)
+}
+
 /// As `Display` does, in a third of the time.
 fn write_v4(text: &mut impl Write, address: Ipv4Addr) -> io::Result<()> {
     let [first, others @ ..] = address.octets();

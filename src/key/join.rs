@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor};
+use super::{Extracted, KeyExtractor, ListEntry};
 use crate::policy::MissingKey;
 use crate::store::Answer;
 
@@ -27,6 +27,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
             (Answer::Ready(first), Answer::Ready(second)) => Answer::Ready(join(first, second)),
             (first, second) => Answer::Pending(Box::pin(join_later(first, second))),
         }
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        self.first.can_match(entry) || self.second.can_match(entry)
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {

@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 
-use super::{Extracted, Key, KeyExtractor};
+use super::{Extracted, Key, KeyExtractor, ListEntry};
 use crate::store::Answer;
 
 /// What all other methods share: made-up ones must not make fresh counters.
@@ -36,5 +36,11 @@ impl KeyExtractor for Method {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let text = if KNOWN.contains(&parts.method) { parts.method.as_str() } else { OTHER };
         Answer::Ready(Extracted::Key(Key::new("method", text)))
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        let known =
+            |value: &[u8]| value == OTHER.as_bytes() || KNOWN.iter().any(|known| known.as_str().as_bytes() == value);
+        entry.is_of("method", known)
     }
 }

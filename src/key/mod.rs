@@ -33,6 +33,7 @@ mod host;
 #[cfg(feature = "axum")]
 mod ip;
 mod join;
+mod list_entry;
 mod method;
 mod path;
 #[cfg(feature = "axum")]
@@ -59,6 +60,7 @@ pub use global::{Global, global};
 pub use header::{Header, header};
 pub use host::{Host, host};
 pub use join::Join;
+pub use list_entry::ListEntry;
 pub use method::{Method, method};
 pub use path::{Path, path};
 #[cfg(feature = "axum")]

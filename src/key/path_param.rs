@@ -4,7 +4,7 @@ use axum::extract::{MatchedPath, OriginalUri};
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
 
-use super::{Extracted, KeyExtractor, Kind};
+use super::{Extracted, KeyExtractor, Kind, ListEntry};
 use crate::store::Answer;
 
 /// A parameter of the route that matched. See [`path_param`].
@@ -32,6 +32,10 @@ impl KeyExtractor for PathParam {
         let value = template.and_then(|template| capture(template.as_str(), uri.path(), &self.name));
         let decoded = value.map(|value| percent_decode_str(value).collect::<Vec<u8>>());
         Answer::Ready(decoded.map(|decoded| self.kind.key(&decoded)).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_of_named("path_param", &self.name, |_| true)
     }
 }
 

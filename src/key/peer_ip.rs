@@ -6,8 +6,8 @@ use std::sync::Once;
 use axum::extract::ConnectInfo;
 use http::request::Parts;
 
-use super::ip::{DEFAULT_V6_PREFIX, ip_key};
-use super::{Extracted, KeyExtractor};
+use super::ip::{DEFAULT_V6_PREFIX, ip_key, is_ip_key};
+use super::{Extracted, KeyExtractor, ListEntry};
 use crate::policy::MissingKey;
 use crate::store::Answer;
 
@@ -37,6 +37,10 @@ impl PeerIp {
 impl KeyExtractor for PeerIp {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         Answer::Ready(peer(parts).map(|address| ip_key(address, self.v6_prefix)).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        matches!(entry, ListEntry::Net(_)) || entry.is_of("ip", |value| is_ip_key(value, self.v6_prefix))
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {

@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor, Kind};
+use super::{Extracted, KeyExtractor, Kind, ListEntry};
 use crate::store::Answer;
 
 /// The first value of a query parameter. See [`query`].
@@ -27,5 +27,9 @@ impl KeyExtractor for Query {
         let mut pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
         let found = pairs.find(|(name, _)| *name == self.name);
         Answer::Ready(found.map(|(_, value)| self.kind.key(value.as_bytes())).into())
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_of_named("query", &self.name, |value| str::from_utf8(value).is_ok())
     }
 }

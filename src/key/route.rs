@@ -3,7 +3,7 @@
 use axum::extract::MatchedPath;
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor, Kind};
+use super::{Extracted, KeyExtractor, Kind, ListEntry};
 use crate::store::Answer;
 
 static KIND: Kind = Kind::fixed("route:");
@@ -27,5 +27,9 @@ impl KeyExtractor for Route {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let template = parts.extensions.get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str);
         Answer::Ready(Extracted::Key(KIND.key(template.as_bytes())))
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        entry.is_of("route", |value| value.starts_with(b"/") || value == UNMATCHED.as_bytes())
     }
 }

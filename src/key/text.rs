@@ -87,6 +87,13 @@ impl Key {
         self.parts().1
     }
 
+    /// The escaped kind and value of each key that was joined, or of this one.
+    pub(crate) fn joined(&self) -> impl Iterator<Item = (&str, &str)> {
+        // Neither is in what was escaped.
+        let (kinds, values) = self.parts();
+        kinds.split('+').zip(values.split(JOINED))
+    }
+
     fn parts(&self) -> (&str, &str) {
         self.text.split_once(':').expect("a key has a kind")
     }

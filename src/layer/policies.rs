@@ -14,18 +14,19 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the store does not [support](crate::Store::supports) it beside those that are there. Most
-    /// stores support all. The other methods that add a policy panic likewise.
+    /// If the store does not [support](crate::Store::supports) it beside those that are there, or a list
+    /// of it has an entry that no request can match: see [`AccessList`](crate::AccessList). Most stores
+    /// support all. The other methods that add a policy panic likewise.
     pub fn policy(self, policy: Policy) -> Self {
-        self.try_policy(policy).expect("the store supports the policy")
+        self.try_policy(policy).expect("the store supports the policy, and its lists can match")
     }
 
     /// As [`policy`](Self::policy).
     ///
     /// # Errors
     ///
-    /// If the store does not [support](crate::Store::supports) the policy beside those that are there: the
-    /// message says why not.
+    /// If the store does not [support](crate::Store::supports) the policy beside those that are there, or a
+    /// list of it has an entry that no request can match: the message says why not.
     pub fn try_policy(self, policy: Policy) -> Result<Self, Error> {
         self.try_policies([policy])
     }
@@ -36,7 +37,7 @@ impl RateLimitLayer {
     ///
     /// As [`policy`](Self::policy).
     pub fn policies(self, policies: impl IntoIterator<Item = Policy>) -> Self {
-        self.try_policies(policies).expect("the store supports the policies")
+        self.try_policies(policies).expect("the store supports the policies, and their lists can match")
     }
 
     /// As [`policies`](Self::policies): for those of a file, say.
@@ -47,7 +48,7 @@ impl RateLimitLayer {
     pub fn try_policies(self, policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
         let mut all = self.gate.load().policies.clone();
         all.extend(policies);
-        self.gate.load().supports(&all)?;
+        self.gate.load().accepts(&all)?;
         Ok(self.change(|gate| gate.set_policies(all)))
     }
 
@@ -83,11 +84,10 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the store does not [support](crate::Store::supports) them: then those in force stay. Most stores
-    /// support all.
+    /// As [`try_policy`](Self::try_policy): then those in force stay.
     pub fn replace_policies(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), Error> {
         let policies: Vec<Policy> = policies.into_iter().collect();
-        self.gate.load().supports(&policies)?;
+        self.gate.load().accepts(&policies)?;
         self.gate.rcu(|gate| {
             let mut gate = Gate::clone(gate);
             gate.set_policies(policies.clone());

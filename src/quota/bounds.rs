@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::advice::advice;
 use super::{Algorithm, Quota, Tick};
 use crate::Error;
 
@@ -22,7 +23,7 @@ const LONGEST_LOG: u64 = 1 << 32;
 const MOST_LOGGED_UNASKED: u64 = 10_000;
 
 /// No sliding log holds more units than this.
-const MOST_LOGGED: u64 = 1_000_000;
+pub(super) const MOST_LOGGED: u64 = 1_000_000;
 
 /// A sliding window's counts are kept in six bytes each, debts included.
 const MOST_IN_SIX_BYTES: u64 = (1 << 47) - 1;
@@ -141,8 +142,8 @@ impl Fault {
             Fault::LongWindow => format!("window {window:?} is too long: give less than 69 years"),
             Fault::LongLogWindow => format!("window {window:?} is too long for a {name}: give less than 49 days"),
             Fault::LargeLimit { most } => format!(
-                "limit {limit} is too large for a {name} over {window:?}: give at most {most}, a shorter window, or \
-                 another algorithm"
+                "limit {limit} is too large for a {name} over {window:?}: give at most {most}{}",
+                advice(algorithm, limit, window, most)
             ),
             other => return other.given_extra(limit),
         })
@@ -167,7 +168,7 @@ pub(super) const fn accept(quota: Result<Quota, Fault>) -> Quota {
         Err(Fault::ZeroWindow) => panic!("window 0s is no period: give at least 1us"),
         Err(Fault::Fraction) => panic!("the window is not a whole number of ticks"),
         Err(Fault::LongWindow) => panic!("the window is too long: give less than 69 years"),
-        Err(Fault::LargeLimit { .. }) => panic!("the limit is too large for this window"),
+        Err(Fault::LargeLimit { .. }) => panic!("the limit is too large for this window: see the bounds of Quota"),
         Err(Fault::LongLogWindow) => panic!("the window is too long for a sliding log: give less than 49 days"),
         Err(Fault::NoQueue) => panic!("a queue is for a leaky bucket only"),
         Err(Fault::LargeQueue { .. }) => panic!("the queue is too large for this limit and window"),

@@ -8,6 +8,7 @@ mod support {
     pub(crate) mod server;
 }
 
+mod advice;
 mod bounds;
 mod fixed_window;
 mod leaky_bucket;

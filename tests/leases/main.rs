@@ -2,6 +2,8 @@
 
 #[path = "../support/checks.rs"]
 mod checks;
+#[path = "../support/clock.rs"]
+mod clock;
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../support/server.rs"]
 mod server;

@@ -1,9 +1,14 @@
 //! Where units go that are not spent: none is lost but those that must be.
 
-use tollgate::store::{Change, Settlement, Store};
-use tollgate::{LeaseStore, MemoryStore, Quota, Source};
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::sync::Semaphore;
+use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
 use crate::checks::{check, counter};
+use crate::clock::ManualClock;
 use crate::sim::{Far, clock, ms, remaining, secs, take};
 
 const WINDOW: Quota = Quota::fixed_window(10_000, secs(3_600));
@@ -12,6 +17,35 @@ fn leasing(quota_of: Quota) -> (LeaseStore, MemoryStore, Quota) {
     let clock = clock();
     let inner = MemoryStore::builder().with_clock(clock).build();
     (LeaseStore::builder(inner.clone()).with_clock(clock).build().expect("the share is one"), inner, quota_of)
+}
+
+/// A store to which only so many settlements may be on their way; what is more is lost. They arrive
+/// before whatever is asked after them.
+struct Busy {
+    inner: MemoryStore,
+    settling: Arc<Semaphore>,
+}
+
+impl Store for Busy {
+    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        self.settling.add_permits(2_000 - self.settling.available_permits());
+        self.inner.decide(checks)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+        if let Ok(permit) = self.settling.try_acquire() {
+            permit.forget();
+            self.inner.settle(receipt, changes);
+        }
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+        self.inner.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.inner.reset(counter)
+    }
 }
 
 async fn heat(store: &LeaseStore, quota: Quota, requests: u64) {
@@ -37,6 +71,73 @@ async fn closing_gives_every_unit_back_that_was_not_admitted() {
         assert_eq!(take(&store, "hot", quota, 1).await, (true, Source::Store), "it goes on without leases");
         assert_eq!(store.close().await, counts);
     }
+}
+
+/// Takes some units of each of many hot keys; returns what they have left in all, held or not.
+async fn heat_many(store: &LeaseStore, keys: u64, requests: u64) -> u64 {
+    for key in 0..keys {
+        for _ in 0..requests {
+            assert!(take(store, &key.to_string(), WINDOW, 1).await.0);
+        }
+    }
+    keys * (10_000 - requests)
+}
+
+async fn left(inner: &MemoryStore, keys: u64) -> u64 {
+    let mut left = 0;
+    for key in 0..keys {
+        left += remaining(inner, &key.to_string(), WINDOW).await;
+    }
+    left
+}
+
+/// Polls `close` once, and drops it.
+#[track_caller]
+fn close_and_leave(store: &LeaseStore) {
+    assert!(store.close().now_or_never().is_none(), "it waits for the inner store");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_that_is_dropped_as_soon_as_it_waits_gives_every_unit_back() {
+    for keys in [3, 1_500] {
+        let (store, inner, _) = leasing(WINDOW);
+        let unspent = heat_many(&store, keys, 20).await;
+        assert!(left(&inner, keys).await < unspent, "some are held");
+        close_and_leave(&store);
+        assert_eq!(left(&inner, keys).await, unspent, "{keys} keys");
+        assert_eq!((store.counts().held(), store.counts().lost), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_that_is_dropped_while_leases_are_on_their_way_gives_them_back_as_they_come() {
+    let clock = clock();
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    let far = Far::new(inner.clone(), ms(10), ms(10));
+    let store = LeaseStore::builder(far).with_clock(clock).build().unwrap();
+    for _ in 0..12 {
+        let store = store.clone();
+        tokio::spawn(async move { take(&store, "hot", WINDOW, 1).await });
+    }
+    tokio::time::sleep(ms(5)).await;
+    close_and_leave(&store);
+    tokio::time::sleep(ms(10)).await;
+    assert!(remaining(&inner, "hot", WINDOW).await < 9_988, "a lease is on its way");
+    tokio::time::sleep(ms(25)).await;
+    assert_eq!(remaining(&inner, "hot", WINDOW).await, 9_988);
+    let closed = store.close().await;
+    assert_eq!((closed.returned, closed.held(), closed.lost), (closed.leased, 0, 0), "{closed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_hands_over_no_more_at_once_than_an_inner_store_takes() {
+    let clock = clock();
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    let busy = Busy { inner: inner.clone(), settling: Arc::new(Semaphore::new(2_000)) };
+    let store = LeaseStore::builder(busy).with_clock(clock).build().unwrap();
+    let unspent = heat_many(&store, 3_000, 10).await;
+    let counts = store.close().await;
+    assert_eq!(left(&inner, 3_000).await, unspent, "{counts:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,6 +175,45 @@ async fn an_idle_key_gives_back_though_nobody_asks_anything() {
     tokio::time::sleep(ms(1_100)).await;
     assert_eq!(remaining(&inner, "hot", WINDOW).await, 9_800);
     assert_eq!(store.counts().held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_after_a_pause_finds_what_an_idle_key_gives_back_to_a_store_that_answers_at_once() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    tokio::time::sleep(secs(10)).await;
+    assert!(remaining(&inner, "hot", quota).await < 9_900, "nobody has asked anything");
+    assert_eq!(remaining(&store, "hot", quota).await, 9_900);
+    assert_eq!(store.counts().held(), 0);
+}
+
+/// A runtime whose time goes on when nothing else does.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+}
+
+#[test]
+fn an_idle_key_gives_back_though_the_runtime_of_the_first_lease_has_ended() {
+    let clock = ManualClock::new();
+    let inner = MemoryStore::builder().with_clock(clock.reader()).build();
+    let store = LeaseStore::builder(Far::new(inner.clone(), ms(1), ms(1))).with_clock(clock.reader()).build().unwrap();
+    let held = |key: &'static str| {
+        runtime().block_on(async {
+            for _ in 0..200 {
+                take(&store, key, WINDOW, 1).await;
+            }
+            store.counts().held()
+        })
+    };
+    assert!(held("first") > 0, "some are held");
+    runtime().block_on(async {
+        for _ in 0..200 {
+            take(&store, "second", WINDOW, 1).await;
+        }
+        clock.set(2_000_000);
+        tokio::time::sleep(ms(200)).await;
+        assert_eq!(store.counts().held(), 0, "{:?}", store.counts());
+    });
 }
 
 #[tokio::test(start_paused = true)]

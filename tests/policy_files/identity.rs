@@ -94,6 +94,21 @@ async fn clients_are_allowed_and_denied_by_address_or_by_key() {
 }
 
 #[tokio::test]
+async fn clients_are_denied_by_any_part_of_a_joined_key() {
+    let lists =
+        "limit = 1\nkey = [\"method\", \"header:k\", \"path\"]\nallow = [\"friend\"]\ndeny = [\"foe\", \"/admin\"]";
+    for (request, expected) in [
+        ("/ k:a", [200, 429]),
+        ("/ k:friend", [200, 200]),
+        ("/ k:foe", [403, 403]),
+        ("/admin k:a", [403, 403]),
+        ("/admin k:friend", [403, 403]),
+    ] {
+        assert_eq!(statuses(&policy(lists), &[request, request]).await, expected, "{request}");
+    }
+}
+
+#[tokio::test]
 async fn lists_of_addresses_see_behind_trusted_proxies_whatever_the_key() {
     for key in ["header:k", "global", "client_ip"] {
         let file = policy(&format!("limit = 1\nkey = \"{key}\"\nallow = [\"1.1.1.0/24\"]\ndeny = [\"6.6.6.6\"]"))

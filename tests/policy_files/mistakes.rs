@@ -42,6 +42,9 @@ fn costs_counts_scopes_and_lists_are_checked() {
         ("allow = [\"10.0.0.0/8\",\n \"10.0.0.0/33\"]", 4, &["allow: \"10.0.0.0/33\" is no CIDR", "10.0.0.0/8"]),
         ("deny = [\"2001:db8::/129\"]", 3, &["deny: \"2001:db8::/129\" is no CIDR"]),
         ("deny = [\"\"]", 3, &["deny has an empty entry"]),
+        ("deny = [\"friend\"]", 3, &["deny has an entry that can never match", "give the policy a key that has it"]),
+        ("key = \"host\"\nallow = [\"10.0.0.0/8\",\n\"Example.com\"]", 5, &["allow has an entry that can never match"]),
+        ("key = [\"method\", \"path\"]\ndeny = [\"login\"]", 4, &["deny has an entry that can never match"]),
         ("allow = \"10.0.0.0/8\"", 3, &["a list of texts", "allow"]),
         ("allow = [10]", 3, &["integer `10`", "string"]),
     ]);

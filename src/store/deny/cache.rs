@@ -28,15 +28,18 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///   `retry_after` counts down to when the store said the request fits; over several policies it is
 ///   the largest that is known. `remaining` is what was told with the refusal.
 /// - Policies of the request that are not known to refuse it are told as they were last seen in a
-///   request refused like this, else with a `remaining` of 0.
-/// - A refund, charge or reset through this store is seen at once; one made elsewhere, or the loss of
-///   a counter by the store itself, within the cap.
+///   request refused like this (the first five of them), else with a `remaining` of 0.
+/// - A refund, charge or reset through this store is seen at once; one that is settled in the
+///   background and takes more than 100 ms to arrive, one made elsewhere, or the loss of a counter by
+///   the store itself, within the cap.
 /// - A changed quota is seen at once, as refusals belong to a quota.
 ///
 /// Not answered from memory are looks (cost 0), checks [settled by outcome](crate::store::Settles),
 /// and requests that have a check in [shadow](crate::store::Mode) or two of one counter. Bounded: by
-/// default 100,000 refusals are kept, about 30 MB; while all are live, further ones are not
-/// remembered. Clones share them.
+/// default 100,000 refusals are kept, in 15 MB for requests of one policy and 30 MB at most, however
+/// long their keys are and however many policies they have; while all are live, further ones are not
+/// remembered. Of a counter 84 bits of a hash are kept that nobody outside can predict, as by a
+/// [`MemoryStore`](crate::MemoryStore). Clones share them.
 ///
 /// # Examples
 ///
@@ -113,7 +116,8 @@ impl DenyCacheBuilder {
         Self { cap, ..self }
     }
 
-    /// Sets how many refusals are kept at most, instead of 100,000.
+    /// Sets how many refusals are kept at most, instead of 100,000. Each takes 600 bytes at most,
+    /// where its table has just been doubled.
     pub fn capacity(self, refusals: usize) -> Self {
         Self { capacity: refusals, ..self }
     }

@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 
 use super::demand::Demand;
 use super::slots::Slots;
-use super::table::{Known, Other, Table};
+use super::table::{Known, Other, Place, Table};
 use super::told::{after, denied, last_known};
 use crate::decision::{Decision, Outcome, Source};
-use crate::store::memory::{Clock, micros};
+use crate::store::memory::{Clock, Fingerprints, micros};
 use crate::store::{Check, Counter, Decided, Mode, Receipt, Settles, StoreId};
 
 /// At most so many other checks of a refused request are remembered with it.
-const MOST_OTHERS: usize = 8;
+const MOST_OTHERS: usize = 5;
 
 /// The refusals of one store.
 pub(crate) struct Refusals {
@@ -26,6 +26,7 @@ pub(crate) struct Refusals {
     table: Table,
     slots: Slots,
     hasher: RandomState,
+    fingerprints: Fingerprints,
     clock: Box<dyn Clock>,
     cap_us: u64,
     answered: AtomicU64,
@@ -68,6 +69,7 @@ impl Refusals {
             table: Table::new(capacity, cap_us),
             slots: Slots::new(capacity),
             hasher: RandomState::new(),
+            fingerprints: Fingerprints::new(),
             clock,
             cap_us,
             answered: AtomicU64::new(0),
@@ -158,8 +160,7 @@ impl Refusals {
         for ((check, mark), outcome) in all().filter(|((check, _), outcome)| refuses(check, outcome)) {
             let known = Known { others: others.clone(), ..self.known(question.sent, check, mark, outcome, now) };
             if known.until > now && self.slots.admit(mark.base, mark.generation, question.sent, known.until) {
-                let demand = Demand::of(check);
-                self.table.put(self.hash(mark, check, demand), &check.counter, demand, known, now);
+                self.table.put(self.place(mark, check, Demand::of(check)), known, now);
             }
         }
     }
@@ -181,7 +182,7 @@ impl Refusals {
             return None;
         }
         let demand = Demand::of(check);
-        let found = self.table.find(self.hash(mark, check, demand), &check.counter, demand);
+        let found = self.table.find(self.place(mark, check, demand), demand);
         found.filter(|known| known.is_live(now, mark.generation))
     }
 
@@ -211,6 +212,10 @@ impl Refusals {
     /// Of all that a refusal is found by.
     fn hash(&self, mark: &Mark, check: &Check, demand: Demand) -> u64 {
         self.hasher.hash_one((mark.base, check.counter.quota, demand.kind))
+    }
+
+    fn place(&self, mark: &Mark, check: &Check, demand: Demand) -> Place {
+        Place { hash: self.hash(mark, check, demand), counter: self.fingerprints.of(&check.counter) }
     }
 
     fn base(&self, counter: &Counter) -> u64 {

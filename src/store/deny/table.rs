@@ -1,11 +1,12 @@
 //! The refusals that are remembered: a bounded number, behind a lock each part.
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 
 use super::demand::Demand;
-use crate::store::Counter;
+use crate::store::memory::Fingerprint;
 
 const MOST_SHARDS: usize = 64;
 const ENTRIES_PER_SHARD: usize = 1_024;
@@ -13,7 +14,8 @@ const ENTRIES_PER_SHARD: usize = 1_024;
 /// At least this many entries are kept before outlived ones are looked for.
 const SMALL: usize = 64;
 
-/// Refusals by counter, quota and kind of demand.
+/// Refusals by counter, quota and kind of demand. All take the same room: of a counter it is not the
+/// text that is kept, which clients may choose and make long.
 #[derive(Debug)]
 pub(super) struct Table {
     shards: Box<[Mutex<Shard>]>,
@@ -61,10 +63,19 @@ struct Shard {
 
 #[derive(Debug)]
 struct Entry {
+    /// Of counter, quota and kind.
     hash: u64,
-    counter: Counter,
-    kind: u64,
+    counter: Fingerprint,
     known: Known,
+}
+
+/// What a refusal is found by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Of counter, quota and kind of demand, with random keys of this process.
+    pub(super) hash: u64,
+    /// Of the counter: nobody outside can choose two that meet.
+    pub(super) counter: Fingerprint,
 }
 
 impl Known {
@@ -89,24 +100,24 @@ impl Table {
     }
 
     /// What is known of a demand, or of a smaller one of its kind.
-    pub(super) fn find(&self, hash: u64, counter: &Counter, demand: Demand) -> Option<Known> {
-        let shard = lock(self.shard(hash));
-        let entry = shard.table.find(hash, |entry| entry.is(counter, demand))?;
+    pub(super) fn find(&self, place: Place, demand: Demand) -> Option<Known> {
+        let shard = lock(self.shard(place.hash));
+        let entry = shard.table.find(place.hash, |entry| entry.is(place))?;
         (entry.known.units <= demand.units).then(|| entry.known.clone())
     }
 
     /// Remembers a refusal, if there is room, and if nothing that says more is known at `now`.
-    pub(super) fn put(&self, hash: u64, counter: &Counter, demand: Demand, known: Known, now: u64) {
-        let mut shard = lock(self.shard(hash));
-        if let Some(entry) = shard.table.find_mut(hash, |entry| entry.is(counter, demand)) {
+    pub(super) fn put(&self, place: Place, known: Known, now: u64) {
+        let mut shard = lock(self.shard(place.hash));
+        if let Some(entry) = shard.table.find_mut(place.hash, |entry| entry.is(place)) {
             let old = &entry.known;
             let says_more = (old.units, known.until) < (known.units, old.until);
             if !(old.is_live(now, known.generation) && says_more) {
                 entry.known = known;
             }
         } else if shard.has_room(now, self.pause_us) {
-            let entry = Entry { hash, counter: counter.clone(), kind: demand.kind, known };
-            shard.table.insert_unique(hash, entry, |entry| entry.hash);
+            let entry = Entry { hash: place.hash, counter: place.counter, known };
+            shard.table.insert_unique(place.hash, entry, |entry| entry.hash);
         }
     }
 
@@ -132,16 +143,30 @@ impl Shard {
         if self.table.len() >= self.capacity && now < self.search_at {
             return false;
         }
-        self.table.retain(|entry| now < entry.known.until);
+        self.drop_outlived(now);
         self.search_at = now.saturating_add(pause_us);
         self.sweep_at = (2 * self.table.len()).clamp(SMALL.min(self.capacity), self.capacity);
         self.table.len() < self.capacity
     }
+
+    /// Moves what is live into a table of its own: places of removed entries would be filled with
+    /// marks, for which a table grows to twice what its entries need.
+    fn drop_outlived(&mut self, now: u64) {
+        let is_live = |entry: &Entry| now < entry.known.until;
+        let live = self.table.iter().filter(|entry| is_live(entry)).count();
+        if live == self.table.len() {
+            return;
+        }
+        let all = mem::replace(&mut self.table, HashTable::with_capacity(live));
+        for entry in all.into_iter().filter(is_live) {
+            self.table.insert_unique(entry.hash, entry, |entry| entry.hash);
+        }
+    }
 }
 
 impl Entry {
-    fn is(&self, counter: &Counter, demand: Demand) -> bool {
-        self.kind == demand.kind && self.counter == *counter
+    fn is(&self, place: Place) -> bool {
+        self.hash == place.hash && self.counter == place.counter
     }
 }
 

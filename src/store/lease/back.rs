@@ -1,7 +1,8 @@
 //! Units on their way back, and the end.
 
-use std::sync::Arc;
+use std::mem;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::counts::LeaseCounts;
@@ -12,6 +13,32 @@ use crate::store::{Change, Check, Counter, Receipt, Settlement, Store, Taken};
 
 /// How often leases are looked through for those that are over, in microseconds.
 const SWEEP: u64 = 50_000;
+
+/// Leases handed over in one go when the store is closed: inner stores bound how many settlements are
+/// on their way to them.
+const AT_ONCE: usize = 1_024;
+
+/// Leases that go back part by part; all that are left at once when this is dropped.
+struct Returning<'a> {
+    shared: &'a Shared,
+    backs: Vec<Back>,
+}
+
+impl Returning<'_> {
+    /// Hands the next part over; returns the counters that units go back to.
+    fn hand_over(&mut self) -> Vec<Counter> {
+        let part = self.backs.split_off(self.backs.len().saturating_sub(AT_ONCE));
+        let counters = part.iter().filter(|(lot, _)| lot.left > 0).map(|(lot, _)| lot.counter().clone()).collect();
+        self.shared.give_back(part, self.shared.now());
+        counters
+    }
+}
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        self.shared.give_back(mem::take(&mut self.backs), self.shared.now());
+    }
+}
 
 impl Shared {
     /// Gives leases back to the inner store.
@@ -59,15 +86,16 @@ impl Shared {
         if self.swept.swap(true, Ordering::SeqCst) {
             return;
         }
-        let weak = Arc::downgrade(self);
+        let mut sweeping = Sweeping(Arc::downgrade(self));
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(Duration::from_micros(SWEEP)).await;
-                let Some(shared) = weak.upgrade() else { return };
+                let Some(shared) = sweeping.0.upgrade() else { return };
                 if shared.is_at_rest() {
                     shared.swept.store(false, Ordering::SeqCst);
                     // A call made just before relied on this task.
                     if shared.is_at_rest() || shared.swept.swap(true, Ordering::SeqCst) {
+                        drop(mem::take(&mut sweeping.0));
                         return;
                     }
                 }
@@ -75,25 +103,42 @@ impl Shared {
         });
     }
 
-    /// Takes no more leases, and gives back all there are.
+    /// Takes no more leases, and gives back all there are: before it waits for anything, but for what
+    /// is more than [`AT_ONCE`], which goes back when this is dropped, at the latest.
     pub(super) async fn close(&self) -> LeaseCounts {
         self.closed.store(true, Ordering::SeqCst);
+        let asked = self.asked();
+        let mut returning = Returning { shared: self, backs: self.take_all() };
+        let mut answers = true;
+        while !returning.backs.is_empty() {
+            let counters = returning.hand_over();
+            answers = answers && self.answers(counters).await;
+        }
         if let Ok(calls) = self.calls.acquire_many(MOST_CALLS).await {
-            // Nobody gets one again.
+            // Nobody gets one again, and what came of them has been given back.
             calls.forget();
             self.calls.close();
         }
-        let mut answers = true;
-        for back in self.take_all() {
-            let look = Check::new(back.0.counter().clone(), 0);
-            let left = back.0.left;
-            self.give_back(vec![back], self.now());
-            if answers && left > 0 {
-                tokio::task::yield_now().await;
-                answers = self.inner.decide(&[look]).wait().await.is_ok();
-            }
+        if answers {
+            self.answers(asked).await;
         }
         self.counts()
+    }
+
+    /// Whether the inner store answers a look at each of these counters.
+    async fn answers(&self, counters: Vec<Counter>) -> bool {
+        tokio::task::yield_now().await;
+        for counter in counters {
+            if self.inner.decide(&[Check::new(counter, 0)]).wait().await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The counters of the lease calls in flight.
+    fn asked(&self) -> Vec<Counter> {
+        self.shards.each().flat_map(|shard| shard.asked()).collect()
     }
 
     fn take_all(&self) -> Vec<Back> {
@@ -125,6 +170,17 @@ impl Shared {
         let Some(entry) = shard.find(hash, counter) else { return false };
         let mut lots = entry.lots.iter_mut().filter(|lot| lot.stamp() == stamp);
         lots.any(|lot| lot.put_back(units, now))
+    }
+}
+
+/// A task that sweeps; one that ends with its runtime makes room for another.
+struct Sweeping(Weak<Shared>);
+
+impl Drop for Sweeping {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.swept.store(false, Ordering::SeqCst);
+        }
     }
 }
 

@@ -46,7 +46,7 @@ impl Cell {
 
 impl Shard {
     pub(super) fn new(room: usize) -> Self {
-        let cells = vec![Cell::default(); (room * CELLS).next_power_of_two()].into();
+        let cells = vec![Cell::default(); room * CELLS].into();
         Self { table: HashTable::new(), room, cells, counts: LeaseCounts::default() }
     }
 
@@ -61,7 +61,10 @@ impl Shard {
             Err(cold) => cold.into_table(),
         };
         #[allow(clippy::cast_possible_truncation, reason = "some bits pick a cell, others tell keys apart")]
-        let (cell, tag) = (hash as usize & (self.cells.len() - 1), (hash >> 32) as u32);
+        let (share, tag) = (u64::from(hash as u32), (hash >> 32) as u32);
+        // As much of all cells as the bits are of what they can be: no power of two is needed.
+        #[allow(clippy::cast_possible_truncation, reason = "it is less than there are cells")]
+        let cell = ((share * self.cells.len() as u64) >> 32) as usize;
         let requests = self.cells[cell].note(tag, now, lifetime(&counter.quota));
         if u64::from(requests) < HOT || !has_room(table, self.room, now) {
             return None;
@@ -81,6 +84,12 @@ impl Shard {
 
     pub(super) fn holds_leases(&self) -> bool {
         self.table.iter().any(|entry| !entry.lots.is_empty())
+    }
+
+    /// The counters of the lease calls in flight.
+    pub(super) fn asked(&self) -> Vec<Counter> {
+        let asking = self.table.iter().filter(|entry| entry.asking.is_some());
+        asking.map(|entry| entry.counter.clone()).collect()
     }
 
     /// Gives up every lease.

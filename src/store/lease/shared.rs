@@ -72,11 +72,15 @@ impl Shared {
 
     /// Admits a request that leases pay in full. Leases are asked for on the way.
     pub(super) fn admit(self: &Arc<Self>, checks: &[Check]) -> Option<Decided> {
-        if self.closed.load(Ordering::Relaxed) || !is_plain(checks) {
+        if self.closed.load(Ordering::Relaxed) {
             return None;
         }
         let now = self.now();
+        // Before looks too: they are to find what an idle key has given back.
         self.sweep_if_due(now);
+        if !is_plain(checks) {
+            return None;
+        }
         let Paid { decided, wants, backs } = self.pay(checks, now, true);
         self.give_back(backs, now);
         let came = wants.into_iter().filter(|want| self.ask(want.clone(), false)).count() > 0;

@@ -13,7 +13,7 @@ use crate::store::Counter;
 /// counters that meet. By chance some two of `n` meet with a probability of n² / 2^85: among a million
 /// kept at once it is less than one in 10^13. They would count together; nothing worse follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fingerprint {
+pub(in crate::store) struct Fingerprint {
     /// What finds a shard, and a place in its table.
     pub(super) hash: u64,
     /// The rest, in the bits of [`TAIL`].
@@ -24,20 +24,20 @@ pub(super) struct Fingerprint {
 pub(super) const TAIL: u64 = u64::MAX << 44;
 
 /// Takes the fingerprints of one store.
-pub(super) struct Fingerprints {
+pub(in crate::store) struct Fingerprints {
     keys: [u64; 2],
 }
 
 impl Fingerprints {
     /// Fingerprints like those of no other store.
-    pub(super) fn new() -> Self {
+    pub(in crate::store) fn new() -> Self {
         // The standard library's hash is keyed by the operating system, anew for each state.
         let random = RandomState::new();
         Self { keys: [0, 1].map(|number| random.hash_one(number)) }
     }
 
     #[inline]
-    pub(super) fn of(&self, counter: &Counter) -> Fingerprint {
+    pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
         let [first, second] = self.keys;
         let mut hasher = SipHasher13::new_with_keys(first, second);
         hasher.write_u64(shape(counter));

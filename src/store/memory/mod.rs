@@ -10,4 +10,5 @@ mod store;
 
 pub(crate) use clock::micros;
 pub use clock::{Clock, SystemClock};
+pub(in crate::store) use fingerprint::{Fingerprint, Fingerprints};
 pub use store::{MemoryStore, MemoryStoreBuilder};
