@@ -138,13 +138,14 @@ fn what_is_settled_on_a_runtime_whose_threads_are_all_busy_until_it_ends_arrives
     assert_arrives("settled on a runtime that is busy until it ends", |store, receipts| {
         let (runtime, (tell, heard)) = (crate::rig::workers(), channel());
         keep_busy(&runtime, WORKERS - 1, &tell, ms(300));
-        (1..WORKERS).for_each(|_| heard.recv().expect("each begins"));
+        let hear = || heard.recv_timeout(ms(5_000)).expect("each of them begins");
+        (1..WORKERS).for_each(|_| hear());
         runtime.spawn(async move {
             give_all_back(&store, receipts);
             tell.send(()).expect("somebody waits");
             thread::sleep(ms(300));
         });
-        heard.recv().expect("it is settled");
+        hear();
         runtime.shutdown_background();
     });
 }

@@ -11,7 +11,7 @@ use tollgate::{RedisStore, Store};
 use crate::rig::{check, ms};
 
 /// Who has no answer after this time has none.
-const PATIENCE: Duration = ms(5_000);
+const PATIENCE: Duration = ms(20_000);
 
 /// What became of requests or decisions.
 #[derive(Debug, Default)]

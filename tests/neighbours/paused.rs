@@ -14,6 +14,7 @@ use crate::others::{Answered, Tally};
 use crate::proxy::Proxy;
 use crate::rig::{check, left, ms, turn, workers};
 use crate::support::server::RedisServer;
+use crate::watch::Watch;
 
 const FLOOD: usize = 150_000;
 /// As documented.
@@ -23,8 +24,9 @@ const CALLS: usize = 2;
 const BATCH: usize = 128;
 /// All are asked within it, also by a build without optimisations.
 const BUDGET: Duration = ms(4_000);
-/// What such a build needs to answer so many.
+/// What such a build needs to answer so many, and on a machine that stalls.
 const GRACE: Duration = ms(1_500);
+const BUSY_GRACE: Duration = ms(12_000);
 
 type Asked = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
 
@@ -72,6 +74,7 @@ fn before_a_paused_redis_a_bounded_number_waits_and_two_calls_are_in_flight() {
     runtime.block_on(left(&store, "warm"));
     proxy.take_calls();
     redis.pause();
+    let watch = Watch::start();
     let asking = {
         let store = store.clone();
         runtime.spawn(async move { flood(&store).await })
@@ -79,12 +82,13 @@ fn before_a_paused_redis_a_bounded_number_waits_and_two_calls_are_in_flight() {
     let (waiting, refused) = runtime.block_on(asking).expect("asking does not fail");
     let count = waiting.len();
     let tally = runtime.block_on(drain(waiting));
+    let grace = if watch.stop().is_of_a_busy_machine() { BUSY_GRACE } else { GRACE };
     let calls = proxy.take_calls();
     println!("a paused Redis, {FLOOD} decisions: {count} wait, {refused} fail at once; {tally}; calls {calls:?}");
     redis.resume();
     assert!(count <= MOST_WAITING + CALLS * BATCH, "{count} wait");
     assert!(calls.iter().all(|&calls| calls <= CALLS), "calls on each connection: {calls:?}");
-    assert!(tally.longest() < BUDGET + GRACE, "{tally}");
+    assert!(tally.longest() < BUDGET + grace, "{tally}");
     assert_eq!(tally.asked(), count, "all are answered");
     let start = Instant::now();
     while runtime.block_on(store.decide(&[check("after", 1)]).wait()).is_err() {

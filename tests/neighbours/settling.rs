@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tollgate::RedisStore;
+use tollgate::store::Receipt;
 
 use crate::others::Tally;
 use crate::rig::{Rig, WORKERS, assert_none_failed, give_back, ms, take};
@@ -17,9 +18,8 @@ const OTHERS: u32 = 200;
 const APART: Duration = ms(2);
 
 /// Settles, and keeps its worker once all have settled.
-async fn work(store: RedisStore, key: String, tell: Sender<()>, all: Arc<Barrier>) {
-    let receipt = take(&store, &key, 5).await;
-    give_back(&store, receipt);
+fn work(store: &RedisStore, receipt: Receipt, tell: &Sender<()>, all: &Barrier) {
+    give_back(store, receipt);
     all.wait();
     // No task is woken by it, unlike by a channel of tokio's.
     tell.send(()).expect("the test waits");
@@ -29,8 +29,12 @@ async fn work(store: RedisStore, key: String, tell: Sender<()>, all: Arc<Barrier
 /// Tasks settle and keep their workers; others ask meanwhile.
 fn ask_beside_work(rig: &Rig, keys: &[String]) -> Tally {
     let ((tell, heard), all) = (channel(), Arc::new(Barrier::new(keys.len())));
-    let work = keys.iter().map(|key| work(rig.store.clone(), key.clone(), tell.clone(), Arc::clone(&all)));
-    let work: Vec<_> = work.map(|task| rig.runtime.spawn(task)).collect();
+    let receipts: Vec<_> = keys.iter().map(|key| rig.runtime.block_on(take(&rig.store, key, 5))).collect();
+    let spawn = |receipt| {
+        let (store, tell, all) = (rig.store.clone(), tell.clone(), Arc::clone(&all));
+        rig.runtime.spawn(async move { work(&store, receipt, &tell, &all) })
+    };
+    let work: Vec<_> = receipts.into_iter().map(spawn).collect();
     for _ in &work {
         heard.recv_timeout(ms(5_000)).expect("each of them settles");
     }
