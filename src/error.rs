@@ -63,8 +63,8 @@ impl Error {
         Self { kind, message: self.message.clone(), source: self.source.clone(), outage, call }
     }
 
-    /// The error as one of a call whose callers are not all told of it by the same error.
-    #[allow(dead_code, reason = "errors that are shared know their call")]
+    /// The error as one of a call.
+    #[cfg(test)]
     pub(crate) fn of_call(mut self, call: CallId) -> Self {
         self.call = OnceLock::from(call);
         self

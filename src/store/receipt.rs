@@ -60,10 +60,10 @@ impl Receipt {
         Self { store, taken: SmallVec::new(), call: None }
     }
 
-    /// The receipt as one of a call that decided several requests.
-    #[allow(dead_code, reason = "for stores that ask for several requests at once")]
-    pub(crate) fn of_call(self, call: CallId) -> Self {
-        Self { call: Some(call), ..self }
+    /// The receipt as one of a call, if that decided several requests.
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_call(self, call: Option<CallId>) -> Self {
+        Self { call, ..self }
     }
 
     /// The call that decided, if it decided several requests.

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::request::Request;
 use crate::algorithm::{Found, State};
+use crate::call::CallId;
 use crate::quota::{Algorithm, Quota};
 
 /// Some states keep the low bits of a time: so many there are.
@@ -21,6 +22,7 @@ pub(super) struct Reply {
     now_us: u64,
     flags: Bytes,
     views: Bytes,
+    call: Option<CallId>,
 }
 
 /// The answer to one request: bytes of its own, as it is read in another task, and maybe thread.
@@ -31,6 +33,8 @@ pub(super) struct Answered {
     views: SmallVec<[u8; MOST_OF_ONE]>,
     /// Checks and bytes read so far.
     read: (usize, usize),
+    /// The call that it is of, if that answers others too.
+    pub(super) call: Option<CallId>,
 }
 
 impl Reply {
@@ -38,7 +42,8 @@ impl Reply {
     pub(super) fn read(mut bytes: Bytes, checks: usize) -> Option<Self> {
         let now_us = bytes.try_get_uint(7).ok()?;
         let flags = (bytes.len() >= checks).then(|| bytes.split_to(checks))?;
-        Some(Self { now_us, flags, views: bytes })
+        let call = (checks > 1).then(CallId::new);
+        Some(Self { now_us, flags, views: bytes, call })
     }
 
     /// Takes the answer to the first request of those that are left.
@@ -53,7 +58,7 @@ impl Reply {
         let views = SmallVec::from_slice(self.views.get(..size)?);
         self.flags.advance(flags.len());
         self.views.advance(size);
-        Some(Answered { now_us: self.now_us, flags, views, read: (0, 0) })
+        Some(Answered { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
     }
 }
 

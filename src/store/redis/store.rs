@@ -227,14 +227,18 @@ impl Inner {
 
     /// Works out what the script found.
     fn decided(&self, checks: &[Check], answered: Answered) -> Result<Decided, Error> {
-        if let [check] = checks {
-            return Ok(told_of_one(self.id, check, &verdict::of_one(check, answered)?));
-        }
-        let mut verdict = Verdict::of(checks, answered)?;
-        if verdict.refused {
-            verdict.look_again(checks);
-        }
-        Ok(told(self.id, checks, &verdict.steps, verdict.refused))
+        let call = answered.call;
+        let decided = if let [check] = checks {
+            told_of_one(self.id, check, &verdict::of_one(check, answered)?)
+        } else {
+            let mut verdict = Verdict::of(checks, answered)?;
+            if verdict.refused {
+                verdict.look_again(checks);
+            }
+            told(self.id, checks, &verdict.steps, verdict.refused)
+        };
+        let Decided { decision, receipt } = decided;
+        Ok(Decided { decision, receipt: receipt.of_call(call) })
     }
 }
 

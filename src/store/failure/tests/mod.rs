@@ -33,7 +33,7 @@ fn check() -> Check {
 fn answered(call: Option<CallId>) -> Decided {
     let outcome = Outcome::allowed(&check(), 10);
     let receipt = Receipt::empty(StoreId::new());
-    let receipt = if let Some(call) = call { receipt.of_call(call) } else { receipt };
+    let receipt = receipt.of_call(call);
     Decided { decision: Decision::new([outcome], Source::Store), receipt }
 }
 

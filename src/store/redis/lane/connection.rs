@@ -13,7 +13,8 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::super::connector::{Driver, Link};
-use super::call::Call;
+use super::call::{self, Call};
+use crate::Error;
 
 /// A connection, and which one in a row it is.
 #[derive(Clone)]
@@ -67,6 +68,11 @@ impl Connection {
         let mut rounds: SmallVec<[u64; 4]> = self.calls.iter().map(|call| call.round).collect();
         rounds.dedup();
         rounds.len()
+    }
+
+    /// Fails what is left of its calls.
+    pub(super) fn fail(mut self, error: &Error) {
+        self.calls.drain(..).for_each(|call| call::fail(call.jobs, error));
     }
 
     /// The calls that were answered, and how.

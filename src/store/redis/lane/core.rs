@@ -1,61 +1,40 @@
-//! The work on a lane: connecting, sending, receiving, and looking at the clock.
+//! The work on a lane: making calls of what waits, and answering.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Duration;
 
-use deadpool_redis::redis::RedisError;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::super::job::Job;
-use super::super::patience::{Failure, Patience, failed, is_lost, is_of_the_connection};
+use super::super::patience::{Failure, failed, is_lost, is_of_the_connection};
 use super::alarm::Alarm;
 use super::call::{self, Call};
 use super::connection::{Answer, Connection};
 use super::lane::Lane;
-use super::server::{Connecting, Redirected};
+use super::line::Line;
+use super::server::Redirected;
 use crate::Error;
-use crate::error::Kind;
-use crate::store::breaker::Permit;
 
 /// Calls in flight at once; what comes meanwhile leaves in the next.
 const CALLS: usize = 2;
-
-/// How often a job is sent anew that was surely not sent before.
-const MOST_TRIES: u8 = 3;
-
-/// Connections that are only polled for late answers.
-const MOST_RETIRED: usize = 4;
-
-/// For so long.
-const LATE_ANSWERS: Duration = Duration::from_secs(10);
-
-/// For so long once the server answers on a newer one.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Before keys of a slot that is on its way to another server are asked for again.
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
 
 /// What one runner at a time works on.
 pub(super) struct Core {
-    line: Line,
-    retired: SmallVec<[Connection; 1]>,
+    pub(super) line: Line,
+    /// Connections that are only polled for late answers.
+    pub(super) retired: SmallVec<[Connection; 1]>,
     /// Jobs that are asked again at a time.
-    later: Vec<(Instant, Vec<Job>)>,
-    alarm: Alarm,
+    pub(super) later: Vec<(Instant, Vec<Job>)>,
+    pub(super) alarm: Alarm,
     round: u64,
     /// What those receive who are late now, and since when: late at once is one failure.
-    late: Option<(Instant, Error)>,
-    /// Something was put back that can be sent at once.
-    has_more: bool,
-}
-
-/// The way to the server.
-enum Line {
-    Down,
-    Connecting(Connecting, Option<Permit>),
-    /// The first call takes the leave that connecting was given.
-    Up(Connection, Option<Permit>),
+    pub(super) late: Option<(Instant, Error)>,
+    /// Something can be sent at once.
+    pub(super) has_more: bool,
 }
 
 impl Core {
@@ -71,10 +50,10 @@ impl Core {
         // What happened so far was done here, or is looked at below.
         lane.turns.calm();
         self.receive(lane, cx);
-        let connected = self.connect(lane, cx);
-        self.poll_retired(lane, cx);
+        self.connect(lane, cx);
+        self.receive_late(lane, cx);
         self.look_at_the_clock(lane, cx);
-        std::mem::take(&mut self.has_more) || connected
+        std::mem::take(&mut self.has_more)
     }
 
     /// Whether a call is on its way, or will be.
@@ -89,19 +68,19 @@ impl Core {
         let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
         let fresh = connection.calls.iter().chain(answered.iter().map(|(call, _)| call));
         let unsent = has_ended && fresh.filter(|call| !call.may_be_sent).count() == 1;
-        let mut lost = Vec::new();
+        connection.calls.iter_mut().for_each(|call| call.may_be_sent |= !has_ended);
+        let (mut lost, mut ended) = (Vec::new(), SmallVec::<[_; 2]>::new());
         for (call, answer) in answered {
             match answer {
                 Err(error) if is_lost(&error) => lost.push((call, Some(error))),
-                answer => self.finish(lane, call, answer),
+                answer => ended.push((call, answer)),
             }
         }
-        let Line::Up(connection, _) = &mut self.line else { return };
         if has_ended || !lost.is_empty() {
             lost.extend(connection.calls.drain(..).map(|call| (call, None)));
-            return self.lose(lane, lost, unsent);
+            self.lose(lane, lost, unsent);
         }
-        connection.calls.iter_mut().for_each(|call| call.may_be_sent = true);
+        ended.into_iter().for_each(|(call, answer)| self.finish(lane, call, answer));
     }
 
     /// Makes calls with what waits, unless two are on their way.
@@ -183,251 +162,5 @@ impl Core {
         if let Line::Up(connection, _) = &self.line {
             connection.shared.count_answer();
         }
-    }
-
-    /// Gives up a connection that has ended. All its calls fail as one; what was surely not sent is
-    /// sent on the next one.
-    fn lose(&mut self, lane: &Lane, lost: Vec<(Call, Option<RedisError>)>, unsent: bool) {
-        self.disconnect(lane);
-        let mut failure: Option<Error> = None;
-        for (call, error) in lost {
-            let Call { mut jobs, permit, may_be_sent, .. } = call;
-            if unsent && !may_be_sent && jobs.iter().all(|job| job.tries < MOST_TRIES) {
-                jobs.iter_mut().for_each(|job| job.tries += 1);
-                lane.turns.with(|queue| queue.put_back(jobs.into_iter()));
-                lane.server.learn(permit, Some(&Failure::Unsent));
-                continue;
-            }
-            let is_first = failure.is_none();
-            let shared = failure.get_or_insert_with(|| lost_connection(error.as_ref()));
-            let told = if is_first { Failure::NotConnected(shared.shared()) } else { Failure::Unsent };
-            lane.server.learn(permit, Some(&told));
-            call::fail(std::mem::take(&mut jobs), &lane.server.error(shared.shared()));
-        }
-    }
-
-    /// Connects if something waits for it. Returns whether that has just been done.
-    fn connect(&mut self, lane: &Lane, cx: &mut Context<'_>) -> bool {
-        if matches!(self.line, Line::Down) {
-            if lane.turns.with(|queue| queue.is_empty()) {
-                return false;
-            }
-            let permit = match lane.server.ask() {
-                Ok(permit) => permit,
-                Err(error) => {
-                    // Those who want the connection itself find out by it whether the server is back.
-                    if lane.refuse(&error) {
-                        return false;
-                    }
-                    None
-                }
-            };
-            self.line = Line::Connecting(lane.server.connect(), permit);
-        }
-        if let Line::Connecting(connecting, permit) = &mut self.line {
-            let Poll::Ready(connected) = connecting.as_mut().poll(cx) else { return false };
-            let permit = permit.take();
-            match connected {
-                Ok(link) => {
-                    let connection = Connection::new(link);
-                    lane.publish(Some(connection.shared.clone()));
-                    self.line = Line::Up(connection, permit);
-                    self.late = None;
-                }
-                Err(error) => {
-                    self.line = Line::Down;
-                    lane.clear(&lane.server.error(error.shared()));
-                    lane.server.learn(permit, Some(&Failure::NotConnected(error)));
-                    return false;
-                }
-            }
-            self.lend(lane);
-            return true;
-        }
-        self.lend(lane);
-        false
-    }
-
-    /// Gives the connection to those who asked for it.
-    fn lend(&mut self, lane: &Lane) {
-        let Line::Up(connection, _) = &self.line else { return };
-        let (borrowers, discarded) = lane.turns.with(|queue| (queue.take_borrowers(), queue.discarded.take()));
-        for borrower in borrowers {
-            let _ = borrower.answer.send(Ok(connection.shared.clone()));
-        }
-        if discarded == Some(connection.shared.number) {
-            self.retire(lane);
-        }
-    }
-
-    /// Makes no further calls on the connection. Late answers still come.
-    fn retire(&mut self, lane: &Lane) {
-        if let Line::Up(mut connection, _) = self.disconnect(lane)
-            && !connection.calls.is_empty()
-        {
-            let until = Instant::now() + LATE_ANSWERS;
-            connection.polled_until = Some(until);
-            self.alarm.set(until);
-            if self.retired.len() == MOST_RETIRED {
-                self.retired.remove(0);
-            }
-            self.retired.push(connection);
-        }
-    }
-
-    /// The server answers on a newer connection: what is to come on an older one is there, or lost.
-    #[cold]
-    fn expect_last_answers(&mut self) {
-        let until = Instant::now() + LAST_ANSWERS;
-        self.alarm.set(until);
-        for connection in &mut self.retired {
-            connection.polled_until = connection.polled_until.map(|other| other.min(until));
-        }
-    }
-
-    fn disconnect(&mut self, lane: &Lane) -> Line {
-        lane.publish(None);
-        std::mem::replace(&mut self.line, Line::Down)
-    }
-
-    fn poll_retired(&mut self, lane: &Lane, cx: &mut Context<'_>) {
-        for mut connection in std::mem::take(&mut self.retired) {
-            let has_ended = connection.drive(cx);
-            for (call, answer) in connection.answered(cx) {
-                match answer {
-                    Ok(value) => call::answer(call.jobs, value),
-                    Err(error) => call::fail(call.jobs, &lane.server.error(failed(&error))),
-                }
-            }
-            if has_ended || connection.calls.is_empty() {
-                let lost = lost_connection(None);
-                connection.calls.drain(..).for_each(|call| call::fail(call.jobs, &lost));
-            } else {
-                self.retired.push(connection);
-            }
-        }
-    }
-
-    /// Ends the wait of those who are late, if somebody may be.
-    fn look_at_the_clock(&mut self, lane: &Lane, cx: &mut Context<'_>) {
-        if let Some(first) = lane.turns.with(|queue| queue.first_late()) {
-            self.alarm.set(first);
-        }
-        while self.alarm.goes_off(cx) {
-            let now = Instant::now();
-            let next = [self.ask_again(lane, now), self.late_jobs(lane, now), self.late_calls(lane, now)];
-            if let Some(next) = next.into_iter().flatten().min() {
-                self.alarm.set(next);
-            }
-        }
-    }
-
-    /// Asks again what is due by now; returns when the next is.
-    fn ask_again(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
-        let (due, later) = std::mem::take(&mut self.later).into_iter().partition(|(again, _)| *again <= now);
-        self.later = later;
-        let due: Vec<(Instant, Vec<Job>)> = due;
-        let due = due.into_iter().flat_map(|(_, jobs)| jobs).filter(|job| !job.is_idle());
-        let here: Vec<Job> = due.filter_map(|job| lane.server.again(job)).collect();
-        self.has_more |= !here.is_empty();
-        lane.turns.with(|queue| queue.put_back(here.into_iter()));
-        self.later.iter().map(|(again, _)| *again).min()
-    }
-
-    /// Ends the wait of jobs that were not sent in time; returns when the next one is late.
-    fn late_jobs(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
-        let (late, borrowers, next) = lane.turns.with(|queue| {
-            let (late, borrowers) = queue.take_late(now);
-            (late, borrowers, queue.first_late())
-        });
-        if let Some(patience) = late.iter().find(|job| !job.is_idle()).map(|job| job.patience) {
-            let (error, is_new) = self.late_error(now, patience);
-            // Who waits for a slot on its way does not wait for this server.
-            if is_new && late.iter().any(|job| !job.is_alone) {
-                lane.server.waited();
-            }
-            call::fail(late, &lane.server.error(error));
-        }
-        for borrower in borrowers {
-            let _ = borrower.answer.send(Err(borrower.patience.late()));
-        }
-        next
-    }
-
-    /// Ends the wait of those whose calls were not answered in time; returns when the next one is late.
-    /// A connection that answered nobody meanwhile is not used again.
-    fn late_calls(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
-        self.late_of_retired(lane, now);
-        let Line::Up(connection, _) = &mut self.line else { return self.retired_until() };
-        let mut calls = std::mem::take(&mut connection.calls);
-        let (answers, mut is_stuck) = (connection.shared.answers(), false);
-        for call in calls.iter_mut().filter(|call| !call.is_late) {
-            self.late_callers(lane, call, now);
-            if call.is_late {
-                is_stuck |= call.answers_before == answers;
-            }
-        }
-        let next = calls.iter().filter_map(Call::next_late).min();
-        if let Line::Up(connection, _) = &mut self.line {
-            connection.calls = calls;
-        }
-        if is_stuck {
-            self.retire(lane);
-        }
-        [next, self.retired_until()].into_iter().flatten().min()
-    }
-
-    fn late_of_retired(&mut self, lane: &Lane, now: Instant) {
-        let mut retired = std::mem::take(&mut self.retired);
-        retired.retain(|connection| connection.polled_until.is_none_or(|until| until > now));
-        for connection in &mut retired {
-            for call in connection.calls.iter_mut().filter(|call| !call.is_late) {
-                self.late_callers(lane, call, now);
-            }
-        }
-        self.retired = retired;
-    }
-
-    fn retired_until(&self) -> Option<Instant> {
-        let calls = self.retired.iter().flat_map(|connection| connection.calls.iter().filter_map(Call::next_late));
-        let ends = self.retired.iter().filter_map(|connection| connection.polled_until);
-        calls.chain(ends).min()
-    }
-
-    /// Ends the wait of the callers of a call who are late.
-    fn late_callers(&mut self, lane: &Lane, call: &mut Call, now: Instant) {
-        let late = call.jobs.iter_mut().filter(|job| job.patience.until <= now);
-        let mut late = late.peekable();
-        let Some(patience) = late.peek().map(|job| job.patience) else { return };
-        let (error, is_new) = self.late_error(now, patience);
-        let error = lane.server.error(error);
-        late.for_each(|job| job.is_late(|| error.shared()));
-        if call.until <= now {
-            call.is_late = true;
-            let told = if is_new { Failure::Late } else { Failure::Unsent };
-            lane.server.learn(call.permit.take(), Some(&told));
-        }
-    }
-
-    /// The error of those who are late now, and whether it is another failure than the last one: who
-    /// waited for the same silence tells nothing new.
-    fn late_error(&mut self, now: Instant, patience: Patience) -> (Error, bool) {
-        let same = patience.budget / 4;
-        match &self.late {
-            Some((since, error)) if now.saturating_duration_since(*since) < same => (error.shared(), false),
-            _ => {
-                let error = patience.late();
-                let shared = error.shared();
-                self.late = Some((now, error));
-                (shared, true)
-            }
-        }
-    }
-}
-
-fn lost_connection(cause: Option<&RedisError>) -> Error {
-    match cause {
-        Some(cause) => failed(cause),
-        None => Error::new(Kind::Connection, "the connection to Redis was lost"),
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake as Waked, Waker};
 
@@ -39,6 +40,8 @@ pub(super) struct Lane {
     /// The connection that calls are made on.
     current: Mutex<Option<Shared>>,
     home: Weak<Home>,
+    /// Nobody else will come.
+    is_last: AtomicBool,
 }
 
 impl Lane {
@@ -57,6 +60,7 @@ impl Lane {
             runtime,
             current: Mutex::new(None),
             home: Arc::downgrade(home),
+            is_last: AtomicBool::new(false),
         });
         (0..most.min(RUNNERS)).for_each(|number| lane.spawn(number));
         lane
@@ -104,11 +108,9 @@ impl Lane {
     }
 
     /// Lets the lane end once all is sent and answered.
-    pub(super) fn is_last(self: &Arc<Self>) {
-        let end = |queue: &mut Queue, ()| queue.is_last = true;
-        if let Ok(((), wake)) = self.turns.push(thread(), (), end) {
-            self.perform(wake);
-        }
+    pub(super) fn finish(self: &Arc<Self>) {
+        self.is_last.store(true, Ordering::Release);
+        self.stir();
     }
 
     /// The connection that calls are made on, if there is one.
@@ -120,20 +122,17 @@ impl Lane {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = current;
     }
 
-    /// Fails decisions that wait, and those who want the connection; settlements stay for the next one.
-    pub(super) fn clear(&self, error: &Error) {
-        let (jobs, borrowers) = self.turns.with(|queue| (queue.take_decisions(), queue.take_borrowers()));
-        call::fail(jobs, error);
-        for borrower in borrowers {
-            let _ = borrower.answer.send(Err(error.shared()));
-        }
+    /// Fails decisions that wait; settlements stay for the next connection.
+    pub(super) fn fail_decisions(&self, error: &Error) {
+        call::fail(self.turns.with(Queue::take_decisions), error);
     }
 
-    /// Fails decisions that wait. Returns whether nobody wants the connection itself.
-    pub(super) fn refuse(&self, error: &Error) -> bool {
-        let (jobs, is_done) = self.turns.with(|queue| (queue.take_decisions(), queue.has_no_borrowers()));
-        call::fail(jobs, error);
-        is_done
+    /// As [`fail_decisions`](Self::fail_decisions), and those who want the connection.
+    pub(super) fn fail_all(&self, error: &Error) {
+        self.fail_decisions(error);
+        for borrower in self.turns.with(Queue::take_borrowers) {
+            let _ = borrower.answer.send(Err(error.shared()));
+        }
     }
 
     fn stir(self: &Arc<Self>) {
@@ -202,7 +201,7 @@ impl Future for Runner {
         };
         for _ in 0..ROUNDS {
             let has_more = core.work(lane, &mut Context::from_waker(inner));
-            if !core.is_busy() && lane.turns.with(|queue| queue.is_done()) {
+            if lane.is_last.load(Ordering::Acquire) && !core.is_busy() && lane.turns.with(|queue| queue.is_empty()) {
                 lane.close(Some(core));
                 return Poll::Ready(());
             }

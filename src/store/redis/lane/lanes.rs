@@ -203,7 +203,7 @@ fn find<'a>(lanes: &'a [Arc<Lane>], runtime: Option<&Handle>) -> Option<&'a Arc<
 impl Drop for Home {
     fn drop(&mut self) {
         for lane in self.lanes.load().iter() {
-            lane.is_last();
+            lane.finish();
         }
         let orphans = std::mem::take(&mut *lock(&self.orphans));
         call::fail(orphans, &stopped());

@@ -8,11 +8,13 @@
 
 mod alarm;
 mod call;
+mod clock;
 mod connection;
 mod core;
 #[allow(clippy::module_inception, reason = "the folder is about it")]
 mod lane;
 mod lanes;
+mod line;
 mod queue;
 mod server;
 mod settings;

@@ -27,8 +27,6 @@ pub(super) struct Queue {
     first_late: Option<Instant>,
     /// The number of a connection that is of no use any more.
     pub(super) discarded: Option<u64>,
-    /// Nobody else will come: the lane ends once all is done.
-    pub(super) is_last: bool,
 }
 
 /// Somebody who wants the connection itself.
@@ -82,11 +80,6 @@ impl Queue {
         let settlements: Vec<Job> = settlements;
         self.put_back(settlements.into_iter());
         decisions
-    }
-
-    /// Whether nobody will come, and nothing waits.
-    pub(super) fn is_done(&self) -> bool {
-        self.is_last && self.is_empty()
     }
 
     pub(super) fn is_empty(&self) -> bool {

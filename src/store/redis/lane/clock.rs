@@ -1,0 +1,133 @@
+//! What a lane does at a time: it ends the wait of those who are late, and asks again.
+
+use std::task::Context;
+
+use tokio::time::Instant;
+
+use super::super::job::Job;
+use super::super::patience::{Failure, Patience};
+use super::call::{self, Call};
+use super::core::Core;
+use super::lane::Lane;
+use super::line::{Line, lost_connection};
+use crate::Error;
+
+impl Core {
+    /// Ends the wait of those who are late, if somebody may be.
+    pub(super) fn look_at_the_clock(&mut self, lane: &Lane, cx: &mut Context<'_>) {
+        if let Some(first) = lane.turns.with(|queue| queue.first_late()) {
+            self.alarm.set(first);
+        }
+        while self.alarm.goes_off(cx) {
+            let now = Instant::now();
+            let next = [self.ask_again(lane, now), self.late_jobs(lane, now), self.late_calls(lane, now)];
+            if let Some(next) = next.into_iter().flatten().min() {
+                self.alarm.set(next);
+            }
+        }
+    }
+
+    /// Asks again what is due by now; returns when the next is.
+    fn ask_again(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
+        let (due, later) = std::mem::take(&mut self.later).into_iter().partition(|(again, _)| *again <= now);
+        self.later = later;
+        let due: Vec<(Instant, Vec<Job>)> = due;
+        let due = due.into_iter().flat_map(|(_, jobs)| jobs).filter(|job| !job.is_idle());
+        let here: Vec<Job> = due.filter_map(|job| lane.server.again(job)).collect();
+        self.has_more |= !here.is_empty();
+        lane.turns.with(|queue| queue.put_back(here.into_iter()));
+        self.later.iter().map(|(again, _)| *again).min()
+    }
+
+    /// Ends the wait of jobs that were not sent in time; returns when the next one is late.
+    fn late_jobs(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
+        let (late, borrowers, next) = lane.turns.with(|queue| {
+            let (late, borrowers) = queue.take_late(now);
+            (late, borrowers, queue.first_late())
+        });
+        if let Some(patience) = late.iter().find(|job| !job.is_idle()).map(|job| job.patience) {
+            let (error, is_new) = self.late_error(now, patience);
+            // Who waits for a slot on its way does not wait for this server.
+            if is_new && late.iter().any(|job| !job.is_alone) {
+                lane.server.waited();
+            }
+            call::fail(late, &lane.server.error(error));
+        }
+        for borrower in borrowers {
+            let _ = borrower.answer.send(Err(borrower.patience.late()));
+        }
+        next
+    }
+
+    /// Ends the wait of those whose calls were not answered in time; returns when the next one is late.
+    /// A connection that answered nobody meanwhile is not used again.
+    fn late_calls(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
+        self.late_of_retired(lane, now);
+        let Line::Up(connection, _) = &mut self.line else { return self.retired_until() };
+        let mut calls = std::mem::take(&mut connection.calls);
+        let (answers, mut is_stuck) = (connection.shared.answers(), false);
+        for call in calls.iter_mut().filter(|call| !call.is_late) {
+            self.late_callers(lane, call, now);
+            if call.is_late {
+                is_stuck |= call.answers_before == answers;
+            }
+        }
+        let next = calls.iter().filter_map(Call::next_late).min();
+        if let Line::Up(connection, _) = &mut self.line {
+            connection.calls = calls;
+        }
+        if is_stuck {
+            self.retire(lane);
+        }
+        [next, self.retired_until()].into_iter().flatten().min()
+    }
+
+    fn late_of_retired(&mut self, lane: &Lane, now: Instant) {
+        for mut connection in std::mem::take(&mut self.retired) {
+            for call in connection.calls.iter_mut().filter(|call| !call.is_late) {
+                self.late_callers(lane, call, now);
+            }
+            if connection.polled_until.is_none_or(|until| until > now) {
+                self.retired.push(connection);
+            } else {
+                connection.fail(&lane.server.error(lost_connection(None)));
+            }
+        }
+    }
+
+    fn retired_until(&self) -> Option<Instant> {
+        let calls = self.retired.iter().flat_map(|connection| connection.calls.iter().filter_map(Call::next_late));
+        let ends = self.retired.iter().filter_map(|connection| connection.polled_until);
+        calls.chain(ends).min()
+    }
+
+    /// Ends the wait of the callers of a call who are late.
+    fn late_callers(&mut self, lane: &Lane, call: &mut Call, now: Instant) {
+        let late = call.jobs.iter_mut().filter(|job| job.patience.until <= now);
+        let mut late = late.peekable();
+        let Some(patience) = late.peek().map(|job| job.patience) else { return };
+        let (error, is_new) = self.late_error(now, patience);
+        let error = lane.server.error(error);
+        late.for_each(|job| job.is_late(|| error.shared()));
+        if call.until <= now {
+            call.is_late = true;
+            let told = if is_new { Failure::Late } else { Failure::Unsent };
+            lane.server.learn(call.permit.take(), Some(&told));
+        }
+    }
+
+    /// The error of those who are late now, and whether it is another failure than the last one: who
+    /// waited for the same silence tells nothing new.
+    fn late_error(&mut self, now: Instant, patience: Patience) -> (Error, bool) {
+        let same = patience.budget / 4;
+        match &self.late {
+            Some((since, error)) if now.saturating_duration_since(*since) < same => (error.shared(), false),
+            _ => {
+                let error = patience.late();
+                let shared = error.shared();
+                self.late = Some((now, error));
+                (shared, true)
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The connection of a lane: made when something waits for it, and given up when it fails.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use deadpool_redis::redis::RedisError;
+use tokio::time::Instant;
+
+use super::super::connector::Link;
+use super::super::patience::{Failure, failed};
+use super::call::{self, Call};
+use super::connection::Connection;
+use super::core::Core;
+use super::lane::Lane;
+use super::server::Connecting;
+use crate::Error;
+use crate::error::Kind;
+use crate::store::breaker::Permit;
+
+/// How often a job is sent anew that was surely not sent before.
+const MOST_TRIES: u8 = 3;
+
+/// Connections that are only polled for late answers.
+const MOST_RETIRED: usize = 4;
+
+/// For so long.
+const LATE_ANSWERS: Duration = Duration::from_secs(10);
+
+/// For so long once the server answers on a newer one.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// The way to the server.
+pub(super) enum Line {
+    Down,
+    Connecting(Connecting, Option<Permit>),
+    /// The first call takes the leave that connecting was given.
+    Up(Connection, Option<Permit>),
+}
+
+impl Core {
+    /// Connects if something waits for that.
+    pub(super) fn connect(&mut self, lane: &Lane, cx: &mut Context<'_>) {
+        if matches!(self.line, Line::Down) {
+            self.begin_to_connect(lane);
+        }
+        if let Line::Connecting(connecting, leave) = &mut self.line
+            && let Poll::Ready(connected) = connecting.as_mut().poll(cx)
+        {
+            let leave = leave.take();
+            self.is_connected(lane, connected, leave);
+        }
+        self.lend(lane);
+    }
+
+    fn begin_to_connect(&mut self, lane: &Lane) {
+        if lane.turns.with(|queue| queue.is_empty()) {
+            return;
+        }
+        let leave = lane.server.ask();
+        if let Err(error) = &leave {
+            lane.fail_decisions(error);
+            // Those who want the connection itself find out whether the server is back.
+            if lane.turns.with(|queue| queue.has_no_borrowers()) {
+                return;
+            }
+        }
+        self.line = Line::Connecting(lane.server.connect(), leave.unwrap_or_default());
+    }
+
+    fn is_connected(&mut self, lane: &Lane, connected: Result<Link, Error>, leave: Option<Permit>) {
+        match connected {
+            Ok(link) => {
+                let connection = Connection::new(link);
+                lane.publish(Some(connection.shared.clone()));
+                (self.line, self.late, self.has_more) = (Line::Up(connection, leave), None, true);
+            }
+            Err(error) => {
+                self.line = Line::Down;
+                lane.fail_all(&lane.server.error(error.shared()));
+                lane.server.learn(leave, Some(&Failure::NotConnected(error)));
+            }
+        }
+    }
+
+    /// Gives the connection to those who asked for it.
+    fn lend(&mut self, lane: &Lane) {
+        let Line::Up(connection, _) = &self.line else { return };
+        let (borrowers, discarded) = lane.turns.with(|queue| (queue.take_borrowers(), queue.discarded.take()));
+        for borrower in borrowers {
+            let _ = borrower.answer.send(Ok(connection.shared.clone()));
+        }
+        if discarded == Some(connection.shared.number) {
+            self.retire(lane);
+        }
+    }
+
+    /// Gives up a connection that has ended. All its calls fail as one; what was surely not sent is
+    /// sent on the next one.
+    pub(super) fn lose(&mut self, lane: &Lane, lost: Vec<(Call, Option<RedisError>)>, is_unsent: bool) {
+        self.disconnect(lane);
+        let mut failure: Option<Error> = None;
+        for (Call { mut jobs, permit, may_be_sent, .. }, error) in lost {
+            if is_unsent && !may_be_sent && jobs.iter().all(|job| job.tries < MOST_TRIES) {
+                jobs.iter_mut().for_each(|job| job.tries += 1);
+                lane.turns.with(|queue| queue.put_back(jobs.into_iter()));
+                lane.server.learn(permit, Some(&Failure::Unsent));
+                continue;
+            }
+            let is_first = failure.is_none();
+            let shared = failure.get_or_insert_with(|| lost_connection(error.as_ref())).shared();
+            let told = if is_first { Failure::NotConnected(shared.shared()) } else { Failure::Unsent };
+            lane.server.learn(permit, Some(&told));
+            call::fail(jobs, &lane.server.error(shared));
+        }
+    }
+
+    /// Makes no further calls on the connection. Late answers still come.
+    pub(super) fn retire(&mut self, lane: &Lane) {
+        let Line::Up(mut connection, _) = self.disconnect(lane) else { return };
+        if connection.calls.is_empty() {
+            return;
+        }
+        let until = Instant::now() + LATE_ANSWERS;
+        connection.polled_until = Some(until);
+        self.alarm.set(until);
+        if self.retired.len() == MOST_RETIRED {
+            self.retired.remove(0).fail(&lost_connection(None));
+        }
+        self.retired.push(connection);
+    }
+
+    fn disconnect(&mut self, lane: &Lane) -> Line {
+        lane.publish(None);
+        std::mem::replace(&mut self.line, Line::Down)
+    }
+
+    /// Receives what comes late, on connections that are not used any more.
+    pub(super) fn receive_late(&mut self, lane: &Lane, cx: &mut Context<'_>) {
+        if self.retired.is_empty() {
+            return;
+        }
+        for mut connection in std::mem::take(&mut self.retired) {
+            let has_ended = connection.drive(cx);
+            for (call, answer) in connection.answered(cx) {
+                match answer {
+                    Ok(value) => call::answer(call.jobs, value),
+                    Err(error) => call::fail(call.jobs, &lane.server.error(failed(&error))),
+                }
+            }
+            if has_ended {
+                connection.fail(&lane.server.error(lost_connection(None)));
+            } else if !connection.calls.is_empty() {
+                self.retired.push(connection);
+            }
+        }
+    }
+
+    /// The server answers on a newer connection: what is to come on an older one is there, or lost.
+    #[cold]
+    pub(super) fn expect_last_answers(&mut self) {
+        let until = Instant::now() + LAST_ANSWERS;
+        self.alarm.set(until);
+        for connection in &mut self.retired {
+            connection.polled_until = connection.polled_until.map(|other| other.min(until));
+        }
+    }
+}
+
+pub(super) fn lost_connection(cause: Option<&RedisError>) -> Error {
+    match cause {
+        Some(cause) => failed(cause),
+        None => Error::new(Kind::Connection, "the connection to Redis was lost"),
+    }
+}
