@@ -62,8 +62,11 @@ impl App {
 
     /// Asks until a primary is not asked any more.
     async fn break_open(&self, cluster: &Cluster, place: usize, own: &str) {
+        // Looking for the slots may fail on it as well.
         for _ in 0..MOST {
-            assert_eq!(self.state(cluster, place), BreakerState::Closed);
+            if self.state(cluster, place) != BreakerState::Closed {
+                return;
+            }
             assert_ne!(self.source(own).await, Source::Store);
         }
         assert_ne!(self.state(cluster, place), BreakerState::Closed);
@@ -97,15 +100,18 @@ impl App {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn decisions_that_wait_in_vain_for_a_call_to_a_primary_count_as_those_that_were_sent() {
+async fn decisions_that_wait_for_the_same_silence_are_one_failure_of_a_primary() {
     let cluster = cluster_that_stays();
     let app = App::of(&cluster).await;
     let key = cluster.key_on(1);
     assert_eq!(app.source(&key).await, Source::Store);
     cluster.nodes[1].pause();
-    // Two of them are sent; six wait for the next call.
-    let sources = join_all((0..8).map(|_| app.source(&key))).await;
-    assert!(sources.iter().all(|source| *source == Source::Fallback), "{sources:?}");
+    for round in 0..MOST {
+        // Two of them are sent; the others wait for the next call.
+        let sources = join_all((0..8).map(|_| app.source(&key))).await;
+        assert!(sources.iter().all(|source| *source == Source::Fallback), "{sources:?}");
+        assert!(round > 0 || app.state(&cluster, 1) == BreakerState::Closed, "8 decisions are 8 failures");
+    }
     assert_ne!(app.state(&cluster, 1), BreakerState::Closed);
     assert!(app.others_are_closed(&cluster, 1));
     cluster.nodes[1].resume();
@@ -150,7 +156,7 @@ async fn decisions_that_come_together_fail_a_primary_alone_however_many_they_are
     own.extend(vec![own[0].clone(); 50]);
     assert_eq!((app.source(&own[0]).await, app.source(&other).await), (Source::Store, Source::Store));
     cluster.nodes[0].pause();
-    for _ in 0..4 {
+    for _ in 0..MOST {
         let told = join_all(own.iter().map(|key| app.source(key))).await;
         assert_eq!(told, vec![Source::Fallback; 100]);
         assert_eq!(app.source(&other).await, Source::Store);

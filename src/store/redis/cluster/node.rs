@@ -52,7 +52,7 @@ impl Node {
 
     /// Whether the next question reaches it.
     pub(super) fn is_asked(&self) -> bool {
-        self.breaker.next_probe(self.now()).is_zero()
+        self.state() == BreakerState::Closed || self.breaker.next_probe(self.now()).is_zero()
     }
 
     pub(super) fn outage(&self) -> Outage {

@@ -17,13 +17,18 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If the slot has no primary, or there is no runtime.
+    /// If the slot has no primary, that failed too often a moment ago, or there is no runtime.
     pub(in crate::store::redis) fn push(self: &Arc<Self>, job: Job) -> Result<bool, Error> {
         let Some(owner) = self.owner(job.slot) else {
             self.look_again(None);
             let text = "no primary of the Redis Cluster has this key's slot";
             return Err(self.told(job.slot, Error::new(Kind::Connection, text)));
         };
+        if !owner.is_asked() {
+            // Another one may have its slots by now.
+            self.look_again(Some(owner.address.clone()));
+            return Err(owner.not_asked().of_one_server(owner.outage()));
+        }
         owner.lanes.push(job).map_err(|_| no_runtime())
     }
 

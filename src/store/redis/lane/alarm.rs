@@ -28,6 +28,11 @@ impl Alarm {
         self.is_set = true;
     }
 
+    /// When it goes off.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.sleep.as_ref().filter(|_| self.is_set).map(|sleep| sleep.deadline())
+    }
+
     /// Whether it went off; it is not set any more then.
     pub(super) fn goes_off(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(sleep) = self.sleep.as_mut().filter(|_| self.is_set) else { return false };

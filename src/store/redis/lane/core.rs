@@ -53,7 +53,25 @@ impl Core {
         self.connect(lane, cx);
         self.receive_late(lane, cx);
         self.look_at_the_clock(lane, cx);
+        self.rest(lane);
         std::mem::take(&mut self.has_more)
+    }
+
+    /// Says in the queue when it is looked at again.
+    fn rest(&mut self, lane: &Lane) {
+        let is_busy = match &self.line {
+            Line::Up(connection, _) => connection.rounds() >= CALLS,
+            Line::Connecting(..) => true,
+            Line::Down => false,
+        };
+        let (is_waiting, first_late) = lane.turns.with(|queue| {
+            queue.is_busy = is_busy;
+            queue.watched_until = self.alarm.until();
+            (!queue.is_empty(), queue.first_late())
+        });
+        // What came since it was looked at may have been taken to wait for something that is over.
+        let is_watched = first_late.is_none_or(|first| self.alarm.until().is_some_and(|until| until <= first));
+        self.has_more |= is_waiting && (!is_watched || !is_busy && matches!(self.line, Line::Up(..)));
     }
 
     /// Whether a call is on its way, or will be.
@@ -87,7 +105,10 @@ impl Core {
     fn send(&mut self, lane: &Lane, cx: &mut Context<'_>) {
         let Line::Up(connection, leave) = &mut self.line else { return };
         while connection.rounds() < CALLS {
-            let jobs = lane.turns.with(|queue| queue.take(lane.settings.batch_size));
+            let jobs = lane.turns.with(|queue| {
+                queue.is_busy = false;
+                queue.take(lane.settings.batch_size)
+            });
             if jobs.is_empty() {
                 return;
             }

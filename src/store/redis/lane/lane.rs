@@ -74,8 +74,9 @@ impl Lane {
     pub(super) fn push(self: &Arc<Self>, job: Job) -> Result<(), Job> {
         let is_settlement = job.is_settlement();
         let (added, wake) = self.turns.push(thread(), job, Queue::add)?;
+        let is_woken = !matches!(wake, Wake::Nobody);
         self.perform(wake);
-        if is_settlement {
+        if is_settlement && is_woken {
             // Whoever settles may go on for long without an await.
             self.perform(self.turns.another(thread()));
         }
@@ -101,7 +102,7 @@ impl Lane {
 
     /// Says that a connection is of no use.
     pub(super) fn discard(self: &Arc<Self>, number: u64) {
-        let discard = |queue: &mut Queue, number| queue.discarded = Some(number);
+        let discard = |queue: &mut Queue, number| (queue.discarded = Some(number), true);
         if let Ok(((), wake)) = self.turns.push(thread(), number, discard) {
             self.perform(wake);
         }

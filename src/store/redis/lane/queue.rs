@@ -25,6 +25,11 @@ pub(super) struct Queue {
     borrowers: Vec<Borrower>,
     /// When the first of those that were added since the last sweep, or an earlier one, is late.
     first_late: Option<Instant>,
+    /// As many calls are on their way as may be, or the connection is being made: the end of that is
+    /// when the queue is looked at again.
+    pub(super) is_busy: bool,
+    /// The time at which it is looked at in any case.
+    pub(super) watched_until: Option<Instant>,
     /// The number of a connection that is of no use any more.
     pub(super) discarded: Option<u64>,
 }
@@ -37,15 +42,17 @@ pub(super) struct Borrower {
 }
 
 impl Queue {
-    /// Adds a job, unless too many wait.
-    pub(super) fn add(&mut self, job: Job) -> Result<(), Job> {
+    /// Adds a job, unless too many wait. Returns whether the lane has something to do.
+    pub(super) fn add(&mut self, job: Job) -> (Result<(), Job>, bool) {
         if self.jobs.len() >= MOST_WAITING && !job.is_settlement() {
-            return Err(job);
+            return (Err(job), false);
         }
+        // It is taken when a call is answered, and looked at before it is late.
+        let is_due = !self.is_busy || self.watched_until.is_none_or(|watched| job.patience.until < watched);
         self.note(job.patience.until);
         self.checks += job.request.size();
         self.jobs.push_back(job);
-        Ok(())
+        (Ok(()), is_due)
     }
 
     /// Puts jobs before all others: they were not sent after all.
@@ -57,13 +64,13 @@ impl Queue {
         }
     }
 
-    pub(super) fn borrow(&mut self, borrower: Borrower) -> Result<(), Borrower> {
+    pub(super) fn borrow(&mut self, borrower: Borrower) -> (Result<(), Borrower>, bool) {
         if self.borrowers.len() >= MOST_BORROWERS {
-            return Err(borrower);
+            return (Err(borrower), false);
         }
         self.note(borrower.patience.until);
         self.borrowers.push(borrower);
-        Ok(())
+        (Ok(()), true)
     }
 
     pub(super) fn has_no_borrowers(&self) -> bool {
@@ -76,6 +83,7 @@ impl Queue {
 
     /// Takes all jobs but settlements.
     pub(super) fn take_decisions(&mut self) -> Vec<Job> {
+        self.is_busy = false;
         let (settlements, decisions) = self.take_all().into_iter().partition(Job::is_settlement);
         let settlements: Vec<Job> = settlements;
         self.put_back(settlements.into_iter());

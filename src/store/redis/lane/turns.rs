@@ -81,7 +81,8 @@ impl<Q, C> Turns<Q, C> {
         Self { state: Mutex::new(state), most }
     }
 
-    /// Changes the queue by an item. `thread` is any mark of the calling thread.
+    /// Changes the queue by an item, and wakes a runner if the change says that there is something to
+    /// do. `thread` is any mark of the calling thread.
     ///
     /// # Errors
     ///
@@ -90,13 +91,14 @@ impl<Q, C> Turns<Q, C> {
         &self,
         thread: usize,
         item: T,
-        change: impl FnOnce(&mut Q, T) -> R,
+        change: impl FnOnce(&mut Q, T) -> (R, bool),
     ) -> Result<(R, Wake), T> {
         let mut state = self.state();
         if matches!(state.core, Core::Gone) {
             return Err(item);
         }
-        Ok((change(&mut state.queue, item), state.stir(thread, self.most)))
+        let (changed, is_due) = change(&mut state.queue, item);
+        Ok((changed, if is_due { state.stir(thread, self.most) } else { Wake::Nobody }))
     }
 
     /// Whether the lane has ended.
