@@ -35,16 +35,39 @@ pub(super) struct Core {
     pub(super) late: Option<(Instant, Error)>,
     /// Something can be sent at once.
     pub(super) has_more: bool,
+    yielding: Yielding,
+}
+
+/// Whether others had their turn since a call could be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Yielding {
+    No,
+    Wanted,
+    Done,
+}
+
+/// What a runner does after its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It waits until something happens.
+    Rest,
+    /// It goes on.
+    Work,
+    /// It goes on once others had their turn.
+    Yield,
 }
 
 impl Core {
     pub(super) fn new() -> Self {
         let (retired, later) = (SmallVec::new(), Vec::new());
-        Self { line: Line::Down, retired, later, alarm: Alarm::default(), round: 0, late: None, has_more: false }
+        Self { line: Line::Down, retired, later, alarm: Alarm::default(), round: 0, late: None, has_more: false, yielding: Yielding::No }
     }
 
-    /// Does all that can be done now. Returns whether there is more to do at once.
-    pub(super) fn work(&mut self, lane: &Lane, cx: &mut Context<'_>) -> bool {
+    /// Does all that can be done now.
+    pub(super) fn work(&mut self, lane: &Lane, cx: &mut Context<'_>) -> Next {
+        if self.yielding == Yielding::Wanted {
+            self.yielding = Yielding::Done;
+        }
         self.receive(lane, cx);
         self.send(lane, cx);
         // What happened so far was done here, or is looked at below.
@@ -54,13 +77,17 @@ impl Core {
         self.receive_late(lane, cx);
         self.look_at_the_clock(lane, cx);
         self.rest(lane);
-        std::mem::take(&mut self.has_more)
+        match (std::mem::take(&mut self.has_more), self.yielding) {
+            (true, _) => Next::Work,
+            (false, Yielding::Wanted) => Next::Yield,
+            (false, _) => Next::Rest,
+        }
     }
 
     /// Says in the queue when it is looked at again.
     fn rest(&mut self, lane: &Lane) {
         let is_busy = match &self.line {
-            Line::Up(connection, _) => connection.rounds() >= CALLS,
+            Line::Up(connection, _) => connection.rounds() >= CALLS || self.yielding == Yielding::Wanted,
             Line::Connecting(..) => true,
             Line::Down => false,
         };
@@ -103,32 +130,51 @@ impl Core {
 
     /// Makes calls with what waits, unless two are on their way.
     fn send(&mut self, lane: &Lane, cx: &mut Context<'_>) {
-        let Line::Up(connection, leave) = &mut self.line else { return };
-        while connection.rounds() < CALLS {
-            let jobs = lane.turns.with(|queue| {
-                queue.is_busy = false;
-                queue.take(lane.settings.batch_size)
-            });
-            if jobs.is_empty() {
-                return;
-            }
+        while let Some(jobs) = self.next_batch(lane) {
             self.round += 1;
-            for mut jobs in lane.settings.parts(jobs) {
-                let permit = match leave.take().map_or_else(|| lane.server.ask(), |permit| Ok(Some(permit))) {
-                    Ok(permit) => permit,
-                    Err(error) => {
-                        call::fail(jobs, &error);
-                        continue;
-                    }
-                };
-                let answering = lane.settings.call(connection.shared.handle.clone(), &mut jobs);
-                let mut call = Call::new(jobs, self.round, connection.shared.answers(), answering);
-                call.permit = permit;
-                self.alarm.set(call.until);
-                call.start(cx);
-                connection.calls.push(call);
+            for jobs in lane.settings.parts(jobs) {
+                self.call(lane, jobs, cx);
             }
         }
+    }
+
+    /// Takes what leaves next. Before a second call, those who were just answered have their turn:
+    /// fuller calls are worth more than earlier ones.
+    fn next_batch(&mut self, lane: &Lane) -> Option<Vec<Job>> {
+        let Line::Up(connection, _) = &self.line else { return None };
+        let rounds = connection.rounds();
+        if rounds >= CALLS {
+            return None;
+        }
+        if rounds > 0 && self.yielding != Yielding::Done {
+            let is_waiting = lane.turns.with(|queue| {
+                queue.is_busy = false;
+                !queue.is_empty()
+            });
+            self.yielding = if is_waiting { Yielding::Wanted } else { Yielding::No };
+            return None;
+        }
+        self.yielding = Yielding::No;
+        let jobs = lane.turns.with(|queue| {
+            queue.is_busy = false;
+            queue.take(lane.settings.batch_size)
+        });
+        Some(jobs).filter(|jobs| !jobs.is_empty())
+    }
+
+    /// Makes a call with jobs of one slot.
+    fn call(&mut self, lane: &Lane, mut jobs: Vec<Job>, cx: &mut Context<'_>) {
+        let Line::Up(connection, leave) = &mut self.line else { return };
+        let permit = match leave.take().map_or_else(|| lane.server.ask(), |permit| Ok(Some(permit))) {
+            Ok(permit) => permit,
+            Err(error) => return call::fail(jobs, &error),
+        };
+        let answering = lane.settings.call(connection.shared.handle.clone(), &mut jobs);
+        let mut call = Call::new(jobs, self.round, connection.shared.answers(), answering);
+        call.permit = permit;
+        self.alarm.set(call.until);
+        call.start(cx);
+        connection.calls.push(call);
     }
 
     /// Ends a call that was answered.

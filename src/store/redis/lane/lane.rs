@@ -12,7 +12,7 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use super::super::job::Job;
 use super::call;
 use super::connection::Shared;
-use super::core::Core;
+use super::core::{Core, Next};
 use super::lanes::Home;
 use super::queue::{Borrower, Queue};
 use super::server::Server;
@@ -201,17 +201,18 @@ impl Future for Runner {
             Turn::Over => return Poll::Ready(()),
         };
         for _ in 0..ROUNDS {
-            let has_more = core.work(lane, &mut Context::from_waker(inner));
+            let next = core.work(lane, &mut Context::from_waker(inner));
             if lane.is_last.load(Ordering::Acquire) && !core.is_busy() && lane.turns.with(|queue| queue.is_empty()) {
                 lane.close(Some(core));
                 return Poll::Ready(());
             }
-            if has_more {
-                continue;
-            }
-            match lane.turns.end(core) {
-                None => return Poll::Pending,
-                Some(again) => core = again,
+            match next {
+                Next::Work => {}
+                Next::Yield => break,
+                Next::Rest => match lane.turns.end(core) {
+                    None => return Poll::Pending,
+                    Some(again) => core = again,
+                },
             }
         }
         lane.turns.pause(*number, core);
