@@ -13,6 +13,7 @@ use super::alarm::Alarm;
 use super::call::{self, Call};
 use super::connection::{Answer, Connection};
 use super::lane::Lane;
+use super::queue::Queue;
 use super::server::{Connecting, Redirected};
 use crate::Error;
 use crate::error::Kind;
@@ -68,13 +69,19 @@ impl Core {
     pub(super) fn work(&mut self, lane: &Lane, cx: &mut Context<'_>) -> bool {
         self.receive(lane, cx);
         self.send(lane, cx);
-        // What happened so far was done here, or is looked at below.
-        lane.turns.calm();
+        // What happened so far was done here, or is looked at below. Jobs may have come after the last
+        // ones were taken.
+        let waits = lane.turns.calm(Queue::has_jobs);
         self.receive(lane, cx);
         let connected = self.connect(lane, cx);
         self.poll_retired(lane, cx);
         self.look_at_the_clock(lane, cx);
-        std::mem::take(&mut self.has_more) || connected
+        std::mem::take(&mut self.has_more) || connected || waits && self.has_room()
+    }
+
+    /// Whether what waits can be sent now.
+    fn has_room(&self) -> bool {
+        matches!(&self.line, Line::Up(connection, _) if connection.rounds() < CALLS)
     }
 
     /// Whether a call is on its way, or will be.

@@ -89,6 +89,10 @@ impl Queue {
         self.is_last && self.is_empty()
     }
 
+    pub(super) fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.jobs.is_empty() && self.borrowers.is_empty()
     }

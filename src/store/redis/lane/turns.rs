@@ -144,9 +144,12 @@ impl<Q, C> Turns<Q, C> {
         change(&mut self.state().queue)
     }
 
-    /// Forgets what happened so far: the runner at work looks at everything after this.
-    pub(super) fn calm(&self) {
-        self.state().stirred = false;
+    /// Forgets what happened so far, and looks at the queue in the same step: what was pushed a moment
+    /// ago is seen now. The runner at work looks at everything else after this.
+    pub(super) fn calm<R>(&self, look: impl FnOnce(&Q) -> R) -> R {
+        let mut state = self.state();
+        state.stirred = false;
+        look(&state.queue)
     }
 
     /// Ends a turn, unless something happened meanwhile: then it goes on with the core.
