@@ -13,6 +13,8 @@ mod core;
 #[allow(clippy::module_inception, reason = "the folder is about it")]
 mod lane;
 mod lanes;
+#[cfg(test)]
+mod models;
 mod queue;
 mod server;
 mod settings;
