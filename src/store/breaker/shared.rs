@@ -64,7 +64,7 @@ impl Breaker {
         let before = self.change(permit, |found| found.answered(&now));
         let closed = before.filter(|before| before.phase != BreakerState::Closed);
         if let Some(State { probes, .. }) = closed {
-            self.closed.store(now() << PROBES_BITS | probes, Ordering::Relaxed);
+            self.closed.fetch_max(now() << PROBES_BITS | probes, Ordering::Relaxed);
         }
         closed.is_some()
     }
@@ -74,7 +74,8 @@ impl Breaker {
         let (mut closed, again) = (false, self.probes_again(now));
         let before = self.change(permit, |found| {
             if found.phase == BreakerState::Closed && found.recent.in_row == 0 {
-                self.failing_since.store(now, Ordering::Relaxed);
+                // Not stored: who was held up here may be of a spell that is long over.
+                self.failing_since.fetch_max(now, Ordering::Relaxed);
             }
             let next = found.failed(now, again);
             closed = next.phase == BreakerState::Closed;
