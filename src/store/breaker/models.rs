@@ -27,8 +27,12 @@ fn ask(breaker: &Breaker, now: u64) -> Permit {
     breaker.ask(|| now).expect("the store is asked")
 }
 
+fn fails(breaker: &Breaker, permit: Permit, now: u64) {
+    breaker.failed(permit, now);
+}
+
 fn fail(breaker: &Breaker, times: u64, now: u64) {
-    (0..times).for_each(|_| drop(breaker.failed(ask(breaker, now), now)));
+    (0..times).for_each(|_| fails(breaker, ask(breaker, now), now));
 }
 
 /// A breaker that opened at 0.
@@ -142,8 +146,8 @@ fn no_failure_and_no_answer_is_forgotten() {
         at_once(
             &breaker,
             [
-                thing(move |breaker| drop(breaker.failed(permits[0], 7))),
-                thing(move |breaker| drop(breaker.failed(permits[1], 7))),
+                thing(move |breaker| fails(breaker, permits[0], 7)),
+                thing(move |breaker| fails(breaker, permits[1], 7)),
                 thing(move |breaker| assert!(!breaker.answered(answered, || 7))),
             ],
         );
@@ -180,10 +184,10 @@ fn a_spell_of_failures_does_not_begin_before_the_last_answer() {
         let breaker = closed();
         let late = ask(&breaker, 10);
         let permits = [(); 5].map(|()| ask(&breaker, 20));
-        let late_one = thing(move |breaker| drop(breaker.failed(late, 10)));
+        let late_one = thing(move |breaker| fails(breaker, late, 10));
         // It opens, a probe is answered, and a minute later it fails again.
         let others = thing(move |breaker| {
-            permits.into_iter().for_each(|permit| drop(breaker.failed(permit, 20)));
+            permits.into_iter().for_each(|permit| fails(breaker, permit, 20));
             let probe_at = 20 + FIRST_WAIT_MS;
             assert!(breaker.answered(ask(breaker, probe_at), || probe_at));
             fail(breaker, 1, 60_000);
@@ -198,14 +202,14 @@ fn waits_grow_from_the_last_time_it_closed_whoever_tells_of_an_earlier_one() {
     explore(|| {
         let breaker = opened();
         let first = ask(&breaker, 50);
-        let earlier = thing(move |breaker| drop(breaker.answered(first, || 60)));
+        let earlier = thing(move |breaker| assert!(breaker.answered(first, || 60)));
         let later = thing(|breaker| {
             let permits: Vec<_> = (0..MOST_IN_ROW).filter_map(|_| breaker.ask(|| 61)).collect();
             let closed = permits.iter().all(|permit| !permit.is_probe()) && permits.len() == 5;
             if !closed {
                 return;
             }
-            permits.into_iter().for_each(|permit| drop(breaker.failed(permit, 61)));
+            permits.into_iter().for_each(|permit| fails(breaker, permit, 61));
             let second = ask(breaker, 1_000);
             ask(breaker, 2_000);
             assert!(breaker.answered(second, || 2_001));

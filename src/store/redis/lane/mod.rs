@@ -16,6 +16,8 @@ mod lanes;
 #[cfg(test)]
 mod models;
 mod queue;
+#[cfg(test)]
+mod samples;
 mod server;
 mod settings;
 mod turns;
