@@ -9,6 +9,7 @@ use loom::thread;
 use super::CallId;
 use heard::Heard;
 
+#[allow(clippy::duplicate_mod, reason = "it is compiled once more with other atomics")]
 #[path = "heard.rs"]
 mod heard;
 

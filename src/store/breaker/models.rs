@@ -9,7 +9,11 @@ use super::state::{self, MOST_IN_ROW};
 use super::{BreakerState, FIRST_WAIT_MS, Permit};
 use shared::Breaker;
 
-#[allow(dead_code, reason = "not all of it is used here")]
+#[allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "it is compiled once more with other atomics, and not all of it is used"
+)]
 #[path = "shared.rs"]
 mod shared;
 
@@ -187,7 +191,9 @@ fn a_spell_of_failures_does_not_begin_before_the_last_answer() {
         let late_one = thing(move |breaker| fails(breaker, late, 10));
         // It opens, a probe is answered, and a minute later it fails again.
         let others = thing(move |breaker| {
-            permits.into_iter().for_each(|permit| fails(breaker, permit, 20));
+            for permit in permits {
+                fails(breaker, permit, 20);
+            }
             let probe_at = 20 + FIRST_WAIT_MS;
             assert!(breaker.answered(ask(breaker, probe_at), || probe_at));
             fail(breaker, 1, 60_000);
@@ -209,7 +215,9 @@ fn waits_grow_from_the_last_time_it_closed_whoever_tells_of_an_earlier_one() {
             if !closed {
                 return;
             }
-            permits.into_iter().for_each(|permit| fails(breaker, permit, 61));
+            for permit in permits {
+                fails(breaker, permit, 61);
+            }
             let second = ask(breaker, 1_000);
             ask(breaker, 2_000);
             assert!(breaker.answered(second, || 2_001));

@@ -6,7 +6,11 @@
 mod closing;
 mod sharing;
 mod stuck;
-#[allow(dead_code, reason = "not all of it is used here")]
+#[allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "it is compiled once more with other locks, and not all of it is used"
+)]
 #[path = "../turns.rs"]
 mod turns;
 
@@ -102,7 +106,7 @@ impl Worker {
 
     /// Pushes an item; returns whether the lane takes it.
     fn push(&mut self, item: Item) -> bool {
-        let pushed = self.lane.turns.push(self.mark, item, |queue, item| queue.push(item));
+        let pushed = self.lane.turns.push(self.mark, item, Vec::push);
         let (accepted, wake) = match pushed {
             Ok(((), wake)) => (true, wake),
             Err(back) => {
@@ -148,7 +152,9 @@ impl Worker {
     /// Runs a runner that any worker may run, if there is one.
     fn steal(&mut self) -> bool {
         let runner = self.lane.anybodys.lock().expect("nobody panics").pop();
-        runner.into_iter().for_each(|runner| self.poll(runner));
+        if let Some(runner) = runner {
+            self.poll(runner);
+        }
         runner.is_some()
     }
 

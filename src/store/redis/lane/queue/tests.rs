@@ -34,12 +34,11 @@ fn jobs_leave_in_the_order_in_which_they_came_and_as_many_checks_as_are_asked_fo
 #[test]
 fn a_job_of_more_checks_than_are_asked_for_leaves_alone() {
     let (mut queue, now) = (Queue::default(), Instant::now());
-    let (jobs, _waiting): (Vec<_>, Vec<_>) = [5, 2, 2]
-        .into_iter()
-        .enumerate()
-        .map(|(slot, checks)| samples::decision(slot as u16, checks, patience(now, 1)))
-        .unzip();
-    jobs.into_iter().for_each(|job| queue.add(job).expect("there is room"));
+    let jobs = [(0, 5), (1, 2), (2, 2)].map(|(slot, checks)| samples::decision(slot, checks, patience(now, 1)));
+    let (jobs, _waiting): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+    for job in jobs {
+        queue.add(job).expect("there is room");
+    }
     assert_eq!(slots(&queue.take(3)), [0]);
     assert_eq!(slots(&queue.take(3)), [1], "two of two do not fit");
     assert_eq!(slots(&queue.take(3)), [2]);
@@ -100,7 +99,9 @@ fn who_is_late_is_taken_and_the_next_one_is_known() {
     let waits = [300, 100, 200];
     let (jobs, _waiting): (Vec<_>, Vec<_>) =
         waits.map(|after| samples::decision(after, 2, patience(now, after.into()))).into_iter().unzip();
-    jobs.into_iter().for_each(|job| queue.add(job).expect("there is room"));
+    for job in jobs {
+        queue.add(job).expect("there is room");
+    }
     let (answer, _answered) = oneshot::channel();
     queue.borrow(Borrower { answer, patience: patience(now, 150) }).expect("there is room");
     for (at, late, borrowers, next) in [
@@ -231,8 +232,8 @@ impl Traced {
         self.taken = jobs;
     }
 
-    fn take_step(&mut self, step: Step) {
-        match step {
+    fn take_step(&mut self, step: &Step) {
+        match *step {
             Step::Add { checks, wait, settles } => self.add(checks, patience(self.start, wait), settles),
             Step::Leaves(which) => {
                 let slot = self.order.get(which).copied().unwrap_or_default();
@@ -281,7 +282,7 @@ proptest! {
     #[test]
     fn order_checks_and_the_first_deadline_are_right_whatever_happens(steps in steps()) {
         let mut traced = Traced::new();
-        for step in steps {
+        for step in &steps {
             traced.take_step(step);
             traced.is_consistent();
         }
