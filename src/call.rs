@@ -1,7 +1,18 @@
 //! Which call to a server an answer or an error came from.
 
+mod heard;
+#[cfg(test)]
+mod models;
+
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use heard::Heard;
+use sync::{AtomicU64, Ordering};
+
+/// What [`heard`] counts with; a model checker has another one.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+}
 
 /// A call that several decisions shared, or a connection that several calls were lost with.
 ///
@@ -14,32 +25,6 @@ impl CallId {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let last = LAST.fetch_add(1, Ordering::Relaxed);
         Self(NonZeroU64::MIN.saturating_add(last))
-    }
-}
-
-/// The calls told of last, so that each counts once, however many decisions shared it.
-#[derive(Debug)]
-pub(crate) struct Heard {
-    /// The last call of those with the same low bits.
-    last: [AtomicU64; Self::PLACES],
-}
-
-impl Heard {
-    /// Many more than calls that are answered at about the same time: of a call that is told of after
-    /// so many later ones nothing is counted any more.
-    const PLACES: usize = 64;
-
-    pub(crate) const fn new() -> Self {
-        Self { last: [const { AtomicU64::new(0) }; Self::PLACES] }
-    }
-
-    /// Whether this is the first that is heard of a call. Of a decision that shared none, always.
-    pub(crate) fn is_first(&self, call: Option<CallId>) -> bool {
-        call.is_none_or(|CallId(id)| {
-            #[allow(clippy::cast_possible_truncation, reason = "the low bits are meant")]
-            let place = id.get() as usize % Self::PLACES;
-            self.last[place].fetch_max(id.get(), Ordering::Relaxed) < id.get()
-        })
     }
 }
 

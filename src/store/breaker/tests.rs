@@ -1,7 +1,8 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::state::{MOST_IN_ROW, MOST_IN_WINDOW, WINDOW_MS};
+use super::state::{MOST_IN_ROW, MOST_IN_WINDOW, State, WINDOW_MS};
+use super::sync::Ordering;
 use super::*;
 
 fn breaker() -> Breaker {

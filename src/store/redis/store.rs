@@ -19,8 +19,7 @@ use crate::store::check::kept;
 use crate::store::deny::{Asked, Question, Refusals};
 use crate::store::evaluate::{told, told_of_one};
 use crate::store::{
-    Answer, BreakerState, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store,
-    Taken,
+    Answer, BreakerState, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store, Taken,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -99,10 +98,7 @@ impl RedisStore {
         RedisStoreBuilder::new()
     }
 
-    pub(super) fn new(
-        inner: Inner,
-        deny_cache: Option<DenyCacheBuilder>,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(inner: Inner, deny_cache: Option<DenyCacheBuilder>) -> Result<Self, Error> {
         let inner = Arc::new(inner);
         let refusals = deny_cache.map(|cache| cache.refusals(inner.id)).transpose()?.map(Arc::new);
         Ok(Self { inner, refusals })

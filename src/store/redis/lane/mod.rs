@@ -15,7 +15,11 @@ mod core;
 mod lane;
 mod lanes;
 mod line;
+#[cfg(test)]
+mod models;
 mod queue;
+#[cfg(test)]
+mod samples;
 mod server;
 mod settings;
 mod turns;
@@ -27,7 +31,7 @@ mod sync {
 
 pub(super) use call::no_decision;
 pub(super) use lane::stopped;
-pub(in crate::store) use lanes::{Lanes, Plan};
 pub(super) use lanes::{GRACE, no_runtime};
+pub(in crate::store) use lanes::{Lanes, Plan};
 pub(super) use server::{Connecting, Redirected, Server};
 pub(super) use settings::Settings;

@@ -1,5 +1,8 @@
 //! What waits for a call.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::mem;
 

@@ -1,5 +1,8 @@
 //! How calls are made of requests.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -146,7 +146,8 @@ impl<Q, C> Turns<Q, C> {
         change(&mut self.state().queue)
     }
 
-    /// Forgets what happened so far: the runner at work looks at everything after this.
+    /// Forgets what happened so far: the runner at work looks at everything after this, at the queue
+    /// too.
     pub(super) fn calm(&self) {
         self.state().stirred = false;
     }

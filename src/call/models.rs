@@ -1,0 +1,67 @@
+//! Calls that are told of at once, in every order.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use loom::model::Builder;
+use loom::thread;
+
+use super::CallId;
+use heard::Heard;
+
+#[allow(clippy::duplicate_mod, reason = "it is compiled once more with other atomics")]
+#[path = "heard.rs"]
+mod heard;
+
+/// What [`heard`] counts with here.
+mod sync {
+    pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
+}
+
+/// Calls that are so much later than an early one.
+fn calls(later: [usize; 3]) -> [CallId; 3] {
+    let number = |later| NonZeroU64::MIN.saturating_add(u64::try_from(later).expect("they are few"));
+    later.map(|later| CallId(number(later)))
+}
+
+/// Tells of calls on several threads at once; returns which of them counted, on all together.
+fn counted(tellers: [[CallId; 3]; 3]) -> Vec<CallId> {
+    let heard = Arc::new(Heard::new());
+    let tell = |calls: [CallId; 3]| {
+        let heard = Arc::clone(&heard);
+        thread::spawn(move || calls.into_iter().filter(|call| heard.is_first(Some(*call))).collect::<Vec<_>>())
+    };
+    tellers.map(tell).into_iter().flat_map(|thread| thread.join().expect("it tells")).collect()
+}
+
+fn times(call: CallId, counted: &[CallId]) -> usize {
+    counted.iter().filter(|other| **other == call).count()
+}
+
+/// Tries a model in all orders with few switches from threads that could go on.
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(model);
+}
+
+#[test]
+fn each_call_counts_exactly_once_if_fewer_later_ones_raced_than_there_are_places() {
+    explore(|| {
+        let [first, second, last] = calls([0, Heard::PLACES / 2, Heard::PLACES - 1]);
+        let counted = counted([[first, second, last], [last, second, first], [second, first, last]]);
+        for call in [first, second, last] {
+            assert_eq!(times(call, &counted), 1, "{call:?} of {counted:?}");
+        }
+    });
+}
+
+#[test]
+fn each_call_counts_at_most_once_and_the_last_one_does_whatever_raced() {
+    explore(|| {
+        let [first, second, last] = calls([0, Heard::PLACES, 2 * Heard::PLACES]);
+        let counted = counted([[first, second, last], [last, second, first], [second, last, first]]);
+        assert!([first, second].iter().all(|call| times(*call, &counted) <= 1), "{counted:?}");
+        assert_eq!(times(last, &counted), 1, "{counted:?}");
+    });
+}

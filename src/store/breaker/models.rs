@@ -1,0 +1,233 @@
+//! Breakers that are asked and told at once, in every order.
+
+use std::sync::Arc;
+
+use loom::model::Builder;
+use loom::thread;
+
+use super::state::{self, MOST_IN_ROW};
+use super::{BreakerState, FIRST_WAIT_MS, Permit};
+use shared::Breaker;
+
+#[allow(
+    dead_code,
+    clippy::duplicate_mod,
+    reason = "it is compiled once more with other atomics, and not all of it is used"
+)]
+#[path = "shared.rs"]
+mod shared;
+
+/// What [`shared`] changes states with here.
+mod sync {
+    pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
+}
+
+fn closed() -> Arc<Breaker> {
+    Arc::new(Breaker::new())
+}
+
+#[track_caller]
+fn ask(breaker: &Breaker, now: u64) -> Permit {
+    breaker.ask(|| now).expect("the store is asked")
+}
+
+fn fails(breaker: &Breaker, permit: Permit, now: u64) {
+    breaker.failed(permit, now);
+}
+
+fn fail(breaker: &Breaker, times: u64, now: u64) {
+    (0..times).for_each(|_| fails(breaker, ask(breaker, now), now));
+}
+
+/// A breaker that opened at 0.
+fn opened() -> Arc<Breaker> {
+    let breaker = closed();
+    fail(&breaker, MOST_IN_ROW, 0);
+    assert_eq!(breaker.state(), BreakerState::Open);
+    breaker
+}
+
+/// Does things on threads of their own; returns what each returned.
+fn at_once<R: Send + 'static>(
+    breaker: &Arc<Breaker>,
+    things: impl IntoIterator<Item = Box<dyn FnOnce(&Breaker) -> R>>,
+) -> Vec<R> {
+    let begin = |thing: Box<dyn FnOnce(&Breaker) -> R>| {
+        let breaker = Arc::clone(breaker);
+        thread::spawn(move || thing(&breaker))
+    };
+    let threads: Vec<_> = things.into_iter().map(begin).collect();
+    threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+}
+
+fn thing<R>(thing: impl FnOnce(&Breaker) -> R + 'static) -> Box<dyn FnOnce(&Breaker) -> R> {
+    Box::new(thing)
+}
+
+/// Tries a model in all orders with few switches from threads that could go on.
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(model);
+}
+
+#[test]
+fn one_of_those_who_come_in_one_interval_probes() {
+    explore(|| {
+        let breaker = opened();
+        let asks = [0, 1, 2].map(|later| thing(move |breaker| breaker.ask(|| FIRST_WAIT_MS + later)));
+        let probes = at_once(&breaker, asks).into_iter().flatten().count();
+        assert_eq!((probes, breaker.state()), (1, BreakerState::HalfOpen));
+    });
+}
+
+#[test]
+fn of_those_who_come_in_two_intervals_at_most_two_probe() {
+    explore(|| {
+        let breaker = opened();
+        // The second interval begins 100 ms after the first one did.
+        let asks = [50, 60, 150].map(|now| thing(move |breaker| breaker.ask(|| now)));
+        let asked = at_once(&breaker, asks);
+        let probes = asked.iter().flatten().count();
+        let in_the_first = asked[..2].iter().flatten().count();
+        assert!((1..=2).contains(&probes) && in_the_first <= 1, "{asked:?}");
+        assert_eq!(breaker.load().asking, u64::try_from(probes).expect("they are few"), "none is forgotten");
+    });
+}
+
+#[test]
+fn an_answered_probe_closes_whatever_becomes_of_the_others_meanwhile() {
+    explore(|| {
+        let breaker = opened();
+        let [first, second, third] = [50, 150, 350].map(|now| ask(&breaker, now));
+        let told = at_once(
+            &breaker,
+            [
+                thing(move |breaker| breaker.answered(first, || 360)),
+                thing(move |breaker| breaker.failed(second, 360).is_some_and(|_| false)),
+                thing(move |breaker| {
+                    breaker.gave_up(third, || 360);
+                    false
+                }),
+            ],
+        );
+        assert!(told[0], "it says so");
+        assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Closed, None));
+    });
+}
+
+#[test]
+fn of_probes_that_are_answered_at_once_one_closes() {
+    explore(|| {
+        let breaker = opened();
+        let probes = [50, 150, 350].map(|now| ask(&breaker, now));
+        let told = at_once(&breaker, probes.map(|probe| thing(move |breaker| breaker.answered(probe, || 360))));
+        assert_eq!(told.iter().filter(|closed| **closed).count(), 1);
+        assert_eq!(breaker.state(), BreakerState::Closed);
+    });
+}
+
+#[test]
+fn it_opens_once_and_at_the_last_failure_however_many_are_told_at_once() {
+    explore(|| {
+        let breaker = closed();
+        fail(&breaker, MOST_IN_ROW - 2, 7);
+        let permits = [(); 3].map(|()| ask(&breaker, 7));
+        let told = at_once(&breaker, permits.map(|permit| thing(move |breaker| breaker.failed(permit, 7))));
+        assert_eq!(told.iter().flatten().collect::<Vec<_>>(), [&BreakerState::Closed], "one of them opens it");
+        assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Open, Some(7)));
+        assert_eq!(breaker.load().probe_at, 7 + FIRST_WAIT_MS);
+    });
+}
+
+#[test]
+fn no_failure_and_no_answer_is_forgotten() {
+    explore(|| {
+        let breaker = closed();
+        fail(&breaker, 1, 7);
+        let permits = [(); 3].map(|()| ask(&breaker, 7));
+        let answered = permits[2];
+        at_once(
+            &breaker,
+            [
+                thing(move |breaker| fails(breaker, permits[0], 7)),
+                thing(move |breaker| fails(breaker, permits[1], 7)),
+                thing(move |breaker| assert!(!breaker.answered(answered, || 7))),
+            ],
+        );
+        let recent = breaker.load().recent;
+        assert_eq!((recent.failed, recent.answered), (3, 1));
+        assert!(recent.in_row <= 2, "the answer came after the first one");
+    });
+}
+
+#[test]
+fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
+    explore(|| {
+        let breaker = closed();
+        let late = [(); 2].map(|()| ask(&breaker, 0));
+        fail(&breaker, MOST_IN_ROW, 0);
+        let probe = ask(&breaker, FIRST_WAIT_MS);
+        let told = at_once(
+            &breaker,
+            [
+                thing(move |breaker| breaker.answered(late[0], || 60)),
+                thing(move |breaker| breaker.failed(late[1], 60).is_some()),
+                thing(move |breaker| breaker.answered(probe, || 60)),
+            ],
+        );
+        assert_eq!(told, [false, false, true]);
+        let found = breaker.load();
+        assert_eq!((found.phase, found.recent), (BreakerState::Closed, state::Recent::default()));
+    });
+}
+
+#[test]
+fn a_spell_of_failures_does_not_begin_before_the_last_answer() {
+    explore(|| {
+        let breaker = closed();
+        let late = ask(&breaker, 10);
+        let permits = [(); 5].map(|()| ask(&breaker, 20));
+        let late_one = thing(move |breaker| fails(breaker, late, 10));
+        // It opens, a probe is answered, and a minute later it fails again.
+        let others = thing(move |breaker| {
+            for permit in permits {
+                fails(breaker, permit, 20);
+            }
+            let probe_at = 20 + FIRST_WAIT_MS;
+            assert!(breaker.answered(ask(breaker, probe_at), || probe_at));
+            fail(breaker, 1, 60_000);
+        });
+        at_once(&breaker, [late_one, others]);
+        assert_eq!(breaker.failing_since(), Some(60_000));
+    });
+}
+
+#[test]
+fn waits_grow_from_the_last_time_it_closed_whoever_tells_of_an_earlier_one() {
+    explore(|| {
+        let breaker = opened();
+        let first = ask(&breaker, 50);
+        let earlier = thing(move |breaker| assert!(breaker.answered(first, || 60)));
+        let later = thing(|breaker| {
+            let permits: Vec<_> = (0..MOST_IN_ROW).filter_map(|_| breaker.ask(|| 61)).collect();
+            let closed = permits.iter().all(|permit| !permit.is_probe()) && permits.len() == 5;
+            if !closed {
+                return;
+            }
+            for permit in permits {
+                fails(breaker, permit, 61);
+            }
+            let second = ask(breaker, 1_000);
+            ask(breaker, 2_000);
+            assert!(breaker.answered(second, || 2_001));
+            let before = breaker.probes_again(2_002);
+            assert!(before >= 2, "it closed after two probes, or three");
+        });
+        at_once(&breaker, [earlier, later]);
+        // Once all have told what they know, the last one stands.
+        if breaker.load().round > 2 {
+            assert!(breaker.probes_again(2_002) >= 2);
+        }
+    });
+}

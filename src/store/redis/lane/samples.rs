@@ -1,0 +1,36 @@
+//! Jobs that nobody sends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
+
+use super::super::job::{Caller, Job, Told};
+use super::super::patience::Patience;
+use super::super::request::Request;
+
+/// What a caller waits with.
+pub(super) type Waiting = oneshot::Receiver<Told>;
+
+/// A budget that ends so many milliseconds after a time.
+pub(super) fn patience(start: Instant, after: u64) -> Patience {
+    let budget = Duration::from_millis(after);
+    Patience { budget, until: start + budget }
+}
+
+/// A decision over so many checks; its slot tells it from others.
+pub(super) fn decision(slot: u16, checks: usize, patience: Patience) -> (Job, Waiting) {
+    let (answer, waiting) = oneshot::channel();
+    (Job::new(request(checks), Caller::Waits(answer), patience, slot), waiting)
+}
+
+/// A settlement, likewise.
+pub(super) fn settlement(slot: u16, checks: usize, patience: Patience) -> Job {
+    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("there is one");
+    Job::new(request(checks), Caller::None(permit), patience, slot)
+}
+
+fn request(checks: usize) -> Request {
+    Request { checks: (0..checks).map(|_| [0, 0]).collect(), ..Request::default() }
+}

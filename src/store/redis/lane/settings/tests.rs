@@ -1,0 +1,51 @@
+use tokio::time::Instant;
+
+use super::super::samples::{self, patience};
+use super::*;
+
+/// The parts of jobs of these slots, some of which are to be alone: the places of each.
+fn parts(jobs: &[(u16, bool)]) -> Vec<Vec<u8>> {
+    let settings = Settings { calls: Calls::default(), clock: None, batch_size: 128 };
+    let now = Instant::now();
+    let job = |(place, (slot, is_alone)): (usize, &(u16, bool))| {
+        let mut job = samples::settlement(*slot, 1, patience(now, 100));
+        job.is_alone = *is_alone;
+        // It tells them from one another.
+        job.tries = u8::try_from(place).expect("they are few");
+        job
+    };
+    let jobs = jobs.iter().enumerate().map(job).collect();
+    settings.parts(jobs).map(|part| part.iter().map(|job| job.tries).collect()).collect()
+}
+
+#[test]
+fn jobs_of_one_slot_are_one_call() {
+    assert_eq!(parts(&[(7, false), (7, false), (7, false)]), [[0, 1, 2]]);
+}
+
+#[test]
+fn jobs_of_several_slots_are_a_call_for_each_and_keep_their_order_in_it() {
+    let slots = [(9, false), (2, false), (9, false), (2, false), (5, false), (9, false)];
+    assert_eq!(parts(&slots), [vec![1, 3], vec![4], vec![0, 2, 5]]);
+}
+
+#[test]
+fn jobs_that_are_to_be_alone_share_no_call() {
+    assert_eq!(parts(&[(7, true), (7, true)]), [[0], [1]]);
+    assert_eq!(parts(&[(7, true)]), [[0]]);
+    assert_eq!(parts(&[(7, false), (7, true), (7, false), (7, true)]), [vec![0, 2], vec![1], vec![3]]);
+}
+
+#[test]
+#[cfg(feature = "cluster")]
+fn jobs_that_are_asked_in_different_ways_share_no_call() {
+    let settings = Settings { calls: Calls::default(), clock: None, batch_size: 128 };
+    let jobs = [Way::Asking, Way::Plain, Way::Asking].map(|way| {
+        let mut job = samples::settlement(7, 1, patience(Instant::now(), 100));
+        job.way = way;
+        job
+    });
+    let parts: Vec<Vec<Way>> =
+        settings.parts(jobs.into()).map(|part| part.iter().map(|job| job.way).collect()).collect();
+    assert_eq!(parts, [vec![Way::Plain], vec![Way::Asking, Way::Asking]]);
+}
