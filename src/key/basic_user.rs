@@ -7,6 +7,7 @@ use http::request::Parts;
 
 use super::authorization::credentials;
 use super::{Extracted, Key, KeyExtractor};
+use crate::RawValues;
 use crate::store::Answer;
 
 /// Reads what any server might: what it refused and the server took would escape the limit.
@@ -49,9 +50,16 @@ impl BasicUser {
 
 impl KeyExtractor for BasicUser {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let decoded = credentials(parts, "Basic").and_then(|text| LENIENT.decode(text).ok());
-        Answer::Ready(decoded.map(|decoded| self.key_of(user(&decoded))).into())
+        Answer::Ready(decoded(parts).map(|decoded| self.key_of(user(&decoded))).into())
     }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        decoded(parts).iter().for_each(|decoded| offered.push(user(decoded)));
+    }
+}
+
+fn decoded(parts: &Parts) -> Option<Vec<u8>> {
+    credentials(parts, "Basic").and_then(|text| LENIENT.decode(text).ok())
 }
 
 /// What stands before the first colon, or all.

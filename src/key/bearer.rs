@@ -4,6 +4,7 @@ use http::request::Parts;
 
 use super::authorization::credentials;
 use super::{Extracted, KeyExtractor, Kind};
+use crate::RawValues;
 use crate::store::Answer;
 
 static KIND: Kind = Kind::fixed("bearer:");
@@ -26,5 +27,9 @@ impl KeyExtractor for Bearer {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let token = credentials(parts, "Bearer");
         Answer::Ready(token.map(|token| KIND.hashed(token)).into())
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        credentials(parts, "Bearer").into_iter().for_each(|token| offered.push(token));
     }
 }

@@ -4,6 +4,7 @@ use http::header::COOKIE;
 use http::request::Parts;
 
 use super::{Extracted, KeyExtractor, Kind};
+use crate::RawValues;
 use crate::store::Answer;
 
 /// The first value of a cookie. See [`cookie`].
@@ -38,6 +39,10 @@ impl KeyExtractor for Cookie {
         let make = if self.plain { Kind::key } else { Kind::hashed };
         let value = value(parts, self.name.as_bytes());
         Answer::Ready(value.map(|value| make(&self.kind, value)).into())
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        value(parts, self.name.as_bytes()).into_iter().for_each(|value| offered.push(value));
     }
 }
 

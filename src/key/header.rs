@@ -4,6 +4,7 @@ use http::HeaderName;
 use http::request::Parts;
 
 use super::{Extracted, KeyExtractor, Kind};
+use crate::RawValues;
 use crate::store::Answer;
 
 /// The first value of a header. See [`header`].
@@ -44,5 +45,9 @@ impl KeyExtractor for Header {
         let make = if self.plain { Kind::key } else { Kind::hashed };
         let value = parts.headers.get(&self.name);
         Answer::Ready(value.map(|value| make(&self.kind, value.as_bytes())).into())
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        parts.headers.get(&self.name).into_iter().for_each(|value| offered.push(value));
     }
 }

@@ -5,6 +5,7 @@ use http::request::Parts;
 use http::uri::Authority;
 
 use super::{Extracted, Key, KeyExtractor};
+use crate::RawValues;
 use crate::store::Answer;
 
 /// The host that is asked for. See [`host`].
@@ -24,11 +25,18 @@ pub fn host() -> Host {
 
 impl KeyExtractor for Host {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let found = match parts.uri.host() {
-            Some(host) => normal(host),
-            None => header(parts).and_then(|authority| normal(authority.host())),
-        };
-        Answer::Ready(found.map(|host| Key::new("host", host)).into())
+        Answer::Ready(found(parts).map(|host| Key::new("host", host)).into())
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        found(parts).iter().for_each(|host| offered.push(host));
+    }
+}
+
+fn found(parts: &Parts) -> Option<String> {
+    match parts.uri.host() {
+        Some(host) => normal(host),
+        None => header(parts).and_then(|authority| normal(authority.host())),
     }
 }
 

@@ -3,6 +3,7 @@
 use http::request::Parts;
 
 use super::{Extracted, KeyExtractor, Kind};
+use crate::RawValues;
 use crate::store::Answer;
 
 static KIND: Kind = Kind::fixed("path:");
@@ -21,5 +22,9 @@ pub fn path() -> Path {
 impl KeyExtractor for Path {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         Answer::Ready(Extracted::Key(KIND.key(parts.uri.path().as_bytes())))
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offered.push(parts.uri.path());
     }
 }

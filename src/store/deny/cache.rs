@@ -192,6 +192,10 @@ impl<S: Store> Store for DenyCache<S> {
         self.inner.budget()
     }
 
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        self.refusals.recall(checks).or_else(|| self.inner.recall(checks))
+    }
+
     fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
         self.inner.supports(policies)
     }

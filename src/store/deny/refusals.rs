@@ -47,6 +47,8 @@ pub(crate) struct Question {
     marks: Marks,
     /// Whether a refusal is remembered.
     remembers: bool,
+    /// Whether its checks only look.
+    looks: bool,
 }
 
 type Found = SmallVec<[Option<Known>; 4]>;
@@ -85,25 +87,37 @@ impl Refusals {
 
     /// Refuses a request, if one of its checks is known not to fit; to be called before the store is.
     pub(crate) fn ask(&self, checks: &[Check]) -> Asked {
+        let (marks, sent) = (self.marks(checks), micros(&*self.clock));
         if checks.iter().all(|check| check.cost == 0) {
-            return Asked::Open(None);
+            return Asked::Open(Some(Question { sent, marks, remembers: true, looks: true }));
         }
-        let mut marks = Marks::new();
-        for check in checks {
-            marks.push(self.mark(check));
-        }
-        let sent = micros(&*self.clock);
         // What a shadow sees is to be decided each time, and two checks of one counter demand more
         // than each of them.
         if checks.iter().any(|check| check.mode == Mode::Shadow) || repeats(&marks) {
-            return Asked::Open(Some(Question { sent, marks, remembers: false }));
+            return Asked::Open(Some(Question { sent, marks, remembers: false, looks: false }));
         }
         if self.slots.may_be_live(sent)
             && let Some(refused) = self.refused(checks, &marks, sent)
         {
             return Asked::Refused(refused);
         }
-        Asked::Open(Some(Question { sent, marks, remembers: true }))
+        Asked::Open(Some(Question { sent, marks, remembers: true, looks: false }))
+    }
+
+    /// The refusal of a request that is asked of nobody.
+    pub(crate) fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        match self.ask(checks) {
+            Asked::Refused(decided) => Some(decided),
+            Asked::Open(_) => None,
+        }
+    }
+
+    fn marks(&self, checks: &[Check]) -> Marks {
+        let mut marks = Marks::new();
+        for check in checks {
+            marks.push(self.mark(check));
+        }
+        marks
     }
 
     /// The refusal of a request, if one of its checks is known not to fit.
@@ -123,11 +137,27 @@ impl Refusals {
 
     /// Remembers how a request was refused, if it was, and if the store itself said so.
     pub(crate) fn learn(&self, question: &Question, checks: &[Check], decision: &Decision) {
-        if decision.is_allowed() {
+        if question.looks {
+            self.learn_from_looks(question, checks, decision);
+        } else if decision.is_allowed() {
             self.note_taken(question);
         } else if decision.source() == Source::Store && question.remembers {
             self.remember(question, checks, decision);
         }
+    }
+
+    /// Where a look finds nothing left beyond its floor, a unit beyond it would be refused.
+    fn learn_from_looks(&self, question: &Question, checks: &[Check], decision: &Decision) {
+        let outcomes = decision.outcomes();
+        if decision.source() != Source::Store || outcomes.iter().all(|outcome| outcome.remaining() > 0) {
+            return;
+        }
+        let checks: SmallVec<[Check; 4]> = checks.iter().map(|look| Check { cost: 1, ..look.clone() }).collect();
+        let outcomes = checks.iter().zip(outcomes).map(|(check, look)| match look.remaining() {
+            0 => Outcome::denied(check, 0, look.wait()).resets_after(look.reset_after()),
+            _ => look.clone(),
+        });
+        self.remember(question, &checks, &Decision::new(outcomes, Source::Store));
     }
 
     /// Forgets what was refused to larger costs than one that was admitted: they wait longer now.

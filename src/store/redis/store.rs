@@ -184,6 +184,10 @@ impl Store for RedisStore {
     fn budget(&self) -> Option<Duration> {
         Some(self.inner.budget)
     }
+
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        self.refusals.as_ref().and_then(|refusals| refusals.recall(checks))
+    }
 }
 
 impl Inner {
