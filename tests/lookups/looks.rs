@@ -15,7 +15,8 @@ const EACH: [Quota; 6] = [
     Quota::sliding_log(4, HOUR),
     Quota::sliding_window(4, HOUR),
     Quota::token_bucket(4, HOUR),
-    Quota::leaky_bucket(4, HOUR).queue(3),
+    // Those that are admitted wait for their turn, by the real time.
+    Quota::leaky_bucket(4, Duration::from_millis(40)).queue(3),
     Quota::token_bucket(60, HOUR).burst(4),
 ];
 

@@ -11,6 +11,7 @@ mod support {
 
 mod budget;
 mod flights;
+mod logs;
 mod looks;
 mod raw;
 mod rig;
