@@ -64,7 +64,7 @@ pub(crate) struct Asked {
     pub(crate) policies: Places,
     pub(crate) checks: SmallVec<[Check; 2]>,
     /// Those that have to look something up before.
-    pub(crate) waiting: Vec<Box<Waiting>>,
+    pub(crate) waiting: Vec<Waiting>,
 }
 
 /// What the store says of the policies that apply, and when it was asked.
@@ -79,7 +79,7 @@ impl Asked {
                 self.checks.push(check);
             }
             Resolved::Skip => {}
-            Resolved::Waiting(waiting) => self.waiting.push(waiting),
+            Resolved::Waiting(waiting) => self.waiting.push(*waiting),
             Resolved::Verdict(verdict) => return Some(*verdict),
         }
         None

@@ -7,7 +7,6 @@ use http::request::Parts;
 use crate::admission::Verdict;
 use crate::gate::Gate;
 use crate::key::Extracted;
-use crate::lookup::Warning;
 use crate::policy::{AccessList, Tiers};
 use crate::store::{Answer, Check, Counter, Mode};
 use crate::waiting::{Stage, Waiting};
@@ -81,7 +80,7 @@ impl Gate {
         let ask = Ask { policy: place, cost: options.cost.of(parts), critical, quota };
         match policy.extractor().extract(parts) {
             Answer::Ready(extracted) => self.resolve_key(ask, extracted, Some(parts)),
-            Answer::Pending(extracting) => Waiting::new(ask, Stage::Key(extracting)),
+            Answer::Pending(extracting) => Resolved::Waiting(Box::new(Waiting::new(ask, Stage::Key(extracting)))),
         }
     }
 
@@ -104,7 +103,7 @@ impl Gate {
                 key
             }
             (Extracted::Rejected(response), _) => return Resolved::verdict(Verdict::Rejected(response)),
-            (Extracted::Failed(error), _) => return self.without_key(ask, error),
+            (Extracted::Failed(error), _) => return self.without_key(ask, *error),
             (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip,
             (Extracted::Missing, MissingKey::Deny) => return Resolved::verdict(Verdict::NoKey),
             (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
@@ -118,20 +117,21 @@ impl Gate {
         }
         let Some(Tiers::Lookup(lookup)) = &options.tiers else { return Resolved::Check(ask.check(policy, key)) };
         let offered = || {
-            parts.into_iter().for_each(|parts| policy.extractor().raw_values(parts, &mut offered));
+            if let Some(parts) = parts {
+                policy.extractor().raw_values(parts, &mut offered);
+            }
             offered
         };
         match lookup.find(&key, offered) {
             Answer::Ready(tier) => Resolved::Check(ask.with_tier(tier).check(policy, key)),
-            Answer::Pending(finding) => Waiting::new(ask, Stage::Tier(key, finding)),
+            Answer::Pending(finding) => Resolved::Waiting(Box::new(Waiting::new(ask, Stage::Tier(key, finding)))),
         }
     }
 
     /// Goes on with a policy of which nobody knows whom it counts, as the layer says of failures.
     pub(crate) fn without_key(&self, ask: Ask, error: Error) -> Resolved {
-        static WARNED: Warning = Warning::new();
         let (policy, rule) = (&self.policies[ask.policy], self.failure.on_failure);
-        if WARNED.is_due() {
+        if self.unknown_keys.is_due() {
             let (policy, error) = (policy.name(), format!("{error:#}"));
             tracing::warn!(code = "key_unknown", policy, error, ?rule, "a key was not found out");
         }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep};
 
 use crate::admission::{Asked, Verdict};
-use crate::ask::{Ask, Resolved};
+use crate::ask::Ask;
 use crate::error::Kind;
 use crate::gate::{Gate, SharedGate};
 use crate::metrics::Timer;
@@ -190,14 +190,13 @@ fn asked(gate: &Gate, key: &Key, units: Option<u64>) -> Asked {
             Some(Tiers::Lookup(lookup)) => lookup.find(key, RawValues::default),
             _ => Answer::Ready(None),
         };
-        let verdict = asked.add(
-            place,
-            match tier {
-                Answer::Ready(tier) => Resolved::Check(ask.with_tier(tier).check(policy, key.clone())),
-                Answer::Pending(finding) => Waiting::new(ask, Stage::Tier(key.clone(), finding)),
-            },
-        );
-        debug_assert!(verdict.is_none(), "the key is given");
+        match tier {
+            Answer::Ready(tier) => {
+                asked.policies.push(place);
+                asked.checks.push(ask.with_tier(tier).check(policy, key.clone()));
+            }
+            Answer::Pending(finding) => asked.waiting.push(Waiting::new(ask, Stage::Tier(key.clone(), finding))),
+        }
     }
     asked
 }

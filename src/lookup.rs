@@ -88,6 +88,13 @@ impl RawValues {
         self.0.push(value.as_ref().into());
     }
 
+    /// Offers a value that may not be there.
+    pub(crate) fn push_any(&mut self, value: Option<impl AsRef<[u8]>>) {
+        if let Some(value) = value {
+            self.push(value);
+        }
+    }
+
     pub(crate) fn append(&mut self, mut other: Self) {
         self.0.append(&mut other.0);
     }

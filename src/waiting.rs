@@ -32,11 +32,11 @@ pub(crate) enum Stage {
 }
 
 /// A policy that waits, and what it makes of the request once that is known.
-type One = (Box<Waiting>, Option<Resolved>);
+type One = (Waiting, Option<Resolved>);
 
 impl Waiting {
-    pub(crate) fn new(ask: Ask, stage: Stage) -> Resolved {
-        Resolved::Waiting(Box::new(Self { ask, stage, in_shadow: false }))
+    pub(crate) fn new(ask: Ask, stage: Stage) -> Self {
+        Self { ask, stage, in_shadow: false }
     }
 
     pub(crate) fn in_shadow(self) -> Self {
@@ -83,7 +83,7 @@ impl Gate {
     /// There are no timers outside of a runtime.
     pub(crate) async fn look_up(
         &self,
-        waiting: Vec<Box<Waiting>>,
+        waiting: Vec<Waiting>,
         until: Option<Instant>,
     ) -> Result<Vec<(usize, Check)>, Verdict> {
         let until = until.filter(|_| Runtime::try_current().is_ok());

@@ -54,7 +54,7 @@ impl KeyExtractor for BasicUser {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        decoded(parts).iter().for_each(|decoded| offered.push(user(decoded)));
+        offered.push_any(decoded(parts).as_deref().map(user));
     }
 }
 

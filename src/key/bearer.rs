@@ -30,6 +30,6 @@ impl KeyExtractor for Bearer {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        credentials(parts, "Bearer").into_iter().for_each(|token| offered.push(token));
+        offered.push_any(credentials(parts, "Bearer"));
     }
 }

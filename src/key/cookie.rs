@@ -42,7 +42,7 @@ impl KeyExtractor for Cookie {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        value(parts, self.name.as_bytes()).into_iter().for_each(|value| offered.push(value));
+        offered.push_any(value(parts, self.name.as_bytes()));
     }
 }
 

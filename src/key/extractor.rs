@@ -25,7 +25,7 @@ pub enum Extracted {
     /// The request is refused with this response.
     Rejected(Box<Response<Bytes>>),
     /// It is not known whether it has one: [`OnFailure`](crate::OnFailure#keys) decides.
-    Failed(Error),
+    Failed(Box<Error>),
 }
 
 /// Finds out who is counted.
@@ -141,6 +141,6 @@ impl<T: Into<Extracted>> From<Result<T, Box<Response<Bytes>>>> for Extracted {
 
 impl<T: Into<Extracted>> From<Result<T, Error>> for Extracted {
     fn from(found: Result<T, Error>) -> Self {
-        found.map_or_else(Extracted::Failed, Into::into)
+        found.map_or_else(|error| Extracted::Failed(Box::new(error)), Into::into)
     }
 }

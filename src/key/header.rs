@@ -48,6 +48,6 @@ impl KeyExtractor for Header {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        parts.headers.get(&self.name).into_iter().for_each(|value| offered.push(value));
+        offered.push_any(parts.headers.get(&self.name));
     }
 }

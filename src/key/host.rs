@@ -29,7 +29,7 @@ impl KeyExtractor for Host {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        found(parts).iter().for_each(|host| offered.push(host));
+        offered.push_any(found(parts));
     }
 }
 

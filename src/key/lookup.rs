@@ -168,7 +168,7 @@ impl FoundKey {
             Extracted::Secret(secret) => FoundKey::Key(secret.into_parts().0),
             Extracted::Missing => FoundKey::Missing,
             Extracted::Rejected(response) => FoundKey::Rejected(Arc::new(*response)),
-            Extracted::Failed(error) => return Err(error),
+            Extracted::Failed(error) => return Err(*error),
         })
     }
 }
@@ -185,7 +185,7 @@ impl From<Result<FoundKey, Error>> for Extracted {
             Ok(FoundKey::Key(key)) => Extracted::Key(key),
             Ok(FoundKey::Missing) => Extracted::Missing,
             Ok(FoundKey::Rejected(response)) => Extracted::Rejected(Box::new(Response::clone(&response))),
-            Err(error) => Extracted::Failed(error),
+            Err(error) => Extracted::Failed(Box::new(error)),
         }
     }
 }

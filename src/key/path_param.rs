@@ -31,7 +31,7 @@ impl KeyExtractor for PathParam {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        self.value(parts).iter().for_each(|value| offered.push(value));
+        offered.push_any(self.value(parts));
     }
 }
 

@@ -31,7 +31,7 @@ impl KeyExtractor for Query {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        self.value(parts).iter().for_each(|value| offered.push(value.as_bytes()));
+        offered.push_any(self.value(parts).as_deref());
     }
 }
 

@@ -128,7 +128,7 @@ impl<V: Looked> Lookups<V> {
 impl<V: Looked> State<V> {
     fn new(settings: Settings) -> Arc<Self> {
         let (memory, flights) = (Memory::new(settings), Flights::new(settings.in_flight));
-        Arc::new(Self { settings, memory, flights, full: Warning::new(), failed: Warning::new() })
+        Arc::new(Self { settings, memory, flights, full: Warning::default(), failed: Warning::default() })
     }
 
     fn full(&self) -> Error {

@@ -173,10 +173,10 @@ async fn units_that_are_leased_here_are_not_missed_by_a_look() {
     assert!(held > 0, "leases are there");
     // All that the inner store has left is taken by others.
     let counter = Counter { policy: "all".into(), key: Key::new("global", ""), quota };
-    let spent =
+    let others_take =
         |check: Check| async { store.decide(&[check]).wait().await.expect("memory decides").decision.is_allowed() };
     let rest = 100 - sent - held;
-    assert!(rest == 0 || spent(Check { floor: 0, ..Check::new(counter, rest) }).await);
+    assert!(rest == 0 || others_take(Check { floor: 0, ..Check::new(counter, rest) }).await);
     let directory = Directory::default();
     let layer = RateLimitLayer::composite(store.clone()).policies([all, tiered(directory.tiers(ms(0)))]);
     send(&layer, with_token("bob")).await;

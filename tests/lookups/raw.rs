@@ -91,10 +91,10 @@ async fn a_lookup_by_joined_keys_has_each_value() {
         values(joined, asks("/users/7", "x-api-key", "sk_1")).await,
         [some("sk_1"), some("GET"), some("sk_ada")]
     );
-    let same = key::header("x-api-key").and(key::bearer());
+    let twice = key::header("x-api-key").and(key::bearer());
     let mut request = asks("/users/7", "x-api-key", "sk_1");
     request.headers_mut().insert("authorization", "Bearer sk_1".parse().expect("a header value"));
-    assert_eq!(values(same, request).await, [some("sk_1"), some("sk_1")]);
+    assert_eq!(values(twice, request).await, [some("sk_1"), some("sk_1")]);
 }
 
 #[tokio::test]

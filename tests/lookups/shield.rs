@@ -116,7 +116,7 @@ async fn what_found_nothing_or_failed_is_remembered_for_a_moment() {
     let find = |token: tollgate::Lookup| {
         let found = match token.text() {
             Some("broken") => Err("the directory is away"),
-            Some("refused") => Ok(Extracted::Rejected(Box::new(http::Response::default()))),
+            Some("refused") => Ok(Extracted::Rejected(Box::default())),
             Some("known") => Ok(Extracted::Key(Key::new("account", "7"))),
             _ => Ok(Extracted::Missing),
         };
