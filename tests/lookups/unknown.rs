@@ -85,7 +85,7 @@ async fn the_first_that_refuses_ends_the_wait_for_the_others() {
         ))))
     });
     let hangs = key::lookup(key::header("x-token"), |_| std::future::pending::<Result<Key, &str>>());
-    let hangs = Policy::new("hangs", MANY).key(hangs);
+    let hangs = Policy::new("hangs", MANY).key(hangs.timeout(ms(20_000)));
     let layer = Rig::memory().layer([hangs, by(refuses)]).on_failure(OnFailure::Deny);
     let start = std::time::Instant::now();
     assert_eq!(status(&layer, "ada").await, 401);
