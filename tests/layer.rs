@@ -658,15 +658,18 @@ fn a_key_that_has_to_be_looked_up_is_waited_for() {
 }
 
 #[test]
-fn a_lookup_that_refuses_keeps_the_store_from_being_asked() {
+fn a_lookup_that_refuses_keeps_the_store_from_being_asked_for_more_than_a_look() {
     let refuse = |_| Extracted::Rejected(Box::new(Response::builder().status(401).body(Bytes::new()).unwrap()));
     let (open, lookup) = Later::new(refuse);
     open.send(()).unwrap();
-    let store = Stub::new(|checks| Answer::Ready(Ok(allow(checks))));
+    let store = Stub::new(|checks| {
+        assert!(checks.iter().all(|check| check.cost == 0), "{checks:?}");
+        Answer::Ready(Ok(allow(checks)))
+    });
     let layer = RateLimitLayer::composite(Arc::clone(&store)).global(MANY).user(MANY, lookup).global(MANY);
     let hello = Hello::default();
     expect(&layer.layer(hello.clone()), of("ada"), 401);
-    assert_eq!((store.asked(), hello.calls()), (0, 0));
+    assert_eq!((store.asked(), hello.calls()), (1, 0));
 }
 
 #[test]

@@ -74,6 +74,16 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// The refusal of `checks`, if it is known without asking anyone. Takes nothing.
+    ///
+    /// Layers call it before they look keys or quotas up for a request, and look at its checks (with a cost
+    /// of 0) if there is no answer. By default there is none. A store around a store that decides all
+    /// by the inner one returns the inner one's.
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        let _ = checks;
+        None
+    }
+
     /// Whether the store can do all that these policies, of one layer, ask of it.
     ///
     /// It is asked when policies are given to a layer or limiter, and answers at once. By default, and
@@ -129,6 +139,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn budget(&self) -> Option<Duration> {
         (**self).budget()
+    }
+
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        (**self).recall(checks)
     }
 
     fn supports(&self, policies: &[Policy]) -> Result<(), Error> {

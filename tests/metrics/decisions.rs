@@ -161,7 +161,8 @@ async fn a_request_that_is_dropped_while_it_waits_is_no_decision() {
 #[tokio::test]
 async fn a_key_that_has_to_be_waited_for_changes_nothing() {
     let late = |refused: bool| {
-        key::from_async_fn(move |_| ready(if refused { Err(Box::new(Response::new(Bytes::new()))) } else { Ok("x") }))
+        let found = move || if refused { Err(Box::new(Response::new(Bytes::new()))) } else { Ok("x") };
+        key::lookup(key::global(), move |_| ready(Ok::<_, Infallible>(found())))
     };
     let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("late", ONE).key(late(false)));
     let watch = Watch::start();

@@ -183,6 +183,10 @@ impl<S: Store> Store for DenyCache<S> {
         self.inner.budget()
     }
 
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        self.refusals.recall(checks).or_else(|| self.inner.recall(checks))
+    }
+
     fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
         self.inner.supports(policies)
     }
@@ -192,11 +196,10 @@ impl<S> DenyCache<S> {
     /// Learns from an answer of the inner store.
     fn learn(
         &self,
-        question: Option<Question>,
+        question: Question,
         checks: &[Check],
         answer: Answer<Result<Decided, Error>>,
     ) -> Answer<Result<Decided, Error>> {
-        let Some(question) = question else { return answer };
         match answer {
             Answer::Ready(decided) => {
                 if let Ok(decided) = &decided {

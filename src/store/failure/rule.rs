@@ -31,6 +31,17 @@ const BUDGET: Duration = Duration::from_millis(100);
 /// once. See [`RedisStore::breakers`](crate::RedisStore::breakers). One server, or the primary that
 /// sentinels name, is all of the store, so the layer's breaker is enough.
 ///
+/// # Keys
+///
+/// The same rule is for keys that could not be found out, as a [look-up](crate::key::lookup) failed, was
+/// late, or was one too many. The store decides the other policies as ever. With
+/// [`Fallback`](Self::Fallback) the policy counts all such requests together, with its own quota, or, where
+/// it [refuses](crate::MissingKey::Deny) those without a key, refuses them with 503; with
+/// [`Allow`](Self::Allow), however long it lasts, it does not apply to them; with [`Deny`](Self::Deny) they
+/// are refused with 503. A warning with the code `key_unknown` is logged, once a second at most.
+///
+/// # Clients
+///
 /// Clients are not told which of these decided; [`Decision::source`](crate::Decision::source) tells
 /// it to your code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

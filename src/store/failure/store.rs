@@ -48,10 +48,45 @@ impl<S: Store> FailureStore<S> {
         self.without.next_probe(error)
     }
 
+    /// How long one decision may take, with all that is looked up for it.
+    pub(crate) fn time_for_all(&self) -> Duration {
+        self.budget
+    }
+
+    /// As [`decide`](Store::decide), of a decision that began earlier and so has only the time up to a
+    /// deadline; `None` if its budget is without end.
+    pub(crate) fn decide_by(&self, deadline: Option<Instant>, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+        if checks.is_empty() {
+            // No policy applies, so a store that is away has nothing to withhold.
+            let receipt = Receipt::new(self.without.local.id(), []);
+            return Answer::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
+        }
+        let Some(permit) = self.without.ask() else {
+            return Answer::Ready(self.without.decide(checks, not_asked()));
+        };
+        // The one place where the inner store is asked, and may be given the deadline.
+        let mut answer = if permit.is_probe() { self.inner.probe(checks) } else { self.inner.decide(checks) };
+        if let Answer::Ready(decided) = &mut answer {
+            self.without.learn(permit, decided);
+            self.without.stand_in(checks, decided);
+        }
+        match answer {
+            Answer::Pending(pending) => self.wait(deadline, pending, permit, checks),
+            ready @ Answer::Ready(_) => ready,
+        }
+    }
+
     /// Waits for the inner store, which it has been given leave to ask.
-    fn wait(&self, pending: Pending, permit: Permit, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn wait(
+        &self,
+        deadline: Option<Instant>,
+        pending: Pending,
+        permit: Permit,
+        checks: &[Check],
+    ) -> Answer<Result<Decided, Error>> {
         let budget = if permit.is_probe() { self.budget.min(LONGEST_PROBE) } else { self.budget };
-        let deadline = if self.needs_timer { Instant::now().checked_add(budget) } else { None };
+        let own = || if self.needs_timer { Instant::now().checked_add(budget) } else { None };
+        let deadline = deadline.or_else(own);
         let pending = match deadline {
             // Boxed, so that those who need no timer carry none.
             Some(deadline) => Box::pin(within(deadline, budget, pending)),
@@ -68,23 +103,7 @@ impl<S: Store> FailureStore<S> {
 
 impl<S: Store> Store for FailureStore<S> {
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        if checks.is_empty() {
-            // No policy applies, so a store that is away has nothing to withhold.
-            let receipt = Receipt::new(self.without.local.id(), []);
-            return Answer::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
-        }
-        let Some(permit) = self.without.ask() else {
-            return Answer::Ready(self.without.decide(checks, not_asked()));
-        };
-        let mut answer = if permit.is_probe() { self.inner.probe(checks) } else { self.inner.decide(checks) };
-        if let Answer::Ready(decided) = &mut answer {
-            self.without.learn(permit, decided);
-            self.without.stand_in(checks, decided);
-        }
-        match answer {
-            Answer::Pending(pending) => self.wait(pending, permit, checks),
-            ready @ Answer::Ready(_) => ready,
-        }
+        self.decide_by(None, checks)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -101,6 +120,10 @@ impl<S: Store> Store for FailureStore<S> {
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         self.inner.reset(counter)
+    }
+
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        self.inner.recall(checks)
     }
 
     fn supports(&self, policies: &[Policy]) -> Result<(), Error> {

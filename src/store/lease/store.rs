@@ -101,6 +101,7 @@ impl Store for LeaseStore {
     fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
         match self.shared.admit(checks) {
             Some(decided) => Answer::Ready(Ok(decided)),
+            None if checks.iter().all(|check| check.cost == 0) => self.shared.look(checks),
             None => self.shared.inner.decide(checks),
         }
     }
@@ -108,6 +109,12 @@ impl Store for LeaseStore {
     /// No lease pays for it, and it asks for none.
     fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
         self.shared.inner.probe(checks)
+    }
+
+    /// What the inner store refuses may be admitted by units held here.
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        let held = checks.iter().any(|check| self.shared.held(&check.counter) > 0);
+        if held { None } else { self.shared.inner.recall(checks) }
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {

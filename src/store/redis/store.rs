@@ -19,8 +19,7 @@ use crate::store::check::kept;
 use crate::store::deny::{Asked, Question, Refusals};
 use crate::store::evaluate::{told, told_of_one};
 use crate::store::{
-    Answer, BreakerState, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store,
-    Taken,
+    Answer, BreakerState, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store, Taken,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -99,10 +98,7 @@ impl RedisStore {
         RedisStoreBuilder::new()
     }
 
-    pub(super) fn new(
-        inner: Inner,
-        deny_cache: Option<DenyCacheBuilder>,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(inner: Inner, deny_cache: Option<DenyCacheBuilder>) -> Result<Self, Error> {
         let inner = Arc::new(inner);
         let refusals = deny_cache.map(|cache| cache.refusals(inner.id)).transpose()?.map(Arc::new);
         Ok(Self { inner, refusals })
@@ -153,7 +149,7 @@ impl Store for RedisStore {
         }
         match self.refusals.as_ref().map(|refusals| refusals.ask(checks)) {
             Some(Asked::Refused(decided)) => Answer::Ready(Ok(decided)),
-            Some(Asked::Open(question)) => self.ask(checks, question),
+            Some(Asked::Open(question)) => self.ask(checks, Some(question)),
             None => self.ask(checks, None),
         }
     }
@@ -163,7 +159,7 @@ impl Store for RedisStore {
         if checks.is_empty() || checks.len() > MOST_CHECKS {
             return self.decide(checks);
         }
-        self.ask(checks, self.refusals.as_ref().and_then(|refusals| refusals.question(checks)))
+        self.ask(checks, self.refusals.as_ref().map(|refusals| refusals.question(checks)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -200,6 +196,10 @@ impl Store for RedisStore {
 
     fn budget(&self) -> Option<Duration> {
         Some(self.inner.budget)
+    }
+
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        self.refusals.as_ref().and_then(|refusals| refusals.recall(checks))
     }
 }
 

@@ -64,9 +64,9 @@ impl Cluster {
         let mut loading = JoinSet::new();
         for node in self.map.load().nodes() {
             let node = Arc::clone(node);
-            loading.spawn(async move {
-                tokio::time::timeout(limit, node.lanes.prepare(calls, Patience::new(limit))).await
-            });
+            loading.spawn(
+                async move { tokio::time::timeout(limit, node.lanes.prepare(calls, Patience::new(limit))).await },
+            );
         }
         while let Some(loaded) = loading.join_next().await {
             match loaded {

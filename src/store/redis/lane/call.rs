@@ -37,7 +37,17 @@ impl Call {
         let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.patience.until).max();
         let until = waiting.or_else(|| jobs.iter().map(|job| job.patience.until).min());
         let until = until.unwrap_or_else(Instant::now);
-        Self { jobs, round, permit: None, may_be_sent: false, answers_before, until, is_late: false, answering, early: None }
+        Self {
+            jobs,
+            round,
+            permit: None,
+            may_be_sent: false,
+            answers_before,
+            until,
+            is_late: false,
+            answering,
+            early: None,
+        }
     }
 
     /// Hands the call to the connection, which is driven next.

@@ -25,7 +25,7 @@ mod sync {
 
 pub(super) use call::no_decision;
 pub(super) use lane::stopped;
-pub(in crate::store) use lanes::{Lanes, Plan};
 pub(super) use lanes::{GRACE, no_runtime};
+pub(in crate::store) use lanes::{Lanes, Plan};
 pub(super) use server::{Connecting, Redirected, Server};
 pub(super) use settings::Settings;

@@ -6,8 +6,8 @@ use std::pin::Pin;
 
 use deadpool_redis::redis::RedisError;
 
-use super::super::job::Job;
 use super::super::connector::Link;
+use super::super::job::Job;
 use super::super::patience::Failure;
 use crate::Error;
 use crate::store::breaker::Permit;
