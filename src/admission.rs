@@ -16,7 +16,7 @@ use crate::account::Account;
 use crate::ask::Resolved;
 use crate::gate::Gate;
 use crate::metrics::Timer;
-use crate::store::{Answer, Check, Decided, Mode};
+use crate::store::{Answer, Check, Deadline, Decided, Mode};
 use crate::waiting::Waiting;
 use crate::{Decision, Error, Outcome, Store};
 
@@ -108,7 +108,7 @@ impl Gate {
             return self.admit_later(asked);
         }
         let timer = Timer::start();
-        match self.store.decide(&asked.checks) {
+        match self.store.decide(&asked.checks, Deadline::none()) {
             Answer::Ready(decided) => Admission::Known(Some(self.verdict(asked.policies, timer, decided))),
             Answer::Pending(pending) => Admission::Deciding { pending, policies: asked.policies, timer },
         }
@@ -135,19 +135,18 @@ impl Gate {
         }
         self.find_out(&mut asked, deadline).await?;
         let timer = Timer::start();
-        let decided = self.store.decide_by(deadline, &asked.checks).wait().await;
+        let decided = self.store.decide(&asked.checks, deadline).wait().await;
         Ok((asked.policies, timer, decided))
     }
 
-    /// By when a decision that begins now has to be made; `None` if its budget is without end.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        Instant::now().checked_add(self.store.time_for_all())
+    /// By when a decision that begins now has to be made, with all that is looked up for it.
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::after(self.store.time_for_all())
     }
 
     /// Looks up what has to be, in half of the time that is left.
-    pub(crate) async fn find_out(&self, asked: &mut Asked, deadline: Option<Instant>) -> Result<(), Verdict> {
-        let now = Instant::now();
-        let half = deadline.map(|deadline| now + deadline.saturating_duration_since(now) / 2);
+    pub(crate) async fn find_out(&self, asked: &mut Asked, deadline: Deadline) -> Result<(), Verdict> {
+        let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
         let found = self.look_up(mem::take(&mut asked.waiting), half).await?;
         asked.insert(found);
         Ok(())

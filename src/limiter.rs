@@ -13,7 +13,7 @@ use crate::error::Kind;
 use crate::gate::{Gate, SharedGate};
 use crate::metrics::Timer;
 use crate::policy::Tiers;
-use crate::store::{Answer, Change, Decided};
+use crate::store::{Answer, Change, Deadline, Decided};
 use crate::waiting::{Stage, Waiting};
 use crate::{Decision, Error, Key, Policy, RawValues, Status, Store};
 
@@ -134,7 +134,7 @@ impl Limiter {
     pub async fn status(&self, key: &Key) -> Result<Status, Error> {
         let gate = self.gate.load_full();
         let (looks, deadline) = looks(&gate, key).await?;
-        let decided = gate.store.decide_by(deadline, &looks.checks).wait().await?;
+        let decided = gate.store.decide(&looks.checks, deadline).wait().await?;
         Ok(Status::of(&gate, &decided.decision, std::iter::repeat(0)))
     }
 
@@ -169,7 +169,7 @@ impl Limiter {
         let asked = asked(&gate, key, units);
         let (_, timer, decided) = if asked.waiting.is_empty() {
             let timer = Timer::start();
-            (asked.policies, timer, gate.store.decide(&asked.checks).wait().await)
+            (asked.policies, timer, gate.store.decide(&asked.checks, Deadline::none()).wait().await)
         } else {
             gate.decide_later(asked).await.map_err(no_verdict)?
         };
@@ -202,9 +202,9 @@ fn asked(gate: &Gate, key: &Key, units: Option<u64>) -> Asked {
 }
 
 /// The checks of a look at a key, and by when it is to be made.
-async fn looks(gate: &Gate, key: &Key) -> Result<(Asked, Option<Instant>), Error> {
+async fn looks(gate: &Gate, key: &Key) -> Result<(Asked, Deadline), Error> {
     let mut asked = asked(gate, key, Some(0));
-    let deadline = if asked.waiting.is_empty() { None } else { gate.deadline() };
+    let deadline = if asked.waiting.is_empty() { Deadline::none() } else { gate.deadline() };
     gate.find_out(&mut asked, deadline).await.map_err(no_verdict)?;
     Ok((asked, deadline))
 }

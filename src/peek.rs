@@ -1,12 +1,11 @@
 //! Whether a request is refused by what is known of it: looked at before anything is looked up.
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
 use crate::gate::Gate;
 use crate::metrics::Timer;
 use crate::quota::Algorithm;
-use crate::store::{Check, Decided, Mode, Receipt};
+use crate::store::{Check, Deadline, Decided, Mode, Receipt};
 use crate::{Decision, Error, Outcome, Store};
 
 type Looks = SmallVec<[Check; 2]>;
@@ -14,11 +13,7 @@ type Looks = SmallVec<[Check; 2]>;
 impl Gate {
     /// The refusal of a request by some of its checks, if it is one, or that none can be decided.
     /// Takes nothing, and asks the store at most once.
-    pub(crate) async fn peek(
-        &self,
-        checks: &[Check],
-        deadline: Option<Instant>,
-    ) -> Option<(Timer, Result<Decided, Error>)> {
+    pub(crate) async fn peek(&self, checks: &[Check], deadline: Deadline) -> Option<(Timer, Result<Decided, Error>)> {
         if !checks.iter().any(may_refuse) {
             return None;
         }
@@ -27,7 +22,7 @@ impl Gate {
             return Some((timer, Ok(refused)));
         }
         let looks: Looks = checks.iter().map(look).collect();
-        let Decided { decision, receipt } = match self.store.decide_by(deadline, &looks).wait().await {
+        let Decided { decision, receipt } = match self.store.decide(&looks, deadline).wait().await {
             Ok(looked) => looked,
             Err(error) => return Some((timer, Err(error))),
         };

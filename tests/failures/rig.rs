@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::sleep;
-use tollgate::store::{Answer, Change, Check, Clock, Counter, Decided, Receipt, Settlement};
+use tollgate::store::{Answer, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement};
 use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Source, Store, key};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -93,9 +93,9 @@ pub(crate) fn away() -> Error {
 }
 
 impl Store for Moody {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         self.shared.asked.fetch_add(1, Ordering::Relaxed);
-        let decide = |checks: &[Check]| self.shared.memory.decide(checks);
+        let decide = |checks: &[Check]| self.shared.memory.decide(checks, deadline);
         match self.mood() {
             Mood::Decides => decide(checks),
             Mood::Remembers => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::request::Parts;
 use tokio::time::{Instant, sleep};
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Source};
 
 use crate::rig::{Answered, Directory, MANY, by, memory, ms, send, tiered, told, with_token};
@@ -18,8 +18,8 @@ const GRAIN: Duration = ms(2);
 struct Late(MemoryStore, Duration, Option<Duration>);
 
 impl Store for Late {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        let (decided, late) = (self.0.decide(checks), self.1);
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        let (decided, late) = (self.0.decide(checks, deadline), self.1);
         Answer::pending(async move {
             sleep(late).await;
             decided.wait().await

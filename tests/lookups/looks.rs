@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::key;
-use tollgate::store::{Check, Counter, Store};
+use tollgate::store::{Check, Counter, Deadline, Store};
 use tollgate::{DenyCache, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer};
 
 use crate::rig::{Answered, Directory, HOUR, Rig, by, ms, on_each_store, send, status, tiered, with_token};
@@ -40,7 +40,7 @@ async fn a_refusal_before_a_lookup_is_told_as_any_other() {
                 let with = rig.layer([all, tiered(directory.tiers(ms(0)))]);
                 let counter = Counter { policy: name.as_str().into(), key: Key::new("global", ""), quota };
                 for _ in 0..taken {
-                    let decided = rig.store.decide(&[Check::new(counter.clone(), 1)]).wait().await;
+                    let decided = rig.store.decide(&[Check::new(counter.clone(), 1)], Deadline::none()).wait().await;
                     assert!(decided.expect("the store decides").decision.is_allowed());
                 }
                 let expected = send(&without, with_token("ada")).await;
@@ -173,8 +173,9 @@ async fn units_that_are_leased_here_are_not_missed_by_a_look() {
     assert!(held > 0, "leases are there");
     // All that the inner store has left is taken by others.
     let counter = Counter { policy: "all".into(), key: Key::new("global", ""), quota };
-    let others_take =
-        |check: Check| async { store.decide(&[check]).wait().await.expect("memory decides").decision.is_allowed() };
+    let others_take = |check: Check| async {
+        store.decide(&[check], Deadline::none()).wait().await.expect("memory decides").decision.is_allowed()
+    };
     let rest = 100 - sent - held;
     assert!(rest == 0 || others_take(Check { floor: 0, ..Check::new(counter, rest) }).await);
     let directory = Directory::default();

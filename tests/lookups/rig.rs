@@ -13,7 +13,7 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::sleep;
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use tollgate::{Error, Key, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody, TierLookup};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -148,10 +148,10 @@ impl Counting {
 }
 
 impl Store for Counting {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         let looks = checks.iter().all(|check| check.cost == 0);
         if looks { &self.looked } else { &self.decided }.fetch_add(1, Ordering::SeqCst);
-        self.inner.decide(checks)
+        self.inner.decide(checks, deadline)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement};
 use tollgate::{
     AccessList, Decision, DenyCache, Error, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota,
     RateLimitLayer, Source, Store, key,
@@ -66,8 +66,10 @@ async fn a_policy_that_clients_are_not_told_of_is_seen_by_operators() {
 struct Says(Source, MemoryStore);
 
 impl Store for Says {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        let Answer::Ready(Ok(Decided { decision, receipt })) = self.1.decide(checks) else { panic!("memory decides") };
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        let Answer::Ready(Ok(Decided { decision, receipt })) = self.1.decide(checks, deadline) else {
+            panic!("memory decides")
+        };
         let decision = Decision::new(decision.outcomes().iter().cloned(), self.0);
         Answer::Ready(Ok(Decided { decision, receipt }))
     }

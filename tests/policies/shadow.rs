@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use http::{HeaderMap, HeaderName, Response};
 use tollgate::key::{self, Extracted};
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use tollgate::{AccessList, Decision, Error, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 
 use crate::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
@@ -20,7 +20,7 @@ fn tried() -> Policy {
 struct Away;
 
 impl Store for Away {
-    fn decide(&self, _: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
     }
 

@@ -79,10 +79,8 @@ impl Default for FailureRules {
 }
 
 impl FailureRules {
-    /// How long a decision may take, and whether the layer has to see to that, as the store, which
-    /// answers within its `own` budget, does not.
-    pub(super) fn budget(&self, own: Option<Duration>) -> (Duration, bool) {
-        let budget = self.budget.or(own).unwrap_or(BUDGET);
-        (budget, own.is_none_or(|own| own > budget))
+    /// How long a decision may take by a store that answers within its `own` budget.
+    pub(super) fn budget(&self, own: Option<Duration>) -> Duration {
+        self.budget.or(own).unwrap_or(BUDGET)
     }
 }

@@ -3,14 +3,14 @@
 use smallvec::SmallVec;
 
 use super::shared::Shared;
-use crate::store::{Answer, Check, Decided};
+use crate::store::{Answer, Check, Deadline, Decided};
 use crate::{Decision, Error};
 
 impl Shared {
     /// Looks at checks that cost nothing: units held here remain too.
-    pub(super) fn look(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    pub(super) fn look(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         let held: SmallVec<[u64; 4]> = checks.iter().map(|check| self.held(&check.counter)).collect();
-        let looked = self.inner.decide(checks);
+        let looked = self.inner.decide(checks, deadline);
         if held.iter().all(|units| *units == 0) {
             return looked;
         }

@@ -46,6 +46,8 @@ pub(super) struct Core {
     round: u64,
     /// What those receive who are late now, and since when: late at once is one failure.
     late: Option<(Instant, Error)>,
+    /// When such a failure of the server was last counted.
+    silent: Option<Instant>,
     /// Something was put back that can be sent at once.
     has_more: bool,
 }
@@ -61,7 +63,16 @@ enum Line {
 impl Core {
     pub(super) fn new() -> Self {
         let (retired, later) = (SmallVec::new(), Vec::new());
-        Self { line: Line::Down, retired, later, alarm: Alarm::default(), round: 0, late: None, has_more: false }
+        Self {
+            line: Line::Down,
+            retired,
+            later,
+            alarm: Alarm::default(),
+            round: 0,
+            late: None,
+            silent: None,
+            has_more: false,
+        }
     }
 
     /// Does all that can be done now. Returns whether there is more to do at once.
@@ -176,7 +187,7 @@ impl Core {
     }
 
     fn is_answered(&mut self) {
-        self.late = None;
+        (self.late, self.silent) = (None, None);
         if !self.retired.is_empty() {
             self.expect_last_answers();
         }
@@ -232,7 +243,7 @@ impl Core {
                     let connection = Connection::new(link);
                     lane.publish(Some(connection.shared.clone()));
                     self.line = Line::Up(connection, permit);
-                    self.late = None;
+                    (self.late, self.silent) = (None, None);
                 }
                 Err(error) => {
                     self.line = Line::Down;
@@ -341,9 +352,11 @@ impl Core {
             (late, borrowers, queue.first_late())
         });
         if let Some(patience) = late.iter().find(|job| !job.is_idle()).map(|job| job.patience) {
-            let (error, is_new) = self.late_error(now, patience);
-            // Who waits for a slot on its way does not wait for this server.
-            if is_new && late.iter().any(|job| !job.is_alone) {
+            let error = self.late_error(now, patience);
+            // Who waits for a slot on its way does not wait for this server, and who had less time than
+            // the budget did not wait for long.
+            let waited = late.iter().find(|job| !job.is_alone && job.patience.ends <= now);
+            if waited.is_some_and(|job| self.is_silent_anew(now, job.patience.budget)) {
                 lane.server.waited();
             }
             call::fail(late, &lane.server.error(error));
@@ -396,33 +409,45 @@ impl Core {
 
     /// Ends the wait of the callers of a call who are late.
     fn late_callers(&mut self, lane: &Lane, call: &mut Call, now: Instant) {
-        let late = call.jobs.iter_mut().filter(|job| job.patience.until <= now);
-        let mut late = late.peekable();
-        let Some(patience) = late.peek().map(|job| job.patience) else { return };
-        let (error, is_new) = self.late_error(now, patience);
-        let error = lane.server.error(error);
-        late.for_each(|job| job.is_late(|| error.shared()));
+        let mut late = call.jobs.iter_mut().filter(|job| job.is_awaited() && job.patience.until <= now).peekable();
+        if let Some(patience) = late.peek().map(|job| job.patience) {
+            let error = lane.server.error(self.late_error(now, patience));
+            late.for_each(|job| job.is_late(|| error.shared()));
+        }
         if call.until <= now {
             call.is_late = true;
-            let told = if is_new { Failure::Late } else { Failure::Unsent };
+            let budget = call.jobs.first().map_or(Duration::ZERO, |job| job.patience.budget);
+            let told = if self.is_silent_anew(now, budget) { Failure::Late } else { Failure::Unsent };
             lane.server.learn(call.permit.take(), Some(&told));
         }
     }
 
-    /// The error of those who are late now, and whether it is another failure than the last one: who
-    /// waited for the same silence tells nothing new.
-    fn late_error(&mut self, now: Instant, patience: Patience) -> (Error, bool) {
-        let same = patience.budget / 4;
+    /// The error of those who are late now: who waited for the same silence tells nothing new.
+    fn late_error(&mut self, now: Instant, patience: Patience) -> Error {
         match &self.late {
-            Some((since, error)) if now.saturating_duration_since(*since) < same => (error.shared(), false),
+            Some((since, error)) if is_same(*since, now, patience.budget) => error.shared(),
             _ => {
                 let error = patience.late();
                 let shared = error.shared();
                 self.late = Some((now, error));
-                (shared, true)
+                shared
             }
         }
     }
+
+    /// Whether the server's silence is another failure than the one that was counted last.
+    fn is_silent_anew(&mut self, now: Instant, budget: Duration) -> bool {
+        let is_new = self.silent.is_none_or(|since| !is_same(since, now, budget));
+        if is_new {
+            self.silent = Some(now);
+        }
+        is_new
+    }
+}
+
+/// Whether who was late then and who is late now waited for the same.
+fn is_same(then: Instant, now: Instant, budget: Duration) -> bool {
+    now.saturating_duration_since(then) < budget / 4
 }
 
 fn lost_connection(cause: Option<&RedisError>) -> Error {
