@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use http::request::Parts;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tollgate::key::{self, Extracted, KeyExtractor};
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Source};
@@ -14,14 +14,21 @@ use crate::rig::{Answered, Directory, MANY, by, memory, ms, send, tiered, told, 
 /// Timers count milliseconds, and round up.
 const GRAIN: Duration = ms(2);
 
-/// A store that decides so late, and has a budget of its own.
+/// A store that decides so late; with a budget of its own it keeps deadlines, too.
 struct Late(MemoryStore, Duration, Option<Duration>);
 
 impl Store for Late {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         let (decided, late) = (self.0.decide(checks, deadline), self.1);
+        let until = self.2.and_then(|own| deadline.earlier(Deadline::after(own)).instant());
         Answer::pending(async move {
-            sleep(late).await;
+            match until {
+                Some(until) if Instant::now() + late > until => {
+                    sleep_until(until).await;
+                    return Err(Error::store("too late", std::io::Error::other("late")));
+                }
+                _ => sleep(late).await,
+            }
             decided.wait().await
         })
     }
