@@ -15,8 +15,8 @@ const BUDGET: Duration = Duration::from_millis(100);
 /// more, so that an outage costs no request the wait for it. Where more than 250 calls are answered in
 /// such a second, the latest of them count. A failure is a call or a connection, not each of those who
 /// waited for it: a store may decide many requests in one call, and they fail and are answered
-/// together. Of any other store each decision is a call, and so is each that the layer's own
-/// [budget](crate::RateLimitLayer::budget) ends, as the layer does not know what it was part of.
+/// together. Of any other store each decision is a call, and so is each that the layer ends by a timer of
+/// its own, as the store has no [budget](crate::Store::budget).
 ///
 /// Single requests then probe the store, the first 50 ms later, the following ones at most 500 ms
 /// after the last began, whether or not that one has an answer yet, until one is answered. A probe asks
