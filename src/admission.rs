@@ -1,6 +1,7 @@
 //! Whether a request is admitted: what its policies ask, then one decision over all of them.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,12 +10,14 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use crate::account::Account;
 use crate::ask::Resolved;
 use crate::gate::Gate;
 use crate::metrics::Timer;
-use crate::store::{Answer, Check, Decided, Mode};
+use crate::store::{Answer, Check, Deadline, Decided, Mode};
+use crate::waiting::Waiting;
 use crate::{Decision, Error, Outcome, Store};
 
 /// What becomes of a request.
@@ -45,7 +48,7 @@ impl Admission {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
             Admission::Deciding { pending, policies, timer } => {
-                pending.as_mut().poll(cx).map(|decided| gate.verdict(std::mem::take(policies), *timer, decided))
+                pending.as_mut().poll(cx).map(|decided| gate.verdict(mem::take(policies), *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
@@ -53,26 +56,41 @@ impl Admission {
 }
 
 /// Policies by their places in the gate.
-type Places = SmallVec<[usize; 4]>;
+pub(crate) type Places = SmallVec<[usize; 4]>;
 
 /// The policies that apply to a request, by their places, and what they ask the store.
 #[derive(Default)]
-struct Asked {
-    policies: Places,
-    checks: SmallVec<[Check; 2]>,
+pub(crate) struct Asked {
+    pub(crate) policies: Places,
+    pub(crate) checks: SmallVec<[Check; 2]>,
+    /// Those that have to look something up before.
+    pub(crate) waiting: Vec<Waiting>,
 }
+
+/// What the store says of the policies that apply, and when it was asked.
+pub(crate) type AskedAll = (Places, Timer, Result<Decided, Error>);
 
 impl Asked {
     /// Adds what one policy makes of the request; or the verdict is known.
-    fn add(&mut self, policy: usize, resolved: Resolved) -> Option<Verdict> {
+    pub(crate) fn add(&mut self, policy: usize, resolved: Resolved) -> Option<Verdict> {
         match resolved {
             Resolved::Check(check) => {
                 self.policies.push(policy);
                 self.checks.push(check);
-                None
             }
-            Resolved::Skip => None,
-            Resolved::Verdict(verdict) => Some(*verdict),
+            Resolved::Skip => {}
+            Resolved::Waiting(waiting) => self.waiting.push(*waiting),
+            Resolved::Verdict(verdict) => return Some(*verdict),
+        }
+        None
+    }
+
+    /// Adds what was looked up, in the order of the policies.
+    fn insert(&mut self, found: Vec<(usize, Check)>) {
+        for (policy, check) in found {
+            let place = self.policies.partition_point(|before| *before < policy);
+            self.policies.insert(place, policy);
+            self.checks.insert(place, check);
         }
     }
 }
@@ -82,43 +100,56 @@ impl Gate {
     pub(crate) fn admit(self: &Arc<Self>, parts: &Parts) -> Admission {
         let mut asked = Asked::default();
         for policy in 0..self.policies.len() {
-            match self.resolve(policy, parts) {
-                Answer::Ready(resolved) => {
-                    if let Some(verdict) = asked.add(policy, resolved) {
-                        return Admission::Known(Some(self.turned_away(verdict)));
-                    }
-                }
-                pending @ Answer::Pending(_) => return self.admit_later(asked, policy, pending, parts),
+            if let Some(verdict) = asked.add(policy, self.resolve(policy, parts)) {
+                return Admission::Known(Some(self.turned_away(verdict)));
             }
         }
+        if !asked.waiting.is_empty() {
+            return self.admit_later(asked);
+        }
         let timer = Timer::start();
-        match self.store.decide(&asked.checks) {
+        match self.store.decide(&asked.checks, Deadline::none()) {
             Answer::Ready(decided) => Admission::Known(Some(self.verdict(asked.policies, timer, decided))),
             Answer::Pending(pending) => Admission::Deciding { pending, policies: asked.policies, timer },
         }
     }
 
-    /// Goes on when all is known, the first of which has to be waited for.
-    fn admit_later(
-        self: &Arc<Self>,
-        mut asked: Asked,
-        from: usize,
-        first: Answer<Resolved>,
-        parts: &Parts,
-    ) -> Admission {
-        let others = (from + 1..self.policies.len()).map(|policy| self.resolve(policy, parts));
-        let answers: Vec<Answer<Resolved>> = std::iter::once(first).chain(others).collect();
+    fn admit_later(self: &Arc<Self>, asked: Asked) -> Admission {
         let gate = Arc::clone(self);
         Admission::Resolving(Box::pin(async move {
-            for (policy, answer) in (from..).zip(answers) {
-                if let Some(verdict) = asked.add(policy, answer.wait().await) {
-                    return gate.turned_away(verdict);
-                }
+            match gate.decide_later(asked).await {
+                Ok((policies, timer, decided)) => gate.verdict(policies, timer, decided),
+                Err(verdict) => gate.turned_away(verdict),
             }
-            let timer = Timer::start();
-            let decided = gate.store.decide(&asked.checks).wait().await;
-            gate.verdict(asked.policies, timer, decided)
         }))
+    }
+
+    /// Decides what has to look something up before, all of it within the budget.
+    ///
+    /// Nothing is looked up for a request that is refused by what is known. Of the time that is left
+    /// after that, look-ups have half, and the store what they leave.
+    pub(crate) async fn decide_later(&self, mut asked: Asked) -> Result<AskedAll, Verdict> {
+        let deadline = self.deadline();
+        if let Some((timer, refused)) = self.peek(&asked.checks, deadline).await {
+            return Ok((asked.policies, timer, refused));
+        }
+        self.find_out(&mut asked, deadline).await?;
+        let timer = Timer::start();
+        let decided = self.store.decide(&asked.checks, deadline).wait().await;
+        Ok((asked.policies, timer, decided))
+    }
+
+    /// By when a decision that begins now has to be made, with all that is looked up for it.
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::after(self.store.time_for_all())
+    }
+
+    /// Looks up what has to be, in half of the time that is left.
+    pub(crate) async fn find_out(&self, asked: &mut Asked, deadline: Deadline) -> Result<(), Verdict> {
+        let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
+        let found = self.look_up(mem::take(&mut asked.waiting), half).await?;
+        asked.insert(found);
+        Ok(())
     }
 
     /// A verdict that is known before the store is asked.

@@ -9,7 +9,8 @@ use crate::gate::Gate;
 use crate::key::Extracted;
 use crate::policy::{AccessList, Tiers};
 use crate::store::{Answer, Check, Counter, Mode};
-use crate::{Key, MissingKey, Policy, Quota};
+use crate::waiting::{Stage, Waiting};
+use crate::{Error, Key, MissingKey, OnFailure, Policy, Quota, RawValues};
 
 /// What a policy makes of a request.
 pub(crate) enum Resolved {
@@ -17,6 +18,8 @@ pub(crate) enum Resolved {
     Check(Check),
     /// It does not apply.
     Skip,
+    /// It has to look something up, and has not begun.
+    Waiting(Box<Waiting>),
     /// It knows what becomes of it; boxed, as it is large and rare.
     Verdict(Box<Verdict>),
 }
@@ -27,17 +30,19 @@ impl Resolved {
     }
 
     /// What is left of it for a policy that never refuses.
-    fn in_shadow(self) -> Self {
+    pub(crate) fn in_shadow(self) -> Self {
         match self {
             Resolved::Verdict(_) => Resolved::Skip,
+            Resolved::Waiting(waiting) => Resolved::Waiting(Box::new(waiting.in_shadow())),
             other => other,
         }
     }
 }
 
 /// What is known of a policy's check before its key.
-struct Ask {
-    policy: usize,
+#[derive(Clone, Copy)]
+pub(crate) struct Ask {
+    pub(crate) policy: usize,
     cost: u64,
     critical: bool,
     quota: Quota,
@@ -45,32 +50,26 @@ struct Ask {
 
 impl Gate {
     /// Finds out what a policy makes of a request.
-    pub(crate) fn resolve(self: &Arc<Self>, place: usize, parts: &Parts) -> Answer<Resolved> {
+    pub(crate) fn resolve(&self, place: usize, parts: &Parts) -> Resolved {
         let options = self.policies[place].options();
         if !options.scope.covers(parts) {
-            return Answer::Ready(Resolved::Skip);
+            return Resolved::Skip;
         }
         let resolved = self.resolve_covered(place, parts);
-        if options.mode == Mode::Enforce {
-            return resolved;
-        }
-        match resolved {
-            Answer::Ready(resolved) => resolved.in_shadow().into(),
-            Answer::Pending(pending) => Answer::pending(async move { pending.await.in_shadow() }),
-        }
+        if options.mode == Mode::Enforce { resolved } else { resolved.in_shadow() }
     }
 
     /// As [`resolve`](Self::resolve), for a request to which the policy applies.
-    fn resolve_covered(self: &Arc<Self>, place: usize, parts: &Parts) -> Answer<Resolved> {
+    pub(crate) fn resolve_covered(&self, place: usize, parts: &Parts) -> Resolved {
         let policy = &self.policies[place];
         let options = policy.options();
         let listed =
             |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| self.lists(list, policy, parts));
         if listed(&options.deny) {
-            return Answer::Ready(Resolved::verdict(Verdict::Denied));
+            return Resolved::verdict(Verdict::Denied);
         }
         if listed(&options.allow) {
-            return Answer::Ready(Resolved::Skip);
+            return Resolved::Skip;
         }
         let tier = match &options.tiers {
             Some(Tiers::By(choose)) => choose(parts),
@@ -80,27 +79,9 @@ impl Gate {
         let quota = tier.unwrap_or(*policy.quota());
         let ask = Ask { policy: place, cost: options.cost.of(parts), critical, quota };
         match policy.extractor().extract(parts) {
-            Answer::Ready(extracted) => self.resolve_key(ask, extracted),
-            Answer::Pending(extracting) => {
-                let gate = Arc::clone(self);
-                Answer::pending(async move { gate.resolve_key(ask, extracting.await).wait().await })
-            }
+            Answer::Ready(extracted) => self.resolve_key(ask, extracted, Some(parts)),
+            Answer::Pending(extracting) => Resolved::Waiting(Box::new(Waiting::new(ask, Stage::Key(extracting)))),
         }
-    }
-
-    /// What every policy would ask of the client who sent this request, if it only looked.
-    ///
-    /// The looks are at all that is left; beside them are the units that are kept from this client.
-    pub(crate) async fn looks(self: &Arc<Self>, parts: &Parts) -> (Vec<Check>, Vec<u64>) {
-        let answers: Vec<_> = (0..self.policies.len()).map(|policy| self.resolve_covered(policy, parts)).collect();
-        let (mut checks, mut kept) = (Vec::new(), Vec::new());
-        for answer in answers {
-            if let Resolved::Check(check) = answer.wait().await {
-                kept.push(check.floor);
-                checks.push(Check { cost: 0, floor: 0, ..check });
-            }
-        }
-        (checks, kept)
     }
 
     /// Whether the request comes from an address on a list.
@@ -122,45 +103,70 @@ impl Gate {
         list.has_address(address)
     }
 
-    /// Goes on with a policy whose key is known.
-    fn resolve_key(self: &Arc<Self>, ask: Ask, extracted: Extracted) -> Answer<Resolved> {
+    /// Goes on with a policy whose key is known; `parts` is the request's head where it is at hand.
+    pub(crate) fn resolve_key(&self, ask: Ask, extracted: Extracted, parts: Option<&Parts>) -> Resolved {
         let policy = &self.policies[ask.policy];
         let options = policy.options();
+        let mut offered = RawValues::default();
         let key = match (extracted, policy.rule_for_missing_key()) {
             (Extracted::Key(key), _) => key,
-            (Extracted::Rejected(response), _) => return Resolved::verdict(Verdict::Rejected(response)).into(),
-            (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip.into(),
-            (Extracted::Missing, MissingKey::Deny) => return Resolved::verdict(Verdict::NoKey).into(),
+            (Extracted::Secret(secret), _) => {
+                let key;
+                (key, offered) = secret.into_parts();
+                key
+            }
+            (Extracted::Rejected(response), _) => return Resolved::verdict(Verdict::Rejected(response)),
+            (Extracted::Failed(error), _) => return self.without_key(ask, *error),
+            (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip,
+            (Extracted::Missing, MissingKey::Deny) => return Resolved::verdict(Verdict::NoKey),
             (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
         };
         let listed = |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| list.has_key(&key));
         if listed(&options.deny) {
-            return Resolved::verdict(Verdict::Denied).into();
+            return Resolved::verdict(Verdict::Denied);
         }
         if listed(&options.allow) {
-            return Resolved::Skip.into();
+            return Resolved::Skip;
         }
-        let Some(Tiers::Lookup(lookup)) = &options.tiers else { return Resolved::Check(ask.check(policy, key)).into() };
-        match lookup.find(&key) {
-            Answer::Ready(tier) => Resolved::Check(ask.with_tier(tier).check(policy, key)).into(),
-            Answer::Pending(finding) => {
-                let gate = Arc::clone(self);
-                Answer::pending(async move {
-                    let ask = ask.with_tier(finding.await);
-                    let policy = &gate.policies[ask.policy];
-                    Resolved::Check(ask.check(policy, key))
-                })
+        let Some(Tiers::Lookup(lookup)) = &options.tiers else { return Resolved::Check(ask.check(policy, key)) };
+        let offered = || {
+            if let Some(parts) = parts {
+                policy.extractor().raw_values(parts, &mut offered);
             }
+            offered
+        };
+        match lookup.find(&key, offered) {
+            Answer::Ready(tier) => Resolved::Check(ask.with_tier(tier).check(policy, key)),
+            Answer::Pending(finding) => Resolved::Waiting(Box::new(Waiting::new(ask, Stage::Tier(key, finding)))),
+        }
+    }
+
+    /// Goes on with a policy of which nobody knows whom it counts, as the layer says of failures.
+    pub(crate) fn without_key(&self, ask: Ask, error: Error) -> Resolved {
+        let (policy, rule) = (&self.policies[ask.policy], self.failure.on_failure);
+        if self.unknown_keys.is_due() {
+            let (policy, error) = (policy.name(), format!("{error:#}"));
+            tracing::warn!(code = "key_unknown", policy, error, ?rule, "a key was not found out");
+        }
+        match (rule, policy.rule_for_missing_key()) {
+            (OnFailure::Allow, _) => Resolved::Skip,
+            (OnFailure::Deny, _) | (_, MissingKey::Deny) => Resolved::verdict(Verdict::Failed(error)),
+            (OnFailure::Fallback, _) => Resolved::Check(ask.check(policy, Key::new("unknown", ""))),
         }
     }
 }
 
 impl Ask {
-    fn with_tier(self, tier: Option<Quota>) -> Self {
+    /// An ask of what is no request.
+    pub(crate) fn new(policy: usize, cost: u64, quota: Quota) -> Self {
+        Self { policy, cost, critical: true, quota }
+    }
+
+    pub(crate) fn with_tier(self, tier: Option<Quota>) -> Self {
         Self { quota: tier.unwrap_or(self.quota), ..self }
     }
 
-    fn check(&self, policy: &Policy, key: Key) -> Check {
+    pub(crate) fn check(&self, policy: &Policy, key: Key) -> Check {
         let options = policy.options();
         let kept = options.reserve.as_ref().filter(|_| !self.critical).map(|reserve| reserve.kept(&self.quota));
         let counter = Counter { policy: policy.shared_name().clone(), key, quota: self.quota };

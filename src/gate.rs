@@ -9,6 +9,7 @@ use http::request::Parts;
 
 use crate::fields::PolicyField;
 use crate::key::KeyExtractor;
+use crate::lookup::Warning;
 use crate::metrics::Decisions;
 use crate::store::{FailureRules, FailureStore, SharedStore};
 use crate::{Decision, Error, Headers, Policy, Store};
@@ -31,6 +32,8 @@ pub(crate) struct Gate {
     /// By whose address clients are allowed or denied, where a policy's key does not know it.
     pub(crate) client: Arc<dyn KeyExtractor>,
     pub(crate) decisions: Decisions,
+    /// That keys are not found out.
+    pub(crate) unknown_keys: Arc<Warning>,
     given: SharedStore,
     pub(crate) store: Arc<FailureStore<SharedStore>>,
 }
@@ -50,6 +53,7 @@ impl Gate {
             #[cfg(not(feature = "axum"))]
             client: Arc::new(crate::key::global()),
             decisions: Decisions::default(),
+            unknown_keys: Arc::default(),
             given: store,
             store: wrapped,
         }

@@ -9,7 +9,7 @@ use http::Response;
 
 use crate::account::Shared;
 use crate::metrics::Timer;
-use crate::store::{Change, Check, Counter};
+use crate::store::{Change, Check, Counter, Deadline};
 use crate::{Decision, Error, Key, Policy, Store};
 
 /// What a request really cost, put into the extensions of its response.
@@ -78,7 +78,7 @@ impl Handle {
         let options = policy.options();
         let check = Check { settles: options.settles(), ..Check::new(counter, options.cost.fixed()) };
         let (gate, timer) = (&self.shared.gate, Timer::start());
-        let decided = gate.store.decide(&[check]).wait().await;
+        let decided = gate.store.decide(&[check], Deadline::none()).wait().await;
         gate.decisions.decided(timer, &decided, [policy]);
         Ok(self.shared.book(policy, decided?))
     }

@@ -119,6 +119,11 @@ impl RateLimitLayer {
     /// the [store's own budget](Store::budget), which is 100 ms for a
     /// [`RedisStore`](crate::RedisStore), and 100 ms for a store without one.
     ///
+    /// It is for all that a request waits for before it is admitted. Where keys or quotas have to be looked
+    /// up, what is known of the request is looked at first; of the time that is left, look-ups, which are
+    /// made side by side, have half, and the store what they leave. A quota that is not there then is the
+    /// policy's own; a key, as if its look-up had failed: see [`OnFailure`](OnFailure#keys).
+    ///
     /// What the store does not decide in time is decided as [`on_failure`](Self::on_failure) says.
     /// Its late answer goes nowhere: units it took stay taken, and slots are released. The shorter of
     /// this budget and the store's holds; timers add up to 2 ms. Outside of a tokio runtime with time

@@ -87,8 +87,10 @@ mod headers;
 pub mod key;
 mod layer;
 mod limiter;
+mod lookup;
 mod merge;
 mod metrics;
+mod peek;
 mod policy;
 mod problem;
 mod quota;
@@ -96,6 +98,7 @@ mod response;
 mod service;
 mod status;
 pub mod store;
+mod waiting;
 
 #[cfg(feature = "redis")]
 pub use deadpool_redis;
@@ -109,6 +112,7 @@ pub use headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use key::Key;
 pub use layer::RateLimitLayer;
 pub use limiter::Limiter;
+pub use lookup::{Lookup, RawValues};
 pub use policy::{AccessList, Count, MissingKey, Policy, PolicyName, TierLookup};
 pub use quota::{Algorithm, Quota};
 pub use response::ResponseBody;

@@ -7,11 +7,15 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep};
 
+use crate::admission::{Asked, Verdict};
+use crate::ask::Ask;
+use crate::error::Kind;
 use crate::gate::{Gate, SharedGate};
 use crate::metrics::Timer;
 use crate::policy::Tiers;
-use crate::store::{Change, Check, Counter, Decided};
-use crate::{Decision, Error, Key, Policy, Status, Store};
+use crate::store::{Answer, Change, Deadline, Decided};
+use crate::waiting::{Stage, Waiting};
+use crate::{Decision, Error, Key, Policy, RawValues, Status, Store};
 
 const GRAIN: Duration = Duration::from_millis(1);
 
@@ -129,8 +133,8 @@ impl Limiter {
     /// If the store could not say.
     pub async fn status(&self, key: &Key) -> Result<Status, Error> {
         let gate = self.gate.load_full();
-        let looks = self.checks(&gate, key, Some(0)).await;
-        let decided = gate.store.decide(&looks).wait().await?;
+        let (looks, deadline) = looks(&gate, key).await?;
+        let decided = gate.store.decide(&looks.checks, deadline).wait().await?;
         Ok(Status::of(&gate, &decided.decision, std::iter::repeat(0)))
     }
 
@@ -141,7 +145,7 @@ impl Limiter {
     /// If the store could not do it for one of the policies; others may be done.
     pub async fn reset(&self, key: &Key) -> Result<(), Error> {
         let gate = self.gate.load_full();
-        for check in self.checks(&gate, key, Some(0)).await {
+        for check in looks(&gate, key).await?.0.checks {
             gate.store.reset(&check.counter).wait().await?;
         }
         Ok(())
@@ -154,7 +158,7 @@ impl Limiter {
     /// If the store could not do it for one of the policies; others may be done.
     pub async fn refund(&self, key: &Key, units: u64) -> Result<(), Error> {
         let gate = self.gate.load_full();
-        for check in self.checks(&gate, key, Some(0)).await {
+        for check in looks(&gate, key).await?.0.checks {
             gate.store.adjust(&check.counter, Change::Refund(units)).wait().await?;
         }
         Ok(())
@@ -162,29 +166,54 @@ impl Limiter {
 
     async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
         let gate = self.gate.load_full();
-        let checks = self.checks(&gate, key, units).await;
-        let timer = Timer::start();
-        let decided = gate.store.decide(&checks).wait().await;
+        let asked = asked(&gate, key, units);
+        let (_, timer, decided) = if asked.waiting.is_empty() {
+            let timer = Timer::start();
+            (asked.policies, timer, gate.store.decide(&asked.checks, Deadline::none()).wait().await)
+        } else {
+            gate.decide_later(asked).await.map_err(no_verdict)?
+        };
         gate.decisions.decided(timer, &decided, &gate.policies);
         let Decided { decision, receipt } = decided?;
         gate.store.settle(receipt, &[]);
         Ok(decision)
     }
+}
 
-    async fn checks(&self, gate: &Gate, key: &Key, units: Option<u64>) -> Vec<Check> {
-        let mut checks = Vec::with_capacity(gate.policies.len());
-        for policy in &gate.policies {
-            let tier = match &policy.options().tiers {
-                Some(Tiers::Lookup(lookup)) => lookup.find(key).wait().await,
-                _ => None,
-            };
-            let quota = tier.unwrap_or(*policy.quota());
-            let counter = Counter { policy: policy.shared_name().clone(), key: key.clone(), quota };
-            let options = policy.options();
-            let cost = units.unwrap_or_else(|| options.cost.fixed());
-            checks.push(Check { mode: options.mode, settles: options.settles(), ..Check::new(counter, cost) });
+/// What each policy asks about a key.
+fn asked(gate: &Gate, key: &Key, units: Option<u64>) -> Asked {
+    let mut asked = Asked::default();
+    for (place, policy) in gate.policies.iter().enumerate() {
+        let cost = units.unwrap_or_else(|| policy.options().cost.fixed());
+        let ask = Ask::new(place, cost, *policy.quota());
+        let tier = match &policy.options().tiers {
+            Some(Tiers::Lookup(lookup)) => lookup.find(key, RawValues::default),
+            _ => Answer::Ready(None),
+        };
+        match tier {
+            Answer::Ready(tier) => {
+                asked.policies.push(place);
+                asked.checks.push(ask.with_tier(tier).check(policy, key.clone()));
+            }
+            Answer::Pending(finding) => asked.waiting.push(Waiting::new(ask, Stage::Tier(key.clone(), finding))),
         }
-        checks
+    }
+    asked
+}
+
+/// The checks of a look at a key, and by when it is to be made.
+async fn looks(gate: &Gate, key: &Key) -> Result<(Asked, Deadline), Error> {
+    let mut asked = asked(gate, key, Some(0));
+    let deadline = if asked.waiting.is_empty() { Deadline::none() } else { gate.deadline() };
+    gate.find_out(&mut asked, deadline).await.map_err(no_verdict)?;
+    Ok((asked, deadline))
+}
+
+/// Only keys that are looked up turn requests away.
+fn no_verdict(verdict: Verdict) -> Error {
+    match verdict {
+        Verdict::Failed(error) => error,
+        _ => Error::new(Kind::Store, "a policy refused a key that was given"),
     }
 }
 

@@ -214,7 +214,8 @@ impl Policy {
         self.with(|options| options.tiers = Some(Tiers::By(Arc::new(quota))))
     }
 
-    /// Looks the quota up by the key, as [`tier`](Self::tier) does by the request.
+    /// Looks the quota up by the key, or by the value it was made of, as [`tier`](Self::tier) does by the
+    /// request.
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {
         self.with(|options| options.tiers = Some(Tiers::Lookup(lookup)))
     }

@@ -8,14 +8,16 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
 use tower_service::Service;
 
+use crate::admission::Asked;
 use crate::fields::{Advertised, Left, used, whole_seconds};
 use crate::gate::{Gate, SharedGate};
-use crate::store::Decided;
-use crate::{Decision, Error, Outcome, Store, problem, response};
+use crate::store::{Check, Deadline, Decided, Store};
+use crate::{Decision, Error, Outcome, problem, response};
 
 /// What a client has left of each policy it may know of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,11 +122,30 @@ impl<B> Service<Request<B>> for StatusService {
         let gate = self.gate.load_full();
         let (parts, _) = request.into_parts();
         Box::pin(async move {
-            let (checks, kept) = gate.looks(&parts).await;
-            let decided = gate.store.decide(&checks).wait().await;
+            let (checks, kept, deadline) = gate.looks(&parts).await;
+            let decided = gate.store.decide(&checks, deadline).wait().await;
             let status = decided.map(|Decided { decision, .. }| Status::of(&gate, &decision, kept));
             Ok(answer(status, |error| gate.store.next_probe(error)).map(Full::new))
         })
+    }
+}
+
+impl Gate {
+    /// What every policy would ask of the client who sent this request, if it only looked.
+    ///
+    /// The looks are at all that is left; beside them are the units that are kept from this client, and
+    /// by when the looks are to be made if something was looked up before.
+    async fn looks(&self, parts: &Parts) -> (Vec<Check>, Vec<u64>, Deadline) {
+        let mut asked = Asked::default();
+        for policy in 0..self.policies.len() {
+            // Whoever is refused is told no less than others.
+            let _verdict = asked.add(policy, self.resolve_covered(policy, parts).in_shadow());
+        }
+        let deadline = if asked.waiting.is_empty() { Deadline::none() } else { self.deadline() };
+        let _verdict = self.find_out(&mut asked, deadline).await;
+        let kept = asked.checks.iter().map(|check| check.floor).collect();
+        let looks = asked.checks.into_iter().map(|check| Check { cost: 0, floor: 0, ..check });
+        (looks.collect(), kept, deadline)
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures::future::join_all;
-use tollgate::store::{Change, Check, Decided, Mode, Receipt, Settlement};
+use tollgate::store::{Change, Check, Deadline, Decided, Mode, Receipt, Settlement};
 use tollgate::{Algorithm, MemoryStore, Quota, RedisStore, Store};
 
 use self::support::checks::{check, counter};
@@ -75,10 +75,11 @@ impl Pair {
 
     /// Asks both stores the same requests, those of distinct keys, at once.
     async fn decide(&self, requests: &[Vec<Check>]) -> Vec<[Decided; 2]> {
-        let answers = join_all(requests.iter().map(|request| self.redis.decide(request).wait())).await;
+        let answers =
+            join_all(requests.iter().map(|request| self.redis.decide(request, Deadline::none()).wait())).await;
         let mut both = Vec::new();
         for (request, redis) in requests.iter().zip(answers) {
-            let memory = self.memory.decide(request).wait().await.expect("memory answers");
+            let memory = self.memory.decide(request, Deadline::none()).wait().await.expect("memory answers");
             both.push([memory, redis.expect("the server answers")]);
         }
         both
@@ -92,7 +93,7 @@ impl Pair {
     /// Lets settlements be made: the store keeps the order of what it is asked.
     async fn let_settlements_go(&self) {
         let look = check("nobody", Quota::per_second(1), 0);
-        self.redis.decide(&[look]).wait().await.expect("the server answers");
+        self.redis.decide(&[look], Deadline::none()).wait().await.expect("the server answers");
     }
 
     async fn adjust(&self, key: &str, quota: Quota, change: Change) {

@@ -14,7 +14,9 @@ use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tollgate::store::{Answer as StoreAnswer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
+use tollgate::store::{
+    Answer as StoreAnswer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store, StoreId,
+};
 use tollgate::{
     Decision, DenyCache, Error, HybridStore, Key, LeaseStore, MemoryStore, Outcome, Policy, Quota, RateLimitLayer,
     Source, key,
@@ -52,7 +54,7 @@ fn resident() -> Option<u64> {
 
 fn ask(store: &impl Store, number: u64, quota: Quota) {
     let counter = Counter { policy: "policy".into(), key: Key::new("user", number.to_string()), quota };
-    let answer = store.decide(&[Check::new(counter, 1)]).wait().now_or_never();
+    let answer = store.decide(&[Check::new(counter, 1)], Deadline::none()).wait().now_or_never();
     answer.expect("memory answers at once").expect("memory never fails");
 }
 
@@ -100,7 +102,7 @@ fn refusals_of_made_up_keys_take_no_more_memory_than_the_deny_cache_has_room_for
 struct Refuses;
 
 impl Store for Refuses {
-    fn decide(&self, checks: &[Check]) -> StoreAnswer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Deadline) -> StoreAnswer<Result<Decided, Error>> {
         let hour = Some(Duration::from_secs(3_600));
         let mut outcomes: Vec<Outcome> = checks.iter().map(|check| Outcome::allowed(check, 7)).collect();
         outcomes[0] = Outcome::denied(&checks[0], 0, hour);
@@ -145,7 +147,7 @@ fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, u
         for number in 0..capacity + capacity / 100 {
             let mut checks = vec![check("policy", key(round << 32 | number))];
             checks.extend_from_slice(&others[..policies - 1]);
-            drop(store.decide(&checks).wait().now_or_never().expect("it answers at once"));
+            drop(store.decide(&checks, Deadline::none()).wait().now_or_never().expect("it answers at once"));
             drop(checks);
             most = most.max(live());
         }

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tollgate::key;
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use tollgate::{
     AccessList, Decision, Error, Headers, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer,
 };
@@ -187,7 +187,7 @@ async fn a_denied_client_has_no_permission() {
 struct Away;
 
 impl Store for Away {
-    fn decide(&self, _: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
     }
 

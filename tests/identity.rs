@@ -38,6 +38,7 @@ fn head_from(peer: &str, name: &str, lines: &[impl AsRef<[u8]>]) -> Parts {
 fn text(key: &impl KeyExtractor, parts: &Parts) -> String {
     match key.extract(parts).wait().now_or_never() {
         Some(Extracted::Key(key)) => key.to_string(),
+        Some(Extracted::Secret(secret)) => secret.key().to_string(),
         Some(Extracted::Missing) => "missing".to_owned(),
         Some(Extracted::Rejected(response)) => format!("rejected with {}", response.status().as_u16()),
         other => panic!("no answer: {other:?}"),

@@ -20,7 +20,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, StoreId};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, StoreId};
 use tollgate::{
     Decision, Error, Key, MemoryStore, MissingKey, OnFailure, Outcome, Policy, Quota, RateLimit, RateLimitLayer,
     ResponseBody, ResponseFuture, Source, Store,
@@ -148,7 +148,7 @@ impl<F> Store for Stub<F>
 where
     F: Fn(&[Check]) -> Answer<Result<Decided, Error>> + Send + Sync + 'static,
 {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         (self.decide)(checks)
     }
@@ -658,15 +658,18 @@ fn a_key_that_has_to_be_looked_up_is_waited_for() {
 }
 
 #[test]
-fn a_lookup_that_refuses_keeps_the_store_from_being_asked() {
+fn a_lookup_that_refuses_keeps_the_store_from_being_asked_for_more_than_a_look() {
     let refuse = |_| Extracted::Rejected(Box::new(Response::builder().status(401).body(Bytes::new()).unwrap()));
     let (open, lookup) = Later::new(refuse);
     open.send(()).unwrap();
-    let store = Stub::new(|checks| Answer::Ready(Ok(allow(checks))));
+    let store = Stub::new(|checks| {
+        assert!(checks.iter().all(|check| check.cost == 0), "{checks:?}");
+        Answer::Ready(Ok(allow(checks)))
+    });
     let layer = RateLimitLayer::composite(Arc::clone(&store)).global(MANY).user(MANY, lookup).global(MANY);
     let hello = Hello::default();
     expect(&layer.layer(hello.clone()), of("ada"), 401);
-    assert_eq!((store.asked(), hello.calls()), (0, 0));
+    assert_eq!((store.asked(), hello.calls()), (1, 0));
 }
 
 #[test]
@@ -948,12 +951,9 @@ fn a_store_that_recovers_decides_again() {
     let memory = memory();
     let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let state = Arc::clone(&broken);
-    let store =
-        Stub::new(
-            move |checks| {
-                if state.load(Ordering::Relaxed) { Answer::Ready(Err(away())) } else { memory.decide(checks) }
-            },
-        );
+    let store = Stub::new(move |checks| {
+        if state.load(Ordering::Relaxed) { Answer::Ready(Err(away())) } else { memory.decide(checks, Deadline::none()) }
+    });
     let service = RateLimitLayer::new(store, per_user(Quota::per_hour(1))).layer(Hello::default());
     expect(&service, of("ada"), 200);
     expect(&service, of("ada"), 429);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use support::checks::{check, counter};
 use support::clock::ManualClock;
-use tollgate::store::{Answer, Change, Check, Counter, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Store};
 use tollgate::{Algorithm, Decision, MemoryStore, Quota};
 
 const TWO_A_MINUTE: Quota = Quota::token_bucket(2, Duration::from_secs(60));
@@ -26,7 +26,7 @@ fn store(capacity: usize) -> (MemoryStore, ManualClock) {
 }
 
 fn decide(store: &MemoryStore, checks: &[Check]) -> Decision {
-    let Answer::Ready(decided) = store.decide(checks) else { panic!("memory answers at once") };
+    let Answer::Ready(decided) = store.decide(checks, Deadline::none()) else { panic!("memory answers at once") };
     decided.expect("memory never fails").decision
 }
 

@@ -12,7 +12,7 @@ mod support {
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Check};
+use tollgate::store::{Answer, Check, Deadline};
 use tollgate::{Algorithm, MemoryStore, Outcome, Quota, Store};
 
 use self::support::checks::check;
@@ -164,7 +164,9 @@ impl Subject {
     fn ask(&self, now_us: u64, cost: u64) -> Outcome {
         self.clock.set(now_us);
         let checks: [Check; 1] = [check("ada", self.quota, cost)];
-        let Answer::Ready(decided) = self.store.decide(&checks) else { panic!("memory answers at once") };
+        let Answer::Ready(decided) = self.store.decide(&checks, Deadline::none()) else {
+            panic!("memory answers at once")
+        };
         decided.expect("memory answers").decision.outcomes()[0].clone()
     }
 

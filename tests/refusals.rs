@@ -10,7 +10,7 @@ mod support {
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{Change, Check, Decided, Mode, Settlement};
+use tollgate::store::{Change, Check, Deadline, Decided, Mode, Settlement};
 use tollgate::{Decision, Outcome, Quota, RedisStore, Store};
 
 use self::support::checks::{check, counter};
@@ -48,12 +48,12 @@ impl Redis {
         Self { clock, store, server }
     }
 
-    async fn decide(&self, checks: &[Check]) -> Decision {
+    async fn decide(&self, checks: &[Check], _: Deadline) -> Decision {
         self.decided(checks).await.decision
     }
 
     async fn decided(&self, checks: &[Check]) -> Decided {
-        self.store.decide(checks).wait().await.expect("the server answers")
+        self.store.decide(checks, Deadline::none()).wait().await.expect("the server answers")
     }
 
     fn kept(&self) -> Vec<Kept> {
@@ -91,7 +91,10 @@ async fn a_refusal_changes_neither_a_value_nor_its_time_to_live() {
     let redis = Redis::start().await;
     for quota in QUOTAS {
         redis.clock.set(0);
-        assert!(redis.decide(&[check("full", quota, quota.capacity())]).await.is_allowed(), "{quota}");
+        assert!(
+            redis.decide(&[check("full", quota, quota.capacity())], Deadline::none()).await.is_allowed(),
+            "{quota}"
+        );
     }
     let (since, before) = (Instant::now(), redis.kept());
     assert_eq!(before.len(), 5, "both leaky buckets share a state");
@@ -101,10 +104,10 @@ async fn a_refusal_changes_neither_a_value_nor_its_time_to_live() {
             for (cost, floor) in
                 [(quota.capacity(), 0), (quota.capacity() + 1, 0), (u64::MAX, 0), (1, u64::MAX), (1, 6)]
             {
-                let refused = redis.decide(&[Check { floor, ..check("full", quota, cost) }]).await;
+                let refused = redis.decide(&[Check { floor, ..check("full", quota, cost) }], Deadline::none()).await;
                 assert!(!refused.is_allowed(), "{quota}: {cost} above {floor}");
             }
-            assert!(redis.decide(&[check("full", quota, 0)]).await.is_allowed(), "{quota}: a look");
+            assert!(redis.decide(&[check("full", quota, 0)], Deadline::none()).await.is_allowed(), "{quota}: a look");
         }
     }
     redis.assert_unchanged(&before, since);
@@ -114,10 +117,13 @@ async fn a_refusal_changes_neither_a_value_nor_its_time_to_live() {
 async fn a_refusal_of_an_unknown_key_writes_nothing() {
     let redis = Redis::start().await;
     for quota in QUOTAS {
-        assert!(!redis.decide(&[check("new", quota, quota.capacity() + 1)]).await.is_allowed(), "{quota}");
-        assert!(redis.decide(&[check("new", quota, 0)]).await.is_allowed(), "{quota}");
+        assert!(
+            !redis.decide(&[check("new", quota, quota.capacity() + 1)], Deadline::none()).await.is_allowed(),
+            "{quota}"
+        );
+        assert!(redis.decide(&[check("new", quota, 0)], Deadline::none()).await.is_allowed(), "{quota}");
         let shadow = Check { mode: Mode::Shadow, ..check("new", quota, u64::MAX) };
-        assert!(redis.decide(&[shadow]).await.is_allowed(), "{quota}");
+        assert!(redis.decide(&[shadow], Deadline::none()).await.is_allowed(), "{quota}");
     }
     assert_eq!(redis.kept(), []);
 }
@@ -126,7 +132,7 @@ async fn a_refusal_of_an_unknown_key_writes_nothing() {
 async fn all_algorithms_of_a_request_take_their_units_or_none_does() {
     let redis = Redis::start().await;
     let all = |cost: u64| -> Vec<Check> { QUOTAS[..5].iter().map(|&quota| check("all", quota, cost)).collect() };
-    assert!(redis.decide(&all(1)).await.is_allowed());
+    assert!(redis.decide(&all(1), Deadline::none()).await.is_allowed());
     let (since, before) = (Instant::now(), redis.kept());
     assert_eq!(before.len(), 5);
     for refusing in &QUOTAS[..5] {
@@ -136,13 +142,13 @@ async fn all_algorithms_of_a_request_take_their_units_or_none_does() {
             checks.retain(|check| check.counter.quota != *refusing);
             let refused = Check { floor: u64::MAX, ..check("all", *refusing, 1) };
             checks.insert(place.min(checks.len()), refused);
-            let decision = redis.decide(&checks).await;
+            let decision = redis.decide(&checks, Deadline::none()).await;
             assert!(!decision.is_allowed(), "{checks:?}");
             assert_eq!(decision.violated().count(), 1, "{decision:?}");
         }
     }
     redis.assert_unchanged(&before, since);
-    let left = redis.decide(&all(0)).await;
+    let left = redis.decide(&all(0), Deadline::none()).await;
     let left: Vec<u64> = left.outcomes().iter().map(Outcome::remaining).collect();
     assert_eq!(left, [4, 4, 4, 6, 0]);
 }
@@ -152,11 +158,11 @@ async fn the_same_counter_twice_takes_both_or_none() {
     let redis = Redis::start().await;
     for quota in &QUOTAS[..4] {
         let pair = |first, second| [check("twice", *quota, first), check("twice", *quota, second)];
-        assert!(redis.decide(&pair(2, 1)).await.is_allowed(), "{quota}");
+        assert!(redis.decide(&pair(2, 1), Deadline::none()).await.is_allowed(), "{quota}");
         let (since, before) = (Instant::now(), redis.kept());
-        assert!(!redis.decide(&pair(2, quota.capacity() - 4)).await.is_allowed(), "{quota}");
+        assert!(!redis.decide(&pair(2, quota.capacity() - 4), Deadline::none()).await.is_allowed(), "{quota}");
         redis.assert_unchanged(&before, since);
-        assert!(redis.decide(&pair(1, quota.capacity() - 4)).await.is_allowed(), "{quota}");
+        assert!(redis.decide(&pair(1, quota.capacity() - 4), Deadline::none()).await.is_allowed(), "{quota}");
     }
 }
 
@@ -216,7 +222,7 @@ async fn lives(redis: &Redis, quota: Quota, rng: &mut Rng) {
         now += rng.u64(..3) * 600 * S;
         now -= now % (600 * S);
         redis.clock.set(now);
-        let decision = redis.decide(&[check("life", quota, rng.u64(1..4))]).await;
+        let decision = redis.decide(&[check("life", quota, rng.u64(1..4))], Deadline::none()).await;
         if !decision.is_allowed() {
             continue;
         }

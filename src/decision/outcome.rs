@@ -63,6 +63,13 @@ impl Outcome {
         Self { quota, ..self.clone() }
     }
 
+    /// The outcome of a look, with units that are left elsewhere.
+    pub(crate) fn with_more(&self, units: u64) -> Self {
+        let remaining = self.remaining.saturating_add(units).min(self.quota.capacity());
+        let wait_us = if remaining > 0 && self.allowed { 0 } else { self.wait_us };
+        Self { remaining, wait_us, ..self.clone() }
+    }
+
     /// The outcome after what its check took has become another number of units. When a charge
     /// leaves nothing, the wait is until all is returned: that it is shorter is not known here.
     pub(crate) fn settled(&self, taken: u64, balance: u64) -> Self {

@@ -7,6 +7,7 @@ use http::request::Parts;
 
 use super::authorization::credentials;
 use super::{Extracted, Key, KeyExtractor, ListEntry};
+use crate::RawValues;
 use crate::store::Answer;
 
 /// Reads what any server might: what it refused and the server took would escape the limit.
@@ -49,13 +50,20 @@ impl BasicUser {
 
 impl KeyExtractor for BasicUser {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let decoded = credentials(parts, "Basic").and_then(|text| LENIENT.decode(text).ok());
-        Answer::Ready(decoded.map(|decoded| self.key_of(user(&decoded))).into())
+        Answer::Ready(decoded(parts).map(|decoded| self.key_of(user(&decoded))).into())
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of("basic_user", |value| !value.contains(&b':'))
     }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offered.push_any(decoded(parts).as_deref().map(user));
+    }
+}
+
+fn decoded(parts: &Parts) -> Option<Vec<u8>> {
+    credentials(parts, "Basic").and_then(|text| LENIENT.decode(text).ok())
 }
 
 /// What stands before the first colon, or all.

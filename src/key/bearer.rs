@@ -5,6 +5,7 @@ use http::request::Parts;
 use super::authorization::credentials;
 use super::list_entry::in_header;
 use super::{Extracted, KeyExtractor, Kind, ListEntry};
+use crate::RawValues;
 use crate::store::Answer;
 
 static KIND: Kind = Kind::fixed("bearer:");
@@ -31,5 +32,9 @@ impl KeyExtractor for Bearer {
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of("bearer", in_header)
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offered.push_any(credentials(parts, "Bearer"));
     }
 }

@@ -5,6 +5,7 @@ use http::header::COOKIE;
 use http::request::Parts;
 
 use super::{Extracted, KeyExtractor, Kind, ListEntry};
+use crate::RawValues;
 use crate::store::Answer;
 
 /// The first value of a cookie. See [`cookie`].
@@ -45,6 +46,10 @@ impl KeyExtractor for Cookie {
         // Quotes around a value may have kept its blanks.
         let has = |value: &[u8]| !value.contains(&b';') && HeaderValue::from_bytes(value).is_ok();
         entry.is_of_named("cookie", &self.name, has)
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offered.push_any(value(parts, self.name.as_bytes()));
     }
 }
 

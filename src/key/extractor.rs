@@ -7,9 +7,10 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
-use super::{Join, Key, ListEntry};
+use super::{Join, Key, ListEntry, Secret};
 use crate::policy::MissingKey;
 use crate::store::Answer;
+use crate::{Error, RawValues};
 
 /// What an extractor finds in a request.
 #[derive(Debug)]
@@ -17,18 +18,26 @@ use crate::store::Answer;
 pub enum Extracted {
     /// The key to count.
     Key(Key),
+    /// The key to count, with the value it is a hash of.
+    Secret(Box<Secret>),
     /// The request has none: the policy's [`MissingKey`] rule decides.
     Missing,
     /// The request is refused with this response.
     Rejected(Box<Response<Bytes>>),
+    /// It is not known whether it has one: [`OnFailure`](crate::OnFailure#keys) decides.
+    Failed(Box<Error>),
 }
 
 /// Finds out who is counted.
 ///
 /// Closures over `&Parts` are extractors if they return a [`Key`], a `String` or a `&'static str`,
-/// an `Option` of one of them, or an [`Extracted`].
+/// an `Option` of one of them, or an [`Extracted`]. For what has to be waited for there is
+/// [`lookup`](super::lookup), which shields what is queried.
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Extracts the key, at once or with a future.
+    ///
+    /// The future is polled only if no policy refuses the request whose key is known at once, and only
+    /// as long as the [budget](crate::RateLimitLayer::budget) allows.
     fn extract(&self, parts: &Parts) -> Answer<Extracted>;
 
     /// What a policy does with requests that have no key, unless it says otherwise.
@@ -50,6 +59,13 @@ pub trait KeyExtractor: Send + Sync + 'static {
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         let _ = entry;
         true
+    }
+
+    /// Offers the values of which the key of this request may hold a hash, for look-ups by it.
+    ///
+    /// Called only for a look-up: see [`Lookup::raw`](crate::Lookup::raw).
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        let _ = (parts, offered);
     }
 
     /// Counts each pair of this key and another's.
@@ -91,6 +107,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         (**self).can_match(entry)
     }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        (**self).raw_values(parts, offered);
+    }
 }
 
 /// The kind of keys made from bare text.
@@ -104,14 +124,19 @@ impl From<Key> for Extracted {
 
 impl From<String> for Extracted {
     fn from(text: String) -> Self {
-        Extracted::Key(Key::new(KIND, text))
+        of_text(text)
     }
 }
 
 impl From<&'static str> for Extracted {
     fn from(text: &'static str) -> Self {
-        Extracted::Key(Key::new(KIND, text))
+        of_text(text)
     }
+}
+
+fn of_text(text: impl AsRef<[u8]>) -> Extracted {
+    let key = Key::new(KIND, &text);
+    if Key::is_hash(key.value()) { Secret::of(key, text).into() } else { Extracted::Key(key) }
 }
 
 impl<T: Into<Extracted>> From<Option<T>> for Extracted {
@@ -129,5 +154,11 @@ impl<T: Into<Extracted>> From<Result<T, Response<Bytes>>> for Extracted {
 impl<T: Into<Extracted>> From<Result<T, Box<Response<Bytes>>>> for Extracted {
     fn from(found: Result<T, Box<Response<Bytes>>>) -> Self {
         found.map_or_else(Extracted::Rejected, Into::into)
+    }
+}
+
+impl<T: Into<Extracted>> From<Result<T, Error>> for Extracted {
+    fn from(found: Result<T, Error>) -> Self {
+        found.map_or_else(|error| Extracted::Failed(Box::new(error)), Into::into)
     }
 }

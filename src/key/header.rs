@@ -5,6 +5,7 @@ use http::request::Parts;
 
 use super::list_entry::in_header;
 use super::{Extracted, KeyExtractor, Kind, ListEntry};
+use crate::RawValues;
 use crate::store::Answer;
 
 /// The first value of a header. See [`header`].
@@ -49,5 +50,9 @@ impl KeyExtractor for Header {
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of_named("header", self.name.as_str(), in_header)
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offered.push_any(parts.headers.get(&self.name));
     }
 }

@@ -5,6 +5,7 @@ use http::request::Parts;
 use http::uri::Authority;
 
 use super::{Extracted, Key, KeyExtractor, ListEntry};
+use crate::RawValues;
 use crate::store::Answer;
 
 /// The host that is asked for. See [`host`].
@@ -24,15 +25,22 @@ pub fn host() -> Host {
 
 impl KeyExtractor for Host {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let found = match parts.uri.host() {
-            Some(host) => normal(host),
-            None => header(parts).and_then(|authority| normal(authority.host())),
-        };
-        Answer::Ready(found.map(|host| Key::new("host", host)).into())
+        Answer::Ready(found(parts).map(|host| Key::new("host", host)).into())
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offered.push_any(found(parts));
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of("host", is_normal)
+    }
+}
+
+fn found(parts: &Parts) -> Option<String> {
+    match parts.uri.host() {
+        Some(host) => normal(host),
+        None => header(parts).and_then(|authority| normal(authority.host())),
     }
 }
 

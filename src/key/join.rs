@@ -1,10 +1,13 @@
 //! Two keys as one.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::task::Poll;
 
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor, ListEntry};
+use super::{Extracted, Key, KeyExtractor, ListEntry, Secret};
+use crate::RawValues;
 use crate::policy::MissingKey;
 use crate::store::Answer;
 
@@ -25,12 +28,20 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         match (self.first.extract(parts), self.second.extract(parts)) {
             (Answer::Ready(first), Answer::Ready(second)) => Answer::Ready(join(first, second)),
-            (first, second) => Answer::Pending(Box::pin(join_later(first, second))),
+            (first, second) => Answer::pending(async move {
+                let (first, second) = both(first, second).await;
+                join(first, second)
+            }),
         }
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         self.first.can_match(entry) || self.second.can_match(entry)
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        self.first.raw_values(parts, offered);
+        self.second.raw_values(parts, offered);
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
@@ -48,14 +59,35 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
     }
 }
 
-async fn join_later(first: Answer<Extracted>, second: Answer<Extracted>) -> Extracted {
-    join(first.wait().await, second.wait().await)
+/// Waits for two answers at a time.
+async fn both<T>(mut first: Answer<T>, mut second: Answer<T>) -> (T, T) {
+    poll_fn(|cx| if first.is_ready(cx) & second.is_ready(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    (first.wait().await, second.wait().await)
 }
 
 fn join(first: Extracted, second: Extracted) -> Extracted {
     match (first, second) {
         (Extracted::Key(first), Extracted::Key(second)) => Extracted::Key(first.join(&second)),
         (Extracted::Rejected(response), _) | (_, Extracted::Rejected(response)) => Extracted::Rejected(response),
-        _ => Extracted::Missing,
+        (Extracted::Failed(error), _) | (_, Extracted::Failed(error)) => Extracted::Failed(error),
+        (Extracted::Missing, _) | (_, Extracted::Missing) => Extracted::Missing,
+        (first, second) => join_secrets(first, second),
+    }
+}
+
+/// Joins keys of which one came with its value.
+fn join_secrets(first: Extracted, second: Extracted) -> Extracted {
+    let Some(((first, mut offered), (second, others))) = with_values(first).zip(with_values(second)) else {
+        return Extracted::Missing;
+    };
+    offered.append(others);
+    Secret::joined(first.join(&second), offered).into()
+}
+
+fn with_values(extracted: Extracted) -> Option<(Key, RawValues)> {
+    match extracted {
+        Extracted::Key(key) => Some((key, RawValues::default())),
+        Extracted::Secret(secret) => Some(secret.into_parts()),
+        _ => None,
     }
 }

@@ -23,7 +23,6 @@ mod extension;
 mod extractor;
 #[cfg(feature = "axum")]
 mod forwarded;
-mod from_async_fn;
 mod from_fn;
 mod global;
 mod header;
@@ -34,6 +33,7 @@ mod host;
 mod ip;
 mod join;
 mod list_entry;
+mod lookup;
 mod method;
 mod path;
 #[cfg(feature = "axum")]
@@ -43,6 +43,7 @@ mod peer_ip;
 mod query;
 #[cfg(feature = "axum")]
 mod route;
+mod secret;
 mod text;
 #[cfg(feature = "axum")]
 mod trust;
@@ -54,13 +55,13 @@ pub use client_ip::{ClientIp, client_ip};
 pub use cookie::{Cookie, cookie};
 pub use extension::{Extension, extension};
 pub use extractor::{Extracted, KeyExtractor};
-pub use from_async_fn::{FromAsyncFn, from_async_fn};
 pub use from_fn::{FromFn, from_fn};
 pub use global::{Global, global};
 pub use header::{Header, header};
 pub use host::{Host, host};
 pub use join::Join;
 pub use list_entry::ListEntry;
+pub use lookup::{KeyLookup, lookup};
 pub use method::{Method, method};
 pub use path::{Path, path};
 #[cfg(feature = "axum")]
@@ -70,5 +71,6 @@ pub use peer_ip::{PeerIp, peer_ip};
 pub use query::{Query, query};
 #[cfg(feature = "axum")]
 pub use route::{Route, route};
+pub use secret::Secret;
 pub use text::Key;
 use text::Kind;

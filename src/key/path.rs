@@ -4,6 +4,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 
 use super::{Extracted, KeyExtractor, Kind, ListEntry};
+use crate::RawValues;
 use crate::store::Answer;
 
 static KIND: Kind = Kind::fixed("path:");
@@ -26,6 +27,10 @@ impl KeyExtractor for Path {
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of("path", is_path)
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offered.push(parts.uri.path());
     }
 }
 

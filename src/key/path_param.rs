@@ -5,6 +5,7 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 
 use super::{Extracted, KeyExtractor, Kind, ListEntry};
+use crate::RawValues;
 use crate::store::Answer;
 
 /// A parameter of the route that matched. See [`path_param`].
@@ -26,16 +27,25 @@ pub fn path_param(name: &str) -> PathParam {
 
 impl KeyExtractor for PathParam {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let template = parts.extensions.get::<MatchedPath>();
-        // The template is that of the outermost router, but nested ones see a shortened path.
-        let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |OriginalUri(uri)| uri);
-        let value = template.and_then(|template| capture(template.as_str(), uri.path(), &self.name));
-        let decoded = value.map(|value| percent_decode_str(value).collect::<Vec<u8>>());
-        Answer::Ready(decoded.map(|decoded| self.kind.key(&decoded)).into())
+        Answer::Ready(self.value(parts).map(|value| self.kind.key(&value)).into())
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offered.push_any(self.value(parts));
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of_named("path_param", &self.name, |_| true)
+    }
+}
+
+impl PathParam {
+    fn value(&self, parts: &Parts) -> Option<Vec<u8>> {
+        let template = parts.extensions.get::<MatchedPath>();
+        // The template is that of the outermost router, but nested ones see a shortened path.
+        let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |OriginalUri(uri)| uri);
+        let value = template.and_then(|template| capture(template.as_str(), uri.path(), &self.name));
+        value.map(|value| percent_decode_str(value).collect())
     }
 }
 

@@ -4,6 +4,7 @@ use axum::extract::MatchedPath;
 use http::request::Parts;
 
 use super::{Extracted, KeyExtractor, Kind, ListEntry};
+use crate::RawValues;
 use crate::store::Answer;
 
 static KIND: Kind = Kind::fixed("route:");
@@ -25,11 +26,18 @@ pub fn route() -> Route {
 
 impl KeyExtractor for Route {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        let template = parts.extensions.get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str);
-        Answer::Ready(Extracted::Key(KIND.key(template.as_bytes())))
+        Answer::Ready(Extracted::Key(KIND.key(template(parts).as_bytes())))
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offered.push(template(parts));
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of("route", |value| value.starts_with(b"/") || value == UNMATCHED.as_bytes())
     }
+}
+
+fn template(parts: &Parts) -> &str {
+    parts.extensions.get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str)
 }

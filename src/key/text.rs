@@ -94,6 +94,16 @@ impl Key {
         kinds.split('+').zip(values.split(JOINED))
     }
 
+    /// The escaped values of keys that were joined; else the only one.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
+        self.value().split(JOINED)
+    }
+
+    /// Whether a value is not there, but a hash of it.
+    pub(crate) fn is_hash(value: &str) -> bool {
+        value.as_bytes().first() == Some(&HASHED)
+    }
+
     fn parts(&self) -> (&str, &str) {
         self.text.split_once(':').expect("a key has a kind")
     }

@@ -84,7 +84,8 @@ impl Decisions {
         match verdict {
             Verdict::NoKey | Verdict::Denied => undecided.forbidden.increment(1),
             Verdict::Rejected(_) => undecided.rejected.increment(1),
-            Verdict::Admitted(_) | Verdict::Refused(_) | Verdict::Failed(_) => {}
+            Verdict::Failed(_) => undecided.unavailable.increment(1),
+            Verdict::Admitted(_) | Verdict::Refused(_) => {}
         }
     }
 

@@ -3,19 +3,14 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
-use moka::sync::Cache;
-use tokio::time::Instant;
 
+use crate::lookup::{Looked, Lookups};
 use crate::store::Answer;
-use crate::{Key, Quota};
-
-/// How long a failed lookup is not repeated.
-const FAILED_FOR: Duration = Duration::from_secs(1);
+use crate::{Key, Lookup, Quota, RawValues};
 
 /// How a policy finds a request's quota.
 #[derive(Clone)]
@@ -25,118 +20,98 @@ pub(crate) enum Tiers {
 }
 
 type Choose = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
-type Found = Result<Option<Quota>, Box<dyn StdError + Send + Sync>>;
-type Look = dyn Fn(Key) -> Pin<Box<dyn Future<Output = Found> + Send>> + Send + Sync;
 
-/// An asynchronous lookup of a key's quota, with a bounded cache.
+/// An asynchronous look-up of a key's quota.
 ///
-/// By default 10,000 keys are remembered for 60 s, and a lookup may take 50 ms. One that fails, or
-/// takes longer, is logged; the policy's own quota counts then, and the key is not looked up again
-/// for a second.
+/// The function gets a [`Lookup`]: the key, and the value the client sent, which the key may only hold a
+/// hash of. Without an answer in time the policy's own quota counts. The limiter shields what is queried:
+///
+/// - Requests that come together with one key share one look-up. It goes on when they are gone.
+/// - It is made only for requests that no policy refuses whose key and quota are known at once: they
+///   are looked at first, without taking anything.
+/// - At most 256 are under way ([`in_flight`](Self::in_flight)). Requests that would need one more have
+///   the policy's own quota, and a warning with the code `lookups_full` is logged, once a second at most.
+/// - It may take 50 ms ([`timeout`](Self::timeout)); a request waits for it no longer than its
+///   [budget](crate::RateLimitLayer::budget) allows.
+/// - Quotas of up to 10,000 keys are remembered, for 60 s; that there is none, for 10 s; that a look-up
+///   failed, took too long or panicked, for 1 s. A failure is logged with the code `lookup_failed`, once
+///   a second at most.
+///
+/// Clones share what is remembered and under way. Outside of a tokio runtime each request makes its
+/// look-ups by itself, in any time.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::convert::Infallible;
-/// use tollgate::{Key, Policy, Quota, TierLookup, key};
+/// use tollgate::{Lookup, Policy, Quota, TierLookup, key};
 ///
 /// const PRO: Quota = Quota::per_minute(5_000);
 ///
-/// async fn plan(user: Key) -> Result<Option<Quota>, Infallible> {
-///     Ok(if user.as_str().ends_with("ada") { Some(PRO) } else { None })
+/// async fn plan(user: Lookup) -> Result<Option<Quota>, Infallible> {
+///     Ok(if user.text() == Some("sk_live_ada") { Some(PRO) } else { None })
 /// }
 ///
 /// let policy = Policy::new("user", Quota::per_minute(100))
-///     .key(key::header("x-user").plain())
+///     .key(key::header("x-api-key"))
 ///     .tier_lookup(TierLookup::new(plan));
 /// # let _ = policy;
 /// ```
 #[derive(Clone)]
 #[must_use]
 pub struct TierLookup {
-    look: Arc<Look>,
-    cache: Cache<Key, Remembered>,
-    capacity: u64,
-    lifetime: Duration,
-    timeout: Duration,
+    lookups: Lookups<Option<Quota>>,
 }
 
-#[derive(Clone, Copy)]
-struct Remembered {
-    quota: Option<Quota>,
-    /// When the lookup failed, if it did.
-    failed: Option<Instant>,
+impl Looked for Option<Quota> {
+    fn is_nothing(&self) -> bool {
+        self.is_none()
+    }
 }
 
 impl TierLookup {
     /// Looks quotas up with a function; `None` stands for the policy's own quota.
     pub fn new<F, T, E>(look: F) -> Self
     where
-        F: Fn(Key) -> T + Send + Sync + 'static,
+        F: Fn(Lookup) -> T + Send + Sync + 'static,
         T: Future<Output = Result<Option<Quota>, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        let look = Arc::new(move |key| {
-            let found = look(key);
-            Box::pin(async move { found.await.map_err(Into::into) }) as Pin<Box<dyn Future<Output = Found> + Send>>
-        });
-        let (capacity, lifetime, timeout) = (10_000, Duration::from_secs(60), Duration::from_millis(50));
-        Self { look, cache: cache(capacity, lifetime), capacity, lifetime, timeout }
+        Self { lookups: Lookups::new(look) }
     }
 
-    /// Sets how many keys are remembered at most.
+    /// Sets how many keys are remembered at most, instead of 10,000.
     pub fn capacity(self, keys: u64) -> Self {
-        Self { capacity: keys, cache: cache(keys, self.lifetime), ..self }
+        Self { lookups: self.lookups.capacity(keys) }
     }
 
-    /// Sets how long a key's quota is remembered.
+    /// Sets how long a key's quota is remembered, instead of 60 s.
     pub fn lifetime(self, lifetime: Duration) -> Self {
-        // moka refuses more than 1,000 years.
-        let lifetime = lifetime.min(Duration::from_secs(365 * 86_400));
-        Self { lifetime, cache: cache(self.capacity, lifetime), ..self }
+        Self { lookups: self.lookups.lifetime(lifetime) }
     }
 
-    /// Sets how long a lookup may take.
+    /// Sets how long a look-up may take, instead of 50 ms. Requests wait no longer than their
+    /// [budget](crate::RateLimitLayer::budget) allows; what comes later is remembered.
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
+        Self { lookups: self.lookups.timeout(timeout) }
+    }
+
+    /// Sets how many look-ups are under way at a time, at most, instead of 256; 0 is taken as 1.
+    pub fn in_flight(self, lookups: usize) -> Self {
+        Self { lookups: self.lookups.in_flight(lookups) }
     }
 
     /// The quota of a key, or `None` for the policy's own; at once if it is remembered.
-    pub(crate) fn find(&self, key: &Key) -> Answer<Option<Quota>> {
-        let fresh = |found: &Remembered| found.failed.is_none_or(|failed| failed.elapsed() < FAILED_FOR);
-        if let Some(found) = self.cache.get(key).filter(fresh) {
-            return Answer::Ready(found.quota);
+    pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
+        match self.lookups.find(key, offered) {
+            Answer::Ready(found) => Answer::Ready(found.unwrap_or(None)),
+            Answer::Pending(finding) => Answer::pending(async move { finding.await.unwrap_or(None) }),
         }
-        let (lookup, key) = (self.clone(), key.clone());
-        Answer::pending(async move { lookup.look_up(key).await })
     }
-
-    async fn look_up(self, key: Key) -> Option<Quota> {
-        let found = tokio::time::timeout(self.timeout, (self.look)(key.clone())).await;
-        let remembered = match found {
-            Ok(Ok(quota)) => Remembered { quota, failed: None },
-            Ok(Err(error)) => failed(&*error),
-            Err(late) => failed(&late),
-        };
-        self.cache.insert(key, remembered);
-        remembered.quota
-    }
-}
-
-fn failed(error: &(dyn StdError + 'static)) -> Remembered {
-    tracing::warn!(error, "a tier lookup failed: the policy's own quota counts");
-    Remembered { quota: None, failed: Some(Instant::now()) }
-}
-
-fn cache(capacity: u64, lifetime: Duration) -> Cache<Key, Remembered> {
-    Cache::builder().max_capacity(capacity).time_to_live(lifetime).build()
 }
 
 impl fmt::Debug for TierLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TierLookup")
-            .field("capacity", &self.capacity)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
+        f.debug_struct("TierLookup").finish_non_exhaustive()
     }
 }

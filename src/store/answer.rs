@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// A value that is ready, or the future of one.
 ///
@@ -18,6 +19,16 @@ impl<T> Answer<T> {
     /// Boxes a future.
     pub fn pending(future: impl Future<Output = T> + Send + 'static) -> Self {
         Answer::Pending(Box::pin(future))
+    }
+
+    /// Whether the value is there; it is, once its future has yielded it.
+    pub(crate) fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Answer::Pending(future) = self
+            && let Poll::Ready(value) = future.as_mut().poll(cx)
+        {
+            *self = Answer::Ready(value);
+        }
+        matches!(self, Answer::Ready(_))
     }
 
     /// Waits for the value if need be.

@@ -5,6 +5,7 @@ pub(crate) mod breaker;
 #[cfg(feature = "redis-cell")]
 mod cell;
 mod check;
+mod deadline;
 mod deny;
 mod evaluate;
 mod failure;
@@ -22,6 +23,7 @@ pub use breaker::BreakerState;
 #[cfg(feature = "redis-cell")]
 pub use cell::{RedisCellStore, RedisCellStoreBuilder};
 pub use check::{Check, Counter, Mode, Settles};
+pub use deadline::Deadline;
 pub use deny::{DenyCache, DenyCacheBuilder};
 pub use failure::OnFailure;
 pub(crate) use failure::{FailureRules, FailureStore, SharedStore};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, Change, Check, Counter, Receipt, Settlement};
+use super::{Answer, Change, Check, Counter, Deadline, Receipt, Settlement};
 use crate::{Decision, Error, Policy};
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
@@ -18,18 +18,24 @@ pub trait Store: Send + Sync + 'static {
     /// of any other it learns nothing, so a store that answers without its server implements
     /// [`probe`](Self::probe) too.
     ///
+    /// A store with a [budget](Self::budget) answers by the end of it, or by the deadline if that is
+    /// earlier: with an error if it cannot tell. A store without one may leave the deadline aside.
+    ///
     /// # Errors
     ///
     /// If no decision could be made. After several, layers do not ask for a moment: see
     /// [`OnFailure`](crate::OnFailure). Errors that are [invalid](Error::is_invalid) do not count. What
-    /// was asked may have been taken all the same if the error is a timeout or a lost connection; it is
-    /// never asked twice.
+    /// was asked is never asked twice, but may have been taken all the same: if the connection was lost, it
+    /// stays taken; if the time was over, it is given back when the answer comes after all, by a store that
+    /// can do so, as nobody counted on it. One that a layer's own timer ends, as the store has no budget, is
+    /// dropped.
     ///
     /// # Cancellation
     ///
     /// Dropping a pending answer is safe at any point: it never affects the decisions of others.
-    /// If the decision was allowed, its units stay taken and its slots are released.
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>>;
+    /// If the decision was allowed, its units stay taken and its slots are released: a client that goes
+    /// away was served for all the store knows.
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>>;
 
     /// Decides as [`decide`](Self::decide) does, and asks the server whatever this process could answer
     /// by itself.
@@ -41,8 +47,8 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// As [`decide`](Self::decide).
-    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        self.decide(checks)
+    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.decide(checks, deadline)
     }
 
     /// Ends a decision: releases its slots and makes `changes` to what it took.
@@ -68,9 +74,20 @@ pub trait Store: Send + Sync + 'static {
     /// The time in which every decision is answered, if the store sees to that by itself.
     ///
     /// Unless a layer is given a [budget](crate::RateLimitLayer::budget) of its own, it is this one.
-    /// If the layer's is not shorter, it needs no timer of its own for each decision. Without one,
-    /// which is the default, the layer bounds what has to be waited for.
+    /// If the layer's is shorter, each decision gets a [deadline](Self::decide), which a store with a budget
+    /// keeps as well. Without one, which is the default, the layer bounds what has to be waited for by a
+    /// timer of its own.
     fn budget(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The refusal of `checks`, if it is known without asking anyone. Takes nothing.
+    ///
+    /// Layers call it before they look keys or quotas up for a request, and look at its checks (with a cost
+    /// of 0) if there is no answer. By default there is none. A store around a store that decides all
+    /// by the inner one returns the inner one's.
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        let _ = checks;
         None
     }
 
@@ -107,12 +124,12 @@ pub struct Decided {
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        (**self).decide(checks)
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        (**self).decide(checks, deadline)
     }
 
-    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        (**self).probe(checks)
+    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        (**self).probe(checks, deadline)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -129,6 +146,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn budget(&self) -> Option<Duration> {
         (**self).budget()
+    }
+
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        (**self).recall(checks)
     }
 
     fn supports(&self, policies: &[Policy]) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::time::Duration;
 
-use tollgate::store::Check;
+use tollgate::store::{Check, Deadline};
 use tollgate::{Outcome, Quota};
 
 use super::subject::{KEY, Subject, on_each_store};
@@ -88,7 +88,7 @@ async fn step(subject: &Subject, quota: Quota, row: &Row) {
     subject.clock.set(row.now);
     let before = subject.kept();
     let checks = [Check { floor: row.floor, ..check(KEY, quota, row.cost) }];
-    let decision = subject.store.decide(&checks).wait().await.expect("the store is there").decision;
+    let decision = subject.store.decide(&checks, Deadline::none()).wait().await.expect("the store is there").decision;
     let outcome = &decision.outcomes()[0];
     assert_eq!(answer(outcome), row.answer, "{told}");
     assert_eq!(decision.is_allowed(), row.answer.allowed, "{told}");

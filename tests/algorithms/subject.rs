@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Change, Decided, Settlement};
+use tollgate::store::{Change, Deadline, Decided, Settlement};
 use tollgate::{MemoryStore, Quota, RedisStore, Store};
 
 use crate::support::checks::{check, counter};
@@ -47,7 +47,8 @@ impl Subject {
     /// Takes units at a time, which the store must allow.
     pub(crate) async fn take(&self, now: u64, quota: Quota, cost: u64) -> Decided {
         self.clock.set(now);
-        let decided = self.store.decide(&[check(KEY, quota, cost)]).wait().await.expect("the store is there");
+        let decided =
+            self.store.decide(&[check(KEY, quota, cost)], Deadline::none()).wait().await.expect("the store is there");
         assert!(decided.decision.is_allowed(), "{}: {decided:?}", self.name);
         decided
     }
@@ -58,7 +59,7 @@ impl Subject {
         self.clock.set(now);
         self.store.settle(decided.receipt, &[Settlement { check: 0, change }]);
         let look = check("nobody", Quota::per_second(1), 0);
-        self.store.decide(&[look]).wait().await.expect("the store is there");
+        self.store.decide(&[look], Deadline::none()).wait().await.expect("the store is there");
     }
 
     pub(crate) async fn adjust(&self, now: u64, quota: Quota, change: Change) {

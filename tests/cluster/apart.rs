@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Change, Check, Decided, Mode, Settlement, Store};
+use tollgate::store::{Change, Check, Deadline, Decided, Mode, Settlement, Store};
 use tollgate::{Outcome, RedisStore};
 
 use super::rig::{Cluster, PATIENCE, check_of, quota, wait_for};
@@ -13,7 +13,7 @@ fn checks(cluster: &Cluster, limits: [u64; 3]) -> [Check; 3] {
 }
 
 async fn decide(store: &RedisStore, checks: &[Check]) -> Decided {
-    store.decide(checks).wait().await.expect("the Cluster is whole")
+    store.decide(checks, Deadline::none()).wait().await.expect("the Cluster is whole")
 }
 
 fn remaining(decided: &Decided) -> Vec<u64> {
@@ -106,7 +106,8 @@ async fn what_a_caller_who_went_away_took_in_vain_is_given_back() {
     let checks = checks(&cluster, [9, 1, 9]);
     decide(&store, &checks).await;
     for _ in 0..10 {
-        let asked = tokio::time::timeout(Duration::from_micros(50), store.decide(&checks).wait()).await;
+        let asked =
+            tokio::time::timeout(Duration::from_micros(50), store.decide(&checks, Deadline::none()).wait()).await;
         drop(asked);
     }
     let settled = || tokio::task::block_in_place(|| futures::executor::block_on(left(&store, &checks)) == [8, 0, 8]);
@@ -120,7 +121,7 @@ async fn a_part_that_fails_fails_the_decision_and_the_others_give_back() {
     let checks = checks(&cluster, [9, 9, 9]);
     decide(&store, &checks).await;
     cluster.nodes[1].kill();
-    let error = store.decide(&checks).wait().await.expect_err("a primary is away");
+    let error = store.decide(&checks, Deadline::none()).wait().await.expect_err("a primary is away");
     assert!(error.is_connection() || error.is_timeout(), "{error:#}");
     for place in [0, 2] {
         assert_eq!(left(&store, &checks[place..=place]).await, [8]);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tollgate::Quota;
 use tollgate::store::Change::{Charge, Refund};
+use tollgate::store::Deadline;
 
 use super::rows::{S, admits, denies, run};
 use super::subject::{Subject, on_each_store};
@@ -140,9 +141,9 @@ async fn policies_and_keys_are_counted_apart() {
         let mine = check("ada", WINDOW, 5);
         let mut others = [check("bob", WINDOW, 5), check("ada", WINDOW, 5)];
         others[1].counter.policy = "other".into();
-        assert!(subject.decide(&[mine]).await.decision.is_allowed(), "{}", subject.name);
+        assert!(subject.decide(&[mine], Deadline::none()).await.decision.is_allowed(), "{}", subject.name);
         for other in others {
-            assert!(subject.decide(&[other]).await.decision.is_allowed(), "{}", subject.name);
+            assert!(subject.decide(&[other], Deadline::none()).await.decision.is_allowed(), "{}", subject.name);
         }
     })
     .await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::Check;
+use tollgate::store::{Check, Deadline};
 use tollgate::{Decision, Outcome, Quota};
 
 use super::rows::S;
@@ -28,7 +28,7 @@ fn allowed(decision: &Decision) -> Vec<bool> {
 
 async fn decide(subject: &Subject, now: u64, checks: &[Check]) -> Decision {
     subject.clock.set(now);
-    subject.decide(checks).await.decision
+    subject.decide(checks, Deadline::none()).await.decision
 }
 
 /// Checks that a request is refused until exactly `wait` from `now`.
@@ -119,9 +119,9 @@ async fn the_least_remaining_binds_what_is_admitted() {
 #[tokio::test]
 async fn a_refused_request_leaves_an_empty_receipt() {
     on_each_store(async |subject| {
-        let refused = subject.decide(&request(1, 6, 1)).await;
+        let refused = subject.decide(&request(1, 6, 1), Deadline::none()).await;
         assert!(refused.receipt.taken().is_empty(), "{}: {refused:?}", subject.name);
-        let admitted = subject.decide(&request(2, 1, 0)).await;
+        let admitted = subject.decide(&request(2, 1, 0), Deadline::none()).await;
         let units: Vec<u64> = admitted.receipt.taken().iter().map(|taken| taken.units).collect();
         assert_eq!(units, [2, 1, 0], "{}", subject.name);
     })
@@ -131,7 +131,7 @@ async fn a_refused_request_leaves_an_empty_receipt() {
 #[tokio::test]
 async fn no_checks_are_admitted() {
     on_each_store(async |subject| {
-        let decided = subject.decide(&[]).await;
+        let decided = subject.decide(&[], Deadline::none()).await;
         assert!(decided.decision.is_allowed() && decided.decision.binding().is_none(), "{}", subject.name);
     })
     .await;

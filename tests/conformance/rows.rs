@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::time::Duration;
 
-use tollgate::store::{Check, Mode};
+use tollgate::store::{Check, Deadline, Mode};
 use tollgate::{Outcome, Quota};
 
 use super::subject::{KEY, Subject, on_each_store};
@@ -84,7 +84,7 @@ async fn step(subject: &Subject, quota: Quota, row: &Row) {
     let told = format!("{}, {quota}, {}: {row:?}", subject.name, row.place);
     subject.clock.set(row.now);
     let before = subject.kept();
-    let decision = subject.decide(&[row.check(quota)]).await.decision;
+    let decision = subject.decide(&[row.check(quota)], Deadline::none()).await.decision;
     let outcome = &decision.outcomes()[0];
     assert_eq!(answer(outcome), row.answer, "{told}");
     let refuses = row.mode == Mode::Enforce && !row.answer.allowed;

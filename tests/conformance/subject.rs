@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::store::{Change, Check, Decided, Settlement, Store};
+use tollgate::store::{Change, Check, Deadline, Decided, Settlement, Store};
 use tollgate::{MemoryStore, Quota, RedisStore};
 
 use crate::support::checks::{check, counter};
@@ -44,14 +44,14 @@ impl Subject {
         Self { name: "Redis", clock, store: Arc::new(store), server: Some(server) }
     }
 
-    pub(crate) async fn decide(&self, checks: &[Check]) -> Decided {
-        self.store.decide(checks).wait().await.expect("the store is there")
+    pub(crate) async fn decide(&self, checks: &[Check], deadline: Deadline) -> Decided {
+        self.store.decide(checks, deadline).wait().await.expect("the store is there")
     }
 
     /// Takes units at a time, which the store must allow.
     pub(crate) async fn take(&self, now: u64, quota: Quota, cost: u64) -> Decided {
         self.clock.set(now);
-        let decided = self.decide(&[check(KEY, quota, cost)]).await;
+        let decided = self.decide(&[check(KEY, quota, cost)], Deadline::none()).await;
         assert!(decided.decision.is_allowed(), "{}: {decided:?}", self.name);
         decided
     }
@@ -71,7 +71,7 @@ impl Subject {
     pub(crate) async fn settle_all(&self, decided: Decided, changes: &[Settlement]) {
         self.store.settle(decided.receipt, changes);
         let look = check("nobody", Quota::per_second(1), 0);
-        self.store.decide(&[look]).wait().await.expect("the store is there");
+        self.store.decide(&[look], Deadline::none()).wait().await.expect("the store is there");
     }
 
     pub(crate) async fn adjust(&self, quota: Quota, change: Change) {

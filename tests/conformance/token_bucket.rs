@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::store::Check;
+use tollgate::store::{Check, Deadline};
 
 use super::rows::{DAY, MS, Row, S, admits, denies, micros, never, run, table};
 use super::subject::{KEY, Subject, on_each_store};
@@ -145,7 +145,7 @@ async fn units_taken_one_by_one_as_soon_as_they_come_do_not_drift() {
 /// Asks, which is refused, and returns the time to wait.
 async fn refusal(subject: &Subject, now: u64, checks: &[Check]) -> u64 {
     subject.clock.set(now);
-    let decision = subject.decide(checks).await.decision;
+    let decision = subject.decide(checks, Deadline::none()).await.decision;
     micros(decision.retry_after().expect("refused for a time"))
 }
 

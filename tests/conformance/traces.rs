@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Change, Check, Decided, Mode, Settlement};
+use tollgate::store::{Change, Check, Deadline, Decided, Mode, Settlement};
 use tollgate::{Decision, Quota};
 
 use super::rows::{MS, S, micros};
@@ -49,7 +49,7 @@ async fn ask(both: &[Subject; 2], now: u64, checks: &[Check], changes: &[Settlem
     let [memory, redis] = both;
     memory.clock.set(now);
     redis.clock.set(now);
-    let (ours, theirs) = (memory.decide(checks).await, redis.decide(checks).await);
+    let (ours, theirs) = (memory.decide(checks, Deadline::none()).await, redis.decide(checks, Deadline::none()).await);
     let told = |decided: &Decided| format!("{:?} {:?}", decided.decision, decided.receipt.taken());
     assert_eq!(told(&ours), told(&theirs), "at {now}: {checks:#?}");
     let decision = ours.decision.clone();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Mode, Receipt, Settlement, StoreId};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, StoreId};
 use tollgate::{Decision, DenyCache, Error, MemoryStore, Outcome, Quota, Source, Store};
 
 use super::rig::{EACH, MS, Rig, S};
@@ -74,7 +74,7 @@ fn settings_that_remember_nothing_are_refused() {
 fn a_smaller_cost_is_asked_of_the_store_and_replaces_what_was_known() {
     for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
         let rig = Rig::new();
-        assert!(rig.decide(&[check("ada", quota, 3)]).is_allowed());
+        assert!(rig.decide(&[check("ada", quota, 3)], Deadline::none()).is_allowed());
         rig.asks(&[check("ada", quota, 3)]);
         rig.asks(&[check("ada", quota, 2)]);
         rig.remembers(&[check("ada", quota, 2)]);
@@ -118,7 +118,7 @@ fn a_larger_cost_of_a_sliding_algorithm_is_asked_once_as_its_wait_is_not_known()
 fn a_smaller_cost_that_is_admitted_has_the_larger_one_asked_about_as_it_waits_longer_now() {
     for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
         let rig = Rig::new();
-        assert!(rig.decide(&[check("ada", quota, 2)]).is_allowed());
+        assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
         rig.asks(&[check("ada", quota, 3)]);
         rig.clock.set(10 * MS);
         rig.remembers(&[check("ada", quota, 3)]);
@@ -146,9 +146,12 @@ fn a_reserve_is_refused_and_those_who_may_use_it_are_not() {
     for quota in EACH {
         let rig = Rig::new();
         let with_floor = |floor| [Check { floor, ..check("ada", quota, 1) }];
-        assert!(rig.decide(&[check("ada", quota, 2)]).is_allowed());
+        assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
         if quota.algorithm() == tollgate::Algorithm::LeakyBucket {
-            assert!(rig.decide(&with_floor(1)).is_allowed(), "what is in the queue counts, not what is asked");
+            assert!(
+                rig.decide(&with_floor(1), Deadline::none()).is_allowed(),
+                "what is in the queue counts, not what is asked"
+            );
         }
         rig.asks(&with_floor(2));
         assert_eq!(rig.remembers(&with_floor(2)).outcomes()[0], rig.plain(&with_floor(2)).outcomes()[0], "{quota}");
@@ -160,7 +163,7 @@ fn a_reserve_is_refused_and_those_who_may_use_it_are_not() {
 fn the_floor_of_a_leaky_bucket_is_not_made_up_for_by_a_cost() {
     let rig = Rig::new();
     let quota = EACH[4];
-    assert!(rig.decide(&[check("ada", quota, 2)]).is_allowed());
+    assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
     rig.asks(&[Check { floor: 2, ..check("ada", quota, 1) }]);
     assert!(rig.asks(&[check("ada", quota, 3)]).is_allowed(), "as much in sum, but it may queue for longer");
 }
@@ -231,7 +234,7 @@ fn it_counts_what_it_answers() {
 struct Refusing(Source);
 
 impl Store for Refusing {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         if checks[0].cost > 1 {
             return Answer::Ready(Err(Error::store("away", "away")));
         }
@@ -256,7 +259,7 @@ fn only_what_the_store_itself_refused_is_remembered() {
     for (source, calls) in [(Source::Store, 1), (Source::Fallback, 3), (Source::Lease, 3), (Source::DenyCache, 3)] {
         let rig = Rig::around(ManualClock::new(), Refusing(source), |settings| settings);
         for _ in 0..3 {
-            rig.decide(&[check("ada", HOURLY, 1)]);
+            rig.decide(&[check("ada", HOURLY, 1)], Deadline::none());
         }
         assert_eq!(rig.calls(), calls, "{source:?}");
     }
@@ -266,7 +269,9 @@ fn only_what_the_store_itself_refused_is_remembered() {
 fn an_error_is_not_remembered() {
     let rig = Rig::around(ManualClock::new(), Refusing(Source::Store), |settings| settings);
     for calls in 1..4 {
-        let Answer::Ready(failed) = rig.store.decide(&[check("ada", HOURLY, 2)]) else { panic!("it answers at once") };
+        let Answer::Ready(failed) = rig.store.decide(&[check("ada", HOURLY, 2)], Deadline::none()) else {
+            panic!("it answers at once")
+        };
         assert!(failed.is_err());
         assert_eq!((rig.calls(), rig.store.len()), (calls, 0));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, StoreId};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, StoreId};
 use tollgate::{Decision, Error, Outcome, Source, Store};
 
 use super::rig::{MS, Rig, S};
@@ -16,7 +16,7 @@ const QUOTA: Quota = Quota::token_bucket(1, Duration::from_secs(3_600));
 struct Full;
 
 impl Store for Full {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::from_secs(60))));
         let decision = Decision::new(outcomes, Source::Store);
         Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
@@ -44,7 +44,7 @@ fn a_million_keys_take_no_more_room_than_there_is() {
         for number in 0..1_000_000_u64 / if capacity == 10_000 { 1 } else { 100 } {
             // All of them are live at first, then they outlive each other.
             rig.clock.set(number.saturating_sub(500_000) * 10);
-            rig.decide(&[check(&number.to_string(), QUOTA, 1)]);
+            rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
         }
         let kept = rig.store.len();
         assert!(kept <= capacity && kept >= capacity / 2, "{kept} of {capacity}");
@@ -56,7 +56,7 @@ fn costs_made_up_for_one_key_take_no_more_room_than_there_is() {
     let rig = full(100);
     let sliding = Quota::sliding_window(1_000_000, Duration::from_secs(60));
     for cost in 1..10_000 {
-        rig.decide(&[check("ada", sliding, cost)]);
+        rig.decide(&[check("ada", sliding, cost)], Deadline::none());
     }
     assert!(rig.store.len() <= 100);
 }
@@ -66,7 +66,7 @@ fn made_up_keys_push_out_nobody_else_s_refusal() {
     let rig = full(100);
     rig.asks(&[check("ada", QUOTA, 1)]);
     for number in 0..10_000 {
-        rig.decide(&[check(&number.to_string(), QUOTA, 1)]);
+        rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
     }
     rig.clock.set(S - 1);
     rig.remembers(&[check("ada", QUOTA, 1)]);
@@ -76,7 +76,7 @@ fn made_up_keys_push_out_nobody_else_s_refusal() {
 fn refusals_that_are_over_make_room() {
     let rig = full(100);
     for number in 0..10_000 {
-        rig.decide(&[check(&number.to_string(), QUOTA, 1)]);
+        rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
     }
     rig.clock.set(S + 130 * MS);
     rig.asks(&[check("ada", QUOTA, 1)]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::oneshot;
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement};
 use tollgate::{Error, MemoryStore, Quota, Store};
 
 use super::rig::{EACH, MS, Rig};
@@ -51,7 +51,7 @@ fn a_reset_forgets_the_refusals_of_every_cost_and_quota() {
         let fewer = Quota::try_new(quota.algorithm(), 2, quota.window()).unwrap();
         rig.refuse("ada", quota);
         rig.asks(&[check("ada", fewer, 2)]);
-        rig.decide(&[check("ada", quota, 4)]);
+        rig.decide(&[check("ada", quota, 4)], Deadline::none());
         done(rig.store.reset(&counter("ada", quota)));
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
         rig.asks(&[check("ada", fewer, 2)]);
@@ -106,8 +106,8 @@ impl Slow {
 }
 
 impl Store for Slow {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        self.held(self.store.decide(checks))
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.held(self.store.decide(checks, deadline))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -134,7 +134,7 @@ fn slow() -> SlowRig {
 
 /// Asks, has it answered, and says whether it was allowed.
 fn decided(rig: &SlowRig, check: Check) -> (bool, Option<Receipt>) {
-    let deciding = rig.store.decide(&[check]);
+    let deciding = rig.store.decide(&[check], Deadline::none());
     if matches!(deciding, Answer::Pending(_)) {
         rig.store.inner().store.release();
     }
@@ -170,7 +170,7 @@ fn a_refusal_in_flight_during_a_refund_is_not_remembered() {
         let rig = slow();
         decided(&rig, check("ada", QUOTA, 1));
         let (_, receipt) = decided(&rig, check("ada", QUOTA, 1));
-        let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)]);
+        let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none());
         refund(&rig, receipt);
         rig.store.inner().store.release();
         let refused = in_flight.wait().now_or_never().expect("it is released").unwrap();
@@ -235,12 +235,14 @@ fn a_refusal_counts_from_when_the_store_was_asked_and_its_wait_from_the_answer()
     for _ in 0..2 {
         decided(&rig, check("ada", QUOTA, 1));
     }
-    let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)]);
+    let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none());
     rig.clock.set(400 * MS);
     rig.store.inner().store.release();
     in_flight.wait().now_or_never().expect("it is released").unwrap();
     rig.clock.set(1_000 * MS - 1);
-    let Answer::Ready(Ok(told)) = rig.store.decide(&[check("ada", QUOTA, 1)]) else { panic!("it is remembered") };
+    let Answer::Ready(Ok(told)) = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none()) else {
+        panic!("it is remembered")
+    };
     let left = (1_800_000 + 400) * MS - (1_000 * MS - 1);
     assert_eq!(told.decision.retry_after(), Some(Duration::from_micros(left)));
     rig.clock.set(1_000 * MS);
@@ -254,12 +256,15 @@ fn a_refusal_that_took_long_is_over_when_its_wait_is_counted_from_the_question()
     for _ in 0..2 {
         decided(&rig, check("ada", SHORT, 1));
     }
-    let in_flight = rig.store.decide(&[check("ada", SHORT, 1)]);
+    let in_flight = rig.store.decide(&[check("ada", SHORT, 1)], Deadline::none());
     rig.clock.set(400 * MS);
     rig.store.inner().store.release();
     in_flight.wait().now_or_never().expect("it is released").unwrap();
     rig.clock.set(500 * MS - 1);
-    assert!(matches!(rig.store.decide(&[check("ada", SHORT, 1)]), Answer::Ready(_)), "it is remembered");
+    assert!(
+        matches!(rig.store.decide(&[check("ada", SHORT, 1)], Deadline::none()), Answer::Ready(_)),
+        "it is remembered"
+    );
     rig.clock.set(500 * MS);
     assert!(decided(&rig, check("ada", SHORT, 1)).0);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use tollgate::store::{Change, Check, RedisStoreBuilder, Settlement};
+use tollgate::store::{Change, Check, Deadline, RedisStoreBuilder, Settlement};
 use tollgate::{Decision, Quota, RedisStore, Source, Store};
 
 use super::rig::{MS, S};
@@ -30,7 +30,7 @@ async fn connect(server: &RedisServer, settings: RedisStoreBuilder) -> RedisStor
 }
 
 async fn decide(store: &RedisStore, checks: &[Check]) -> Decision {
-    store.decide(checks).wait().await.expect("the server answers").decision
+    store.decide(checks, Deadline::none()).wait().await.expect("the server answers").decision
 }
 
 /// Takes all there is, and has the next request refused.
@@ -52,7 +52,8 @@ async fn a_probe_asks_the_server_whatever_is_remembered_and_is_learnt_from() {
     clock.set(900 * MS);
     assert_eq!(source(&store, "a").await, (Source::DenyCache, false));
     let before = calls(&server);
-    let probe = store.probe(&[check("a", QUOTA, 1)]).wait().await.expect("the server answers").decision;
+    let probe =
+        store.probe(&[check("a", QUOTA, 1)], Deadline::none()).wait().await.expect("the server answers").decision;
     assert_eq!((probe.source(), probe.is_allowed(), calls(&server)), (Source::Store, false, before + 1));
     clock.set(1_800 * MS);
     assert_eq!(source(&store, "a").await, (Source::DenyCache, false), "it was refused 900 ms ago");
@@ -117,7 +118,7 @@ async fn what_is_given_back_through_this_store_is_seen_at_once() {
     assert_eq!(source(&store, "refund").await, (Source::Store, false));
     assert_eq!(source(&store, "refund").await, (Source::DenyCache, false));
 
-    let taken = store.decide(&[check("settle", QUOTA, 2)]).wait().await.unwrap();
+    let taken = store.decide(&[check("settle", QUOTA, 2)], Deadline::none()).wait().await.unwrap();
     assert_eq!(source(&store, "settle").await, (Source::Store, false));
     assert_eq!(source(&store, "settle").await, (Source::DenyCache, false));
     store.settle(taken.receipt, &[Settlement { check: 0, change: Change::Refund(2) }]);

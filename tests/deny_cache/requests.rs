@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Check, Mode, Settles};
+use tollgate::store::{Check, Deadline, Mode, Settles};
 use tollgate::{Decision, Quota};
 
 use super::rig::{MS, Rig};
@@ -24,8 +24,8 @@ fn violated(decision: &Decision) -> Vec<bool> {
 fn a_request_repeated_is_told_what_the_first_was_told_and_the_waits_count_down() {
     let rig = Rig::new();
     let request = of(&[("ip", WIDE), ("user", NARROW), ("route", WIDE)]);
-    rig.decide(&request);
-    rig.decide(&request);
+    rig.decide(&request, Deadline::none());
+    rig.decide(&request, Deadline::none());
     let first = rig.asks(&request);
     assert_eq!(rig.remembers(&request).outcomes(), first.outcomes());
     rig.clock.set(900 * MS);
@@ -41,7 +41,7 @@ fn nothing_is_taken_from_the_others() {
     let rig = Rig::new();
     let request = of(&[("ip", WIDE), ("user", NARROW)]);
     for _ in 0..50 {
-        rig.decide(&request);
+        rig.decide(&request, Deadline::none());
     }
     assert_eq!(rig.plain(&[check("ip", WIDE, 0)]).outcomes()[0].remaining(), 98);
     assert_eq!(rig.calls(), 3);
@@ -80,7 +80,7 @@ fn a_look_beside_a_refused_check_is_not_taken_for_refused() {
 #[test]
 fn two_checks_of_one_counter_are_refused_for_their_sum_and_so_not_remembered() {
     let rig = Rig::new();
-    rig.decide(&[check("a", NARROW, 1)]);
+    rig.decide(&[check("a", NARROW, 1)], Deadline::none());
     let twice = of(&[("a", NARROW), ("a", NARROW)]);
     rig.asks(&twice);
     rig.asks(&twice);

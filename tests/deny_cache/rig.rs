@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement};
 use tollgate::{Decision, DenyCache, Error, MemoryStore, Quota, Source, Store};
 
 use crate::support::checks::check;
@@ -38,9 +38,9 @@ impl<S> Counting<S> {
 }
 
 impl<S: Store> Store for Counting<S> {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.store.decide(checks)
+        self.store.decide(checks, deadline)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -88,19 +88,23 @@ impl<S: Store> Rig<S> {
 
     #[track_caller]
     pub(super) fn decided(&self, checks: &[Check]) -> Decided {
-        let Answer::Ready(decided) = self.store.decide(checks) else { panic!("memory answers at once") };
+        let Answer::Ready(decided) = self.store.decide(checks, Deadline::none()) else {
+            panic!("memory answers at once")
+        };
         decided.expect("memory does not fail")
     }
 
     #[track_caller]
-    pub(super) fn decide(&self, checks: &[Check]) -> Decision {
+    pub(super) fn decide(&self, checks: &[Check], _: Deadline) -> Decision {
         self.decided(checks).decision
     }
 
     /// What the inner store says, past the cache.
     #[track_caller]
     pub(super) fn plain(&self, checks: &[Check]) -> Decision {
-        let Answer::Ready(decided) = self.store.inner().store.decide(checks) else { panic!("memory answers at once") };
+        let Answer::Ready(decided) = self.store.inner().store.decide(checks, Deadline::none()) else {
+            panic!("memory answers at once")
+        };
         decided.expect("memory does not fail").decision
     }
 
@@ -108,7 +112,7 @@ impl<S: Store> Rig<S> {
     #[track_caller]
     pub(super) fn exhaust(&self, key: &str, quota: Quota) {
         for _ in 0..quota.capacity() {
-            assert!(self.decide(&[check(key, quota, 1)]).is_allowed());
+            assert!(self.decide(&[check(key, quota, 1)], Deadline::none()).is_allowed());
         }
     }
 
@@ -123,7 +127,7 @@ impl<S: Store> Rig<S> {
     #[track_caller]
     pub(super) fn asks(&self, checks: &[Check]) -> Decision {
         let before = self.calls();
-        let decision = self.decide(checks);
+        let decision = self.decide(checks, Deadline::none());
         assert_eq!((self.calls() - before, decision.source()), (1, Source::Store), "{decision:?}");
         decision
     }
@@ -132,7 +136,7 @@ impl<S: Store> Rig<S> {
     #[track_caller]
     pub(super) fn remembers(&self, checks: &[Check]) -> Decision {
         let before = self.calls();
-        let decision = self.decide(checks);
+        let decision = self.decide(checks, Deadline::none());
         assert_eq!((self.calls() - before, decision.source()), (0, Source::DenyCache), "{decision:?}");
         assert!(!decision.is_allowed() && decision.retry_after() != Some(Duration::ZERO), "{decision:?}");
         decision

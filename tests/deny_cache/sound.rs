@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tollgate::store::{Answer, Change, Check, Decided, Receipt, Settlement, Settles, Store};
+use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Settlement, Settles, Store};
 use tollgate::{DenyCache, MemoryStore, Quota, Source};
 
 use super::rig::{Counting, EACH};
@@ -63,7 +63,8 @@ impl Pair {
 
     /// Decides on both; returns whether the cache answered.
     fn decide(&mut self, checks: &[Check]) -> bool {
-        let (plain, cached): (Decided, Decided) = (ready(self.plain.decide(checks)), ready(self.cached.decide(checks)));
+        let (plain, cached): (Decided, Decided) =
+            (ready(self.plain.decide(checks, Deadline::none())), ready(self.cached.decide(checks, Deadline::none())));
         let (real, told) = (&plain.decision, &cached.decision);
         assert_eq!(told.is_allowed(), real.is_allowed(), "{checks:?}: {told:?} instead of {real:?}");
         let answered = told.source() == Source::DenyCache;

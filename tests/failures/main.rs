@@ -12,6 +12,8 @@ mod support {
 
 mod breaker;
 mod budget;
+#[cfg(all(feature = "redis", feature = "axum"))]
+mod late;
 mod logs;
 mod probes;
 #[cfg(all(feature = "redis", feature = "axum"))]

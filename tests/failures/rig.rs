@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
-use tokio::time::sleep;
-use tollgate::store::{Answer, Change, Check, Clock, Counter, Decided, Receipt, Settlement};
+use tokio::time::{sleep, timeout_at};
+use tollgate::store::{Answer, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement};
 use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Source, Store, key};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -59,6 +59,7 @@ impl Moody {
         Self::with_budget(mood, None)
     }
 
+    /// With a budget of its own it keeps deadlines, but not that.
     pub(crate) fn with_budget(mood: Mood, budget: Option<Duration>) -> Self {
         Self::with_clock(mood, budget, || EPOCH)
     }
@@ -92,10 +93,11 @@ pub(crate) fn away() -> Error {
     Error::store("the store is away", std::io::Error::other("gone"))
 }
 
-impl Store for Moody {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+impl Moody {
+    /// As its mood is.
+    fn decided(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         self.shared.asked.fetch_add(1, Ordering::Relaxed);
-        let decide = |checks: &[Check]| self.shared.memory.decide(checks);
+        let decide = |checks: &[Check]| self.shared.memory.decide(checks, deadline);
         match self.mood() {
             Mood::Decides => decide(checks),
             Mood::Remembers => {
@@ -117,6 +119,17 @@ impl Store for Moody {
             }),
             Mood::Refuses => Answer::Ready(Err(Quota::try_per_second(0).expect_err("a limit of 0"))),
             Mood::Hangs => Answer::pending(pending()),
+        }
+    }
+}
+
+impl Store for Moody {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        match (self.decided(checks, deadline), self.shared.budget.and(deadline.instant())) {
+            (Answer::Pending(pending), Some(at)) => {
+                Answer::pending(async move { timeout_at(at, pending).await.unwrap_or_else(|_| Err(away())) })
+            }
+            (decided, _) => decided,
         }
     }
 

@@ -1,12 +1,14 @@
 //! The other keys of a request's head.
 
+use std::convert::Infallible;
+
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Uri};
-use tollgate::Key;
 use tollgate::key::{self, Extracted, KeyExtractor};
+use tollgate::{Key, Lookup};
 
 use crate::{head, text};
 
@@ -146,21 +148,24 @@ fn an_extension_is_read_by_a_closure() {
 }
 
 #[test]
-fn an_async_closure_may_find_miss_or_refuse() {
-    let by_host = key::from_async_fn(|parts: &Parts| {
-        let host = parts.uri.host().map(str::to_owned);
-        async move {
-            tokio::task::yield_now().await;
-            match host.as_deref() {
-                Some("refused") => Err(Box::new(status(StatusCode::FORBIDDEN))),
-                host => Ok(host.map(|host| Key::new("tenant", host))),
-            }
+fn a_lookup_may_find_miss_refuse_or_fail() {
+    let by_host = key::lookup(key::host(), async |host: Lookup| {
+        tokio::task::yield_now().await;
+        match host.text() {
+            Some("refused") => Ok(Err(Box::new(status(StatusCode::FORBIDDEN)))),
+            Some("broken") => Err("the directory is away"),
+            Some("nobody") => Ok(Ok(None)),
+            host => Ok(Ok(host.map(|host| Key::new("tenant", host)))),
         }
     });
     let found = |uri: &str| tokio_test::block_on(by_host.extract(&asks(uri)).wait());
-    assert!(matches!(found("http://a/"), Extracted::Key(key) if key.as_str() == "tenant:a"));
-    assert!(matches!(found("/"), Extracted::Missing));
-    assert!(matches!(found("http://refused/"), Extracted::Rejected(response) if response.status() == 403));
+    for _ in 0..2 {
+        assert!(matches!(found("http://a/"), Extracted::Key(key) if key.as_str() == "tenant:a"));
+        assert!(matches!(found("/"), Extracted::Missing));
+        assert!(matches!(found("http://nobody/"), Extracted::Missing));
+        assert!(matches!(found("http://refused/"), Extracted::Rejected(response) if response.status() == 403));
+        assert!(matches!(found("http://broken/"), Extracted::Failed(error) if error.is_store()));
+    }
 }
 
 #[test]
@@ -174,7 +179,9 @@ fn a_refusal_may_be_boxed_or_not() {
 
 #[test]
 fn keys_join_each_other() {
-    let both = key::method().and(key::query("q")).and(key::from_async_fn(|_| std::future::ready("x")));
+    let both = key::method()
+        .and(key::query("q"))
+        .and(key::lookup(key::global(), |_| std::future::ready(Ok::<_, Infallible>("x"))));
     assert_eq!(text(&both, &asks("/?q=a")), "method+query q+key:GET|a|x");
     assert_eq!(text(&both, &asks("/")), "missing");
 }

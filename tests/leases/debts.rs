@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Mode, Receipt, Settlement, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, Store};
 use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
 
 use crate::checks::{check, counter};
@@ -95,7 +95,7 @@ async fn a_store_that_is_dropped_pays_too_and_callers_that_go_away_take_no_debt_
     take(&store, "hot", DAY, 1).await;
     let mut admitted = 1;
     for _ in 0..3_000 {
-        match store.decide(&[check("hot", DAY, 1)]) {
+        match store.decide(&[check("hot", DAY, 1)], Deadline::none()) {
             Answer::Ready(decided) => admitted += u64::from(decided.unwrap().decision.is_allowed()),
             // A caller that goes away before its question has left takes nothing.
             Answer::Pending(pending) => drop(tokio::time::timeout(ms(fastrand::u64(..15)), pending).await),
@@ -127,8 +127,8 @@ impl Away {
 }
 
 impl Store for Away {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        self.answer(|inner| inner.decide(checks))
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.answer(|inner| inner.decide(checks, deadline))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -152,7 +152,7 @@ async fn while_the_inner_store_is_away_the_allowance_is_admitted_and_then_its_er
     inner.away.store(true, Ordering::SeqCst);
     let (mut admitted, mut errors) = (0, 0);
     for _ in 0..500 {
-        match store.decide(&[check("hot", DAY, 1)]).wait().await {
+        match store.decide(&[check("hot", DAY, 1)], Deadline::none()).wait().await {
             Ok(decided) => admitted += u64::from(decided.decision.is_allowed()),
             Err(error) => errors += u64::from(error.is_store()),
         }
@@ -230,10 +230,10 @@ impl Flaky {
 }
 
 impl Store for Flaky {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         let (look, checks) = (checks.iter().all(|check| check.cost == 0), checks.to_vec());
         let fate = if look && self.looks { Fate::Answered } else { self.fate() };
-        self.answer(fate, move |inner| inner.decide(&checks))
+        self.answer(fate, move |inner| inner.decide(&checks, deadline))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -300,7 +300,7 @@ async fn requests_send_no_more_charges_than_the_ticks() {
     let store = owing(&inner).await;
     inner.becomes(Fate::Late);
     for _ in 0..50 {
-        store.decide(&[check("hot", DAY, 60)]).wait().await.expect_err("there is no answer");
+        store.decide(&[check("hot", DAY, 60)], Deadline::none()).wait().await.expect_err("there is no answer");
     }
     assert_eq!(inner.charges(), 2);
 }
@@ -312,7 +312,7 @@ async fn paying_and_deciding_take_one_budget() {
         let store = owing(&inner).await;
         inner.becomes(Fate::Slow(each));
         let start = tokio::time::Instant::now();
-        let decided = store.decide(&[check("hot", DAY, 60)]).wait().await;
+        let decided = store.decide(&[check("hot", DAY, 60)], Deadline::none()).wait().await;
         assert_eq!(decided.is_ok(), decides, "{each:?} for each of two answers");
         assert!(start.elapsed() <= BUDGET + ms(1), "{:?}", start.elapsed());
     }
@@ -323,7 +323,7 @@ async fn units_given_back_while_nobody_knows_whether_they_were_charged_are_not_c
     let inner = Flaky::new(false);
     let store = store(inner.clone());
     take(&store, "hot", DAY, 1).await;
-    let decided = store.decide(&[check("hot", DAY, 10)]).wait().await.unwrap();
+    let decided = store.decide(&[check("hot", DAY, 10)], Deadline::none()).wait().await.unwrap();
     inner.becomes(Fate::Lost);
     tokio::time::sleep(ms(250)).await;
     store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
@@ -338,7 +338,7 @@ async fn refunds_lower_the_debt_and_what_was_paid_already_goes_back() {
         let inner = MemoryStore::new();
         let store = store(inner.clone());
         take(&store, "hot", DAY, 1).await;
-        let decided = store.decide(&[check("hot", DAY, 10)]).wait().await.unwrap();
+        let decided = store.decide(&[check("hot", DAY, 10)], Deadline::none()).wait().await.unwrap();
         assert_eq!(decided.decision.source(), Source::Lease);
         tokio::time::sleep(ms(pause)).await;
         store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
@@ -356,7 +356,7 @@ async fn several_checks_are_owed_together_or_not_at_all() {
     for turn in 0..300 {
         let mode = if turn % 2 == 0 { Mode::Enforce } else { Mode::default() };
         let checks = [check("wide", DAY, 1), Check { mode, ..check("few", few, 1) }];
-        admitted += u64::from(store.decide(&checks).wait().await.unwrap().decision.is_allowed());
+        admitted += u64::from(store.decide(&checks, Deadline::none()).wait().await.unwrap().decision.is_allowed());
     }
     assert_eq!(admitted, 30);
     store.close().await.unwrap();

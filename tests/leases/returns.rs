@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::sync::Semaphore;
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
 use crate::checks::{check, counter};
@@ -27,9 +27,9 @@ struct Busy {
 }
 
 impl Store for Busy {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         self.settling.add_permits(2_000 - self.settling.available_permits());
-        self.inner.decide(checks)
+        self.inner.decide(checks, deadline)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -257,7 +257,7 @@ async fn a_refund_of_a_local_decision_goes_into_its_lease_while_that_lives_and_e
     for (pause, quota) in [(0, WINDOW), (2_000, WINDOW), (2_000, Quota::token_bucket(10_000, secs(1_000_000)))] {
         let (store, inner, quota) = leasing(quota);
         heat(&store, quota, 99).await;
-        let decided = store.decide(&[check("hot", quota, 3)]).wait().await.unwrap();
+        let decided = store.decide(&[check("hot", quota, 3)], Deadline::none()).wait().await.unwrap();
         assert_eq!(decided.decision.source(), Source::Lease);
         tokio::time::sleep(ms(pause)).await;
         store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(2) }]);
@@ -271,7 +271,7 @@ async fn a_refund_of_a_local_decision_goes_into_its_lease_while_that_lives_and_e
 async fn a_charge_on_a_local_decision_and_adjustments_reach_the_inner_store() {
     let (store, inner, quota) = leasing(WINDOW);
     heat(&store, quota, 99).await;
-    let decided = store.decide(&[check("hot", quota, 1)]).wait().await.unwrap();
+    let decided = store.decide(&[check("hot", quota, 1)], Deadline::none()).wait().await.unwrap();
     assert_eq!(decided.decision.source(), Source::Lease);
     store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Charge(50) }]);
     store.adjust(&counter("hot", quota), Change::Charge(7)).wait().await.unwrap();
@@ -282,7 +282,7 @@ async fn a_charge_on_a_local_decision_and_adjustments_reach_the_inner_store() {
 #[tokio::test(start_paused = true)]
 async fn receipts_of_the_inner_store_are_settled_there() {
     let (store, inner, quota) = leasing(WINDOW);
-    let decided = store.decide(&[check("hot", quota, 10)]).wait().await.unwrap();
+    let decided = store.decide(&[check("hot", quota, 10)], Deadline::none()).wait().await.unwrap();
     store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
     assert_eq!(remaining(&inner, "hot", quota).await, 9_994);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use tollgate::{Error, MemoryStore, Quota, Source};
 
 use crate::checks::check;
@@ -73,9 +73,9 @@ impl Far {
 }
 
 impl Store for Far {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         let checks = checks.to_vec();
-        self.asked(move |inner| inner.decide(&checks))
+        self.asked(move |inner| inner.decide(&checks, deadline))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -105,13 +105,14 @@ impl Store for Far {
 
 /// Units left for a key of a store.
 pub(crate) async fn remaining(store: &impl Store, key: &str, quota: Quota) -> u64 {
-    let look = store.decide(&[check(key, quota, 0)]).wait().await.expect("a store answers");
+    let look = store.decide(&[check(key, quota, 0)], Deadline::none()).wait().await.expect("a store answers");
     look.decision.outcomes()[0].remaining()
 }
 
 /// Takes units; whether it was admitted, and by whom.
 pub(crate) async fn take(store: &impl Store, key: &str, quota: Quota, cost: u64) -> (bool, Source) {
-    let decision = store.decide(&[check(key, quota, cost)]).wait().await.expect("a store answers").decision;
+    let decision =
+        store.decide(&[check(key, quota, cost)], Deadline::none()).wait().await.expect("a store answers").decision;
     (decision.is_allowed(), decision.source())
 }
 

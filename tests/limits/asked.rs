@@ -10,7 +10,8 @@ use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 use tollgate::{
-    AccessList, Decision, Error, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Status, TierLookup, key,
+    AccessList, Decision, Error, Key, Limiter, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, Status, TierLookup,
+    key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -133,9 +134,13 @@ fn a_refund_gives_back_no_more_than_was_taken() {
 async fn the_quota_of_a_key_is_looked_up() {
     let lookups = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&lookups);
-    let lookup = TierLookup::new(move |key: Key| {
+    let lookup = TierLookup::new(move |wanted: Lookup| {
         counted.fetch_add(1, Ordering::Relaxed);
-        async move { Ok::<_, Infallible>((key == ada()).then_some(Quota::fixed_window(20, HOUR))) }
+        async move {
+            Ok::<_, Infallible>(
+                (*wanted.key() == ada() && wanted.text() == Some("ada")).then_some(Quota::fixed_window(20, HOUR)),
+            )
+        }
     });
     let limiter = limiter([Policy::new("ten", TEN).tier_lookup(lookup)]);
     assert!(limiter.check_n(&ada(), 15).await.unwrap().is_allowed());

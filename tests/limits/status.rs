@@ -11,7 +11,7 @@ use axum::routing::get;
 use futures::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use tollgate::{AccessList, Error, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
@@ -140,7 +140,7 @@ fn replaced_policies_are_told_as_they_are() {
 struct Away;
 
 impl Store for Away {
-    fn decide(&self, _: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
     }
 

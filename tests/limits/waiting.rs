@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store, StoreId};
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, Source};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -127,7 +127,7 @@ async fn nothing_is_taken_by_one_who_gives_up() {
 struct Refusing(Duration, AtomicUsize);
 
 impl Store for Refusing {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         assert!(self.1.fetch_add(1, Ordering::Relaxed) <= 1_000, "it is asked in a busy loop");
         let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(self.0)));
         let decision = Decision::new(outcomes, Source::Store);

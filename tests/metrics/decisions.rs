@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement};
 use tollgate::{
     AccessList, Decision, DenyCache, Error, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota,
     RateLimitLayer, Source, Store, key,
@@ -66,8 +66,10 @@ async fn a_policy_that_clients_are_not_told_of_is_seen_by_operators() {
 struct Says(Source, MemoryStore);
 
 impl Store for Says {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        let Answer::Ready(Ok(Decided { decision, receipt })) = self.1.decide(checks) else { panic!("memory decides") };
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        let Answer::Ready(Ok(Decided { decision, receipt })) = self.1.decide(checks, deadline) else {
+            panic!("memory decides")
+        };
         let decision = Decision::new(decision.outcomes().iter().cloned(), self.0);
         Answer::Ready(Ok(Decided { decision, receipt }))
     }
@@ -161,7 +163,8 @@ async fn a_request_that_is_dropped_while_it_waits_is_no_decision() {
 #[tokio::test]
 async fn a_key_that_has_to_be_waited_for_changes_nothing() {
     let late = |refused: bool| {
-        key::from_async_fn(move |_| ready(if refused { Err(Box::new(Response::new(Bytes::new()))) } else { Ok("x") }))
+        let found = move || if refused { Err(Box::new(Response::new(Bytes::new()))) } else { Ok("x") };
+        key::lookup(key::global(), move |_| ready(Ok::<_, Infallible>(found())))
     };
     let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("late", ONE).key(late(false)));
     let watch = Watch::start();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::store::{Change, Settlement, Store};
+use tollgate::store::{Change, Deadline, Settlement, Store};
 use tollgate::{Quota, RedisStore};
 
 use crate::others::{Tally, ask};
@@ -20,7 +20,7 @@ async fn take_turns(store: RedisStore, key: String) -> Tally {
     let mut tally = Tally::default();
     for turn in 0..TURNS {
         let start = Instant::now();
-        match store.decide(&[check(&key, ONE, 1)]).wait().await {
+        match store.decide(&[check(&key, ONE, 1)], Deadline::none()).wait().await {
             Ok(decided) if decided.decision.is_allowed() => {
                 store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(1) }]);
                 tally.add((start.elapsed(), Ok(())));

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tollgate::store::{Change, Check, Receipt, Settlement};
+use tollgate::store::{Change, Check, Deadline, Receipt, Settlement};
 use tollgate::{Quota, RedisStore, Store};
 
 use crate::others::Tally;
@@ -87,7 +87,7 @@ pub(crate) async fn connect(url: &str) -> RedisStore {
 /// Units left to a key. A machine that stalls is no failure here.
 pub(crate) async fn left(store: &RedisStore, key: &str) -> u64 {
     for _ in 0..LOOKS {
-        if let Ok(looked) = store.decide(&[check(key, 0)]).wait().await {
+        if let Ok(looked) = store.decide(&[check(key, 0)], Deadline::none()).wait().await {
             return looked.decision.outcomes()[0].remaining();
         }
     }
@@ -96,7 +96,7 @@ pub(crate) async fn left(store: &RedisStore, key: &str) -> u64 {
 
 /// Takes units of a key; returns the receipt.
 pub(crate) async fn take(store: &RedisStore, key: &str, cost: u64) -> Receipt {
-    store.decide(&[check(key, cost)]).wait().await.expect("Redis answers").receipt
+    store.decide(&[check(key, cost)], Deadline::none()).wait().await.expect("Redis answers").receipt
 }
 
 /// Gives back all that was taken.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::time::{sleep, timeout};
+use tollgate::store::Deadline;
 use tollgate::{Quota, RedisStore, Store};
 
 use crate::others::{Tally, ask};
@@ -37,7 +38,7 @@ async fn vanish(store: RedisStore, key: String, quota: Quota, counts: Arc<Counts
     let end = Instant::now() + SPAN;
     while Instant::now() < end {
         counts.asked.fetch_add(1, Ordering::Relaxed);
-        let asked = store.decide(&[check(&key, quota, 1)]).wait();
+        let asked = store.decide(&[check(&key, quota, 1)], Deadline::none()).wait();
         let answer = if fastrand::bool() {
             timeout(ms(fastrand::u64(..3)), asked).await.ok()
         } else {
@@ -96,7 +97,10 @@ fn ask_beside_vanishing(rig: &Rig, attempt: usize) -> Tally {
 
 /// Who was told so was admitted, nobody who did not ask, and no more than there was.
 fn assert_conserved(rig: &Rig, key: &str, quota: Quota, (admitted, asked): (u64, u64)) {
-    let looked = rig.runtime.block_on(rig.store.decide(&[check(key, quota, 0)]).wait()).expect("Redis answers");
+    let looked = rig
+        .runtime
+        .block_on(rig.store.decide(&[check(key, quota, 0)], Deadline::none()).wait())
+        .expect("Redis answers");
     let used = quota.limit() - looked.decision.outcomes()[0].remaining();
     println!("{key}: {asked} asked, {admitted} were told that they are admitted, {used} are");
     assert!(0 < admitted && admitted <= used && used <= asked.min(quota.limit()), "{admitted}, {used}, {asked}");

@@ -1,5 +1,7 @@
 //! Lists of clients whose keys are joined of several.
 
+use std::convert::Infallible;
+
 use http::Method;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{AccessList, Key, MissingKey, Policy, Quota};
@@ -33,7 +35,7 @@ async fn a_denied_key_is_refused_whatever_it_is_joined_with() {
         pairs(header().plain().and(key::method())),
         pairs(key::method().and(header()).and(key::path())),
         pairs(header().and(key::client_ip())),
-        pairs(header().and(key::from_async_fn(|_| async { Some(Key::new("tenant", "t")) }))),
+        pairs(header().and(key::lookup(key::global(), |_| async { Ok::<_, Infallible>(Key::new("tenant", "t")) }))),
         pairs(key::from_fn(|parts| {
             let token = parts.headers.get("x-api-key")?.as_bytes();
             Some(Key::hashed("token", token).join(&Key::new("all", "")))

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tollgate::store::{Check, Counter, Store};
+use tollgate::store::{Check, Counter, Deadline, Store};
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
@@ -64,7 +64,8 @@ impl Rig {
     /// What a counter has left, past any layer.
     pub(crate) async fn left(&self, policy: &str, key: &Key, quota: Quota) -> u64 {
         let counter = Counter { policy: policy.into(), key: key.clone(), quota };
-        let decided = self.store.decide(&[Check::new(counter, 0)]).wait().await.expect("the store is there");
+        let decided =
+            self.store.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await.expect("the store is there");
         decided.decision.outcomes()[0].remaining()
     }
 

@@ -1,8 +1,10 @@
 //! Policies that are tried on real traffic, which must not notice.
 
+use std::convert::Infallible;
+
 use http::{HeaderMap, HeaderName, Response};
 use tollgate::key::{self, Extracted};
-use tollgate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use tollgate::{AccessList, Decision, Error, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 
 use crate::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
@@ -18,7 +20,7 @@ fn tried() -> Policy {
 struct Away;
 
 impl Store for Away {
-    fn decide(&self, _: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
     }
 
@@ -155,7 +157,9 @@ fn a_request_without_its_key_was_refused() {
 async fn a_request_its_key_rejects_was_refused_at_once_or_later() {
     let reject = || Extracted::Rejected(Box::new(Response::builder().status(401).body("".into()).expect("a response")));
     let at_once = Policy::new("user", TWO).key(key::from_fn(move |_| reject())).shadow();
-    let later = Policy::new("user", TWO).key(key::from_async_fn(move |_| async move { reject() })).shadow();
+    let later = Policy::new("user", TWO)
+        .key(key::lookup(key::global(), move |_| async move { Ok::<_, Infallible>(reject()) }))
+        .shadow();
     for policy in [at_once, later] {
         assert_eq!(send(&Rig::memory().service([policy]), get()).await.status(), 200);
     }

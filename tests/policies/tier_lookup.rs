@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Request;
 use tokio::time::{Instant, advance};
-use tollgate::{Key, Policy, Quota, TierLookup, key};
+use tollgate::{Lookup, Policy, Quota, TierLookup, key};
 
 use crate::rig::{HOUR, Rig, Service, Text, line, on_each_store, send, with};
 
@@ -27,9 +27,9 @@ impl Lookups {
     /// A lookup that answers by the user's name.
     fn by(&self, find: fn(&str) -> Looked) -> TierLookup {
         let lookups = self.clone();
-        TierLookup::new(move |key: Key| {
+        TierLookup::new(move |wanted: Lookup| {
             lookups.0.fetch_add(1, Ordering::Relaxed);
-            let found = find(key.as_str().rsplit(':').next().expect("a user"));
+            let found = find(wanted.text().expect("a user"));
             async move { found }
         })
     }
@@ -53,7 +53,7 @@ fn by_name(user: &str) -> Looked {
 }
 
 fn policy(lookup: TierLookup) -> Policy {
-    Policy::new("user", OWN).key(key::header("x-user").plain()).tier_lookup(lookup)
+    Policy::new("user", OWN).key(key::header("x-user")).tier_lookup(lookup)
 }
 
 fn service(lookup: TierLookup) -> Service {

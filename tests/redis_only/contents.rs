@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Change, Check, Counter, Settlement, Store};
+use tollgate::store::{Change, Check, Counter, Deadline, Settlement, Store};
 use tollgate::{Key, Quota, RedisStore};
 
 use super::stores::{FIFTY, first_remaining, patient_store, remaining, take};
@@ -28,13 +28,13 @@ async fn no_operation_leaves_a_key_that_never_expires() {
     for (round, quota) in (1..).zip(QUOTAS) {
         clock.set(round * 5_000_000);
         for change in [Change::Refund(1), Change::Charge(1), Change::Charge(1_000)] {
-            let decided = store.decide(&[check("a", quota, 2)]).wait().await.unwrap();
+            let decided = store.decide(&[check("a", quota, 2)], Deadline::none()).wait().await.unwrap();
             server.assert_every_key_expires();
             store.settle(decided.receipt, &[Settlement { check: 0, change }]);
             store.adjust(&counter("b", quota), change).wait().await.unwrap();
             server.assert_every_key_expires();
-            store.decide(&[check("a", quota, 0)]).wait().await.unwrap();
-            store.decide(&[check("a", quota, 51)]).wait().await.unwrap();
+            store.decide(&[check("a", quota, 0)], Deadline::none()).wait().await.unwrap();
+            store.decide(&[check("a", quota, 51)], Deadline::none()).wait().await.unwrap();
             server.assert_every_key_expires();
         }
     }
@@ -46,7 +46,7 @@ async fn a_key_is_gone_once_its_state_says_nothing() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let brief = Quota::token_bucket(1_000, Duration::from_millis(20));
-    store.decide(&[check("brief", brief, 1_000)]).wait().await.unwrap();
+    store.decide(&[check("brief", brief, 1_000)], Deadline::none()).wait().await.unwrap();
     for _ in 0..1_000 {
         if server.ask::<u64>(&["DBSIZE"]) == 0 {
             return;
@@ -93,7 +93,7 @@ async fn hostile_values_have_keys_of_their_own_that_are_bounded_and_have_one_pai
     for value in &values {
         for key in [Key::new("k{}", value), Key::hashed("h{}", value)] {
             let check = Check::new(Counter { key, ..counter("", FIFTY) }, 1);
-            let decision = store.decide(&[check]).wait().await.unwrap().decision;
+            let decision = store.decide(&[check], Deadline::none()).wait().await.unwrap().decision;
             let start = value.escape_ascii().take(40).map(char::from).collect::<String>();
             assert_eq!(first_remaining(&decision), 49, "{start}... shares its key with another value");
         }
@@ -113,7 +113,7 @@ async fn all_policies_over_one_key_share_a_slot_of_a_cluster() {
     let store = patient_store(&server).await;
     let mut checks = QUOTAS.map(|quota| check("ada", quota, 1));
     checks[0].counter.policy = "other".into();
-    store.decide(&checks).wait().await.unwrap();
+    store.decide(&checks, Deadline::none()).wait().await.unwrap();
     let tag = |key: &String| key.split(['{', '}']).nth(1).map(str::to_owned);
     let tags: HashSet<_> = server.keys().iter().map(tag).collect();
     assert_eq!((server.keys().len(), tags), (4, HashSet::from([Some("key:ada".to_owned())])));
@@ -162,11 +162,11 @@ async fn counts_that_no_window_holds_count_as_new() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let decades = Quota::sliding_window(50, Duration::from_secs(60 * 365 * 86_400));
-    store.decide(&[check("ours", decades, 7)]).wait().await.unwrap();
+    store.decide(&[check("ours", decades, 7)], Deadline::none()).wait().await.unwrap();
     let key = server.keys().remove(0);
     // A time in this window, and counts whose product with it no number here holds.
     put(&server, &key, &["SET", "KEY", "\0\x01\x7f\x7f\x7f\x7f\x7fzzzzzzzzzzzz"]);
-    let decided = store.decide(&[check("ours", decades, 3)]).wait().await.unwrap();
+    let decided = store.decide(&[check("ours", decades, 3)], Deadline::none()).wait().await.unwrap();
     assert_eq!(first_remaining(&decided.decision), 47);
     server.assert_every_key_expires();
 }
@@ -202,7 +202,7 @@ async fn the_time_is_the_servers_unless_a_clock_is_given() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let daily = Quota::fixed_window(50, Duration::from_secs(86_400));
-    let decision = store.decide(&[check("day", daily, 1)]).wait().await.unwrap().decision;
+    let decision = store.decide(&[check("day", daily, 1)], Deadline::none()).wait().await.unwrap().decision;
     let (seconds, _): (u64, u64) = server.ask(&["TIME"]);
     let left = 86_400 - seconds % 86_400;
     let told = decision.outcomes()[0].reset_after().as_secs();

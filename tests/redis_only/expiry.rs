@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{Change, Decided, Settlement, Store};
+use tollgate::store::{Change, Deadline, Decided, Settlement, Store};
 use tollgate::{Quota, RedisStore};
 
 use super::stores::patient_store;
@@ -30,7 +30,7 @@ fn life(server: &RedisServer, since: Instant) -> Duration {
 }
 
 async fn decide(store: &RedisStore, quota: Quota, cost: u64) -> Decided {
-    store.decide(&[check("only", quota, cost)]).wait().await.expect("the server is up")
+    store.decide(&[check("only", quota, cost)], Deadline::none()).wait().await.expect("the server is up")
 }
 
 /// Takes, refunds and charges at random under changing limits; after each write the key lives long

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::{Client, cmd};
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{Change, Decided, RedisStoreBuilder, Settlement, Store};
+use tollgate::store::{Change, Deadline, Decided, RedisStoreBuilder, Settlement, Store};
 use tollgate::{Error, Quota, RedisStore};
 
 use crate::support::checks::{check, counter};
@@ -37,7 +37,7 @@ fn settings() -> RedisStoreBuilder {
 }
 
 async fn take(store: &RedisStore, quota: Quota, cost: u64) -> Result<Decided, Error> {
-    store.decide(&[check("ada", quota, cost)]).wait().await
+    store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await
 }
 
 async fn left(store: &RedisStore, quota: Quota) -> Result<u64, Error> {
@@ -73,10 +73,10 @@ async fn all_operations(server: &RedisServer, settings: RedisStoreBuilder, url: 
         use_all(server, &store, quota).await?;
     }
     let checks = QUOTAS.map(|quota| check("bob", quota, 1));
-    store.decide(&checks).wait().await?;
+    store.decide(&checks, Deadline::none()).wait().await?;
     let _: i64 = server.ask(&["CLIENT", "KILL", "USER", "limiter"]);
     for _ in 0..100 {
-        if store.decide(&checks).wait().await.is_ok() {
+        if store.decide(&checks, Deadline::none()).wait().await.is_ok() {
             return Ok(());
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tollgate::store::Deadline;
 use tollgate::store::Store;
 use tollgate::{Quota, RedisStore};
 
@@ -18,7 +19,11 @@ fn server() -> (RedisServer, String) {
 }
 
 async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, tollgate::Error> {
-    store.decide(&[check("ada", FIFTY, cost)]).wait().await.map(|decided| decided.decision.outcomes()[0].remaining())
+    store
+        .decide(&[check("ada", FIFTY, cost)], Deadline::none())
+        .wait()
+        .await
+        .map(|decided| decided.decision.outcomes()[0].remaining())
 }
 
 #[tokio::test]

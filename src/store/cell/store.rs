@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{RedisError, cmd};
+use tokio::task::JoinError;
+use tokio::time::timeout_at;
 
 use super::builder::RedisCellStoreBuilder;
 use super::rate::{OR_SCRIPTS, supports};
 use super::throttle::Throttle;
 use crate::decision::{Decision, Source};
+use crate::error::Kind;
 use crate::store::evaluate::told_of_one;
 use crate::store::redis::lane::Lanes;
 use crate::store::redis::names::cell_key;
-use crate::store::redis::patience::Patience;
-use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
+use crate::store::redis::patience::{Failure, Patience};
+use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store, StoreId};
 use crate::{Error, Policy};
 
 /// Token buckets (GCRA) that the Redis module
@@ -98,7 +101,7 @@ impl RedisCellStore {
 }
 
 impl Store for RedisCellStore {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         let check = match checks {
             [check] => check.clone(),
             [] => {
@@ -113,7 +116,7 @@ impl Store for RedisCellStore {
         match Throttle::of(&self.inner.prefix, &check) {
             Ok(throttle) => {
                 let inner = Arc::clone(&self.inner);
-                Answer::pending(async move { inner.decide(&check, &throttle).await })
+                Answer::pending(inner.decide_by(deadline, check, throttle))
             }
             Err(error) => Answer::Ready(Err(error)),
         }
@@ -153,12 +156,34 @@ impl Store for RedisCellStore {
 }
 
 impl Inner {
+    /// Decides by a deadline. What is late goes on, as only its budget's end tells of the connection.
+    async fn decide_by(
+        self: Arc<Self>,
+        deadline: Deadline,
+        check: Check,
+        throttle: Throttle,
+    ) -> Result<Decided, Error> {
+        let patience = Patience::by(self.budget, deadline);
+        if !patience.is_cut() {
+            return self.decide(&check, &throttle).await;
+        }
+        let deciding = tokio::spawn(async move { self.decide(&check, &throttle).await });
+        match timeout_at(patience.until(), deciding).await {
+            Ok(decided) => decided.unwrap_or_else(|error| Err(stopped(error))),
+            Err(_) => Err(patience.told(Failure::Late)),
+        }
+    }
+
     async fn decide(&self, check: &Check, throttle: &Throttle) -> Result<Decided, Error> {
         let patience = Patience::new(self.budget);
         let asked = self.server.ask(patience, async |connection| throttle.ask(connection).await);
         let reply = asked.await.map_err(|failure| patience.told(failure))?;
         Ok(told_of_one(self.id, check, &throttle.step(check, reply)?))
     }
+}
+
+fn stopped(error: JoinError) -> Error {
+    Error::new(Kind::Store, "deciding was stopped").with_source(error)
 }
 
 impl fmt::Debug for RedisCellStore {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::refusals::{Asked, Question, Refusals};
 use crate::store::memory::{Clock, SystemClock};
-use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
+use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store, StoreId};
 use crate::{Error, Policy};
 
 const DEFAULT_CAP: Duration = Duration::from_secs(1);
@@ -153,15 +153,15 @@ impl DenyCacheBuilder {
 }
 
 impl<S: Store> Store for DenyCache<S> {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         match self.refusals.ask(checks) {
             Asked::Refused(decided) => Answer::Ready(Ok(decided)),
-            Asked::Open(question) => self.learn(question, checks, self.inner.decide(checks)),
+            Asked::Open(question) => self.learn(question, checks, self.inner.decide(checks, deadline)),
         }
     }
 
-    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        self.learn(self.refusals.question(checks), checks, self.inner.probe(checks))
+    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.learn(self.refusals.question(checks), checks, self.inner.probe(checks, deadline))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -183,6 +183,10 @@ impl<S: Store> Store for DenyCache<S> {
         self.inner.budget()
     }
 
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        self.refusals.recall(checks).or_else(|| self.inner.recall(checks))
+    }
+
     fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
         self.inner.supports(policies)
     }
@@ -192,11 +196,10 @@ impl<S> DenyCache<S> {
     /// Learns from an answer of the inner store.
     fn learn(
         &self,
-        question: Option<Question>,
+        question: Question,
         checks: &[Check],
         answer: Answer<Result<Decided, Error>>,
     ) -> Answer<Result<Decided, Error>> {
-        let Some(question) = question else { return answer };
         match answer {
             Answer::Ready(decided) => {
                 if let Ok(decided) = &decided {

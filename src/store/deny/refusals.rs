@@ -37,8 +37,8 @@ pub(crate) struct Refusals {
 pub(crate) enum Asked {
     /// It is refused.
     Refused(Decided),
-    /// The store has to say; it is to be [learned](Refusals::learn) from if there is a question.
-    Open(Option<Question>),
+    /// The store has to say, and it is to be [learned](Refusals::learn) from.
+    Open(Question),
 }
 
 /// What has to be known of a request to learn from its decision.
@@ -48,6 +48,8 @@ pub(crate) struct Question {
     marks: Marks,
     /// Whether a refusal is remembered.
     remembers: bool,
+    /// Whether its checks only look.
+    looks: bool,
 }
 
 type Found = SmallVec<[Option<Known>; 4]>;
@@ -87,29 +89,33 @@ impl Refusals {
 
     /// Refuses a request, if one of its checks is known not to fit; to be called before the store is.
     pub(crate) fn ask(&self, checks: &[Check]) -> Asked {
-        let Some(question) = self.question(checks) else { return Asked::Open(None) };
+        let question = self.question(checks);
         if question.remembers
+            && !question.looks
             && self.slots.may_be_live(question.sent)
             && let Some(refused) = self.refused(checks, &question.marks, question.sent)
         {
             return Asked::Refused(refused);
         }
-        Asked::Open(Some(question))
+        Asked::Open(question)
     }
 
     /// What has to be known of a request that the store decides in any case.
-    pub(crate) fn question(&self, checks: &[Check]) -> Option<Question> {
-        if checks.iter().all(|check| check.cost == 0) {
-            return None;
-        }
-        let mut marks = Marks::new();
-        for check in checks {
-            marks.push(self.mark(check));
-        }
+    pub(crate) fn question(&self, checks: &[Check]) -> Question {
+        let marks: Marks = checks.iter().map(|check| self.mark(check)).collect();
+        let looks = checks.iter().all(|check| check.cost == 0);
         // What a shadow sees is to be decided each time, and two checks of one counter demand more
         // than each of them.
-        let remembers = checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks);
-        Some(Question { sent: micros(&*self.clock), marks, remembers })
+        let remembers = looks || (checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks));
+        Question { sent: micros(&*self.clock), marks, remembers, looks }
+    }
+
+    /// The refusal of a request that is asked of nobody.
+    pub(crate) fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        match self.ask(checks) {
+            Asked::Refused(decided) => Some(decided),
+            Asked::Open(_) => None,
+        }
     }
 
     /// The refusal of a request, if one of its checks is known not to fit.
@@ -129,11 +135,27 @@ impl Refusals {
 
     /// Remembers how a request was refused, if it was, and if the store itself said so.
     pub(crate) fn learn(&self, question: &Question, checks: &[Check], decision: &Decision) {
-        if decision.is_allowed() {
+        if question.looks {
+            self.learn_from_looks(question, checks, decision);
+        } else if decision.is_allowed() {
             self.note_taken(question);
         } else if decision.source() == Source::Store && question.remembers {
             self.remember(question, checks, decision);
         }
+    }
+
+    /// Where a look finds nothing left beyond its floor, a unit beyond it would be refused.
+    fn learn_from_looks(&self, question: &Question, checks: &[Check], decision: &Decision) {
+        let outcomes = decision.outcomes();
+        if decision.source() != Source::Store || outcomes.iter().all(|outcome| outcome.remaining() > 0) {
+            return;
+        }
+        let checks: SmallVec<[Check; 4]> = checks.iter().map(|look| Check { cost: 1, ..look.clone() }).collect();
+        let outcomes = checks.iter().zip(outcomes).map(|(check, look)| match look.remaining() {
+            0 => Outcome::denied(check, 0, look.wait()).resets_after(look.reset_after()),
+            _ => look.clone(),
+        });
+        self.remember(question, &checks, &Decision::new(outcomes, Source::Store));
     }
 
     /// Forgets what was refused to larger costs than one that was admitted: they wait longer now.

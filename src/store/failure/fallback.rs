@@ -4,13 +4,15 @@ use smallvec::SmallVec;
 
 use crate::decision::{Decision, Source};
 use crate::quota::Algorithm;
-use crate::store::{Answer, Change, Check, Counter, Decided, MemoryStore, Receipt, Store, Taken};
+use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, MemoryStore, Receipt, Store, Taken};
 use crate::{Error, Quota};
 
 /// Decides against one instance's share of each quota; what is shown is the configured quota.
 pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
     let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
-    let Answer::Ready(decided) = local.decide(&shares) else { unreachable!("memory answers at once") };
+    let Answer::Ready(decided) = local.decide(&shares, Deadline::none()) else {
+        unreachable!("memory answers at once")
+    };
     decided.map(|Decided { decision, receipt }| {
         let receipt = with_debts(local, checks, &shares, &decision, receipt);
         let decision = decision.with_quotas_of(checks, Source::Fallback);

@@ -15,8 +15,8 @@ const BUDGET: Duration = Duration::from_millis(100);
 /// more, so that an outage costs no request the wait for it. Where more than 250 calls are answered in
 /// such a second, the latest of them count. A failure is a call or a connection, not each of those who
 /// waited for it: a store may decide many requests in one call, and they fail and are answered
-/// together. Of any other store each decision is a call, and so is each that the layer's own
-/// [budget](crate::RateLimitLayer::budget) ends, as the layer does not know what it was part of.
+/// together. Of any other store each decision is a call, and so is each that the layer ends by a timer of
+/// its own, as the store has no [budget](crate::Store::budget).
 ///
 /// Single requests then probe the store, the first 50 ms later, the following ones at most 500 ms
 /// after the last began, whether or not that one has an answer yet, until one is answered. A probe asks
@@ -30,6 +30,17 @@ const BUDGET: Duration = Duration::from_millis(100);
 /// not count, the slots of the others are limited by them, and a replica that takes over is asked at
 /// once. See [`RedisStore::breakers`](crate::RedisStore::breakers). One server, or the primary that
 /// sentinels name, is all of the store, so the layer's breaker is enough.
+///
+/// # Keys
+///
+/// The same rule is for keys that could not be found out, as a [look-up](crate::key::lookup) failed, was
+/// late, or was one too many. The store decides the other policies as ever. With
+/// [`Fallback`](Self::Fallback) the policy counts all such requests together, with its own quota, or, where
+/// it [refuses](crate::MissingKey::Deny) those without a key, refuses them with 503; with
+/// [`Allow`](Self::Allow), however long it lasts, it does not apply to them; with [`Deny`](Self::Deny) they
+/// are refused with 503. A warning with the code `key_unknown` is logged, once a second at most.
+///
+/// # Clients
 ///
 /// Clients are not told which of these decided; [`Decision::source`](crate::Decision::source) tells
 /// it to your code.
@@ -68,10 +79,8 @@ impl Default for FailureRules {
 }
 
 impl FailureRules {
-    /// How long a decision may take, and whether the layer has to see to that, as the store, which
-    /// answers within its `own` budget, does not.
-    pub(super) fn budget(&self, own: Option<Duration>) -> (Duration, bool) {
-        let budget = self.budget.or(own).unwrap_or(BUDGET);
-        (budget, own.is_none_or(|own| own > budget))
+    /// How long a decision may take by a store that answers within its `own` budget.
+    pub(super) fn budget(&self, own: Option<Duration>) -> Duration {
+        self.budget.or(own).unwrap_or(BUDGET)
     }
 }

@@ -16,7 +16,7 @@ use crate::decision::{Decision, Source};
 use crate::error::Kind;
 use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::check::{Checks, kept};
-use crate::store::{Answer, BreakerState, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use crate::store::{Answer, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use crate::{Error, Policy};
 
 /// A store as the layer keeps it.
@@ -28,15 +28,15 @@ pub(crate) type SharedStore = Arc<dyn Store>;
 pub(crate) struct FailureStore<S> {
     inner: S,
     budget: Duration,
-    /// Whether the inner store does not keep to the budget by itself.
-    needs_timer: bool,
+    /// The inner store's own, which keeps deadlines then.
+    own: Option<Duration>,
     without: Arc<Without>,
 }
 
 impl<S: Store> FailureStore<S> {
     pub(crate) fn new(inner: S, rules: FailureRules) -> Self {
-        let (budget, needs_timer) = rules.budget(inner.budget());
-        Self { inner, budget, needs_timer, without: Arc::new(Without::new(rules)) }
+        let own = inner.budget();
+        Self { inner, budget: rules.budget(own), own, without: Arc::new(Without::new(rules)) }
     }
 
     pub(crate) fn breaker_state(&self) -> BreakerState {
@@ -48,13 +48,38 @@ impl<S: Store> FailureStore<S> {
         self.without.next_probe(error)
     }
 
+    /// How long one decision may take, with all that is looked up for it.
+    pub(crate) fn time_for_all(&self) -> Duration {
+        self.budget
+    }
+
+    /// By when the inner store has to answer, unless its own budget is over earlier. For one that does not
+    /// keep deadlines, see [`wait`](Self::wait).
+    fn deadline(&self, permit: Permit, deadline: Deadline) -> Deadline {
+        let budget = self.budget_of(permit);
+        match self.own {
+            Some(own) if own > budget => deadline.earlier(Deadline::after(budget)),
+            _ => deadline,
+        }
+    }
+
+    fn budget_of(&self, permit: Permit) -> Duration {
+        if permit.is_probe() { self.budget.min(LONGEST_PROBE) } else { self.budget }
+    }
+
     /// Waits for the inner store, which it has been given leave to ask.
-    fn wait(&self, pending: Pending, permit: Permit, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        let budget = if permit.is_probe() { self.budget.min(LONGEST_PROBE) } else { self.budget };
-        let deadline = if self.needs_timer { Instant::now().checked_add(budget) } else { None };
-        let pending = match deadline {
+    fn wait(
+        &self,
+        pending: Pending,
+        permit: Permit,
+        checks: &[Check],
+        deadline: Deadline,
+    ) -> Answer<Result<Decided, Error>> {
+        let budget = self.budget_of(permit);
+        let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
+        let pending = match timer.instant() {
             // Boxed, so that those who need no timer carry none.
-            Some(deadline) => Box::pin(within(deadline, budget, pending)),
+            Some(at) => Box::pin(within(at, budget, pending)),
             None => pending,
         };
         let (without, checks) = (Arc::clone(&self.without), kept(checks));
@@ -67,7 +92,7 @@ impl<S: Store> FailureStore<S> {
 }
 
 impl<S: Store> Store for FailureStore<S> {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
             // No policy applies, so a store that is away has nothing to withhold.
             let receipt = Receipt::new(self.without.local.id(), []);
@@ -76,13 +101,14 @@ impl<S: Store> Store for FailureStore<S> {
         let Some(permit) = self.without.ask() else {
             return Answer::Ready(self.without.decide(checks, not_asked()));
         };
-        let mut answer = if permit.is_probe() { self.inner.probe(checks) } else { self.inner.decide(checks) };
+        let ask = if permit.is_probe() { S::probe } else { S::decide };
+        let mut answer = ask(&self.inner, checks, self.deadline(permit, deadline));
         if let Answer::Ready(decided) = &mut answer {
             self.without.learn(permit, decided);
             self.without.stand_in(checks, decided);
         }
         match answer {
-            Answer::Pending(pending) => self.wait(pending, permit, checks),
+            Answer::Pending(pending) => self.wait(pending, permit, checks, deadline),
             ready @ Answer::Ready(_) => ready,
         }
     }
@@ -101,6 +127,10 @@ impl<S: Store> Store for FailureStore<S> {
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         self.inner.reset(counter)
+    }
+
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        self.inner.recall(checks)
     }
 
     fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
@@ -173,7 +203,7 @@ fn probe(
     }
 }
 
-/// Waits until the deadline; an answer that comes later goes nowhere. There are no timers outside of
+/// Waits until then; an answer that comes later goes nowhere, as its store knows of no deadline. There are no timers outside of
 /// a runtime.
 async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result<Decided, Error> {
     if Runtime::try_current().is_err() {

@@ -11,7 +11,7 @@ use super::entry::{Entry, Paid};
 use super::shared::Shared;
 use crate::Error;
 use crate::error::Kind;
-use crate::store::{Answer, Change, Check, Counter, Store};
+use crate::store::{Answer, Change, Check, Counter, Deadline, Store};
 
 /// How long an answer is waited for in the background, if the inner store does not bound that.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -70,7 +70,10 @@ impl Shared {
     async fn look(&self, hash: u64, counter: &Counter) {
         let turns = |shared: &Self| shared.shards.lock(hash).find(hash, counter).map(|entry| entry.turns);
         let (before, sent) = (turns(self), Instant::now());
-        let Ok(decided) = self.bounded(self.inner.decide(&[Check::new(counter.clone(), 0)])).await else { return };
+        let Ok(decided) = self.bounded(self.inner.decide(&[Check::new(counter.clone(), 0)], Deadline::none())).await
+        else {
+            return;
+        };
         let mut shard = self.shards.lock(hash);
         let entry = shard.find(hash, counter).filter(|entry| entry.direct == 0 && Some(entry.turns) == before);
         if let (Some(entry), Some(outcome)) = (entry, decided.decision.outcomes().first()) {
@@ -135,7 +138,7 @@ impl Charge {
     async fn attempt(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         if self.again > 0 {
-            shared.bounded(shared.inner.decide(&[Check::new(self.counter.clone(), 0)])).await?;
+            shared.bounded(shared.inner.decide(&[Check::new(self.counter.clone(), 0)], Deadline::none())).await?;
         }
         self.sent = true;
         shared.bounded(shared.inner.adjust(&self.counter, Change::Charge(self.first + self.again))).await

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::shared::Shared;
 use crate::Algorithm;
 use crate::error::Kind;
-use crate::store::{Answer, Check, Decided, Store};
+use crate::store::{Answer, Check, Deadline, Decided, Store};
 use crate::{Error, Outcome};
 
 /// A request on its way to the inner store. Its keys admit nothing here meanwhile; dropped without
@@ -25,35 +25,36 @@ struct Direct {
 }
 
 /// How the inner store is asked.
-pub(super) type Ask = fn(&dyn Store, &[Check]) -> Answer<Result<Decided, Error>>;
+pub(super) type Ask = fn(&dyn Store, &[Check], Deadline) -> Answer<Result<Decided, Error>>;
 
 impl Shared {
     /// Has the inner store decide, after what is owed for the request's keys has been paid.
-    pub(super) fn decide_there(self: &Arc<Self>, ask: Ask, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    pub(super) fn decide_there(
+        self: &Arc<Self>,
+        ask: Ask,
+        checks: &[Check],
+        deadline: Deadline,
+    ) -> Answer<Result<Decided, Error>> {
         if checks.iter().all(|check| check.cost == 0) || self.runtime().is_none() {
-            return ask(&*self.inner, checks);
+            return ask(&*self.inner, checks, deadline);
         }
         let (direct, owes) = self.start(checks);
         if !owes {
-            return match ask(&*self.inner, checks) {
+            return match ask(&*self.inner, checks, deadline) {
                 Answer::Ready(decided) => Answer::Ready(direct.learn(decided)),
                 Answer::Pending(pending) => Answer::pending(async move { direct.learn(pending.await) }),
             };
         }
-        let deadline = self.budget().and_then(|budget| Some((budget, Instant::now().checked_add(budget)?)));
-        let paid_and_decided = async move {
-            for check in &direct.checks {
-                let (shared, counter) = (&direct.shared, &check.counter);
-                shared.pay(shared.shards.hash(counter), counter).await?;
-            }
-            let decided = ask(&*direct.shared.inner, &direct.checks).wait().await;
-            direct.learn(decided)
-        };
+        let deadline = self.budget().map_or(deadline, |budget| deadline.earlier(Deadline::after(budget)));
         Answer::pending(async move {
-            match deadline {
-                Some((budget, at)) => timeout_at(at, paid_and_decided).await.map_err(|late| not_in(budget, late))?,
-                None => paid_and_decided.await,
+            let paid = direct.pay();
+            match deadline.instant() {
+                Some(at) => timeout_at(at, paid).await.map_err(not_in_time)??,
+                None => paid.await?,
             }
+            // It keeps the deadline by itself, so that what comes later is given back.
+            let decided = ask(&*direct.shared.inner, &direct.checks, deadline).wait().await;
+            direct.learn(decided)
         })
     }
 
@@ -86,12 +87,19 @@ impl Shared {
     }
 }
 
-fn not_in(budget: Duration, late: Elapsed) -> Error {
-    Error::new(Kind::Timeout, format!("the debts were not paid, and the request decided, in {budget:?}"))
-        .with_source(late)
+fn not_in_time(late: Elapsed) -> Error {
+    Error::new(Kind::Timeout, "the debts of the request's keys were not paid in time").with_source(late)
 }
 
 impl Direct {
+    /// Pays what is owed for its keys.
+    async fn pay(&self) -> Result<(), Error> {
+        for Check { counter, .. } in &self.checks {
+            self.shared.pay(self.shared.shards.hash(counter), counter).await?;
+        }
+        Ok(())
+    }
+
     /// Learns what remains when it is dropped, which is at once.
     fn learn(mut self, decided: Result<Decided, Error>) -> Result<Decided, Error> {
         self.outcomes = decided.as_ref().ok().map(|decided| decided.decision.outcomes().iter().cloned().collect());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::builder::HybridStoreBuilder;
 use super::shared::Shared;
 use crate::store::traits::supports_refunds;
-use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use crate::{Error, Policy};
 
 /// A store for processes far from the inner one: it admits at once, counts, and pays at each tick.
@@ -81,15 +81,15 @@ impl HybridStore {
 }
 
 impl Store for HybridStore {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         match self.shared.admit(checks) {
             Some(decided) => Answer::Ready(Ok(decided)),
-            None => self.shared.decide_there(<dyn Store>::decide, checks),
+            None => self.shared.decide_there(<dyn Store>::decide, checks, deadline),
         }
     }
 
-    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        self.shared.decide_there(<dyn Store>::probe, checks)
+    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.shared.decide_there(<dyn Store>::probe, checks, deadline)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {

@@ -9,7 +9,7 @@ use super::counts::LeaseCounts;
 use super::entry::Back;
 use super::grant::MOST_CALLS;
 use super::shared::Shared;
-use crate::store::{Change, Check, Counter, Receipt, Settlement, Store, Taken};
+use crate::store::{Change, Check, Counter, Deadline, Receipt, Settlement, Store, Taken};
 
 /// How often leases are looked through for those that are over, in microseconds.
 const SWEEP: u64 = 50_000;
@@ -129,7 +129,7 @@ impl Shared {
     async fn answers(&self, counters: Vec<Counter>) -> bool {
         tokio::task::yield_now().await;
         for counter in counters {
-            if self.inner.decide(&[Check::new(counter, 0)]).wait().await.is_err() {
+            if self.inner.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await.is_err() {
                 return false;
             }
         }

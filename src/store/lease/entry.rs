@@ -94,7 +94,8 @@ impl Entry {
         (Outcome::from_measures(check, &measures), taken)
     }
 
-    fn held(&self, now: u64) -> u64 {
+    /// Units that are leased and unspent.
+    pub(super) fn held(&self, now: u64) -> u64 {
         self.lots.iter().filter(|lot| !lot.is_over(now)).map(|lot| lot.left).sum()
     }
 

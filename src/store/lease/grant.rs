@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::entry::LEAST;
 use super::lot::{Lot, lifetime};
 use super::shared::Shared;
-use crate::store::{Answer, Check, Counter, Decided, Store};
+use crate::store::{Answer, Check, Counter, Deadline, Decided, Store};
 use crate::{Error, Outcome};
 
 /// Lease calls in flight at most; more are not made.
@@ -46,7 +46,7 @@ impl Shared {
         let check = Check::new(want.counter.clone(), want.units);
         let sent = self.now();
         let mut asked = Asked { shared: Arc::clone(self), want: Some(want), sent, again, _permit: permit };
-        match self.inner.decide(&[check]) {
+        match self.inner.decide(&[check], Deadline::none()) {
             Answer::Ready(answer) => {
                 asked.answered(answer);
                 true

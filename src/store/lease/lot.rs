@@ -132,6 +132,7 @@ impl Lot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Deadline;
     use crate::store::{Answer, Check};
     use crate::{Key, MemoryStore};
 
@@ -140,7 +141,9 @@ mod tests {
     /// A lease of 50 units, asked for at 1 s and granted at 1.4 s.
     fn lot(store: &MemoryStore, quota: Quota) -> Lot {
         let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota };
-        let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)]) else { panic!("memory answers at once") };
+        let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)], Deadline::none()) else {
+            panic!("memory answers at once")
+        };
         Lot::new(decided.expect("memory decides"), 1_000_000, 1_400_000)
     }
 

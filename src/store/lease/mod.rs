@@ -5,6 +5,7 @@ mod builder;
 mod counts;
 mod entry;
 mod grant;
+mod look;
 mod lot;
 pub(super) mod plain;
 mod rate;

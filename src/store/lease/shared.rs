@@ -64,6 +64,12 @@ impl Shared {
         micros(self.clock.now())
     }
 
+    /// Units of a counter that are held here.
+    pub(super) fn held(&self, counter: &Counter) -> u64 {
+        let (hash, now) = (self.shards.hash(counter), self.now());
+        self.shards.lock(hash).find(hash, counter).map_or(0, |entry| entry.held(now))
+    }
+
     pub(super) fn counts(&self) -> LeaseCounts {
         let mut counts = LeaseCounts::default();
         self.shards.each().for_each(|shard| counts += shard.counts);

@@ -8,7 +8,7 @@ use super::builder::LeaseStoreBuilder;
 use super::counts::LeaseCounts;
 use super::shared::Shared;
 use crate::store::traits::supports_refunds;
-use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store};
+use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
 use crate::{Error, Policy};
 
 /// A store that takes units for hot keys in advance, many in one call, and admits with them locally.
@@ -98,16 +98,23 @@ impl LeaseStore {
 }
 
 impl Store for LeaseStore {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         match self.shared.admit(checks) {
             Some(decided) => Answer::Ready(Ok(decided)),
-            None => self.shared.inner.decide(checks),
+            None if checks.iter().all(|check| check.cost == 0) => self.shared.look(checks, deadline),
+            None => self.shared.inner.decide(checks, deadline),
         }
     }
 
     /// No lease pays for it, and it asks for none.
-    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
-        self.shared.inner.probe(checks)
+    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.shared.inner.probe(checks, deadline)
+    }
+
+    /// What the inner store refuses may be admitted by units held here.
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        let held = checks.iter().any(|check| self.shared.held(&check.counter) > 0);
+        if held { None } else { self.shared.inner.recall(checks) }
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {

@@ -11,7 +11,7 @@ use super::shard::Shard;
 use crate::Error;
 use crate::algorithm::Adjustment;
 use crate::store::evaluate::{told, told_of_one};
-use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Settlement, Store, StoreId};
+use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store, StoreId};
 
 const DEFAULT_CAPACITY: usize = 1_000_000;
 const MOST_SHARDS: usize = 64;
@@ -121,7 +121,7 @@ impl fmt::Debug for MemoryStoreBuilder {
 }
 
 impl Store for MemoryStore {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         if let [check] = checks {
             return Answer::Ready(Ok(self.inner.decide_one(check)));
         }

@@ -3,8 +3,6 @@
 //! No script can have keys of two slots. So when one part is refused, or fails, what the others took
 //! is given back: for a moment it is missing.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 
@@ -18,7 +16,7 @@ use crate::algorithm::Step;
 use crate::error::Kind;
 use crate::store::check::Checks;
 use crate::store::evaluate::told;
-use crate::store::{Change, Check, Decided, Settlement, Store};
+use crate::store::{Change, Check, Deadline, Decided, Settlement, Store};
 
 /// The checks of one slot.
 struct Part {
@@ -37,19 +35,23 @@ struct Decision {
 impl RedisStore {
     /// Decides the parts of a request, all or nothing. It goes on if its caller goes away, as what
     /// is to be given back is known only then.
-    pub(super) fn decide_apart(self, checks: Checks) -> impl Future<Output = Result<Decided, Error>> {
-        let deciding = tokio::spawn(self.decide_parts(checks));
+    pub(super) fn decide_apart(
+        self,
+        checks: Checks,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Decided, Error>> {
+        let deciding = tokio::spawn(self.decide_parts(checks, deadline));
         async { deciding.await.unwrap_or_else(|error| Err(stopped(error))) }
     }
 
-    async fn decide_parts(self, checks: Checks) -> Result<Decided, Error> {
+    async fn decide_parts(self, checks: Checks, deadline: Deadline) -> Result<Decided, Error> {
         let parts = self.inner.parts(&checks);
         // Else what the others take would be missing for a moment, and for nothing.
         if let Some(error) = parts.iter().find_map(|part| self.inner.servers.not_asked(part.slot)) {
             return Err(error);
         }
         let asked: Vec<JoinHandle<_>> =
-            parts.into_iter().map(|part| tokio::spawn(part.ask(Arc::clone(&self.inner)))).collect();
+            parts.into_iter().map(|part| tokio::spawn(part.ask(self.clone(), deadline))).collect();
         let (mut decisions, mut failure) = (Vec::with_capacity(asked.len()), None);
         for asked in asked {
             match asked.await.unwrap_or_else(|error| Err(stopped(error))) {
@@ -103,9 +105,9 @@ impl Inner {
 }
 
 impl Part {
-    async fn ask(self, inner: Arc<Inner>) -> Result<Decision, Error> {
-        let answered = inner.ask(Request::new(&inner.prefix, &self.checks)).await;
-        let answered = answered.map_err(|unanswered| inner.give_back_late(&self.checks, unanswered))?;
+    async fn ask(self, store: RedisStore, deadline: Deadline) -> Result<Decision, Error> {
+        let answered = store.inner.ask(Request::new(&store.inner.prefix, &self.checks), deadline).await;
+        let answered = answered.map_err(|unanswered| store.give_back_late(&self.checks, unanswered))?;
         let verdict = Verdict::of(&self.checks, answered)?;
         Ok(Decision { part: self, verdict })
     }

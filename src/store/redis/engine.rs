@@ -7,14 +7,14 @@ use tokio::sync::oneshot::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout_at;
 
-use super::job::{Caller, Job, Told, Unanswered};
+use super::job::{Caller, Job, Late, Told, Unanswered};
 use super::lane::{GRACE, stopped};
 use super::patience::Patience;
 use super::reply::Answered;
 use super::request::Request;
 use super::servers::Servers;
 use crate::Error;
-use crate::store::StoreId;
+use crate::store::{Deadline, StoreId};
 
 /// Settlements on their way at most; more are not sent, and units stay taken.
 const MOST_SETTLEMENTS: usize = 4_096;
@@ -37,10 +37,11 @@ impl Inner {
         Self { id: StoreId::new(), servers, prefix, budget, settling }
     }
 
-    /// Has a request decided together with others, within the budget. It joins them at once.
-    pub(super) async fn ask(&self, request: Request) -> Told {
+    /// Has a request decided together with others, within the budget and by the deadline. It joins them
+    /// at once.
+    pub(super) async fn ask(&self, request: Request, deadline: Deadline) -> Told {
         let (answer, answered) = oneshot::channel();
-        let patience = Patience::new(self.budget);
+        let patience = Patience::by(self.budget, deadline);
         self.servers.find(patience).await;
         let slot = self.slot_of(&request);
         let is_elsewhere = self.servers.push(Job::new(request, Caller::Waits(answer), patience, slot))?;
@@ -49,7 +50,7 @@ impl Inner {
 
     /// As [`ask`](Self::ask), for who has nothing to give back.
     pub(super) async fn change(&self, request: Request) -> Result<Answered, Error> {
-        self.ask(request).await.map_err(|unanswered| unanswered.error)
+        self.ask(request, Deadline::none()).await.map_err(|unanswered| unanswered.error)
     }
 
     /// Sends a settlement in the background, after those sent before: at most once, and not beyond a
@@ -69,13 +70,13 @@ impl Inner {
 }
 
 /// Waits for a lane of another runtime, which may not be there to look at the clock.
-async fn wait(patience: Patience, answered: Receiver<Told>) -> Told {
+async fn wait(patience: Patience, mut answered: Receiver<Told>) -> Told {
     if tokio::runtime::Handle::try_current().is_err() {
         return answered.await.unwrap_or_else(|_| gone());
     }
-    match timeout_at(patience.until + GRACE, answered).await {
+    match timeout_at(patience.until + GRACE, &mut answered).await {
         Ok(answer) => answer.unwrap_or_else(|_| gone()),
-        Err(_) => Err(patience.late().into()),
+        Err(_) => Err(Unanswered { error: patience.late(), late: Some(Late::Elsewhere(answered)) }),
     }
 }
 

@@ -16,7 +16,31 @@ pub(super) type Told = Result<Answered, Unanswered>;
 pub(super) struct Unanswered {
     pub(super) error: Error,
     /// The answer to what was sent, if it comes after all.
-    pub(super) late: Option<oneshot::Receiver<Answered>>,
+    pub(super) late: Option<Late>,
+}
+
+/// An answer that nobody waits for any more.
+#[derive(Debug)]
+pub(super) enum Late {
+    /// Of what was sent.
+    Sent(oneshot::Receiver<Answered>),
+    /// Of what another runtime does, which was not there to say what became of it.
+    Elsewhere(oneshot::Receiver<Told>),
+}
+
+impl Late {
+    /// The answer, if it comes.
+    pub(super) async fn answer(self) -> Option<Answered> {
+        let told = match self {
+            Self::Sent(answer) => return answer.await.ok(),
+            Self::Elsewhere(told) => told.await.ok()?,
+        };
+        match told {
+            Ok(answered) => Some(answered),
+            Err(Unanswered { late: Some(Self::Sent(answer)), .. }) => answer.await.ok(),
+            Err(_) => None,
+        }
+    }
 }
 
 impl From<Error> for Unanswered {
@@ -67,6 +91,11 @@ impl Job {
         }
     }
 
+    /// Whether somebody may wait for the answer.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.caller, Caller::Waits(_))
+    }
+
     pub(super) fn is_settlement(&self) -> bool {
         matches!(self.caller, Caller::None(_))
     }
@@ -83,12 +112,12 @@ impl Job {
 
     /// Ends the wait of a caller whose request was sent and not yet answered.
     pub(super) fn is_late(&mut self, error: impl FnOnce() -> Error) {
-        if !matches!(self.caller, Caller::Waits(_)) {
+        if !self.is_awaited() {
             return;
         }
         let (answer, late) = oneshot::channel();
         if let Caller::Waits(caller) = std::mem::replace(&mut self.caller, Caller::Gone)
-            && caller.send(Err(Unanswered { error: error(), late: Some(late) })).is_ok()
+            && caller.send(Err(Unanswered { error: error(), late: Some(Late::Sent(late)) })).is_ok()
         {
             self.caller = Caller::Late(answer);
         }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::error::Kind;
+use crate::store::Deadline;
 
 /// Longer than any budget that is meant.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
@@ -16,17 +17,44 @@ const FOREVER: Duration = Duration::from_secs(86_400 * 365);
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Patience {
     pub(super) budget: Duration,
+    /// When the budget is over.
+    pub(super) ends: Instant,
+    /// When the answer is of no use any more: then, or earlier.
     pub(super) until: Instant,
 }
 
 impl Patience {
     pub(in crate::store) fn new(budget: Duration) -> Self {
-        Self { budget, until: Instant::now() + budget.min(FOREVER) }
+        Self::by(budget, Deadline::none())
+    }
+
+    /// A budget of which only the part up to a deadline can be used.
+    pub(in crate::store) fn by(budget: Duration, deadline: Deadline) -> Self {
+        let ends = Instant::now() + budget.min(FOREVER);
+        Self { budget, ends, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
+    }
+
+    pub(in crate::store) fn until(self) -> Instant {
+        self.until
+    }
+
+    /// Whether it ends before its budget does, which says nothing of the server.
+    pub(in crate::store) fn is_cut(self) -> bool {
+        self.until < self.ends
+    }
+
+    /// How long it lasts: what timers, which count milliseconds, make of it.
+    fn time(self) -> Duration {
+        if !self.is_cut() {
+            return self.budget;
+        }
+        let time = self.budget.min(FOREVER).saturating_sub(self.ends - self.until);
+        Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
     }
 
     /// The error of those who waited for so long.
     pub(super) fn late(self) -> Error {
-        Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.budget))
+        Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.time()))
     }
 
     /// What is told of a failure.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::Pool;
+use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
 use super::builder::RedisStoreBuilder;
@@ -19,7 +20,8 @@ use crate::store::check::kept;
 use crate::store::deny::{Asked, Question, Refusals};
 use crate::store::evaluate::{told, told_of_one};
 use crate::store::{
-    Answer, BreakerState, Change, Check, Counter, Decided, DenyCacheBuilder, Receipt, Settlement, Store, Taken,
+    Answer, BreakerState, Change, Check, Counter, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement, Store,
+    Taken,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -118,15 +120,15 @@ impl RedisStore {
 
 impl RedisStore {
     /// Has Redis decide, and learns from it.
-    fn ask(&self, checks: &[Check], question: Option<Question>) -> Answer<Result<Decided, Error>> {
+    fn ask(&self, checks: &[Check], deadline: Deadline, question: Option<Question>) -> Answer<Result<Decided, Error>> {
         let (store, checks) = (self.clone(), kept(checks));
         Answer::pending(async move {
             let decided = if store.inner.is_apart(&checks) {
-                store.clone().decide_apart(checks.clone()).await
+                store.clone().decide_apart(checks.clone(), deadline).await
             } else {
-                match store.inner.ask(Request::new(&store.inner.prefix, &checks)).await {
+                match store.inner.ask(Request::new(&store.inner.prefix, &checks), deadline).await {
                     Ok(answered) => store.inner.decided(&checks, answered),
-                    Err(unanswered) => Err(store.inner.give_back_late(&checks, unanswered)),
+                    Err(unanswered) => Err(store.give_back_late(&checks, unanswered)),
                 }
             };
             if let (Ok(decided), Some(refusals), Some(question)) = (&decided, &store.refusals, &question) {
@@ -135,10 +137,27 @@ impl RedisStore {
             decided
         })
     }
+
+    /// Has what was taken given back if an answer comes that nobody waited for. Returns the error.
+    pub(super) fn give_back_late(&self, checks: &[Check], unanswered: Unanswered) -> Error {
+        let Unanswered { error, late } = unanswered;
+        if let (Some(late), Ok(runtime)) = (late, Runtime::try_current()) {
+            let (store, checks) = (self.clone(), kept(checks));
+            // It ends with the connection at the latest, which is not polled for long.
+            runtime.spawn(async move {
+                let Some(answered) = late.answer().await else { return };
+                let Ok(Decided { receipt, .. }) = store.inner.decided(&checks, answered) else { return };
+                let all = |check| Settlement { check, change: Change::Refund(u64::MAX) };
+                let changes: SmallVec<[Settlement; 4]> = (0..receipt.taken().len()).map(all).collect();
+                store.settle(receipt, &changes);
+            });
+        }
+        error
+    }
 }
 
 impl Store for RedisStore {
-    fn decide(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
             let decision = Decision::new([], Source::Store);
             return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.inner.id, []) }));
@@ -149,17 +168,17 @@ impl Store for RedisStore {
         }
         match self.refusals.as_ref().map(|refusals| refusals.ask(checks)) {
             Some(Asked::Refused(decided)) => Answer::Ready(Ok(decided)),
-            Some(Asked::Open(question)) => self.ask(checks, question),
-            None => self.ask(checks, None),
+            Some(Asked::Open(question)) => self.ask(checks, deadline, Some(question)),
+            None => self.ask(checks, deadline, None),
         }
     }
 
     /// No refusal answers it that is remembered.
-    fn probe(&self, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() || checks.len() > MOST_CHECKS {
-            return self.decide(checks);
+            return self.decide(checks, deadline);
         }
-        self.ask(checks, self.refusals.as_ref().and_then(|refusals| refusals.question(checks)))
+        self.ask(checks, deadline, self.refusals.as_ref().map(|refusals| refusals.question(checks)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -197,28 +216,15 @@ impl Store for RedisStore {
     fn budget(&self) -> Option<Duration> {
         Some(self.inner.budget)
     }
+
+    fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        self.refusals.as_ref().and_then(|refusals| refusals.recall(checks))
+    }
 }
 
 impl Inner {
     fn settle(&self, taken: &Taken, change: Change) {
         self.send(Request::adjustment(&self.prefix, &taken.counter, change, Some(taken.stamp)));
-    }
-
-    /// Has what was taken given back if an answer comes that nobody waited for. Returns the error.
-    pub(super) fn give_back_late(self: &Arc<Self>, checks: &[Check], unanswered: Unanswered) -> Error {
-        let Unanswered { error, late } = unanswered;
-        if let (Some(late), Ok(runtime)) = (late, Runtime::try_current()) {
-            let (inner, checks) = (Arc::clone(self), kept(checks));
-            // It ends with the connection at the latest, which is not polled for long.
-            runtime.spawn(async move {
-                let Some(answered) = late.await.ok() else { return };
-                let Ok(decided) = inner.decided(&checks, answered) else { return };
-                for taken in decided.receipt.taken().iter().filter(|taken| taken.units > 0) {
-                    inner.settle(taken, Change::Refund(taken.units));
-                }
-            });
-        }
-        error
     }
 
     /// Works out what the script found.

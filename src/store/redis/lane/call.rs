@@ -22,7 +22,7 @@ pub(super) struct Call {
     pub(super) may_be_sent: bool,
     /// How many answers had come on the connection before.
     pub(super) answers_before: u64,
-    /// When nobody waits for it any more.
+    /// When all budgets are over, so that it has failed.
     pub(super) until: Instant,
     /// That was so, and is counted.
     pub(super) is_late: bool,
@@ -34,8 +34,8 @@ pub(super) struct Call {
 impl Call {
     /// A call for jobs, `answers_before` of it; nothing is sent before it is polled.
     pub(super) fn new(jobs: Vec<Job>, round: u64, answers_before: u64, answering: Answering) -> Self {
-        let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.patience.until).max();
-        let until = waiting.or_else(|| jobs.iter().map(|job| job.patience.until).min());
+        let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.patience.ends).max();
+        let until = waiting.or_else(|| jobs.iter().map(|job| job.patience.ends).min());
         let until = until.unwrap_or_else(Instant::now);
         Self {
             jobs,
@@ -61,9 +61,10 @@ impl Call {
         self.early.take().map_or_else(|| self.answering.as_mut().poll(cx), Poll::Ready)
     }
 
-    /// When the next of those who wait gives up.
+    /// When the next of those who wait gives up, or it has failed.
     pub(super) fn next_late(&self) -> Option<Instant> {
-        if self.is_late { None } else { self.jobs.iter().map(|job| job.patience.until).min() }
+        let waiting = self.jobs.iter().filter(|job| job.is_awaited()).map(|job| job.patience.until);
+        if self.is_late { None } else { waiting.chain([self.until]).min() }
     }
 }
 

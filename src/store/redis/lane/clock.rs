@@ -1,6 +1,7 @@
 //! What a lane does at a time: it ends the wait of those who are late, and asks again.
 
 use std::task::Context;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -46,9 +47,11 @@ impl Core {
             (late, borrowers, queue.first_late())
         });
         if let Some(patience) = late.iter().find(|job| !job.is_idle()).map(|job| job.patience) {
-            let (error, is_new) = self.late_error(now, patience);
-            // Who waits for a slot on its way does not wait for this server.
-            if is_new && late.iter().any(|job| !job.is_alone) {
+            let error = self.late_error(now, patience);
+            // Who waits for a slot on its way does not wait for this server, and who had less time than
+            // the budget did not wait for long.
+            let waited = late.iter().find(|job| !job.is_alone && job.patience.ends <= now);
+            if waited.is_some_and(|job| self.is_silent_anew(now, job.patience.budget)) {
                 lane.server.waited();
             }
             call::fail(late, &lane.server.error(error));
@@ -103,31 +106,43 @@ impl Core {
 
     /// Ends the wait of the callers of a call who are late.
     fn late_callers(&mut self, lane: &Lane, call: &mut Call, now: Instant) {
-        let late = call.jobs.iter_mut().filter(|job| job.patience.until <= now);
-        let mut late = late.peekable();
-        let Some(patience) = late.peek().map(|job| job.patience) else { return };
-        let (error, is_new) = self.late_error(now, patience);
-        let error = lane.server.error(error);
-        late.for_each(|job| job.is_late(|| error.shared()));
+        let mut late = call.jobs.iter_mut().filter(|job| job.is_awaited() && job.patience.until <= now).peekable();
+        if let Some(patience) = late.peek().map(|job| job.patience) {
+            let error = lane.server.error(self.late_error(now, patience));
+            late.for_each(|job| job.is_late(|| error.shared()));
+        }
         if call.until <= now {
             call.is_late = true;
-            let told = if is_new { Failure::Late } else { Failure::Unsent };
+            let budget = call.jobs.first().map_or(Duration::ZERO, |job| job.patience.budget);
+            let told = if self.is_silent_anew(now, budget) { Failure::Late } else { Failure::Unsent };
             lane.server.learn(call.permit.take(), Some(&told));
         }
     }
 
-    /// The error of those who are late now, and whether it is another failure than the last one: who
-    /// waited for the same silence tells nothing new.
-    fn late_error(&mut self, now: Instant, patience: Patience) -> (Error, bool) {
-        let same = patience.budget / 4;
+    /// The error of those who are late now: who waited for the same silence tells nothing new.
+    fn late_error(&mut self, now: Instant, patience: Patience) -> Error {
         match &self.late {
-            Some((since, error)) if now.saturating_duration_since(*since) < same => (error.shared(), false),
+            Some((since, error)) if is_same(*since, now, patience.budget) => error.shared(),
             _ => {
                 let error = patience.late();
                 let shared = error.shared();
                 self.late = Some((now, error));
-                (shared, true)
+                shared
             }
         }
     }
+
+    /// Whether the server's silence is another failure than the one that was counted last.
+    fn is_silent_anew(&mut self, now: Instant, budget: Duration) -> bool {
+        let is_new = self.silent.is_none_or(|since| !is_same(since, now, budget));
+        if is_new {
+            self.silent = Some(now);
+        }
+        is_new
+    }
+}
+
+/// Whether who was late then and who is late now waited for the same.
+fn is_same(then: Instant, now: Instant, budget: Duration) -> bool {
+    now.saturating_duration_since(then) < budget / 4
 }

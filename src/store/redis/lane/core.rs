@@ -33,6 +33,8 @@ pub(super) struct Core {
     round: u64,
     /// What those receive who are late now, and since when: late at once is one failure.
     pub(super) late: Option<(Instant, Error)>,
+    /// When such a failure of the server was last counted.
+    pub(super) silent: Option<Instant>,
     /// Something can be sent at once.
     pub(super) has_more: bool,
     yielding: Yielding,
@@ -60,7 +62,17 @@ pub(super) enum Next {
 impl Core {
     pub(super) fn new() -> Self {
         let (retired, later) = (SmallVec::new(), Vec::new());
-        Self { line: Line::Down, retired, later, alarm: Alarm::default(), round: 0, late: None, has_more: false, yielding: Yielding::No }
+        Self {
+            line: Line::Down,
+            retired,
+            later,
+            alarm: Alarm::default(),
+            round: 0,
+            late: None,
+            silent: None,
+            has_more: false,
+            yielding: Yielding::No,
+        }
     }
 
     /// Does all that can be done now.
@@ -222,7 +234,7 @@ impl Core {
     }
 
     fn is_answered(&mut self) {
-        self.late = None;
+        (self.late, self.silent) = (None, None);
         if !self.retired.is_empty() {
             self.expect_last_answers();
         }

@@ -72,7 +72,8 @@ impl Core {
             Ok(link) => {
                 let connection = Connection::new(link);
                 lane.publish(Some(connection.shared.clone()));
-                (self.line, self.late, self.has_more) = (Line::Up(connection, leave), None, true);
+                (self.line, self.has_more) = (Line::Up(connection, leave), true);
+                (self.late, self.silent) = (None, None);
             }
             Err(error) => {
                 self.line = Line::Down;

@@ -16,7 +16,7 @@ pub(super) type Waiting = oneshot::Receiver<Told>;
 /// A budget that ends so many milliseconds after a time.
 pub(super) fn patience(start: Instant, after: u64) -> Patience {
     let budget = Duration::from_millis(after);
-    Patience { budget, until: start + budget }
+    Patience { budget, ends: start + budget, until: start + budget }
 }
 
 /// A decision over so many checks; its slot tells it from others.

@@ -134,7 +134,7 @@ fn too_many_who_want_the_connection_are_given_back() {
 #[test]
 fn a_busy_lane_is_woken_only_for_what_is_late_before_it_looks() {
     let (mut queue, now) = (Queue::default(), Instant::now());
-    let mut is_due = |queue: &mut Queue, late_in| queue.add(samples::settlement(1, 1, patience(now, late_in))).1;
+    let is_due = |queue: &mut Queue, late_in| queue.add(samples::settlement(1, 1, patience(now, late_in))).1;
     assert!(is_due(&mut queue, 100), "nothing is on its way");
     queue.is_busy = true;
     assert!(is_due(&mut queue, 100), "nobody looks at the clock");

@@ -1,0 +1,63 @@
+//! By when a decision is needed.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// By when a decision is needed: for a store that waits, the end of whatever is shorter than its
+/// [budget](super::Store::budget).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::store::Deadline;
+///
+/// let soon = Deadline::after(Duration::from_millis(20));
+/// assert!(soon.remaining().is_some_and(|left| left <= Duration::from_millis(20)));
+/// assert_eq!(soon.earlier(Deadline::after(Duration::from_secs(1))), soon);
+/// assert_eq!(Deadline::none().remaining(), None);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Deadline {
+    at: Option<Instant>,
+}
+
+impl Deadline {
+    /// None: the store has all of its own budget.
+    pub const fn none() -> Self {
+        Self { at: None }
+    }
+
+    /// At a time of tokio's clock.
+    pub const fn at(time: Instant) -> Self {
+        Self { at: Some(time) }
+    }
+
+    /// After a time from now; none if that is too far away to be told.
+    pub fn after(time: Duration) -> Self {
+        Self { at: Instant::now().checked_add(time) }
+    }
+
+    /// When it is, if there is one.
+    #[must_use]
+    pub const fn instant(self) -> Option<Instant> {
+        self.at
+    }
+
+    /// How long it is until then, which is zero once it has passed; `None` if there is none.
+    #[must_use]
+    pub fn remaining(self) -> Option<Duration> {
+        self.at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// The earlier of two; none is later than any.
+    pub fn earlier(self, other: Self) -> Self {
+        let at = match (self.at, other.at) {
+            (Some(at), Some(other)) => Some(at.min(other)),
+            (at, other) => at.or(other),
+        };
+        Self { at }
+    }
+}
