@@ -64,7 +64,9 @@ pub(crate) async fn run(flags: &[String]) {
     if !ratios.is_empty() {
         print_ratios(&ratios);
     }
-    sides.into_iter().for_each(|side| side.app.stop());
+    for side in sides {
+        side.app.stop();
+    }
 }
 
 async fn sides(redis: &Server, redis_only: bool) -> Vec<Side> {

@@ -205,6 +205,7 @@ impl Flaky {
     fn answer<T: Send + 'static>(
         &self,
         fate: Fate,
+        deadline: Deadline,
         ask: impl FnOnce(&MemoryStore) -> Answer<Result<T, Error>> + Send + 'static,
     ) -> Answer<Result<T, Error>> {
         let inner = self.inner.clone();
@@ -213,8 +214,13 @@ impl Flaky {
             match (fate, answer) {
                 (Fate::Answered, Some(answer)) => answer.wait().await,
                 (Fate::Slow(time), Some(answer)) => {
-                    tokio::time::sleep(time).await;
-                    answer.wait().await
+                    let left = deadline.remaining().unwrap_or(BUDGET);
+                    tokio::time::sleep(time.min(left)).await;
+                    if time > left {
+                        Err(Error::store("no answer in time", "it is a test"))
+                    } else {
+                        answer.wait().await
+                    }
                 }
                 _ => {
                     tokio::time::sleep(BUDGET).await;
@@ -233,7 +239,7 @@ impl Store for Flaky {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         let (look, checks) = (checks.iter().all(|check| check.cost == 0), checks.to_vec());
         let fate = if look && self.looks { Fate::Answered } else { self.fate() };
-        self.answer(fate, move |inner| inner.decide(&checks, deadline))
+        self.answer(fate, deadline, move |inner| inner.decide(&checks, deadline))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
@@ -243,7 +249,7 @@ impl Store for Flaky {
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
         self.charges.fetch_add(u64::from(matches!(change, Change::Charge(_))), Ordering::Relaxed);
         let counter = counter.clone();
-        self.answer(self.fate(), move |inner| inner.adjust(&counter, change))
+        self.answer(self.fate(), Deadline::none(), move |inner| inner.adjust(&counter, change))
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {

@@ -47,10 +47,7 @@ pub(super) struct App {
 }
 
 impl App {
-    pub(super) async fn start<S: Store>(store: impl AsyncFnOnce() -> S + Send + 'static) -> Self
-    where
-        S: Send,
-    {
+    pub(super) async fn start<S: Store>(store: impl AsyncFnOnce() -> S + Send + 'static) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().expect("a runtime");
         let handle = runtime.handle().clone();
         // The store's connections are those of this runtime.

@@ -34,13 +34,11 @@ impl Cluster {
 
     /// As [`push`](Self::push), for what nobody waits for.
     pub(in crate::store::redis) fn push_settlement(self: &Arc<Self>, job: Job) {
-        match self.owner(job.slot) {
-            Some(owner) => owner.lanes.push_settlement(job),
-            None => {
-                self.look_again(None);
-                tracing::warn!("a settlement was not sent: no primary of the Redis Cluster has its slot");
-            }
+        if let Some(owner) = self.owner(job.slot) {
+            return owner.lanes.push_settlement(job);
         }
+        self.look_again(None);
+        tracing::warn!("a settlement was not sent: no primary of the Redis Cluster has its slot");
     }
 
     /// The node that a redirection names.

@@ -58,7 +58,9 @@ impl Server for Primary {
         match refusal.kind() {
             ErrorKind::Server(ServerErrorKind::Moved) => match cluster.named(refusal, &node) {
                 Some(owner) => {
-                    jobs.iter().for_each(|job| cluster.moved(job.slot, &owner));
+                    for job in &jobs {
+                        cluster.moved(job.slot, &owner);
+                    }
                     cluster.look_again(None);
                     send_on(jobs, &owner, Way::Plain)
                 }

@@ -1,6 +1,7 @@
 //! A script call and the requests it answers.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use deadpool_redis::redis::Value;
 use tokio::time::Instant;
@@ -22,6 +23,7 @@ pub(super) struct Call {
     pub(super) may_be_sent: bool,
     /// How many answers had come on the connection before.
     pub(super) answers_before: u64,
+    pub(super) began: Instant,
     /// When all budgets are over, so that it has failed.
     pub(super) until: Instant,
     /// That was so, and is counted.
@@ -36,13 +38,15 @@ impl Call {
     pub(super) fn new(jobs: Vec<Job>, round: u64, answers_before: u64, answering: Answering) -> Self {
         let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.patience.ends).max();
         let until = waiting.or_else(|| jobs.iter().map(|job| job.patience.ends).min());
-        let until = until.unwrap_or_else(Instant::now);
+        let began = Instant::now();
+        let until = until.unwrap_or(began);
         Self {
             jobs,
             round,
             permit: None,
             may_be_sent: false,
             answers_before,
+            began,
             until,
             is_late: false,
             answering,
@@ -59,6 +63,11 @@ impl Call {
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
         self.early.take().map_or_else(|| self.answering.as_mut().poll(cx), Poll::Ready)
+    }
+
+    /// How long it may take.
+    pub(super) fn budget(&self) -> Duration {
+        self.jobs.first().map_or(Duration::ZERO, |job| job.patience.budget)
     }
 
     /// When the next of those who wait gives up, or it has failed.

@@ -42,19 +42,19 @@ impl Core {
 
     /// Ends the wait of jobs that were not sent in time; returns when the next one is late.
     fn late_jobs(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
-        let (late, borrowers, next) = lane.turns.with(|queue| {
-            let (late, borrowers) = queue.take_late(now);
-            (late, borrowers, queue.first_late())
+        let (jobs, borrowers, next) = lane.turns.with(|queue| {
+            let (jobs, borrowers) = queue.take_late(now);
+            (jobs, borrowers, queue.first_late())
         });
-        if let Some(patience) = late.iter().find(|job| !job.is_idle()).map(|job| job.patience) {
+        if let Some(patience) = jobs.iter().find(|job| !job.is_idle()).map(|job| job.patience) {
             let error = self.late_error(now, patience);
             // Who waits for a slot on its way does not wait for this server, and who had less time than
             // the budget did not wait for long.
-            let waited = late.iter().find(|job| !job.is_alone && job.patience.ends <= now);
+            let waited = jobs.iter().find(|job| !job.is_alone && job.patience.ends <= now);
             if waited.is_some_and(|job| self.is_silent_anew(now, job.patience.budget)) {
                 lane.server.waited();
             }
-            call::fail(late, &lane.server.error(error));
+            call::fail(jobs, &lane.server.error(error));
         }
         for borrower in borrowers {
             let _ = borrower.answer.send(Err(borrower.patience.late()));
@@ -71,9 +71,9 @@ impl Core {
         let (answers, mut is_stuck) = (connection.shared.answers(), false);
         for call in calls.iter_mut().filter(|call| !call.is_late) {
             self.late_callers(lane, call, now);
-            if call.is_late {
-                is_stuck |= call.answers_before == answers;
-            }
+            // What was sent just before it was late says nothing of the connection.
+            let waited = call.began.elapsed() >= call.budget();
+            is_stuck |= call.is_late && waited && call.answers_before == answers;
         }
         let next = calls.iter().filter_map(Call::next_late).min();
         if let Line::Up(connection, _) = &mut self.line {
@@ -106,15 +106,15 @@ impl Core {
 
     /// Ends the wait of the callers of a call who are late.
     fn late_callers(&mut self, lane: &Lane, call: &mut Call, now: Instant) {
-        let mut late = call.jobs.iter_mut().filter(|job| job.is_awaited() && job.patience.until <= now).peekable();
-        if let Some(patience) = late.peek().map(|job| job.patience) {
+        let mut jobs = call.jobs.iter_mut().filter(|job| job.is_awaited() && job.patience.until <= now).peekable();
+        if let Some(patience) = jobs.peek().map(|job| job.patience) {
             let error = lane.server.error(self.late_error(now, patience));
-            late.for_each(|job| job.is_late(|| error.shared()));
+            jobs.for_each(|job| job.is_late(|| error.shared()));
         }
         if call.until <= now {
             call.is_late = true;
-            let budget = call.jobs.first().map_or(Duration::ZERO, |job| job.patience.budget);
-            let told = if self.is_silent_anew(now, budget) { Failure::Late } else { Failure::Unsent };
+            let is_new = call.jobs.iter().any(|job| !job.is_alone) && self.is_silent_anew(now, call.budget());
+            let told = if is_new { Failure::Late } else { Failure::Unsent };
             lane.server.learn(call.permit.take(), Some(&told));
         }
     }

@@ -3,6 +3,7 @@
 use std::task::Context;
 use std::time::Duration;
 
+use deadpool_redis::redis::RedisError;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -14,6 +15,7 @@ use super::connection::{Answer, Connection};
 use super::lane::Lane;
 use super::line::Line;
 use super::server::Redirected;
+use super::settings::parts;
 use crate::Error;
 
 /// Calls in flight at once; what comes meanwhile leaves in the next.
@@ -144,7 +146,7 @@ impl Core {
     fn send(&mut self, lane: &Lane, cx: &mut Context<'_>) {
         while let Some(jobs) = self.next_batch(lane) {
             self.round += 1;
-            for jobs in lane.settings.parts(jobs) {
+            for jobs in parts(jobs) {
                 self.call(lane, jobs, cx);
             }
         }
@@ -192,43 +194,45 @@ impl Core {
     /// Ends a call that was answered.
     fn finish(&mut self, lane: &Lane, call: Call, answer: Answer) {
         let Call { jobs, permit, .. } = call;
-        let error = match answer {
+        match answer {
             Ok(value) => {
                 self.is_answered();
                 lane.server.learn(permit, None);
-                return call::answer(jobs, value);
+                call::answer(jobs, value);
             }
-            Err(error) => error,
-        };
-        if is_of_the_connection(&error) {
-            self.retire(lane);
-        } else {
-            self.is_answered();
+            Err(error) => {
+                if is_of_the_connection(&error) {
+                    self.retire(lane);
+                } else {
+                    self.is_answered();
+                }
+                self.refuse(lane, jobs, &error);
+                lane.server.learn(permit, Some(&Failure::Answered(error)));
+            }
         }
-        let jobs = match lane.server.redirect(jobs, &error) {
-            Redirected::Elsewhere => Vec::new(),
-            Redirected::Later(jobs) => {
-                self.ask_alone(lane, jobs);
-                Vec::new()
-            }
-            Redirected::Failed(jobs) => jobs,
-        };
-        let shared = lane.server.error(failed(&error));
-        lane.server.learn(permit, Some(&Failure::Answered(error)));
-        call::fail(jobs, &shared);
+    }
+
+    /// Fails what the server refused, unless it is to be asked for elsewhere, or again.
+    pub(super) fn refuse(&mut self, lane: &Lane, jobs: Vec<Job>, refusal: &RedisError) {
+        match lane.server.redirect(jobs, refusal) {
+            Redirected::Elsewhere => {}
+            Redirected::Later(jobs) => self.ask_alone(lane, jobs),
+            Redirected::Failed(jobs) => call::fail(jobs, &lane.server.error(failed(refusal))),
+        }
     }
 
     /// Asks again for jobs of a slot that is on its way to another server: each alone, for one must not
     /// fail with another one, and not again at once.
     fn ask_alone(&mut self, lane: &Lane, mut jobs: Vec<Job>) {
+        for job in &mut jobs {
+            job.is_alone = true;
+        }
         if jobs.len() > 1 {
-            jobs.iter_mut().for_each(|job| job.is_alone = true);
             lane.turns.with(|queue| queue.put_back(jobs.into_iter()));
             self.has_more = true;
             return;
         }
         let again = Instant::now() + SLOT_PAUSE;
-        jobs.iter_mut().for_each(|job| job.is_alone = true);
         self.alarm.set(again);
         self.later.push((again, jobs));
     }

@@ -1,4 +1,5 @@
 //! One lane, and the tasks that run it.
+#![allow(clippy::result_large_err, reason = "the error is the job, which is moved either way")]
 
 use std::fmt;
 use std::future::Future;

@@ -1,4 +1,5 @@
 //! The lanes to a server: one for each runtime that asks.
+#![allow(clippy::result_large_err, reason = "the error is the job, which is moved either way")]
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -34,7 +34,7 @@ pub(super) enum Line {
     Down,
     Connecting(Connecting, Option<Permit>),
     /// The first call takes the leave that connecting was given.
-    Up(Connection, Option<Permit>),
+    Up(Box<Connection>, Option<Permit>),
 }
 
 impl Core {
@@ -72,7 +72,7 @@ impl Core {
             Ok(link) => {
                 let connection = Connection::new(link);
                 lane.publish(Some(connection.shared.clone()));
-                (self.line, self.has_more) = (Line::Up(connection, leave), true);
+                (self.line, self.has_more) = (Line::Up(Box::new(connection), leave), true);
                 (self.late, self.silent) = (None, None);
             }
             Err(error) => {
@@ -102,7 +102,9 @@ impl Core {
         let mut failure: Option<Error> = None;
         for (Call { mut jobs, permit, may_be_sent, .. }, error) in lost {
             if is_unsent && !may_be_sent && jobs.iter().all(|job| job.tries < MOST_TRIES) {
-                jobs.iter_mut().for_each(|job| job.tries += 1);
+                for job in &mut jobs {
+                    job.tries += 1;
+                }
                 lane.turns.with(|queue| queue.put_back(jobs.into_iter()));
                 lane.server.learn(permit, Some(&Failure::Unsent));
                 continue;
@@ -127,7 +129,7 @@ impl Core {
         if self.retired.len() == MOST_RETIRED {
             self.retired.remove(0).fail(&lost_connection(None));
         }
-        self.retired.push(connection);
+        self.retired.push(*connection);
     }
 
     fn disconnect(&mut self, lane: &Lane) -> Line {
@@ -145,7 +147,7 @@ impl Core {
             for (call, answer) in connection.answered(cx) {
                 match answer {
                     Ok(value) => call::answer(call.jobs, value),
-                    Err(error) => call::fail(call.jobs, &lane.server.error(failed(&error))),
+                    Err(error) => self.refuse(lane, call.jobs, &error),
                 }
             }
             if has_ended {

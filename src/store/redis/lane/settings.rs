@@ -25,24 +25,6 @@ pub(in crate::store::redis) struct Settings {
 }
 
 impl Settings {
-    /// The parts of a batch, each a call of its own: of keys in one slot.
-    pub(super) fn parts(&self, mut jobs: Vec<Job>) -> impl Iterator<Item = Vec<Job>> + use<> {
-        let part = |job: &Job| (job.slot, job.way, job.is_alone);
-        let is_one = jobs.iter().all(|job| part(job) == part(&jobs[0]) && !job.is_alone);
-        let mut parts: Vec<Vec<Job>> = Vec::new();
-        if !is_one {
-            jobs.sort_by_key(part);
-            for job in jobs.drain(..) {
-                match parts.last_mut() {
-                    Some(last) if !job.is_alone && part(&last[0]) == part(&job) => last.push(job),
-                    _ => parts.push(vec![job]),
-                }
-            }
-        }
-        let whole = Some(jobs).filter(|_| is_one);
-        whole.into_iter().chain(parts)
-    }
-
     /// A call that answers jobs, which are put in the order of its answer.
     pub(super) fn call(&self, mut connection: MultiplexedConnection, jobs: &mut [Job]) -> Answering {
         packed::sort(jobs);
@@ -59,6 +41,24 @@ impl Settings {
         call.arg(packed.keys.len()).arg(packed.keys).arg(now).arg(packed.bytes);
         (program, call)
     }
+}
+
+/// The parts of a batch, each a call of its own: of keys in one slot.
+pub(super) fn parts(mut jobs: Vec<Job>) -> impl Iterator<Item = Vec<Job>> {
+    let part = |job: &Job| (job.slot, job.way, job.is_alone);
+    let is_one = jobs.iter().all(|job| part(job) == part(&jobs[0]) && !job.is_alone);
+    let mut parts: Vec<Vec<Job>> = Vec::new();
+    if !is_one {
+        jobs.sort_by_key(part);
+        for job in jobs.drain(..) {
+            match parts.last_mut() {
+                Some(last) if !job.is_alone && part(&last[0]) == part(&job) => last.push(job),
+                _ => parts.push(vec![job]),
+            }
+        }
+    }
+    let whole = Some(jobs).filter(|_| is_one);
+    whole.into_iter().chain(parts)
 }
 
 impl fmt::Debug for Settings {

@@ -5,7 +5,6 @@ use super::*;
 
 /// The parts of jobs of these slots, some of which are to be alone: the places of each.
 fn parts(jobs: &[(u16, bool)]) -> Vec<Vec<u8>> {
-    let settings = Settings { calls: Calls::default(), clock: None, batch_size: 128 };
     let now = Instant::now();
     let job = |(place, (slot, is_alone)): (usize, &(u16, bool))| {
         let mut job = samples::settlement(*slot, 1, patience(now, 100));
@@ -15,7 +14,7 @@ fn parts(jobs: &[(u16, bool)]) -> Vec<Vec<u8>> {
         job
     };
     let jobs = jobs.iter().enumerate().map(job).collect();
-    settings.parts(jobs).map(|part| part.iter().map(|job| job.tries).collect()).collect()
+    super::parts(jobs).map(|part| part.iter().map(|job| job.tries).collect()).collect()
 }
 
 #[test]
@@ -39,13 +38,11 @@ fn jobs_that_are_to_be_alone_share_no_call() {
 #[test]
 #[cfg(feature = "cluster")]
 fn jobs_that_are_asked_in_different_ways_share_no_call() {
-    let settings = Settings { calls: Calls::default(), clock: None, batch_size: 128 };
     let jobs = [Way::Asking, Way::Plain, Way::Asking].map(|way| {
         let mut job = samples::settlement(7, 1, patience(Instant::now(), 100));
         job.way = way;
         job
     });
-    let parts: Vec<Vec<Way>> =
-        settings.parts(jobs.into()).map(|part| part.iter().map(|job| job.way).collect()).collect();
+    let parts: Vec<Vec<Way>> = super::parts(jobs.into()).map(|part| part.iter().map(|job| job.way).collect()).collect();
     assert_eq!(parts, [vec![Way::Plain], vec![Way::Asking, Way::Asking]]);
 }
