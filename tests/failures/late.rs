@@ -61,8 +61,8 @@ async fn assert_given_back(redis: &RedisServer, store: &RedisStore, layer: &Rate
     redis.resume();
     assert_eq!((locally.status().as_u16(), source(&locally)), (200, Source::Fallback));
     assert!(comes_back(store).await, "the unit of a late decision is kept");
-    let later = ask(layer, "ada").await;
-    assert_eq!((later.status().as_u16(), source(&later)), (200, Source::Store));
+    let again = ask(layer, "ada").await;
+    assert_eq!((again.status().as_u16(), source(&again)), (200, Source::Store));
     assert!(comes_back(store).await, "the unit of a success is kept");
 }
 

@@ -34,6 +34,7 @@ impl Patience {
         Self { budget, ends, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
     }
 
+    #[cfg(feature = "redis-cell")]
     pub(in crate::store) fn until(self) -> Instant {
         self.until
     }

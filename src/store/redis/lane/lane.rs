@@ -102,6 +102,7 @@ impl Lane {
     }
 
     /// Says that a connection is of no use.
+    #[cfg_attr(not(any(feature = "cluster", feature = "redis-cell")), allow(dead_code, reason = "scripts need none"))]
     pub(super) fn discard(self: &Arc<Self>, number: u64) {
         let discard = |queue: &mut Queue, number| (queue.discarded = Some(number), true);
         if let Ok(((), wake)) = self.turns.push(thread(), number, discard) {

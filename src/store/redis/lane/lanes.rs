@@ -113,6 +113,7 @@ impl Lanes {
 
     /// Asks the server something by itself, within the budget. A connection that fails, or answers nobody
     /// meanwhile, is not used again; one whose caller went away is, and one that is merely slow.
+    #[cfg_attr(not(any(feature = "cluster", feature = "redis-cell")), allow(dead_code, reason = "scripts need none"))]
     pub(in crate::store) async fn ask<T>(
         &self,
         patience: Patience,

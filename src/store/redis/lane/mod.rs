@@ -33,5 +33,7 @@ pub(super) use call::no_decision;
 pub(super) use lane::stopped;
 pub(super) use lanes::{GRACE, no_runtime};
 pub(in crate::store) use lanes::{Lanes, Plan};
-pub(super) use server::{Connecting, Redirected, Server};
+#[cfg(feature = "cluster")]
+pub(super) use server::Redirected;
+pub(super) use server::{Connecting, Server};
 pub(super) use settings::Settings;
