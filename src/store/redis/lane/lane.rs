@@ -2,23 +2,22 @@
 #![allow(clippy::result_large_err, reason = "the error is the job, which is moved either way")]
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::task::{Context, Poll, Wake as Waked, Waker};
+use std::task::{Wake as Waked, Waker};
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
 use super::super::job::Job;
 use super::call;
 use super::connection::Shared;
-use super::core::{Core, Next};
+use super::core::Core;
 use super::lanes::Home;
 use super::queue::{Borrower, Queue};
+use super::runner::Runner;
 use super::server::Server;
 use super::settings::Settings;
-use super::turns::{Turn, Turns, Wake};
+use super::turns::{Turns, Wake};
 use crate::Error;
 use crate::error::Kind;
 
@@ -27,9 +26,6 @@ const RUNNERS: usize = 4;
 
 /// Runners of a lane at most.
 const MOST_RUNNERS: usize = 32;
-
-/// How often a runner looks for more to do before others have their turn.
-const ROUNDS: usize = 8;
 
 /// The way from one runtime to one server.
 pub(super) struct Lane {
@@ -42,7 +38,7 @@ pub(super) struct Lane {
     current: Mutex<Option<Shared>>,
     home: Weak<Home>,
     /// Nobody else will come.
-    is_last: AtomicBool,
+    pub(super) is_last: AtomicBool,
 }
 
 impl Lane {
@@ -151,12 +147,11 @@ impl Lane {
     }
 
     fn spawn(self: &Arc<Self>, number: usize) {
-        let inner = Waker::from(Arc::clone(self));
-        self.runtime.spawn(Runner { lane: Arc::clone(self), number, inner });
+        self.runtime.spawn(Runner::new(Arc::clone(self), number));
     }
 
     /// Ends the lane, wherever it stands: nobody waits for it any longer.
-    fn close(&self, core: Option<Box<Core>>) {
+    pub(super) fn close(&self, core: Option<Box<Core>>) {
         let (rest, runners) = self.turns.close();
         self.publish(None);
         drop((core, rest));
@@ -181,54 +176,6 @@ impl Waked for Lane {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.stir();
-    }
-}
-
-/// A task that works on a lane when it is its turn.
-struct Runner {
-    lane: Arc<Lane>,
-    number: usize,
-    /// Wakes whichever runner can run.
-    inner: Waker,
-}
-
-impl Future for Runner {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { lane, number, inner } = &*self;
-        let mut core = match lane.turns.begin(*number, cx.waker()) {
-            Turn::Work(core) => core,
-            Turn::Wait => return Poll::Pending,
-            Turn::Over => return Poll::Ready(()),
-        };
-        for _ in 0..ROUNDS {
-            let next = core.work(lane, &mut Context::from_waker(inner));
-            if lane.is_last.load(Ordering::Acquire) && !core.is_busy() && lane.turns.with(|queue| queue.is_empty()) {
-                lane.close(Some(core));
-                return Poll::Ready(());
-            }
-            match next {
-                Next::Work => {}
-                Next::Yield => break,
-                Next::Rest => match lane.turns.end(core) {
-                    None => return Poll::Pending,
-                    Some(again) => core = again,
-                },
-            }
-        }
-        lane.turns.pause(*number, core);
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-}
-
-impl Drop for Runner {
-    /// A runner that is dropped before its lane has ended was dropped by its runtime, or panicked.
-    fn drop(&mut self) {
-        if !self.lane.turns.is_over() {
-            self.lane.close(None);
-        }
     }
 }
 

@@ -18,6 +18,7 @@ mod line;
 #[cfg(test)]
 mod models;
 mod queue;
+mod runner;
 #[cfg(test)]
 mod samples;
 mod server;
