@@ -122,7 +122,7 @@ impl Core {
             return;
         }
         let until = Instant::now() + LATE_ANSWERS;
-        connection.polled_until = Some(until);
+        (connection.polled_until, connection.room) = (Some(until), None);
         self.alarm.set(until);
         if self.retired.len() == MOST_RETIRED {
             self.retired.remove(0).fail(&lost_connection(None));
