@@ -1,6 +1,7 @@
 //! A script call and the requests it answers.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use deadpool_redis::redis::Value;
 use tokio::time::Instant;
@@ -22,6 +23,7 @@ pub(super) struct Call {
     pub(super) may_be_sent: bool,
     /// How many answers had come on the connection before.
     pub(super) answers_before: u64,
+    made: Instant,
     /// When all budgets are over, so that it has failed.
     pub(super) until: Instant,
     /// That was so, and is counted.
@@ -43,11 +45,17 @@ impl Call {
             permit: None,
             may_be_sent: false,
             answers_before,
+            made: Instant::now(),
             until,
             is_late: false,
             answering,
             early: None,
         }
+    }
+
+    /// Whether nothing was answered on its connection for so long, of which `answers` are the answers.
+    pub(super) fn is_in_silence(&self, answers: u64, now: Instant, budget: Duration) -> bool {
+        self.answers_before == answers && now.saturating_duration_since(self.made) >= budget
     }
 
     /// Hands the call to the connection, which is driven next.

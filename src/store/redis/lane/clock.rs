@@ -51,8 +51,8 @@ impl Core {
             // Who waits for a slot on its way does not wait for this server, and who had less time than
             // the budget did not wait for long.
             let waited = late.iter().find(|job| !job.is_alone && job.patience.ends <= now);
-            if waited.is_some_and(|job| self.is_silent_anew(now, job.patience.budget)) {
-                lane.server.waited();
+            if let Some(budget) = waited.map(|job| job.patience.budget) {
+                self.is_waited_for(lane, now, budget);
             }
             call::fail(late, &lane.server.error(error));
         }
@@ -60,6 +60,19 @@ impl Core {
             let _ = borrower.answer.send(Err(borrower.patience.late()));
         }
         next
+    }
+
+    /// Learns that somebody waited for so long, and was not sent.
+    fn is_waited_for(&mut self, lane: &Lane, now: Instant, budget: Duration) {
+        if self.is_silent_anew(now, budget) {
+            lane.server.waited();
+        }
+        // The calls that others wait behind may be settlements, which are late only much later.
+        let Line::Up(connection, _) = &self.line else { return };
+        let (calls, answers) = (&connection.calls, connection.shared.answers());
+        if calls.iter().any(|call| call.is_in_silence(answers, now, budget)) {
+            self.retire(lane);
+        }
     }
 
     /// Ends the wait of those whose calls were not answered in time; returns when the next one is late.

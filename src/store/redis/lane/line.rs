@@ -118,6 +118,8 @@ impl Core {
     /// Makes no further calls on the connection. Late answers still come.
     pub(super) fn retire(&mut self, lane: &Lane) {
         let Line::Up(mut connection, _) = self.disconnect(lane) else { return };
+        // Somebody may wait for the next one.
+        self.has_more = true;
         if connection.calls.is_empty() {
             return;
         }
