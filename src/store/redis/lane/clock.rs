@@ -21,11 +21,19 @@ impl Core {
         }
         while self.alarm.goes_off(cx) {
             let now = Instant::now();
-            let next = [self.ask_again(lane, now), self.late_jobs(lane, now), self.late_calls(lane, now)];
+            let (again, connect) = (self.ask_again(lane, now), self.connect_again(now));
+            let next = [again, connect, self.late_jobs(lane, now), self.late_calls(lane, now)];
             if let Some(next) = next.into_iter().flatten().min() {
                 self.alarm.set(next);
             }
         }
+    }
+
+    /// Connects again if that is due by now; returns when it is.
+    fn connect_again(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.connect_again.take_if(|again| *again <= now);
+        self.has_more |= due.is_some();
+        self.connect_again
     }
 
     /// Asks again what is due by now; returns when the next is.

@@ -20,6 +20,9 @@ use crate::store::breaker::Permit;
 /// How often a job is sent anew that was surely not sent before.
 const MOST_TRIES: u8 = 3;
 
+/// Before it connects again for settlements that wait.
+const CONNECT_PAUSE: Duration = Duration::from_millis(250);
+
 /// Connections that are only polled for late answers.
 const MOST_RETIRED: usize = 4;
 
@@ -61,6 +64,7 @@ impl Core {
             lane.fail_decisions(error);
             // Those who want the connection itself find out whether the server is back.
             if lane.turns.with(|queue| queue.has_no_borrowers()) {
+                self.connect_later(lane);
                 return;
             }
         }
@@ -79,8 +83,19 @@ impl Core {
                 self.line = Line::Down;
                 lane.fail_all(&lane.server.error(error.shared()));
                 lane.server.learn(leave, Some(&Failure::NotConnected(error)));
+                self.connect_later(lane);
             }
         }
+    }
+
+    /// Connects again in a moment if settlements wait: nobody else may come.
+    fn connect_later(&mut self, lane: &Lane) {
+        if lane.turns.with(|queue| queue.is_empty()) {
+            return;
+        }
+        let again = Instant::now() + CONNECT_PAUSE;
+        self.connect_again = Some(again);
+        self.alarm.set(again);
     }
 
     /// Gives the connection to those who asked for it.
