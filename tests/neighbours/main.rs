@@ -22,5 +22,7 @@ mod proxy;
 mod rig;
 mod runtimes;
 mod settling;
+mod sieve;
+mod silent;
 mod vanishing;
 mod watch;

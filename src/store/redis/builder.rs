@@ -68,7 +68,9 @@ impl RedisStoreBuilder {
     /// Sets how many connections there are to each server at most, instead of 16.
     ///
     /// All decisions of a runtime share one pipelined connection to a server. Where more runtimes ask, as
-    /// with one for each thread of many, those beyond so many share the connection of another one.
+    /// with one for each thread of many, those beyond so many share the connection of another one, and
+    /// wait for that runtime: set no less than there are. A connection that went silent is kept for up to
+    /// 10 s besides, for answers that come late.
     pub fn pool_size(self, connections: usize) -> Self {
         Self { pool_size: connections, ..self }
     }
@@ -134,7 +136,7 @@ impl RedisStoreBuilder {
     ///
     /// Otherwise each runtime that asks has a connection of its own. Set a runtime that does nothing
     /// else where handlers keep all threads of theirs busy for long: what they do then delays no
-    /// decision, for a few microseconds more each. It must have its I/O and time drivers enabled; once it
+    /// decision, for a few microseconds more each. Both it and those that ask must have their I/O and time drivers enabled; once it
     /// has shut down, decisions fail.
     pub fn runtime(self, runtime: Runtime) -> Self {
         Self { runtime: Some(runtime), ..self }

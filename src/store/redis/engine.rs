@@ -1,8 +1,12 @@
 //! Asking servers: within a budget, at most once.
 
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout_at;
@@ -45,7 +49,7 @@ impl Inner {
         self.servers.find(patience).await;
         let slot = self.slot_of(&request);
         let is_elsewhere = self.servers.push(Job::new(request, Caller::Waits(answer), patience, slot))?;
-        if is_elsewhere { wait(patience, answered).await } else { answered.await.unwrap_or_else(|_| gone()) }
+        if is_elsewhere { wait(patience, answered).await } else { wait_here(patience, answered).await }
     }
 
     /// As [`ask`](Self::ask), for who has nothing to give back.
@@ -69,9 +73,25 @@ impl Inner {
     }
 }
 
+/// Waits for the lane of this runtime, as long as it is there that it is waited for.
+async fn wait_here(patience: Patience, mut answered: Receiver<Told>) -> Told {
+    let mut home = None;
+    let answer = poll_fn(|cx| {
+        if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
+            return Poll::Ready(Some(answer));
+        }
+        let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        if *home.get_or_insert(here) == here { Poll::Pending } else { Poll::Ready(None) }
+    });
+    match answer.await {
+        Some(answer) => answer.unwrap_or_else(|_| gone()),
+        None => wait(patience, answered).await,
+    }
+}
+
 /// Waits for a lane of another runtime, which may not be there to look at the clock.
 async fn wait(patience: Patience, mut answered: Receiver<Told>) -> Told {
-    if tokio::runtime::Handle::try_current().is_err() {
+    if Handle::try_current().is_err() {
         return answered.await.unwrap_or_else(|_| gone());
     }
     match timeout_at(patience.until + GRACE, &mut answered).await {

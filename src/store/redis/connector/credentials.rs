@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use deadpool_redis::redis::RedisConnectionInfo;
+use tokio::task::JoinSet;
 
 use super::super::RedisStoreBuilder;
 use crate::Error;
@@ -98,10 +99,15 @@ impl Login {
 
     /// What the next connection logs in with.
     pub(super) async fn next(&self) -> Result<RedisConnectionInfo, Error> {
-        let Some(Provider(provider)) = &self.provider else { return Ok(self.info.clone()) };
-        let Credentials { user, password } = provider()
-            .await
-            .map_err(|error| Error::new(Kind::Connection, "there are no credentials for Redis").with_source(error))?;
+        let Some(Provider(provider)) = self.provider.clone() else { return Ok(self.info.clone()) };
+        let none = || Error::new(Kind::Connection, "there are no credentials for Redis");
+        // A task of its own: whoever connects has more to do than to wait for a closure that keeps its
+        // thread, or panics. It ends with the set.
+        let mut asking = JoinSet::new();
+        asking.spawn(async move { provider().await });
+        let asked = asking.join_next().await.ok_or_else(none)?;
+        let Credentials { user, password } =
+            asked.map_err(|error| none().with_source(error))?.map_err(|error| none().with_source(error))?;
         Ok(self.info.clone().set_username(user).set_password(password))
     }
 }

@@ -21,20 +21,24 @@ impl Manager {
         Self { connector: Box::new(connector) }
     }
 
-    /// Takes a new connection from a pool. It counts as one of the pool's until its driver ends, or is
-    /// dropped.
+    /// Takes a new connection from a pool. It counts as one of the pool's until its room is dropped.
     pub(in crate::store::redis) async fn link(pool: &LinkPool) -> Result<Link, Error> {
         let mut object = pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
             PoolError::Timeout(_) => Error::new(Kind::Timeout, "no connection to Redis in time").with_source(error),
             error => super::not_connected(error),
         })?;
-        let Link { connection, driver } = object.take().expect("a link that was used is not recycled");
-        let driver = Box::pin(async move {
-            driver.await;
-            drop(Object::take(object));
-        });
-        Ok(Link { connection, driver })
+        let link = object.take().expect("a link that was used is not recycled");
+        Ok(Link { room: Some(Room(Some(Box::new(object)))), ..link })
+    }
+}
+
+/// The place of a connection among those of a pool.
+pub(in crate::store) struct Room(Option<Box<Object<Manager>>>);
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        drop(self.0.take().map(|object| Object::take(*object)));
     }
 }
 
@@ -87,7 +91,7 @@ mod tests {
                     (RedisConnectionInfo::default().set_skip_set_lib_name(), AsyncConnectionConfig::new());
                 let opened = MultiplexedConnection::new_with_config(&login, near, config).await;
                 let (connection, driver) = opened.map_err(not_connected)?;
-                Ok(Link { connection, driver: Box::pin(driver) })
+                Ok(Link { connection, driver: Box::pin(driver), room: None })
             })
         }
     }
@@ -102,15 +106,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn there_are_no_more_connections_at_once_than_the_pool_has_room_for() {
         let (pool, mut ends) = pool();
-        let Link { connection, driver } = Manager::link(&pool).await.expect("there is room");
+        let Link { connection, driver, room } = Manager::link(&pool).await.expect("there is room");
         let full = Manager::link(&pool).await.expect_err("there is no more room");
         assert!(full.is_timeout(), "{full:#}");
-        drop(driver);
-        let Link { driver, .. } = Manager::link(&pool).await.expect("a driver that is dropped makes room");
+        drop(room);
+        let Link { driver: other, .. } = Manager::link(&pool).await.expect("what is dropped makes room");
         let (first, second) = (ends.recv().await, ends.recv().await);
         drop((connection, first, second));
         driver.await;
-        Manager::link(&pool).await.expect("a driver that has ended makes room");
+        other.await;
+        Manager::link(&pool).await.expect("there is room again");
     }
 
     #[tokio::test(start_paused = true)]

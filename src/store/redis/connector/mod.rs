@@ -26,6 +26,7 @@ use crate::error::Kind;
 
 pub use credentials::Credentials;
 pub(super) use credentials::{Login, Provider};
+pub(in crate::store) use manager::Room;
 pub(super) use manager::{LinkPool, Manager};
 #[cfg(feature = "sentinel")]
 pub(super) use sentinel::Sentinels;
@@ -48,6 +49,8 @@ pub(in crate::store) trait Connector: Send + Sync + fmt::Debug {
 pub(in crate::store) struct Link {
     pub(in crate::store) connection: MultiplexedConnection,
     pub(in crate::store) driver: Driver,
+    /// Its place among the connections of a pool, until it is dropped.
+    pub(in crate::store) room: Option<Room>,
 }
 
 impl Link {

@@ -44,7 +44,7 @@ impl Source {
             Supply::Own(pool) => Manager::link(pool).await?,
             Supply::Given(pool) => {
                 let connection = deadpool_redis::Connection::take(pool.get().await.map_err(refused)?);
-                Link { connection, driver: Box::pin(pending()) }
+                Link { connection, driver: Box::pin(pending()), room: None }
             }
         };
         if let Some(calls) = self.calls {

@@ -47,7 +47,7 @@ where
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
     let (connection, driver) = opened.map_err(not_connected)?;
-    Ok(Link { connection, driver: Box::pin(driver) })
+    Ok(Link { connection, driver: Box::pin(driver), room: None })
 }
 
 /// Connects to the first of a host's addresses that answers: they are all tried at once, so that one

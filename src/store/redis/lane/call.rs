@@ -23,7 +23,7 @@ pub(super) struct Call {
     pub(super) may_be_sent: bool,
     /// How many answers had come on the connection before.
     pub(super) answers_before: u64,
-    pub(super) began: Instant,
+    began: Instant,
     /// When all budgets are over, so that it has failed.
     pub(super) until: Instant,
     /// That was so, and is counted.
@@ -52,6 +52,11 @@ impl Call {
             answering,
             early: None,
         }
+    }
+
+    /// Whether nothing was answered on its connection for so long, of which `answers` are the answers.
+    pub(super) fn is_in_silence(&self, answers: u64, now: Instant, budget: Duration) -> bool {
+        self.answers_before == answers && now.saturating_duration_since(self.began) >= budget
     }
 
     /// Hands the call to the connection, which is driven next.

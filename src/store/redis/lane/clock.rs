@@ -21,11 +21,19 @@ impl Core {
         }
         while self.alarm.goes_off(cx) {
             let now = Instant::now();
-            let next = [self.ask_again(lane, now), self.late_jobs(lane, now), self.late_calls(lane, now)];
+            let (again, connect) = (self.ask_again(lane, now), self.connect_again(now));
+            let next = [again, connect, self.late_jobs(lane, now), self.late_calls(lane, now)];
             if let Some(next) = next.into_iter().flatten().min() {
                 self.alarm.set(next);
             }
         }
+    }
+
+    /// Connects again if that is due by now; returns when it is.
+    fn connect_again(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.connect_again.take_if(|again| *again <= now);
+        self.has_more |= due.is_some();
+        self.connect_again
     }
 
     /// Asks again what is due by now; returns when the next is.
@@ -51,8 +59,8 @@ impl Core {
             // Who waits for a slot on its way does not wait for this server, and who had less time than
             // the budget did not wait for long.
             let waited = jobs.iter().find(|job| !job.is_alone && job.patience.ends <= now);
-            if waited.is_some_and(|job| self.is_silent_anew(now, job.patience.budget)) {
-                lane.server.waited();
+            if let Some(budget) = waited.map(|job| job.patience.budget) {
+                self.is_waited_for(lane, now, budget);
             }
             call::fail(jobs, &lane.server.error(error));
         }
@@ -60,6 +68,19 @@ impl Core {
             let _ = borrower.answer.send(Err(borrower.patience.late()));
         }
         next
+    }
+
+    /// Learns that somebody waited for so long, and was not sent.
+    fn is_waited_for(&mut self, lane: &Lane, now: Instant, budget: Duration) {
+        if self.is_silent_anew(now, budget) {
+            lane.server.waited();
+        }
+        // The calls that others wait behind may be settlements, which are late only much later.
+        let Line::Up(connection, _) = &self.line else { return };
+        let (calls, answers) = (&connection.calls, connection.shared.answers());
+        if calls.iter().any(|call| call.is_in_silence(answers, now, budget)) {
+            self.retire(lane);
+        }
     }
 
     /// Ends the wait of those whose calls were not answered in time; returns when the next one is late.
@@ -72,8 +93,7 @@ impl Core {
         for call in calls.iter_mut().filter(|call| !call.is_late) {
             self.late_callers(lane, call, now);
             // What was sent just before it was late says nothing of the connection.
-            let waited = call.began.elapsed() >= call.budget();
-            is_stuck |= call.is_late && waited && call.answers_before == answers;
+            is_stuck |= call.is_late && call.is_in_silence(answers, now, call.budget());
         }
         let next = calls.iter().filter_map(Call::next_late).min();
         if let Line::Up(connection, _) = &mut self.line {

@@ -12,7 +12,7 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::super::connector::{Driver, Link};
+use super::super::connector::{Driver, Link, Room};
 use super::call::{self, Call};
 use crate::Error;
 
@@ -45,6 +45,8 @@ impl fmt::Debug for Shared {
 pub(super) struct Connection {
     pub(super) shared: Shared,
     driver: Driver,
+    /// Its place in the pool, as long as calls are made on it.
+    pub(super) room: Option<Room>,
     pub(super) calls: SmallVec<[Call; 2]>,
     /// Until when it may be polled for late answers, once no new calls are made on it.
     pub(super) polled_until: Option<Instant>,
@@ -53,9 +55,9 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(link: Link) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let Link { connection: handle, driver } = link;
+        let Link { connection: handle, driver, room } = link;
         let shared = Shared { handle, number: NEXT.fetch_add(1, Ordering::Relaxed), answers: Arc::default() };
-        Self { shared, driver, calls: SmallVec::new(), polled_until: None }
+        Self { shared, driver, room, calls: SmallVec::new(), polled_until: None }
     }
 
     /// Sends and receives; `true` once the connection has ended.

@@ -31,6 +31,8 @@ pub(super) struct Core {
     pub(super) retired: SmallVec<[Connection; 1]>,
     /// Jobs that are asked again at a time.
     pub(super) later: Vec<(Instant, Vec<Job>)>,
+    /// When it connects again for settlements, which still wait.
+    pub(super) connect_again: Option<Instant>,
     pub(super) alarm: Alarm,
     round: u64,
     /// What those receive who are late now, and since when: late at once is one failure.
@@ -68,6 +70,7 @@ impl Core {
             line: Line::Down,
             retired,
             later,
+            connect_again: None,
             alarm: Alarm::default(),
             round: 0,
             late: None,

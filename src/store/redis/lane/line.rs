@@ -20,6 +20,9 @@ use crate::store::breaker::Permit;
 /// How often a job is sent anew that was surely not sent before.
 const MOST_TRIES: u8 = 3;
 
+/// Before it connects again for settlements that wait.
+const CONNECT_PAUSE: Duration = Duration::from_millis(250);
+
 /// Connections that are only polled for late answers.
 const MOST_RETIRED: usize = 4;
 
@@ -61,6 +64,7 @@ impl Core {
             lane.fail_decisions(error);
             // Those who want the connection itself find out whether the server is back.
             if lane.turns.with(|queue| queue.has_no_borrowers()) {
+                self.connect_later(lane);
                 return;
             }
         }
@@ -79,8 +83,19 @@ impl Core {
                 self.line = Line::Down;
                 lane.fail_all(&lane.server.error(error.shared()));
                 lane.server.learn(leave, Some(&Failure::NotConnected(error)));
+                self.connect_later(lane);
             }
         }
+    }
+
+    /// Connects again in a moment if settlements wait: nobody else may come.
+    fn connect_later(&mut self, lane: &Lane) {
+        if lane.turns.with(|queue| queue.is_empty()) {
+            return;
+        }
+        let again = Instant::now() + CONNECT_PAUSE;
+        self.connect_again = Some(again);
+        self.alarm.set(again);
     }
 
     /// Gives the connection to those who asked for it.
@@ -120,11 +135,13 @@ impl Core {
     /// Makes no further calls on the connection. Late answers still come.
     pub(super) fn retire(&mut self, lane: &Lane) {
         let Line::Up(mut connection, _) = self.disconnect(lane) else { return };
+        // Somebody may wait for the next one.
+        self.has_more = true;
         if connection.calls.is_empty() {
             return;
         }
         let until = Instant::now() + LATE_ANSWERS;
-        connection.polled_until = Some(until);
+        (connection.polled_until, connection.room) = (Some(until), None);
         self.alarm.set(until);
         if self.retired.len() == MOST_RETIRED {
             self.retired.remove(0).fail(&lost_connection(None));

@@ -1,0 +1,93 @@
+//! A way to Redis that loses what is on it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+/// Passes connections on to a port, on a thread of its own.
+pub(crate) struct Sieve {
+    address: SocketAddr,
+    /// Counts how often connections were to lose all that is sent on them from then on.
+    silent: watch::Sender<u64>,
+    /// Counts how often connections were to end.
+    cut: watch::Sender<u64>,
+    is_closed: Arc<AtomicBool>,
+    _runtime: Runtime,
+}
+
+impl Sieve {
+    pub(crate) fn to(port: u16) -> Self {
+        let runtime =
+            Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be built");
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("loopback has a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let (silent, cut, is_closed) = (watch::Sender::new(0), watch::Sender::new(0), Arc::default());
+        runtime.spawn(accept(listener, port, silent.clone(), cut.clone(), Arc::clone(&is_closed)));
+        Self { address, silent, cut, is_closed, _runtime: runtime }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// The connections that there are stay open, and lose all that is sent on them.
+    pub(crate) fn silence(&self) {
+        self.silent.send_modify(|times| *times += 1);
+    }
+
+    /// Ends all connections, and new ones as soon as they are made.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.cut.send_modify(|times| *times += 1);
+    }
+
+    pub(crate) fn open(&self) {
+        self.is_closed.store(false, Ordering::SeqCst);
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    port: u16,
+    silent: watch::Sender<u64>,
+    cut: watch::Sender<u64>,
+    is_closed: Arc<AtomicBool>,
+) -> io::Result<()> {
+    loop {
+        let (client, _) = listener.accept().await?;
+        if is_closed.load(Ordering::SeqCst) {
+            continue;
+        }
+        let server = TcpStream::connect(("127.0.0.1", port)).await?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let (silent, mut cut) = (silent.subscribe(), cut.subscribe());
+        tokio::spawn(async move {
+            let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+            tokio::select! {
+                _ = pass(from_client, to_server, silent.clone()) => {}
+                _ = pass(from_server, to_client, silent) => {}
+                _ = cut.changed() => {}
+            }
+        });
+    }
+}
+
+/// Passes on what comes, until what comes is lost.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, silent: watch::Receiver<u64>) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    while from.read_buf(&mut bytes).await? > 0 {
+        if !silent.has_changed().unwrap_or(true) {
+            to.write_all(&bytes).await?;
+        }
+        bytes.clear();
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Connections that end, or that nothing comes back on any more while new ones work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate::store::Credentials;
+use tollgate::{Error, RedisStore};
+
+use crate::others::{Tally, ask};
+use crate::rig::{AMPLE, BUDGET, GRACE, connect, give_back, left, ms, take, turn, workers};
+use crate::sieve::Sieve;
+use crate::support::server::RedisServer;
+
+const OTHERS: u32 = 20;
+/// The first ones notice it; a busy machine may cost a few more.
+const MOST_FAILED: usize = 4;
+/// How long a settlement waits for a connection, and a little.
+const PATIENCE: Duration = ms(9_000);
+
+/// Decides, one after the other.
+async fn ask_in_turn(store: &RedisStore, count: u32) -> Tally {
+    let mut tally = Tally::default();
+    for number in 0..count {
+        let start = Instant::now();
+        let answer = ask(store, number).await;
+        tally.add((start.elapsed(), answer));
+    }
+    tally
+}
+
+#[track_caller]
+fn assert_noticed(scenario: &str, tally: &Tally) {
+    println!("{scenario}: {tally}");
+    assert!(tally.failed() <= MOST_FAILED, "{scenario}: {tally}");
+}
+
+#[test]
+fn decisions_behind_settlements_that_nobody_answers_go_to_another_connection() {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    let sieve = Sieve::to(redis.port());
+    let tally = workers().block_on(async {
+        let store = connect(&sieve.url()).await;
+        let receipts = [take(&store, "one", 5).await, take(&store, "other", 5).await];
+        sieve.silence();
+        for receipt in receipts {
+            give_back(&store, receipt);
+            // Each leaves in a call of its own, so that there is room for no further one.
+            tokio::time::sleep(ms(50)).await;
+        }
+        ask_in_turn(&store, OTHERS).await
+    });
+    assert_noticed("two settlements on a connection that went silent", &tally);
+}
+
+#[test]
+fn a_silent_connection_leaves_room_for_another_one_in_a_pool_of_one() {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    let sieve = Sieve::to(redis.port());
+    let tally = workers().block_on(async {
+        let store = RedisStore::builder().pool_size(1).connect(&sieve.url()).await.expect("the server was started");
+        left(&store, "warm").await;
+        sieve.silence();
+        ask_in_turn(&store, OTHERS).await
+    });
+    assert_noticed("a pool of one whose connection went silent", &tally);
+}
+
+#[test]
+fn credentials_that_keep_their_thread_keep_no_decision_beyond_its_budget() {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    let tally = workers().block_on(async {
+        let work = Arc::new(AtomicU64::new(0));
+        let own = Arc::clone(&work);
+        let settings = RedisStore::builder().credentials(move || {
+            let work = ms(own.load(Ordering::SeqCst));
+            async move {
+                std::thread::sleep(work);
+                Ok::<_, Error>(Credentials::new("default", ""))
+            }
+        });
+        let store = settings.connect(&redis.url()).await.expect("the server was started");
+        work.store(2_000, Ordering::SeqCst);
+        let _: u64 = redis.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        ask_in_turn(&store, 5).await
+    });
+    println!("credentials that keep their thread: {tally}");
+    assert!(tally.longest() < BUDGET + GRACE, "{tally}");
+}
+
+#[test]
+fn a_settlement_while_redis_is_away_arrives_once_it_is_back_though_nobody_asks() {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    let sieve = Sieve::to(redis.port());
+    workers().block_on(async {
+        let (store, other) = (connect(&sieve.url()).await, connect(&redis.url()).await);
+        let receipt = take(&store, "one", 5).await;
+        sieve.close();
+        // What is sent before the end of the connection is known may be lost.
+        tokio::time::sleep(ms(100)).await;
+        give_back(&store, receipt);
+        tokio::time::sleep(ms(300)).await;
+        assert_eq!(left(&other, "one").await, AMPLE.capacity() - 5, "there is no way to Redis");
+        sieve.open();
+        let start = Instant::now();
+        while left(&other, "one").await < AMPLE.capacity() && start.elapsed() < PATIENCE {
+            tokio::time::sleep(ms(20)).await;
+        }
+        assert_eq!(left(&other, "one").await, AMPLE.capacity(), "after {:?}", start.elapsed());
+    });
+}
