@@ -61,7 +61,7 @@ impl Receipt {
     }
 
     /// The receipt as one of a call, if that decided several requests.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn of_call(self, call: Option<CallId>) -> Self {
         Self { call, ..self }
     }
