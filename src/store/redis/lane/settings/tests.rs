@@ -1,6 +1,7 @@
 use tokio::time::Instant;
 
 use super::super::samples::{self, patience};
+#[cfg(feature = "cluster")]
 use super::*;
 
 /// The parts of jobs of these slots, some of which are to be alone: the places of each.
