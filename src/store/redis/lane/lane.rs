@@ -42,7 +42,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// A lane on a runtime, with one runner.
+    /// A lane on a runtime, with its first runners.
     pub(super) fn start(runtime: Handle, home: &Arc<Home>) -> Arc<Self> {
         let most = match runtime.runtime_flavor() {
             RuntimeFlavor::CurrentThread => 1,
