@@ -63,8 +63,9 @@ impl App {
 
     /// Asks until a primary is not asked any more.
     async fn break_open(&self, cluster: &Cluster, place: usize, own: &str) {
-        // Looking for the slots may fail on it as well.
-        for _ in 0..MOST {
+        // Looking for the slots may fail on it as well, and a decision that joins a connection
+        // attempt of that look is told the same failure, which counts once.
+        for _ in 0..2 * MOST {
             if self.state(cluster, place) != BreakerState::Closed {
                 return;
             }
