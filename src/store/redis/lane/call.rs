@@ -83,7 +83,7 @@ impl Call {
 }
 
 /// How many checks requests have.
-fn checks(jobs: &[Job]) -> usize {
+pub(super) fn checks(jobs: &[Job]) -> usize {
     jobs.iter().map(|job| job.request.size()).sum()
 }
 

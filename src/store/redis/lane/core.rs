@@ -3,14 +3,14 @@
 use std::task::Context;
 use std::time::Duration;
 
-use deadpool_redis::redis::RedisError;
+use deadpool_redis::redis::{RedisError, Value};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::super::job::Job;
 use super::super::patience::{Failure, failed, is_lost, is_of_the_connection};
 use super::alarm::Alarm;
-use super::call::{self, Call};
+use super::call::{self, Call, checks};
 use super::connection::{Answer, Connection};
 use super::lane::Lane;
 use super::line::Line;
@@ -20,6 +20,9 @@ use crate::Error;
 
 /// Calls in flight at once; what comes meanwhile leaves in the next.
 const CALLS: usize = 2;
+
+/// Checks that are not worth two calls.
+const LEAST: usize = 4;
 
 /// Before keys of a slot that is on its way to another server are asked for again.
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
@@ -85,11 +88,17 @@ impl Core {
         if self.yielding == Yielding::Wanted {
             self.yielding = Yielding::Done;
         }
-        self.receive(lane, cx);
+        let mut answered = self.receive(lane, cx);
+        if !answered.is_empty() {
+            // What waited for an answer is worth a call, without those who are answered now.
+            self.yielding = Yielding::Done;
+        }
         self.send(lane, cx);
         // What happened so far was done here, or is looked at below.
         lane.turns.calm();
-        self.receive(lane, cx);
+        answered.extend(self.receive(lane, cx));
+        // The server has its next call by now.
+        answered.into_iter().for_each(|(jobs, value)| call::answer(jobs, value));
         self.connect(lane, cx);
         self.receive_late(lane, cx);
         self.look_at_the_clock(lane, cx);
@@ -124,9 +133,9 @@ impl Core {
         calls || !self.later.is_empty() || matches!(self.line, Line::Connecting(..))
     }
 
-    /// Receives what came, and answers.
-    fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) {
-        let Line::Up(connection, _) = &mut self.line else { return };
+    /// Receives what came, and sends what was handed to the connection. Returns those to answer, and how.
+    fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) -> SmallVec<[(Vec<Job>, Value); 2]> {
+        let Line::Up(connection, _) = &mut self.line else { return SmallVec::new() };
         let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
         let fresh = connection.calls.iter().chain(answered.iter().map(|(call, _)| call));
         let unsent = has_ended && fresh.filter(|call| !call.may_be_sent).count() == 1;
@@ -142,7 +151,7 @@ impl Core {
             lost.extend(connection.calls.drain(..).map(|call| (call, None)));
             self.lose(lane, lost, unsent);
         }
-        ended.into_iter().for_each(|(call, answer)| self.finish(lane, call, answer));
+        ended.into_iter().filter_map(|(call, answer)| self.finish(lane, call, answer)).collect()
     }
 
     /// Makes calls with what waits, unless two are on their way.
@@ -156,7 +165,8 @@ impl Core {
     }
 
     /// Takes what leaves next. Before a second call, those who were just answered have their turn:
-    /// fuller calls are worth more than earlier ones.
+    /// fuller calls are worth more than earlier ones. It takes no more than makes both alike, as one
+    /// that is much shorter than the other is over before that can be followed by the next.
     fn next_batch(&mut self, lane: &Lane) -> Option<Vec<Job>> {
         let Line::Up(connection, _) = &self.line else { return None };
         let rounds = connection.rounds();
@@ -172,9 +182,12 @@ impl Core {
             return None;
         }
         self.yielding = Yielding::No;
+        let asked = connection.calls.iter().map(|call| checks(&call.jobs)).sum::<usize>();
         let jobs = lane.turns.with(|queue| {
             queue.is_busy = false;
-            queue.take(lane.settings.batch_size)
+            let all = asked + queue.checks();
+            let most = if rounds == 0 { all } else { all.div_ceil(CALLS).max(LEAST) };
+            queue.take(most.min(lane.settings.batch_size))
         });
         Some(jobs).filter(|jobs| !jobs.is_empty())
     }
@@ -194,14 +207,14 @@ impl Core {
         connection.calls.push(call);
     }
 
-    /// Ends a call that was answered.
-    fn finish(&mut self, lane: &Lane, call: Call, answer: Answer) {
+    /// Ends a call that was answered. Returns those to answer, unless that was an error.
+    fn finish(&mut self, lane: &Lane, call: Call, answer: Answer) -> Option<(Vec<Job>, Value)> {
         let Call { jobs, permit, .. } = call;
         match answer {
             Ok(value) => {
                 self.is_answered();
                 lane.server.learn(permit, None);
-                call::answer(jobs, value);
+                Some((jobs, value))
             }
             Err(error) => {
                 if is_of_the_connection(&error) {
@@ -211,6 +224,7 @@ impl Core {
                 }
                 self.refuse(lane, jobs, &error);
                 lane.server.learn(permit, Some(&Failure::Answered(error)));
+                None
             }
         }
     }

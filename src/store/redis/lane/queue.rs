@@ -97,6 +97,11 @@ impl Queue {
         self.jobs.is_empty() && self.borrowers.is_empty()
     }
 
+    /// Checks that wait.
+    pub(super) fn checks(&self) -> usize {
+        self.checks
+    }
+
     /// When to look for what is late.
     pub(super) fn first_late(&self) -> Option<Instant> {
         self.first_late
