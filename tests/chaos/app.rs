@@ -48,8 +48,7 @@ const USERS: Quota = Quota::per_second(REFILL as u64).burst(BURST as u64);
 const AMPLE: Quota = Quota::per_second(1_000_000);
 
 /// Serves in the background; returns the address.
-pub(crate) async fn serve(redis: &str) -> SocketAddr {
-    let store = RedisStore::connect(redis).await.expect("Redis answers");
+pub(crate) async fn serve(store: RedisStore) -> SocketAddr {
     let layer = RateLimitLayer::composite(store)
         .ip(AMPLE)
         .user(USERS, key::header(USER))

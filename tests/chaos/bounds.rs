@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::app::{BURST, INSTANCES, REFILL};
-use crate::case::Case;
+use crate::case::{Case, Setup};
 use crate::rig::Times;
 use crate::sample::{By, Sample, User};
 
@@ -63,6 +63,7 @@ impl Flood {
 /// The bucket at the start and what comes back to it; while Redis is away, what comes back to the
 /// fallback's.
 fn least(case: &Case, Times { start, begin, whole, end }: Times, recovery: Duration) -> f64 {
+    let begin = if case.setup == Setup::Outage { start } else { begin };
     let away = if case.is_outage { whole - begin + recovery } else { Duration::ZERO };
     f64::from(BURST) + refill((end - start).saturating_sub(away)) + share(refill(away))
 }

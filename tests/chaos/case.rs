@@ -11,6 +11,7 @@ use crate::app::{BLOCKS, LEAVES, METERED, SETTLES};
 use crate::load::{QUIET_RATE, RATE};
 use crate::proxy::Mode;
 use crate::rig::Rig;
+use crate::vault::USER;
 
 /// How long each lasts.
 const HOLD: Duration = Duration::from_millis(2_500);
@@ -28,21 +29,32 @@ pub(crate) struct Case {
     pub(crate) happen: fn(&mut Rig),
     /// Whether it keeps Redis from deciding; else next to nothing may be left to the fallback.
     pub(crate) is_outage: bool,
-    /// Whether it happens on the way to Redis.
-    pub(crate) is_on_the_way: bool,
+    pub(crate) setup: Setup,
     /// How often Redis forgets all it knew.
     pub(crate) losses: u32,
     /// Requests a second.
     pub(crate) rate: u32,
 }
 
+/// What is between the server and its Redis when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setup {
+    Nothing,
+    /// A proxy, as what happens does so on the way.
+    Proxy,
+    /// There is no Redis yet.
+    Outage,
+    /// A password, which the server asks a closure for.
+    Password,
+}
+
 impl Case {
     fn outage(name: &'static str, happen: fn(&mut Rig)) -> Self {
-        Self { name, happen, is_outage: true, is_on_the_way: false, losses: 0, rate: RATE }
+        Self { name, happen, is_outage: true, setup: Setup::Nothing, losses: 0, rate: RATE }
     }
 
     fn on_the_way(name: &'static str, happen: fn(&mut Rig)) -> Self {
-        Self { is_on_the_way: true, ..Self::outage(name, happen) }
+        Self { setup: Setup::Proxy, ..Self::outage(name, happen) }
     }
 
     fn harmless(name: &'static str, happen: fn(&mut Rig)) -> Self {
@@ -65,7 +77,7 @@ impl Case {
         all
     }
 
-    fn of_redis() -> [Self; 13] {
+    fn of_redis() -> [Self; 14] {
         [
             Self::harmless("nothing", |_| thread::sleep(HOLD)),
             Self::outage("is paused (SIGSTOP)", |rig| {
@@ -79,6 +91,13 @@ impl Case {
                 rig.redis.restart();
             })
             .forgetting(1),
+            Self {
+                setup: Setup::Outage,
+                ..Self::outage("is away when the server starts", |rig| {
+                    thread::sleep(HOLD);
+                    rig.redis.restart();
+                })
+            },
             Self::on_the_way("answers 300 ms late", |rig| spoil(rig, Mode::Delay(Duration::from_millis(300)))),
             Self::on_the_way("is not reached: bytes are lost", |rig| spoil(rig, Mode::Mute)),
             Self::on_the_way("is cut off within replies", |rig| spoil(rig, Mode::Cut)),
@@ -118,9 +137,9 @@ impl Case {
         ]
     }
 
-    fn of_connections() -> [Self; 3] {
+    fn of_connections() -> [Self; 4] {
         [
-            Self { is_on_the_way: true, ..Self::harmless("is cut off while 64 wait (3 times)", cut) },
+            Self { setup: Setup::Proxy, ..Self::harmless("is cut off while 64 wait (3 times)", cut) },
             Self::harmless("ends connections that are idle, again and again", |rig| {
                 let end = Instant::now() + HOLD;
                 while Instant::now() < end {
@@ -129,6 +148,16 @@ impl Case {
                 }
             })
             .in_quiet(),
+            Self {
+                setup: Setup::Password,
+                ..Self::harmless("changes the password, and ends connections (3 times, a closure tells it)", |rig| {
+                    for change in 0..CUTS {
+                        rig.vault.change(&rig.redis, &format!("horse {change}"));
+                        let _: i64 = rig.redis.ask(&["CLIENT", "KILL", "USER", USER]);
+                        thread::sleep(HOLD / CUTS);
+                    }
+                })
+            },
             Self::outage("has another password, and ends connections", |rig| {
                 let mut only = only_client(rig);
                 let () = cmd("CONFIG").arg(&["SET", "requirepass", "another"]).query(&mut only).expect("it is set");

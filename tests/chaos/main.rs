@@ -23,6 +23,7 @@ mod report;
 mod rig;
 mod sample;
 mod table;
+mod vault;
 
 use case::Case;
 use report::Report;

@@ -1,18 +1,21 @@
 //! One case: a Redis, a server, a load, and what happens meanwhile.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
+use tollgate::RedisStore;
 
 use crate::app;
-use crate::case::Case;
+use crate::case::{Case, Setup};
 use crate::load::Load;
 use crate::proxy::Proxy;
 use crate::report::Report;
 use crate::support::server::RedisServer;
+use crate::vault::Vault;
 
 /// Good times before and after.
 const BEFORE: Duration = Duration::from_millis(1_800);
@@ -24,6 +27,7 @@ const STOPPING: Duration = Duration::from_secs(1);
 pub(crate) struct Rig {
     pub(crate) redis: RedisServer,
     pub(crate) proxy: Proxy,
+    pub(crate) vault: Vault,
     /// Of the server under test.
     pub(crate) address: SocketAddr,
 }
@@ -55,11 +59,25 @@ pub(crate) fn run(case: &Case) -> Report {
 
 fn attempt(case: &Case) -> Report {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime can be built");
-    let redis = RedisServer::start();
+    let (mut redis, vault) = (RedisServer::start(), Vault::default());
     let proxy = runtime.block_on(Proxy::start(redis.port()));
-    let url = if case.is_on_the_way { proxy.url() } else { redis.url() };
-    let address = runtime.block_on(app::serve(&url));
-    let report = measure(case, &runtime, &mut Rig { redis, proxy, address });
+    let url = if case.setup == Setup::Proxy { proxy.url() } else { redis.url() };
+    let mut settings = RedisStore::builder();
+    match case.setup {
+        Setup::Nothing | Setup::Proxy => {}
+        Setup::Outage => redis.kill(),
+        Setup::Password => {
+            vault.change(&redis, "staple");
+            let vault = vault.clone();
+            settings = settings.credentials(move || {
+                let credentials = vault.credentials();
+                async { Ok::<_, Infallible>(credentials) }
+            });
+        }
+    }
+    let store = settings.connect_lazy(&url).expect("the URL is one");
+    let address = runtime.block_on(app::serve(store));
+    let report = measure(case, &runtime, &mut Rig { redis, proxy, vault, address });
     runtime.shutdown_timeout(STOPPING);
     report
 }
