@@ -29,7 +29,7 @@ struct Plan {
 
 const FULL: Plan = Plan { rounds: 7, span: Duration::from_secs(2), load: Load::Full };
 
-/// What `RedisStore` may add to the longest waits.
+/// What a neighbour, and what `RedisStore`, may add to the longest waits.
 const TARGET: Target = Target::AtMost { must: 1.5, stretch: 1.0 };
 
 /// A store by name, and the server over it.
@@ -51,19 +51,14 @@ pub(crate) async fn run(flags: &[String]) {
     let redis = Server::start().await;
     let sides = sides(&redis, redis_only).await;
     println!("{} rounds of {:?} a side, the sides in turn; times in µs.\n", plan.rounds, plan.span);
-    let (mut rows, mut ratios) = (Vec::new(), Vec::new());
-    for neighbour in NEIGHBOURS {
-        let rounds = measure(&sides, neighbour, plan).await;
-        rows.extend(sides.iter().zip(&rounds).map(|(side, rounds)| row(neighbour, side, rounds)));
-        if let [memory, redis] = &rounds[..] {
-            let each = redis.iter().zip(memory).map(|(redis, memory)| redis.p999_us / memory.p999_us).collect();
-            ratios.push(Ratio::new(format!("p99.9, Redis over memory: {}", neighbour.name), each, Some(TARGET)));
-        }
+    let measured = measure(&sides, plan).await;
+    let mut rows = Vec::new();
+    for (neighbour, of_sides) in NEIGHBOURS.into_iter().zip(&measured) {
+        rows.extend(sides.iter().zip(of_sides).map(|(side, rounds)| row(neighbour, side, rounds)));
     }
+    let ratios = ratios(&measured);
     print(&["neighbour", "store", "requests", "failed", "breaker opened", "p50", "p99", "p99.9"], &rows);
-    if !ratios.is_empty() {
-        print_ratios(&ratios);
-    }
+    print_ratios(&ratios);
     for side in sides {
         side.app.stop();
     }
@@ -80,15 +75,38 @@ async fn sides(redis: &Server, redis_only: bool) -> Vec<Side> {
     sides
 }
 
-/// The rounds of each side.
-async fn measure(sides: &[Side], neighbour: Neighbour, plan: Plan) -> Vec<Vec<Round>> {
-    let mut rounds = vec![Vec::new(); sides.len()];
+/// The rounds of each side beside each neighbour; all take turns.
+async fn measure(sides: &[Side], plan: Plan) -> Vec<Vec<Vec<Round>>> {
+    let mut measured = vec![vec![Vec::new(); sides.len()]; NEIGHBOURS.len()];
     for _ in 0..plan.rounds {
-        for (side, rounds) in sides.iter().zip(&mut rounds) {
-            rounds.push(Round::run(&side.app, neighbour, plan.load, plan.span).await);
+        for (neighbour, of_sides) in NEIGHBOURS.into_iter().zip(&mut measured) {
+            for (side, rounds) in sides.iter().zip(of_sides) {
+                rounds.push(Round::run(&side.app, neighbour, plan.load, plan.span).await);
+            }
         }
     }
-    rounds
+    measured
+}
+
+/// What a neighbour adds to the longest waits on Redis, and what Redis adds beside each neighbour.
+fn ratios(measured: &[Vec<Vec<Round>>]) -> Vec<Ratio> {
+    let over = |these: &[Round], those: &[Round]| -> Vec<f64> {
+        these.iter().zip(those).map(|(this, that)| this.p999_us / that.p999_us).collect()
+    };
+    let mut ratios = Vec::new();
+    for (neighbour, of_sides) in NEIGHBOURS.iter().zip(measured) {
+        let redis = of_sides.last().expect("Redis is always measured");
+        if !neighbour.path.is_empty() {
+            let alone = measured[0].last().expect("Redis is always measured");
+            let name = format!("p99.9 on Redis, beside it over beside nobody: {}", neighbour.name);
+            ratios.push(Ratio::new(name, over(redis, alone), Some(TARGET)));
+        }
+        if let [memory, redis] = &of_sides[..] {
+            let name = format!("p99.9, Redis over memory: {}", neighbour.name);
+            ratios.push(Ratio::new(name, over(redis, memory), Some(TARGET)));
+        }
+    }
+    ratios
 }
 
 fn row(neighbour: Neighbour, side: &Side, rounds: &[Round]) -> Vec<String> {

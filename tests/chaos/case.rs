@@ -19,6 +19,8 @@ const FLUSHES: u32 = 5;
 const CUTS: u32 = 3;
 /// At the full rate more than 64 requests come to wait for a reply in this time.
 const FILLING: Duration = Duration::from_millis(40);
+/// Not in step with requests at the quiet rate, or it would be in the midst of all of them or of none.
+const BETWEEN_KILLS: Duration = Duration::from_millis(130);
 /// No answer of the server takes longer than what keeps its thread.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -144,7 +146,7 @@ impl Case {
                 let end = Instant::now() + HOLD;
                 while Instant::now() < end {
                     let _: i64 = rig.redis.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-                    thread::sleep(Duration::from_millis(50));
+                    thread::sleep(BETWEEN_KILLS);
                 }
             })
             .in_quiet(),
