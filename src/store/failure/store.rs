@@ -84,8 +84,8 @@ impl<S: Store> FailureStore<S> {
         };
         let (without, checks) = (Arc::clone(&self.without), kept(checks));
         let asked = Asked { pending, without: Arc::clone(&without), permit: Some(permit) };
-        match Runtime::try_current() {
-            Ok(runtime) if permit.is_probe() => Answer::pending(probe(&runtime, asked, without, checks)),
+        match permit.is_probe().then(Runtime::try_current) {
+            Some(Ok(runtime)) => Answer::pending(probe(&runtime, asked, without, checks)),
             _ => Answer::pending(Waiting { asked, checks }),
         }
     }

@@ -1,12 +1,13 @@
 //! Asking servers: within a budget, at most once.
 
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout_at;
@@ -48,8 +49,10 @@ impl Inner {
         let patience = Patience::by(self.budget, deadline);
         self.servers.find(patience).await;
         let slot = self.slot_of(&request);
-        let is_elsewhere = self.servers.push(Job::new(request, Caller::Waits(answer), patience, slot))?;
-        if is_elsewhere { wait(patience, answered).await } else { wait_here(patience, answered).await }
+        match self.servers.push(Job::new(request, Caller::Waits(answer), patience, slot))? {
+            Some(here) => wait_here(here, patience, answered).await,
+            None => wait(patience, answered).await,
+        }
     }
 
     /// As [`ask`](Self::ask), for who has nothing to give back.
@@ -74,14 +77,15 @@ impl Inner {
 }
 
 /// Waits for the lane of this runtime, as long as it is there that it is waited for.
-async fn wait_here(patience: Patience, mut answered: Receiver<Told>) -> Told {
-    let mut home = None;
+async fn wait_here(here: Id, patience: Patience, mut answered: Receiver<Told>) -> Told {
+    let mut is_new = true;
     let answer = poll_fn(|cx| {
         if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
             return Poll::Ready(Some(answer));
         }
-        let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        if *home.get_or_insert(here) == here { Poll::Pending } else { Poll::Ready(None) }
+        // It joined the lane right before it is polled for the first time.
+        let is_here = mem::take(&mut is_new) || Handle::try_current().is_ok_and(|runtime| runtime.id() == here);
+        if is_here { Poll::Pending } else { Poll::Ready(None) }
     });
     match answer.await {
         Some(answer) => answer.unwrap_or_else(|_| gone()),

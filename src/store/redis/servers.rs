@@ -1,5 +1,7 @@
 //! Where decisions are made: on one server, or on the primaries of a Cluster.
 
+use tokio::runtime::Id;
+
 #[cfg(feature = "cluster")]
 use super::cluster::{Cluster, slot_of};
 use super::job::Job;
@@ -38,12 +40,12 @@ impl Servers {
         }
     }
 
-    /// Has a job done by whoever has its slot. Returns whether another runtime does that.
+    /// Has a job done by whoever has its slot. Returns this runtime, unless another one does that.
     ///
     /// # Errors
     ///
     /// If nobody can.
-    pub(super) fn push(&self, job: Job) -> Result<bool, Error> {
+    pub(super) fn push(&self, job: Job) -> Result<Option<Id>, Error> {
         match self {
             Self::One(lanes) => lanes.push(job).map_err(|_| no_runtime()),
             #[cfg(feature = "cluster")]

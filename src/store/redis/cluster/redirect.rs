@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use deadpool_redis::redis::RedisError;
+use tokio::runtime::Id;
 
 use super::super::job::Job;
 use super::super::lane::no_runtime;
@@ -13,12 +14,13 @@ use crate::Error;
 use crate::error::Kind;
 
 impl Cluster {
-    /// Has a job done by the primary that has its slot. Returns whether another runtime does that.
+    /// Has a job done by the primary that has its slot. Returns this runtime, unless another one does
+    /// that.
     ///
     /// # Errors
     ///
     /// If the slot has no primary, that failed too often a moment ago, or there is no runtime.
-    pub(in crate::store::redis) fn push(self: &Arc<Self>, job: Job) -> Result<bool, Error> {
+    pub(in crate::store::redis) fn push(self: &Arc<Self>, job: Job) -> Result<Option<Id>, Error> {
         let Some(owner) = self.owner(job.slot) else {
             self.look_again(None);
             let text = "no primary of the Redis Cluster has this key's slot";

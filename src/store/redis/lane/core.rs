@@ -44,15 +44,6 @@ pub(super) struct Core {
     pub(super) silent: Option<Instant>,
     /// Something can be sent at once.
     pub(super) has_more: bool,
-    yielding: Yielding,
-}
-
-/// Whether others had their turn since a call could be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Yielding {
-    No,
-    Wanted,
-    Done,
 }
 
 /// What a runner does after its work.
@@ -62,8 +53,6 @@ pub(super) enum Next {
     Rest,
     /// It goes on.
     Work,
-    /// It goes on once others had their turn.
-    Yield,
 }
 
 impl Core {
@@ -79,20 +68,12 @@ impl Core {
             late: None,
             silent: None,
             has_more: false,
-            yielding: Yielding::No,
         }
     }
 
     /// Does all that can be done now.
     pub(super) fn work(&mut self, lane: &Lane, cx: &mut Context<'_>) -> Next {
-        if self.yielding == Yielding::Wanted {
-            self.yielding = Yielding::Done;
-        }
         let mut answered = self.receive(lane, cx);
-        if !answered.is_empty() {
-            // What waited for an answer is worth a call, without those who are answered now.
-            self.yielding = Yielding::Done;
-        }
         self.send(lane, cx);
         // What happened so far was done here, or is looked at below.
         lane.turns.calm();
@@ -103,17 +84,13 @@ impl Core {
         self.receive_late(lane, cx);
         self.look_at_the_clock(lane, cx);
         self.rest(lane);
-        match (std::mem::take(&mut self.has_more), self.yielding) {
-            (true, _) => Next::Work,
-            (false, Yielding::Wanted) => Next::Yield,
-            (false, _) => Next::Rest,
-        }
+        if std::mem::take(&mut self.has_more) { Next::Work } else { Next::Rest }
     }
 
     /// Says in the queue when it is looked at again.
     fn rest(&mut self, lane: &Lane) {
         let is_busy = match &self.line {
-            Line::Up(connection, _) => connection.rounds() >= CALLS || self.yielding == Yielding::Wanted,
+            Line::Up(connection, _) => connection.rounds() >= CALLS,
             Line::Connecting(..) => true,
             Line::Down => false,
         };
@@ -164,24 +141,14 @@ impl Core {
         }
     }
 
-    /// Takes what leaves next. Before a second call, those who were just answered have their turn:
-    /// fuller calls are worth more than earlier ones. It takes no more than makes both alike, as one
-    /// that is much shorter than the other is over before that can be followed by the next.
-    fn next_batch(&mut self, lane: &Lane) -> Option<Vec<Job>> {
+    /// Takes what leaves next: no more than makes both calls alike, as one that is much shorter than the
+    /// other is over before that can be followed by the next.
+    fn next_batch(&self, lane: &Lane) -> Option<Vec<Job>> {
         let Line::Up(connection, _) = &self.line else { return None };
         let rounds = connection.rounds();
         if rounds >= CALLS {
             return None;
         }
-        if rounds > 0 && self.yielding != Yielding::Done {
-            let is_waiting = lane.turns.with(|queue| {
-                queue.is_busy = false;
-                !queue.is_empty()
-            });
-            self.yielding = if is_waiting { Yielding::Wanted } else { Yielding::No };
-            return None;
-        }
-        self.yielding = Yielding::No;
         let asked = connection.calls.iter().map(|call| checks(&call.jobs)).sum::<usize>();
         let jobs = lane.turns.with(|queue| {
             queue.is_busy = false;

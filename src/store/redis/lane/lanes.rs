@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use deadpool_redis::redis::RedisError;
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
@@ -73,21 +73,21 @@ pub(super) struct Home {
 }
 
 impl Lanes {
-    /// Adds a job to the lane of this runtime. Returns whether the lane is one of another runtime, on
-    /// which the caller had better not rely.
+    /// Adds a job to the lane of this runtime, and returns that; or to the lane of another one, on which
+    /// the caller had better not rely.
     ///
     /// # Errors
     ///
     /// The job, if there is neither a lane nor a runtime for one.
-    pub(in crate::store::redis) fn push(&self, job: Job) -> Result<bool, Job> {
+    pub(in crate::store::redis) fn push(&self, job: Job) -> Result<Option<Id>, Job> {
         let here = Handle::try_current().ok();
         let push = |lane: &Arc<Lane>, job| {
-            lane.push(job).map(|()| here.as_ref().is_none_or(|here| here.id() != lane.runtime_id))
+            lane.push(job).map(|()| here.as_ref().map(Handle::id).filter(|here| *here == lane.runtime_id))
         };
         let runtime = self.home.runtime.as_ref().or(here.as_ref());
         let job = match find(&self.home.lanes.load(), runtime) {
             Some(lane) => match push(lane, job) {
-                Ok(is_elsewhere) => return Ok(is_elsewhere),
+                Ok(here) => return Ok(here),
                 Err(job) => job,
             },
             None => job,

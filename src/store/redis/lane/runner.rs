@@ -46,7 +46,6 @@ impl Future for Runner {
             }
             match next {
                 Next::Work => {}
-                Next::Yield => break,
                 Next::Rest => match lane.turns.end(core) {
                     None => return Poll::Pending,
                     Some(again) => core = again,
