@@ -101,9 +101,12 @@ impl Login {
     pub(super) async fn next(&self) -> Result<RedisConnectionInfo, Error> {
         let Some(Provider(provider)) = self.provider.clone() else { return Ok(self.info.clone()) };
         let none = || Error::new(Kind::Connection, "there are no credentials for Redis");
-        // A task of its own: whoever connects has more to do than to wait for a closure that keeps its
+        // A task of its own: whoever connects has more to do than to wait for a closure that blocks its
         // thread, or panics. It ends with the set.
         let mut asking = JoinSet::new();
+        // Two tasks wake another worker, where one alone would run on this one: if the closure blocks that,
+        // nobody else would look at I/O and timers meanwhile.
+        tokio::spawn(async {});
         asking.spawn(async move { provider().await });
         let asked = asking.join_next().await.ok_or_else(none)?;
         let Credentials { user, password } =
