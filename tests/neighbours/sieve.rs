@@ -1,4 +1,4 @@
-//! A way to Redis that loses what is on it.
+//! A way to Redis that loses what is on it, or adds to it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,15 +11,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
+/// A reply to something that was not asked.
+const STRAY: &[u8] = b"$-1\r\n";
+
 /// Passes connections on to a port, on a thread of its own.
 pub(crate) struct Sieve {
     address: SocketAddr,
+    faults: Faults,
+    _runtime: Runtime,
+}
+
+#[derive(Clone, Default)]
+struct Faults {
     /// Counts how often connections were to lose all that is sent on them from then on.
     silent: watch::Sender<u64>,
+    /// Counts how often a stray reply was to come before the next one of each connection.
+    stray: watch::Sender<u64>,
     /// Counts how often connections were to end.
     cut: watch::Sender<u64>,
     is_closed: Arc<AtomicBool>,
-    _runtime: Runtime,
 }
 
 impl Sieve {
@@ -28,9 +38,9 @@ impl Sieve {
             Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be built");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("loopback has a free port");
         let address = listener.local_addr().expect("it is bound");
-        let (silent, cut, is_closed) = (watch::Sender::new(0), watch::Sender::new(0), Arc::default());
-        runtime.spawn(accept(listener, port, silent.clone(), cut.clone(), Arc::clone(&is_closed)));
-        Self { address, silent, cut, is_closed, _runtime: runtime }
+        let faults = Faults::default();
+        runtime.spawn(accept(listener, port, faults.clone()));
+        Self { address, faults, _runtime: runtime }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -39,41 +49,40 @@ impl Sieve {
 
     /// The connections that there are stay open, and lose all that is sent on them.
     pub(crate) fn silence(&self) {
-        self.silent.send_modify(|times| *times += 1);
+        self.faults.silent.send_modify(|times| *times += 1);
+    }
+
+    /// Before the next reply on each connection that there is comes one that nobody asked for.
+    pub(crate) fn go_astray(&self) {
+        self.faults.stray.send_modify(|times| *times += 1);
     }
 
     /// Ends all connections, and new ones as soon as they are made.
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::SeqCst);
-        self.cut.send_modify(|times| *times += 1);
+        self.faults.is_closed.store(true, Ordering::SeqCst);
+        self.faults.cut.send_modify(|times| *times += 1);
     }
 
     pub(crate) fn open(&self) {
-        self.is_closed.store(false, Ordering::SeqCst);
+        self.faults.is_closed.store(false, Ordering::SeqCst);
     }
 }
 
-async fn accept(
-    listener: TcpListener,
-    port: u16,
-    silent: watch::Sender<u64>,
-    cut: watch::Sender<u64>,
-    is_closed: Arc<AtomicBool>,
-) -> io::Result<()> {
+async fn accept(listener: TcpListener, port: u16, faults: Faults) -> io::Result<()> {
     loop {
         let (client, _) = listener.accept().await?;
-        if is_closed.load(Ordering::SeqCst) {
+        if faults.is_closed.load(Ordering::SeqCst) {
             continue;
         }
         let server = TcpStream::connect(("127.0.0.1", port)).await?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let (silent, mut cut) = (silent.subscribe(), cut.subscribe());
+        let (silent, stray, mut cut) = (faults.silent.subscribe(), faults.stray.subscribe(), faults.cut.subscribe());
         tokio::spawn(async move {
             let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
             tokio::select! {
-                _ = pass(from_client, to_server, silent.clone()) => {}
-                _ = pass(from_server, to_client, silent) => {}
+                _ = pass(from_client, to_server, silent.clone(), None) => {}
+                _ = pass(from_server, to_client, silent, Some(stray)) => {}
                 _ = cut.changed() => {}
             }
         });
@@ -81,9 +90,18 @@ async fn accept(
 }
 
 /// Passes on what comes, until what comes is lost.
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, silent: watch::Receiver<u64>) -> io::Result<()> {
+async fn pass(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    silent: watch::Receiver<u64>,
+    mut stray: Option<watch::Receiver<u64>>,
+) -> io::Result<()> {
     let mut bytes = Vec::new();
     while from.read_buf(&mut bytes).await? > 0 {
+        if let Some(stray) = stray.as_mut().filter(|stray| stray.has_changed().unwrap_or(false)) {
+            stray.mark_unchanged();
+            to.write_all(STRAY).await?;
+        }
         if !silent.has_changed().unwrap_or(true) {
             to.write_all(&bytes).await?;
         }

@@ -1,18 +1,21 @@
-//! Connections that end, or that nothing comes back on any more while new ones work.
+//! Connections that end, or on which nothing or something else comes back while new ones work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::store::Credentials;
-use tollgate::{Error, RedisStore};
+use tollgate::store::{Credentials, Deadline};
+use tollgate::{Error, RedisStore, Store};
 
 use crate::others::{Tally, ask};
-use crate::rig::{AMPLE, BUDGET, GRACE, connect, give_back, left, ms, take, turn, workers};
+use crate::rig::{AMPLE, BUDGET, GRACE, check, connect, give_back, left, ms, take, turn, workers};
 use crate::sieve::Sieve;
 use crate::support::server::RedisServer;
 
 const OTHERS: u32 = 20;
+/// Clients that ask at once, and how often each does.
+const CLIENTS: u64 = 16;
+const LOOKS: u32 = 300;
 /// The first ones notice it; a busy machine may cost a few more.
 const MOST_FAILED: usize = 4;
 /// How long a settlement waits for a connection, and a little.
@@ -64,6 +67,41 @@ fn a_silent_connection_leaves_room_for_another_one_in_a_pool_of_one() {
         ask_in_turn(&store, OTHERS).await
     });
     assert_noticed("a pool of one whose connection went silent", &tally);
+}
+
+#[test]
+fn a_stray_reply_is_no_decisions_answer_and_fails_none_but_those_on_their_way() {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    let sieve = Sieve::to(redis.port());
+    let (wrong, failed) = workers().block_on(async {
+        let store = connect(&sieve.url()).await;
+        let clients: Vec<_> = (0..CLIENTS).map(|number| tokio::spawn(look_at_its_own(store.clone(), number))).collect();
+        tokio::time::sleep(ms(50)).await;
+        sieve.go_astray();
+        let mut sum = (0, 0);
+        for client in clients {
+            let (wrong, failed) = client.await.expect("it ends");
+            sum = (sum.0 + wrong, sum.1 + failed);
+        }
+        sum
+    });
+    assert_eq!(wrong, 0, "answers of others");
+    assert!((1..=CLIENTS).contains(&failed), "{failed} failed");
+}
+
+/// Takes as many units of a key as no other client does, and looks at it; returns how often it saw
+/// something else, and how often nothing.
+async fn look_at_its_own(store: RedisStore, number: u64) -> (u64, u64) {
+    let (key, own) = (format!("of {number}"), 1 + number);
+    let _ = take(&store, &key, own).await;
+    let (mut wrong, mut failed) = (0, 0);
+    for _ in 0..LOOKS {
+        match store.decide(&[check(&key, 0)], Deadline::none()).wait().await {
+            Ok(looked) => wrong += u64::from(looked.decision.outcomes()[0].remaining() != AMPLE.capacity() - own),
+            Err(_) => failed += 1,
+        }
+    }
+    (wrong, failed)
 }
 
 #[test]

@@ -34,6 +34,11 @@ impl Patience {
         Self { budget, ends, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
     }
 
+    /// When it began.
+    pub(super) fn began(self) -> Instant {
+        self.ends.checked_sub(self.budget.min(FOREVER)).unwrap_or(self.ends)
+    }
+
     #[cfg(feature = "redis-cell")]
     pub(in crate::store) fn until(self) -> Instant {
         self.until
@@ -97,19 +102,18 @@ impl fmt::Display for Failure {
 const OF_A_REPLICA: [(ServerErrorKind, &str); 2] =
     [(ServerErrorKind::ReadOnly, " -READONLY "), (ServerErrorKind::MasterDown, " -MASTERDOWN ")];
 
-/// Whether another connection may do better: after a failover this one may lead to a replica, and one
-/// that answers something else may be out of step.
+/// Whether another connection may do better: after a failover this one may lead to a replica.
 pub(super) fn is_of_the_connection(error: &RedisError) -> bool {
-    is_of_a_replica(error)
-        || error.kind() == ErrorKind::UnexpectedReturnType
-        || error.is_unrecoverable_error()
-        || error.is_io_error()
-        || error.is_connection_dropped()
+    is_of_a_replica(error) || is_lost(error)
 }
 
-/// Whether the connection has ended.
+/// Whether the connection has ended, or answered something else than was asked: what it answers next may
+/// be to the question before.
 pub(super) fn is_lost(error: &RedisError) -> bool {
-    error.is_io_error() || error.is_connection_dropped() || error.is_unrecoverable_error()
+    error.is_io_error()
+        || error.is_connection_dropped()
+        || error.is_unrecoverable_error()
+        || error.kind() == ErrorKind::UnexpectedReturnType
 }
 
 /// Before Redis 7, and on `KeyDB`, an error within a script is told in the text of another one.

@@ -60,6 +60,11 @@ impl Reply {
         self.views.advance(size);
         Some(Answered { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
     }
+
+    /// Whether nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.flags.is_empty() && self.views.is_empty()
+    }
 }
 
 /// What was found under one check's key.

@@ -87,17 +87,24 @@ pub(super) fn checks(jobs: &[Job]) -> usize {
     jobs.iter().map(|job| job.request.size()).sum()
 }
 
-/// Answers each request with its part of what a script returned.
-pub(super) fn answer(jobs: Vec<Job>, value: Value) {
+/// Answers each request with its part of what a script returned. Returns whether that was an answer to
+/// all of them.
+pub(super) fn answer(jobs: Vec<Job>, value: Value) -> bool {
     let reply = match value {
         Value::BulkString(bytes) => Reply::read(bytes.into(), checks(&jobs)),
         _ => None,
     };
-    let Some(mut reply) = reply else { return fail(jobs, &no_decision()) };
+    let Some(mut reply) = reply else {
+        fail(jobs, &no_decision());
+        return false;
+    };
+    let mut is_whole = true;
     for job in jobs {
         let answered = reply.take(&job.request).ok_or_else(no_decision);
+        is_whole &= answered.is_ok();
         job.answer(answered);
     }
+    is_whole && reply.is_empty()
 }
 
 /// Answers each request with the error.

@@ -13,16 +13,10 @@ use super::alarm::Alarm;
 use super::call::{self, Call, checks};
 use super::connection::{Answer, Connection};
 use super::lane::Lane;
-use super::line::Line;
+use super::line::{Line, lost_connection};
 use super::server::Redirected;
-use super::settings::parts;
+use super::settings::{CALLS, parts, share};
 use crate::Error;
-
-/// Calls in flight at once; what comes meanwhile leaves in the next.
-const CALLS: usize = 2;
-
-/// Checks that are not worth two calls.
-const LEAST: usize = 4;
 
 /// Before keys of a slot that is on its way to another server are asked for again.
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
@@ -78,8 +72,8 @@ impl Core {
         // What happened so far was done here, or is looked at below.
         lane.turns.calm();
         answered.extend(self.receive(lane, cx));
-        // The server has its next call by now.
-        answered.into_iter().for_each(|(jobs, value)| call::answer(jobs, value));
+        // The next call was written above: answering wakes tasks, which delay what comes after it.
+        self.answer(lane, answered);
         self.connect(lane, cx);
         self.receive_late(lane, cx);
         self.look_at_the_clock(lane, cx);
@@ -110,7 +104,7 @@ impl Core {
         calls || !self.later.is_empty() || matches!(self.line, Line::Connecting(..))
     }
 
-    /// Receives what came, and sends what was handed to the connection. Returns those to answer, and how.
+    /// Writes and reads. Returns the jobs to answer, with their answers.
     fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) -> SmallVec<[(Vec<Job>, Value); 2]> {
         let Line::Up(connection, _) = &mut self.line else { return SmallVec::new() };
         let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
@@ -121,6 +115,7 @@ impl Core {
         for (call, answer) in answered {
             match answer {
                 Err(error) if is_lost(&error) => lost.push((call, Some(error))),
+                _ if !lost.is_empty() => lost.push((call, None)),
                 answer => ended.push((call, answer)),
             }
         }
@@ -129,6 +124,23 @@ impl Core {
             self.lose(lane, lost, unsent);
         }
         ended.into_iter().filter_map(|(call, answer)| self.finish(lane, call, answer)).collect()
+    }
+
+    /// Answers calls, in the order of the replies. Gives up a connection whose reply is no answer to its
+    /// call: the next one may be to the call before.
+    fn answer(&mut self, lane: &Lane, answered: SmallVec<[(Vec<Job>, Value); 2]>) {
+        let mut is_in_step = true;
+        for (jobs, value) in answered {
+            if is_in_step {
+                is_in_step = call::answer(jobs, value);
+            } else {
+                call::fail(jobs, &lane.server.error(lost_connection(None)));
+            }
+        }
+        if let (false, Line::Up(connection, _)) = (is_in_step, &mut self.line) {
+            let lost = connection.calls.drain(..).map(|call| (call, None)).collect();
+            self.lose(lane, lost, false);
+        }
     }
 
     /// Makes calls with what waits, unless two are on their way.
@@ -141,20 +153,16 @@ impl Core {
         }
     }
 
-    /// Takes what leaves next: no more than makes both calls alike, as one that is much shorter than the
-    /// other is over before that can be followed by the next.
+    /// Takes what the next call is made of.
     fn next_batch(&self, lane: &Lane) -> Option<Vec<Job>> {
         let Line::Up(connection, _) = &self.line else { return None };
-        let rounds = connection.rounds();
-        if rounds >= CALLS {
+        if connection.rounds() >= CALLS {
             return None;
         }
-        let asked = connection.calls.iter().map(|call| checks(&call.jobs)).sum::<usize>();
+        let sent = connection.calls.iter().map(|call| checks(&call.jobs)).sum::<usize>();
         let jobs = lane.turns.with(|queue| {
             queue.is_busy = false;
-            let all = asked + queue.checks();
-            let most = if rounds == 0 { all } else { all.div_ceil(CALLS).max(LEAST) };
-            queue.take(most.min(lane.settings.batch_size))
+            queue.take(share(sent, queue.checks()).min(lane.settings.batch_size))
         });
         Some(jobs).filter(|jobs| !jobs.is_empty())
     }
@@ -174,7 +182,7 @@ impl Core {
         connection.calls.push(call);
     }
 
-    /// Ends a call that was answered. Returns those to answer, unless that was an error.
+    /// Ends a call that was answered. Returns its jobs and their answer, or refuses them if that is an error.
     fn finish(&mut self, lane: &Lane, call: Call, answer: Answer) -> Option<(Vec<Job>, Value)> {
         let Call { jobs, permit, .. } = call;
         match answer {

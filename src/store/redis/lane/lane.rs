@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Wake as Waked, Waker};
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
+use tokio::time::Instant;
 
 use super::super::job::Job;
 use super::call;
@@ -123,15 +124,19 @@ impl Lane {
 
     /// Fails decisions that wait; settlements stay for the next connection.
     pub(super) fn fail_decisions(&self, error: &Error) {
-        call::fail(self.turns.with(Queue::take_decisions), error);
+        call::fail(self.turns.with(|queue| queue.take_decisions(Instant::now())), error);
     }
 
-    /// As [`fail_decisions`](Self::fail_decisions), and those who want the connection.
-    pub(super) fn fail_all(&self, error: &Error) {
-        self.fail_decisions(error);
-        for borrower in self.turns.with(Queue::take_borrowers) {
+    /// Fails decisions that had been asked for when a connection attempt `began`, and those who had
+    /// wanted the connection. Returns whether others wait.
+    pub(super) fn fail_with(&self, began: Instant, error: &Error) -> bool {
+        let (decisions, borrowers, is_awaited) =
+            self.turns.with(|queue| (queue.take_decisions(began), queue.take_borrowers_by(began), queue.is_awaited()));
+        call::fail(decisions, error);
+        for borrower in borrowers {
             let _ = borrower.answer.send(Err(error.shared()));
         }
+        is_awaited
     }
 
     fn stir(self: &Arc<Self>) {

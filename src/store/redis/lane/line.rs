@@ -7,7 +7,7 @@ use deadpool_redis::redis::RedisError;
 use tokio::time::Instant;
 
 use super::super::connector::Link;
-use super::super::patience::{Failure, failed};
+use super::super::patience::{Failure, failed, is_lost};
 use super::call::{self, Call};
 use super::connection::Connection;
 use super::core::Core;
@@ -35,7 +35,8 @@ const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// The way to the server.
 pub(super) enum Line {
     Down,
-    Connecting(Connecting, Option<Permit>),
+    /// With leave, and since when.
+    Connecting(Connecting, Option<Permit>, Instant),
     /// The first call takes the leave that connecting was given.
     Up(Box<Connection>, Option<Permit>),
 }
@@ -46,11 +47,11 @@ impl Core {
         if matches!(self.line, Line::Down) {
             self.begin_to_connect(lane);
         }
-        if let Line::Connecting(connecting, leave) = &mut self.line
+        if let Line::Connecting(connecting, leave, began) = &mut self.line
             && let Poll::Ready(connected) = connecting.as_mut().poll(cx)
         {
-            let leave = leave.take();
-            self.is_connected(lane, connected, leave);
+            let (leave, began) = (leave.take(), *began);
+            self.is_connected(lane, connected, leave, began);
         }
         self.lend(lane);
     }
@@ -68,10 +69,10 @@ impl Core {
                 return;
             }
         }
-        self.line = Line::Connecting(lane.server.connect(), leave.unwrap_or_default());
+        self.line = Line::Connecting(lane.server.connect(), leave.unwrap_or_default(), Instant::now());
     }
 
-    fn is_connected(&mut self, lane: &Lane, connected: Result<Link, Error>, leave: Option<Permit>) {
+    fn is_connected(&mut self, lane: &Lane, connected: Result<Link, Error>, leave: Option<Permit>, began: Instant) {
         match connected {
             Ok(link) => {
                 let connection = Connection::new(link);
@@ -81,7 +82,8 @@ impl Core {
             }
             Err(error) => {
                 self.line = Line::Down;
-                lane.fail_all(&lane.server.error(error.shared()));
+                // Who came later has an attempt of its own: this one may have begun before the server was back.
+                self.has_more |= lane.fail_with(began, &lane.server.error(error.shared()));
                 lane.server.learn(leave, Some(&Failure::NotConnected(error)));
                 self.connect_later(lane);
             }
@@ -161,13 +163,18 @@ impl Core {
         }
         for mut connection in std::mem::take(&mut self.retired) {
             let has_ended = connection.drive(cx);
+            let mut is_in_step = true;
             for (call, answer) in connection.answered(cx) {
                 match answer {
-                    Ok(value) => call::answer(call.jobs, value),
-                    Err(error) => self.refuse(lane, call.jobs, &error),
+                    Ok(value) if is_in_step => is_in_step = call::answer(call.jobs, value),
+                    Err(error) if is_in_step && !is_lost(&error) => self.refuse(lane, call.jobs, &error),
+                    answer => {
+                        is_in_step = false;
+                        call::fail(call.jobs, &lane.server.error(lost_connection(answer.err().as_ref())));
+                    }
                 }
             }
-            if has_ended {
+            if has_ended || !is_in_step {
                 connection.fail(&lane.server.error(lost_connection(None)));
             } else if !connection.calls.is_empty() {
                 self.retired.push(connection);

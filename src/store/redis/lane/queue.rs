@@ -84,13 +84,24 @@ impl Queue {
         mem::take(&mut self.borrowers)
     }
 
-    /// Takes all jobs but settlements.
-    pub(super) fn take_decisions(&mut self) -> Vec<Job> {
+    /// Takes all decisions that were asked for by then.
+    pub(super) fn take_decisions(&mut self, by: Instant) -> Vec<Job> {
         self.is_busy = false;
-        let (settlements, decisions) = self.take_all().into_iter().partition(Job::is_settlement);
-        let settlements: Vec<Job> = settlements;
-        self.put_back(settlements.into_iter());
+        let (decisions, others) =
+            self.take_all().into_iter().partition(|job| !job.is_settlement() && job.patience.began() <= by);
+        let others: Vec<Job> = others;
+        self.put_back(others.into_iter());
         decisions
+    }
+
+    /// Takes those who want the connection and asked for it by then.
+    pub(super) fn take_borrowers_by(&mut self, by: Instant) -> Vec<Borrower> {
+        self.borrowers.extract_if(.., |borrower| borrower.patience.began() <= by).collect()
+    }
+
+    /// Whether somebody waits for an answer.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.borrowers.is_empty() || self.jobs.iter().any(Job::is_awaited)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -15,6 +15,12 @@ use super::super::script::{Calls, Program, Way};
 use super::connection::Answering;
 use crate::store::memory::{Clock, micros};
 
+/// Calls in flight at once; what comes meanwhile leaves in the next.
+pub(super) const CALLS: usize = 2;
+
+/// Checks that are not worth two calls.
+const LEAST: usize = 4;
+
 /// How calls are made of requests.
 pub(in crate::store::redis) struct Settings {
     pub(in crate::store::redis) calls: Calls,
@@ -59,6 +65,14 @@ pub(super) fn parts(mut jobs: Vec<Job>) -> impl Iterator<Item = Vec<Job>> {
     }
     let whole = Some(jobs).filter(|_| is_one);
     whole.into_iter().chain(parts)
+}
+
+/// How many checks the next call may have, with `sent` on their way and `waiting` in the queue.
+///
+/// All calls on their way are to be of like size: a short one behind a long one ends before the long
+/// one's callers can ask again, and then the server waits for the process.
+pub(super) fn share(sent: usize, waiting: usize) -> usize {
+    if sent == 0 { waiting } else { (sent + waiting).div_ceil(CALLS).max(LEAST) }
 }
 
 impl fmt::Debug for Settings {

@@ -89,8 +89,10 @@ fn decisions_are_taken_from_among_settlements_which_stay_in_their_order() {
     }
     let (last, _waits) = samples::decision(3, 1, patience(now, 100));
     queue.add(last).0.expect("there is room");
-    assert_eq!(slots(&queue.take_decisions()), [0, 1, 2, 3]);
-    assert_eq!((slots(&queue.take_all()), queue.checks), (vec![10, 11], 0));
+    let (later, _waits_too) = samples::decision(4, 1, patience(now + Duration::from_millis(1), 100));
+    queue.add(later).0.expect("there is room");
+    assert_eq!(slots(&queue.take_decisions(now)), [0, 1, 2, 3], "what was asked for by then");
+    assert_eq!((slots(&queue.take_all()), queue.checks), (vec![10, 11, 4], 0));
 }
 
 #[test]
@@ -251,7 +253,7 @@ impl Traced {
                 self.queue.put_back(jobs.into_iter());
             }
             Step::TakeDecisions => {
-                let decisions = self.queue.take_decisions();
+                let decisions = self.queue.take_decisions(self.start);
                 let (settlements, others): (Vec<_>, Vec<_>) = self.order.iter().partition(|slot| self.settles[slot]);
                 let wanted: Vec<u16> = others.into_iter().filter(|slot| self.is_wanted(*slot)).collect();
                 assert_eq!(slots(&decisions), wanted);

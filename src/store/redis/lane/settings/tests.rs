@@ -2,7 +2,8 @@ use tokio::time::Instant;
 
 use super::super::samples::{self, patience};
 #[cfg(feature = "cluster")]
-use super::*;
+use super::Way;
+use super::share;
 
 /// The parts of jobs of these slots, some of which are to be alone: the places of each.
 fn parts(jobs: &[(u16, bool)]) -> Vec<Vec<u8>> {
@@ -34,6 +35,17 @@ fn jobs_that_are_to_be_alone_share_no_call() {
     assert_eq!(parts(&[(7, true), (7, true)]), [[0], [1]]);
     assert_eq!(parts(&[(7, true)]), [[0]]);
     assert_eq!(parts(&[(7, false), (7, true), (7, false), (7, true)]), [vec![0, 2], vec![1], vec![3]]);
+}
+
+#[test]
+fn a_second_call_is_no_longer_than_makes_both_alike() {
+    assert_eq!(share(0, 64), 64, "there is no other call");
+    assert_eq!(share(3, 61), 32, "the other one is short");
+    assert!(share(40, 24) >= 24, "the other one is longer than all that waits");
+    assert!(share(1, 3) >= 3, "so few are not worth two calls");
+    for (sent, waiting) in [(1, 1), (1, 1_000), (128, 1), (128, 65_536)] {
+        assert!(share(sent, waiting) > 0, "{waiting} wait behind {sent}");
+    }
 }
 
 #[test]
