@@ -3,8 +3,8 @@
 //!
 //! The server has a runtime of four workers. Sixteen clients, tasks of the same runtime, ask one after
 //! the other for what is limited and served at once, or 4,000 times a second with `--paced`; one more,
-//! on a thread of its own, asks for what stalls, again and again. A request that the store could not decide is answered with 503, and counts as failed.
-//! Percentiles are medians over the rounds.
+//! on a thread of its own, asks for what stalls, again and again. A request that the store could not
+//! decide is answered with 503, and counts as failed. Percentiles are medians over the rounds.
 
 mod app;
 mod client;

@@ -19,7 +19,7 @@ const FLUSHES: u32 = 5;
 const CUTS: u32 = 3;
 /// At the full rate more than 64 requests come to wait for a reply in this time.
 const FILLING: Duration = Duration::from_millis(40);
-/// Not in step with requests at the quiet rate, or it would be in the midst of all of them or of none.
+/// Out of step with the requests of the quiet rate, so that kills do not coincide with all of them or none.
 const BETWEEN_KILLS: Duration = Duration::from_millis(130);
 /// No answer of the server takes longer than what keeps its thread.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ pub(crate) enum Setup {
     Proxy,
     /// There is no Redis yet.
     Outage,
-    /// A password, which the server asks a closure for.
+    /// A password, which a closure returns.
     Password,
 }
 
@@ -152,7 +152,7 @@ impl Case {
             .in_quiet(),
             Self {
                 setup: Setup::Password,
-                ..Self::harmless("changes the password, and ends connections (3 times, a closure tells it)", |rig| {
+                ..Self::harmless("changes the password, and ends connections (3 times, a closure returns it)", |rig| {
                     for change in 0..CUTS {
                         rig.vault.change(&rig.redis, &format!("horse {change}"));
                         let _: i64 = rig.redis.ask(&["CLIENT", "KILL", "USER", USER]);

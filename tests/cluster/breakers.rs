@@ -63,8 +63,8 @@ impl App {
 
     /// Asks until a primary is not asked any more.
     async fn break_open(&self, cluster: &Cluster, place: usize, own: &str) {
-        // Looking for the slots may fail on it as well, and a decision that joins a connection
-        // attempt of that look is told the same failure, which counts once.
+        // Looking for the slots may fail on it as well. A decision that shares a connection attempt
+        // with that look fails with it, and both count once.
         for _ in 0..2 * MOST {
             if self.state(cluster, place) != BreakerState::Closed {
                 return;

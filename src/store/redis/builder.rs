@@ -136,8 +136,8 @@ impl RedisStoreBuilder {
     ///
     /// Otherwise each runtime that asks has a connection of its own. Set a runtime that does nothing
     /// else where handlers keep all threads of theirs busy for long: what they do then delays no
-    /// decision, for a few microseconds more each. Both it and those that ask must have their I/O and time drivers enabled; once it
-    /// has shut down, decisions fail.
+    /// decision, for a few microseconds more each. Both it and those that ask must have their I/O and time
+    /// drivers enabled; once it has shut down, decisions fail.
     pub fn runtime(self, runtime: Runtime) -> Self {
         Self { runtime: Some(runtime), ..self }
     }

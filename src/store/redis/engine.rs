@@ -76,14 +76,14 @@ impl Inner {
     }
 }
 
-/// Waits for the lane of this runtime, as long as it is there that it is waited for.
+/// Waits for a lane of the runtime `here`. Polled on another one, it uses that one's timer from then on.
 async fn wait_here(here: Id, patience: Patience, mut answered: Receiver<Told>) -> Told {
     let mut is_new = true;
     let answer = poll_fn(|cx| {
         if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
             return Poll::Ready(Some(answer));
         }
-        // It joined the lane right before it is polled for the first time.
+        // The first poll is that in which the job was queued.
         let is_here = mem::take(&mut is_new) || Handle::try_current().is_ok_and(|runtime| runtime.id() == here);
         if is_here { Poll::Pending } else { Poll::Ready(None) }
     });

@@ -40,7 +40,8 @@ impl Servers {
         }
     }
 
-    /// Has a job done by whoever has its slot. Returns this runtime, unless another one does that.
+    /// Has a job done by whoever has its slot. Returns the ID of the calling runtime, or
+    /// `None` if another one does it.
     ///
     /// # Errors
     ///

@@ -14,8 +14,8 @@ use crate::Error;
 use crate::error::Kind;
 
 impl Cluster {
-    /// Has a job done by the primary that has its slot. Returns this runtime, unless another one does
-    /// that.
+    /// Has a job done by the primary that has its slot. Returns the ID of the calling
+    /// runtime, or `None` if another one does it.
     ///
     /// # Errors
     ///

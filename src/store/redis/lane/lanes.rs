@@ -73,8 +73,8 @@ pub(super) struct Home {
 }
 
 impl Lanes {
-    /// Adds a job to the lane of this runtime, and returns that; or to the lane of another one, on which
-    /// the caller had better not rely.
+    /// Adds a job to the lane of the calling runtime, and returns its ID; or to the lane of another one,
+    /// which may not be driven, and returns `None`.
     ///
     /// # Errors
     ///
