@@ -12,12 +12,17 @@ local function adjust_key(batch, key, rule)
     return
   end
   local refund, charge = rule.charges and 0 or rule.cost, rule.charges and rule.cost or 0
-  local state, expiry, stands = rule.adjust(
+  local units, state, expiry, stands = rule.adjust(
     batch.values[key], rule.now, rule.window, rule.limit, rule.capacity, refund, charge, rule.floor)
-  batch.flags[batch.answered] = state and 2 * FRESH + 1 or 2 * FRESH
   if state then
     batch.values[key] = state
     batch.expiries[key] = not (stands and batch.server_time) and expiry * rule.tick
       or batch.expiries[key] or false
+  end
+  local _, found, _, _, _, digest = rule.decide(
+    batch.values[key], rule.now, rule.window, rule.limit, rule.capacity, 0, 0)
+  batch.flags[batch.answered] = 2 * found + (state and 1 or 0)
+  if found == KEPT then
+    batch.views[batch.answered] = pack('>I7', units) .. (digest or batch.values[key])
   end
 end

@@ -10,7 +10,7 @@
 -- stamp     the start of the window the units were taken from, or NEVER for any
 --
 -- fixed_window returns fits, found, and if units were taken state, expiry and whether that stands;
--- fixed_window_adjust returns the same three of the changed state, or nothing.
+-- fixed_window_adjust returns the units given back or added, and the same three if that changes the state.
 
 local function fixed_window_current(value, now, window)
   local current = now - now % window
@@ -56,7 +56,9 @@ local function fixed_window_adjust(value, now, window, limit, _, refund, charge,
   end
   local kept = max(0, count - refund)
   local changed = min(kept + charge, max(kept, 2 * limit))
+  local units = max(count - kept, changed - kept)
   if changed ~= count then
-    return fixed_window_state(start, changed), start + window - now, count > 0
+    return units, fixed_window_state(start, changed), start + window - now, count > 0
   end
+  return units
 end

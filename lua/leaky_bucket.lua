@@ -12,7 +12,7 @@
 -- stamp     the end of the line when the slots were taken, or NEVER for any
 --
 -- leaky_bucket returns fits, found, and if slots were taken state, expiry and whether that stands;
--- leaky_bucket_adjust returns the same three of the changed state, or nothing;
+-- leaky_bucket_adjust returns the units given back or added, and the same three if that changes the state;
 -- leaky_bucket_room returns the highest backlog at which `cost` slots have been taken.
 
 local function leaky_bucket(value, now, window, limit, capacity, cost, floor)
@@ -34,11 +34,14 @@ local function leaky_bucket_adjust(value, now, window, limit, capacity, refund, 
   end
   local kept = max(0, backlog - min(refund, div_ceil(backlog, window)) * window)
   local room = max(0, 2 * capacity * window - kept)
-  local changed = kept + min(min(charge, 2 * capacity) * window, room)
+  local charged = min(charge, (room - room % window) / window)
+  local changed = kept + charged * window
+  local units = charge > 0 and charged or min(refund, div_ceil(backlog, window))
   if changed ~= backlog then
     local reset = time - now + div_ceil(changed, limit)
-    return write_falling(time, changed, expiry, now, reset, window)
+    return units, write_falling(time, changed, expiry, now, reset, window)
   end
+  return units
 end
 
 local function leaky_bucket_room(window, capacity, cost, floor)

@@ -13,7 +13,7 @@
 -- sliding_log returns fits, found, and if units were taken state, expiry and whether that stands; and
 -- of a log found what there is to tell of it: the last time seen, the units that still count, the time
 -- of the newest, and that of the one to wait for (6 bytes each);
--- sliding_log_adjust returns the same three of the changed state, or nothing.
+-- sliding_log_adjust returns the units given back or added, and the same three if that changes the state.
 
 local LOG_SPAN = 2 ^ 32
 
@@ -97,8 +97,8 @@ local function sliding_log_adjust(value, now, window, limit, _, refund, charge, 
   local kept = size - expired - refunded
   local charged = min(charge, max(0, 2 * limit - kept))
   if refunded == 0 and charged == 0 then
-    return nil
+    return 0
   end
   local units = log_units(value, expired + 1, to - refunded) .. log_units(value, to + 1, size)
-  return log_state(time, units, charged), time + window - now, false
+  return refunded + charged, log_state(time, units, charged), time + window - now, false
 end

@@ -11,7 +11,7 @@
 -- stamp     the start of the window the units were taken from, or NEVER for any
 --
 -- sliding_window returns fits, found, and if units were taken state, expiry and whether that stands;
--- sliding_window_adjust returns the same three of the changed state, or nothing.
+-- sliding_window_adjust returns the units given back or added, and the same three if that changes the state.
 
 local function sliding_window_current(value, now, window)
   if not value then
@@ -71,7 +71,9 @@ local function sliding_window_adjust(value, now, window, limit, _, refund, charg
   end
   local kept = count - refunded
   local changed = min(kept + charge, max(kept, 2 * limit))
+  local units = max(refunded + earlier, changed - kept)
   if changed ~= count or earlier > 0 then
-    return sliding_window_state(time, changed, previous - earlier), start + 2 * window - now, count > 0
+    return units, sliding_window_state(time, changed, previous - earlier), start + 2 * window - now, count > 0
   end
+  return units
 end

@@ -9,9 +9,11 @@
 -- cost      units to take; 0 only looks
 -- floor     units that must remain
 -- refund, charge   units given back or added
+-- stamp     the time the units were taken at, or NEVER for any; what was refilled since then is not
+--           given back
 --
 -- token_bucket returns fits, found, and if units were taken state, expiry and whether that stands;
--- token_bucket_adjust returns the same three of the changed state, or nothing;
+-- token_bucket_adjust returns the units given back or added, and the same three if that changes the state;
 -- token_bucket_room returns the highest deficit at which `cost` units have been taken.
 
 local function token_bucket(value, now, window, limit, capacity, cost, floor)
@@ -28,15 +30,20 @@ local function token_bucket(value, now, window, limit, capacity, cost, floor)
   return true, found, write_falling(time, deficit, expiry, now, reset, window)
 end
 
-local function token_bucket_adjust(value, now, window, limit, capacity, refund, charge)
+local function token_bucket_adjust(value, now, window, limit, capacity, refund, charge, stamp)
   local time, deficit, _, expiry = read_falling(value, now, window, limit)
-  local kept = max(0, deficit - min(refund, div_ceil(deficit, window)) * window)
+  local refilled = stamp == NEVER and 0 or max(0, time - stamp) * limit
+  refund = min(refund, max(2 * capacity, div_ceil(deficit, window)))
+  local kept = max(0, deficit - max(0, refund * window - refilled))
   local room = max(0, 2 * capacity * window - kept)
-  local changed = kept + min(min(charge, 2 * capacity) * window, room)
+  local charged = min(charge, (room - room % window) / window)
+  local changed = kept + charged * window
+  local units = charge > 0 and charged or div_ceil(deficit - kept, window)
   if changed ~= deficit then
     local reset = time - now + div_ceil(changed, limit)
-    return write_falling(time, changed, expiry, now, reset, window)
+    return units, write_falling(time, changed, expiry, now, reset, window)
   end
+  return units
 end
 
 local function token_bucket_room(window, capacity, _, floor)

@@ -11,7 +11,8 @@
 --
 -- The answer is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
 -- check whose state was found that state; of a log the digest, or its size (4) and the whole. Of what
--- is no decision, fits says that it changed something.
+-- is no decision, fits says that it changed something, and the state is that after it, behind how many
+-- units were given back or added (7).
 
 local RULE = '>BBI7I7I7I7I7'
 

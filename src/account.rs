@@ -1,18 +1,18 @@
-//! What an admitted request took, until that is settled.
+//! What an admitted request owes, until that is settled.
 
-mod booking;
+mod debt;
+mod owed;
 
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::response::Parts;
-use smallvec::SmallVec;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::oneshot;
 
-use self::booking::{Booking, Of};
+use self::owed::{Owed, Sent};
 use crate::gate::Gate;
-use crate::policy::Options;
-use crate::store::{Change, Decided, Receipt, Settlement};
-use crate::{Decision, Handle, Outcome, Policy, RealCost, Store};
+use crate::store::Decided;
+use crate::{Decision, Handle, Policy, RealCost};
 
 /// The account of one request. Dropped before there is a response, it settles the request as one
 /// whose client went away.
@@ -28,15 +28,17 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// The layer's.
     decision: Decision,
-    /// What the layer's decision took, then what those took that the handler asked for.
-    bookings: Mutex<SmallVec<[Booking; 1]>>,
+    owed: Mutex<Owed>,
 }
 
+/// Ready once the store has said what became of a request's last changes.
+pub(crate) type Settled = oneshot::Receiver<()>;
+
 impl Account {
-    pub(crate) fn new(gate: Arc<Gate>, policies: SmallVec<[usize; 4]>, decided: Decided) -> Self {
+    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
-        let bookings = Mutex::new(SmallVec::from_buf([Booking::new(Of::Layer(policies), receipt)]));
-        Self { shared: Arc::new(Shared { gate, decision, bookings }), queues: false, settled: false }
+        let owed = Mutex::new(Owed::of_layer(&gate, &decision, receipt, policies));
+        Self { shared: Arc::new(Shared { gate, decision, owed }), queues: false, settled: false }
     }
 
     pub(crate) fn decision(&self) -> &Decision {
@@ -52,25 +54,34 @@ impl Account {
         Handle::new(Arc::clone(&self.shared))
     }
 
+    /// Whether somebody else may change what is owed.
+    fn has_handles(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
+    }
+
     pub(crate) fn queues(mut self, queues: bool) -> Self {
         self.queues = queues;
         self
     }
 
-    /// Settles with the response, or `None` for an error of the service. Returns the decision with
-    /// what was asked and changed since.
-    pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Decision {
+    /// Settles with the response, or `None` for an error of the service. Returns what to wait for, if the
+    /// next request of this client may depend on it.
+    pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
         self.settled = true;
         let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
-        let mut bookings = self.shared.bookings();
-        self.shared.change_each(&mut bookings, |options, _, balance| match (&options.count, real) {
-            (Some(count), _) if !count.counts(response) => Some(Change::Refund(balance)),
-            (_, Some(RealCost(units))) if options.metered => Some(difference(balance, *units)),
-            _ => None,
+        let mut owed = self.shared.owed();
+        owed.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| match (&options.count, real) {
+            (Some(count), _) if !count.counts(response) => 0,
+            (_, Some(RealCost(units))) if options.metered => *units,
+            _ => wanted,
         });
-        let shown = self.shared.shown(&bookings);
-        self.shared.release(&mut bookings);
-        shown
+        self.shared.make_changes(&mut owed, self.has_handles());
+        (owed.matters && owed.is_busy()).then(|| owed.when_settled())
+    }
+
+    /// The decision with what was asked and changed since.
+    pub(crate) fn shown(&self) -> Decision {
+        self.shared.owed().shown(&self.shared.decision)
     }
 }
 
@@ -79,88 +90,67 @@ impl Drop for Account {
         if self.settled {
             return;
         }
-        let mut bookings = self.shared.bookings();
-        self.shared.change_each(&mut bookings, |options, outcome, balance| {
+        let mut owed = self.shared.owed();
+        owed.end(&self.shared.gate, &self.shared.decision, |options, outcome, wanted| {
             let unused = self.queues && !outcome.delay().is_zero();
-            (unused || options.refund_dropped).then_some(Change::Refund(balance))
+            if unused || options.refund_dropped { 0 } else { wanted }
         });
-        self.shared.release(&mut bookings);
+        self.shared.make_changes(&mut owed, self.has_handles());
     }
-}
-
-/// The change from what is taken to what it should be.
-fn difference(balance: u64, units: u64) -> Change {
-    if units < balance { Change::Refund(balance - units) } else { Change::Charge(units - balance) }
 }
 
 impl Shared {
-    fn bookings(&self) -> MutexGuard<'_, SmallVec<[Booking; 1]>> {
-        self.bookings.lock().unwrap_or_else(PoisonError::into_inner)
+    fn owed(&self) -> MutexGuard<'_, Owed> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Charges or refunds every metered policy.
-    pub(crate) fn meter(&self, change: Change) {
-        self.change_each(&mut self.bookings(), |options, _, _| options.metered.then_some(change));
+    /// Charges units to every metered policy.
+    pub(crate) fn charge(self: &Arc<Self>, units: u64) {
+        self.meter(|wanted| wanted.saturating_add(units));
     }
 
-    /// Books a decision the handler asked for.
-    pub(crate) fn book(&self, policy: &Policy, decided: Decided) -> Decision {
+    /// Gives units of every metered policy back.
+    pub(crate) fn refund(self: &Arc<Self>, units: u64) {
+        self.meter(|wanted| wanted.saturating_sub(units));
+    }
+
+    fn meter(self: &Arc<Self>, change: impl Fn(u64) -> u64) {
+        let mut owed = self.owed();
+        owed.want(
+            &self.gate,
+            &self.decision,
+            |options, _, wanted| if options.metered { change(wanted) } else { wanted },
+        );
+        self.make_changes(&mut owed, true);
+    }
+
+    /// Notes a decision the handler asked for.
+    pub(crate) fn add(&self, policy: &Policy, decided: Decided) -> Decision {
         let Decided { mut decision, receipt } = decided;
         if !policy.is_shown() {
             decision = decision.hidden();
         }
         if decision.is_allowed() {
-            let of = Of::Handler(Box::new((policy.clone(), decision.clone())));
-            self.bookings().push(Booking::new(of, receipt));
+            self.owed().add(&self.gate, policy, &decision, receipt);
         }
         decision
     }
 
-    /// Changes what each check took, at once, as `wanted` says of its options, outcome and balance.
-    fn change_each(&self, bookings: &mut [Booking], wanted: impl Fn(&Options, &Outcome, u64) -> Option<Change>) {
-        for booking in bookings {
-            for check in 0..booking.receipt.taken().len() {
-                let (policy, balance) = (booking.policy(&self.gate, check), booking.balance(check));
-                let outcome = &booking.decision(self).outcomes()[check];
-                if let Some(change) = wanted(policy.options(), outcome, balance) {
-                    self.gate.store.settle(booking.part(check), &[Settlement { check: 0, change }]);
-                    let changed = match change {
-                        Change::Refund(units) => balance.saturating_sub(units),
-                        Change::Charge(units) => booking.charged(check, outcome, units),
-                    };
-                    booking.set_balance(check, changed);
-                }
-            }
+    /// Makes the changes that are due. Unless they are the last, what becomes of them is learnt, and may lead
+    /// to others.
+    fn make_changes(self: &Arc<Self>, owed: &mut Owed, followed: bool) {
+        for Sent { debt, charge, settling } in owed.make_changes(&self.gate, followed) {
+            let Ok(runtime) = Runtime::try_current() else {
+                owed.learn(debt, charge, Ok(Vec::new()));
+                continue;
+            };
+            let shared = Arc::clone(self);
+            runtime.spawn(async move {
+                let applied = settling.wait().await;
+                let mut owed = shared.owed();
+                owed.learn(debt, charge, applied);
+                shared.make_changes(&mut owed, true);
+            });
         }
-    }
-
-    /// Ends the decisions; what a handle charges or refunds later still finds what they took.
-    fn release(self: &Arc<Self>, bookings: &mut [Booking]) {
-        let has_handles = Arc::strong_count(self) > 1;
-        for booking in bookings {
-            let spent = Receipt::empty(booking.receipt.store());
-            let receipt = mem::replace(&mut booking.receipt, spent);
-            if has_handles {
-                booking.receipt = Receipt::new(receipt.store(), receipt.taken().iter().cloned());
-            }
-            self.gate.store.settle(receipt, &[]);
-        }
-    }
-
-    /// The decision as clients are told it: with what was asked and changed since.
-    fn shown(&self, bookings: &[Booking]) -> Decision {
-        if bookings.len() == 1 && bookings.iter().all(Booking::is_as_taken) {
-            return self.decision.clone();
-        }
-        let outcomes = bookings.iter().flat_map(|booking| {
-            let taken = booking.receipt.taken();
-            let outcomes = booking.decision(self).outcomes().iter().enumerate();
-            // A store that admits all while it is away takes nothing.
-            outcomes.map(|(check, outcome)| match taken.get(check) {
-                Some(taken) => outcome.settled(taken.units, booking.balance(check)),
-                None => outcome.clone(),
-            })
-        });
-        Decision::new(outcomes, self.decision.source())
     }
 }

@@ -165,7 +165,7 @@ impl Gate {
         }
         match decided {
             Ok(decided) if decided.decision.is_allowed() => {
-                Verdict::Admitted(Account::new(Arc::clone(self), policies, decided))
+                Verdict::Admitted(Account::new(Arc::clone(self), &policies, decided))
             }
             Ok(Decided { decision, .. }) => Verdict::Refused(decision),
             Err(error) => Verdict::Failed(error),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,11 +11,11 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tokio::time::Sleep;
+use tokio::time::{Sleep, Timeout, timeout};
 use tower_service::Service;
 
 use crate::ResponseBody;
-use crate::account::Account;
+use crate::account::{Account, Settled};
 use crate::admission::{Admission, Verdict};
 use crate::gate::Gate;
 use crate::response;
@@ -32,17 +33,18 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S, Request<B>, S::Future>,
+        state: State<S, Request<B>, S::Future, Result<S::Response, S::Error>>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<S, Q, F> {
+    enum State<S, Q, F, A> {
         Admitting { gate: Arc<Gate>, admission: Admission, call: Option<(S, Q)> },
         Queueing { turn: Pin<Box<Sleep>>, call: Option<(S, Q, Account)> },
         Readying { call: Option<(S, Q, Account)> },
         Calling { #[pin] future: F, account: Option<Account> },
+        Settling { settled: Pin<Box<Timeout<Settled>>>, answer: Option<Box<(A, Account)>> },
     }
 }
 
@@ -63,7 +65,7 @@ where
     }
 }
 
-impl<S, B> State<S, Request<B>, S::Future>
+impl<S, B, A> State<S, Request<B>, S::Future, A>
 where
     S: Service<Request<B>>,
 {
@@ -85,6 +87,21 @@ where
         let clone = inner.clone();
         drop(inner);
         State::Queueing { turn, call: Some((clone, request, account.queues(true))) }
+    }
+}
+
+impl<S, Q, F, R, E> State<S, Q, F, Result<Response<R>, E>> {
+    /// Settles the request: the answer, unless it has to wait for that.
+    #[inline]
+    fn answered(
+        answer: Result<Response<R>, E>,
+        mut account: Account,
+    ) -> ControlFlow<Result<Response<ResponseBody<R>>, E>, Self> {
+        let (answer, settled) = response::settle(answer, &mut account);
+        let Some(settled) = settled else { return Break(response::pass(answer, &account)) };
+        let settled = Box::pin(timeout(account.gate().store.time_for_all(), settled));
+        let answer = answer.map(|(parts, body)| Response::from_parts(parts, body));
+        Continue(State::Settling { settled, answer: Some(Box::new((answer, account))) })
     }
 }
 
@@ -116,16 +133,31 @@ where
                     this.state.set(State::Readying { call });
                 }
                 StateProjection::Readying { call } => {
-                    if let Some((inner, ..)) = call {
-                        ready!(inner.poll_ready(cx))?;
+                    let (inner, ..) = call.as_mut().expect("a request has its turn once");
+                    let is_ready = ready!(inner.poll_ready(cx));
+                    let (inner, request, account) = call.take().expect("it is there");
+                    let next = match is_ready {
+                        Ok(()) => Continue(State::calling(inner, request, account)),
+                        Err(error) => State::answered(Err(error), account),
+                    };
+                    match next {
+                        Continue(next) => this.state.set(next),
+                        Break(answer) => return Poll::Ready(answer),
                     }
-                    let (inner, request, account) = call.take().expect("a request has its turn once");
-                    this.state.set(State::calling(inner, request, account));
                 }
                 StateProjection::Calling { future, account } => {
                     let answer = ready!(future.poll(cx));
                     let account = account.take().expect("a response comes once");
-                    return Poll::Ready(response::pass(answer, account));
+                    match State::answered(answer, account) {
+                        Continue(next) => this.state.set(next),
+                        Break(answer) => return Poll::Ready(answer),
+                    }
+                }
+                StateProjection::Settling { settled, answer } => {
+                    // If the store does not say in time, what it was given is shown.
+                    let _ = ready!(settled.as_mut().poll(cx));
+                    let (answer, account) = *answer.take().expect("a response comes once");
+                    return Poll::Ready(response::pass(answer.map(Response::into_parts), &account));
                 }
             }
         }

@@ -9,7 +9,7 @@ use http::Response;
 
 use crate::account::Shared;
 use crate::metrics::Timer;
-use crate::store::{Change, Check, Counter, Deadline};
+use crate::store::{Check, Counter, Deadline};
 use crate::{Decision, Error, Key, Policy, Store};
 
 /// What a request really cost, put into the extensions of its response.
@@ -50,13 +50,13 @@ impl Handle {
     /// Charges units to every [`metered`](Policy::metered) policy of the request, past the limit by
     /// one more capacity at most. Never blocks.
     pub fn charge(&self, units: u64) {
-        self.shared.meter(Change::Charge(units));
+        self.shared.charge(units);
     }
 
     /// Gives units back to every [`metered`](Policy::metered) policy, never more than were taken.
     /// Never blocks.
     pub fn refund(&self, units: u64) {
-        self.shared.meter(Change::Refund(units));
+        self.shared.refund(units);
     }
 
     /// Asks one more policy, by a key that is known only now, and takes its fixed cost if it fits.
@@ -80,7 +80,7 @@ impl Handle {
         let (gate, timer) = (&self.shared.gate, Timer::start());
         let decided = gate.store.decide(&[check], Deadline::none()).wait().await;
         gate.decisions.decided(timer, &decided, [policy]);
-        Ok(self.shared.book(policy, decided?))
+        Ok(self.shared.add(policy, decided?))
     }
 
     /// The response that tells a client of a refusal, as the layer would.

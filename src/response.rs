@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::request::Parts;
-use http::{HeaderValue, Request, Response};
+use http::response::Parts;
+use http::{HeaderValue, Request, Response, request};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::Decision;
-use crate::account::Account;
+use crate::account::{Account, Settled};
 use crate::admission::Verdict;
 use crate::fields::number;
 use crate::gate::Gate;
@@ -80,17 +80,20 @@ where
     }
 }
 
-/// The inner service's answer: its response gets the decision and its headers.
-pub(crate) fn pass<R, E>(answer: Result<Response<R>, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E> {
-    let response = match answer {
-        Ok(response) => response,
-        Err(error) => {
-            account.settle(None);
-            return Err(error);
-        }
-    };
-    let (mut parts, body) = response.into_parts();
-    let decision = account.settle(Some(&parts));
+/// The inner service's answer, in parts.
+pub(crate) type Answered<R, E> = Result<(Parts, R), E>;
+
+/// Settles a request by the inner service's answer. Returns what that has to wait for.
+pub(crate) fn settle<R, E>(answer: Result<Response<R>, E>, account: &mut Account) -> (Answered<R, E>, Option<Settled>) {
+    let answer = answer.map(Response::into_parts);
+    let settled = account.settle(answer.as_ref().ok().map(|(parts, _)| parts));
+    (answer, settled)
+}
+
+/// The inner service's answer, once its request is settled: its response gets the decision and its headers.
+pub(crate) fn pass<R, E>(answer: Answered<R, E>, account: &Account) -> Result<Response<ResponseBody<R>>, E> {
+    let (mut parts, body) = answer?;
+    let decision = account.shown();
     account.gate().write_headers(&mut parts.headers, parts.status, &decision);
     // What refuses inside tells more than that it was admitted here.
     if parts.extensions.get().is_none_or(Decision::is_allowed) {
@@ -121,7 +124,7 @@ impl Gate {
         response.map(ResponseBody::own)
     }
 
-    fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
+    fn too_many(&self, decision: &Decision, parts: &request::Parts, is_grpc: bool) -> Response<Bytes> {
         match &self.reject {
             Some(reject) => {
                 let mut response = reject(parts, decision);

@@ -15,7 +15,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tollgate::store::{
-    Answer as StoreAnswer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store, StoreId,
+    Answer as StoreAnswer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+    StoreId,
 };
 use tollgate::{
     Decision, DenyCache, Error, HybridStore, Key, LeaseStore, MemoryStore, Outcome, Policy, Quota, RateLimitLayer,
@@ -110,10 +111,12 @@ impl Store for Refuses {
         StoreAnswer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) {}
+    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
+        StoreAnswer::Ready(Ok(Vec::new()))
+    }
 
-    fn adjust(&self, _: &Counter, _: Change) -> StoreAnswer<Result<(), Error>> {
-        StoreAnswer::Ready(Ok(()))
+    fn adjust(&self, _: &Counter, _: Change) -> StoreAnswer<Result<Applied, Error>> {
+        StoreAnswer::Ready(Ok(Applied::new(0, 0)))
     }
 
     fn reset(&self, _: &Counter) -> StoreAnswer<Result<(), Error>> {

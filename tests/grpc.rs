@@ -19,7 +19,9 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tollgate::key;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+};
 use tollgate::{
     AccessList, Decision, Error, Headers, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer,
 };
@@ -191,10 +193,12 @@ impl Store for Away {
         Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) {}
+    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
+        Answer::Ready(Ok(Vec::new()))
+    }
 
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Ok(Applied::new(0, 0)))
     }
 
     fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {

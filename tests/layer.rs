@@ -20,7 +20,9 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, StoreId};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, StoreId,
+};
 use tollgate::{
     Decision, Error, Key, MemoryStore, MissingKey, OnFailure, Outcome, Policy, Quota, RateLimit, RateLimitLayer,
     ResponseBody, ResponseFuture, Source, Store,
@@ -153,12 +155,13 @@ where
         (self.decide)(checks)
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) {
+    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
         self.settled.fetch_add(1, Ordering::Relaxed);
+        Answer::Ready(Ok(Vec::new()))
     }
 
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Ok(Applied::new(0, 0)))
     }
 
     fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {

@@ -2,7 +2,7 @@
 //!
 //! State: the start of the window counted, and its count.
 
-use super::rule::{Adjustment, Rule};
+use super::rule::{Adjusted, Adjustment, Rule};
 use super::state::read_level;
 use super::{Found, NEVER, State, Step};
 
@@ -26,7 +26,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: start, state: Some(state), found }
 }
 
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Option<(State, u64)> {
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { mut refund, charge, stamp } = change;
     let (start, count, _) = current(state, now, window);
@@ -35,7 +35,8 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     }
     let kept = count.saturating_sub(refund);
     let changed = (kept + charge).min(kept.max(2 * limit));
-    (changed != count).then_some((State::Level { time: start, amount: changed }, start + window - now))
+    let units = (count - kept).max(changed - kept);
+    Adjusted::new(units, changed != count, State::Level { time: start, amount: changed }, start + window - now)
 }
 
 /// The window that counts at `now`, and its count: the one kept, unless a later one has begun.

@@ -4,7 +4,7 @@
 //! `limit` a tick: so slots are exact for any limit and window. The next free slot is
 //! `backlog / limit` away, and a request may wait for it in one of `capacity - 1` places.
 
-use super::rule::{Adjustment, Rule};
+use super::rule::{Adjusted, Adjustment, Rule};
 use super::state::read_falling;
 use super::{NEVER, State, Step};
 
@@ -35,7 +35,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay, stamp, state: Some(state), found }
 }
 
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Option<(State, u64)> {
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, capacity } = rule;
     let Adjustment { mut refund, charge, stamp } = change;
     let (time, backlog, _) = read_falling(state, now, window, limit);
@@ -43,8 +43,9 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
         refund = 0;
     }
     let kept = backlog.saturating_sub(refund.min(backlog.div_ceil(window)) * window);
-    let room = (2 * capacity * window).saturating_sub(kept);
-    let changed = kept + (charge.min(2 * capacity) * window).min(room);
+    let charged = charge.min((2 * capacity * window).saturating_sub(kept) / window);
+    let changed = kept + charged * window;
     let reset = time - now + changed.div_ceil(limit);
-    (changed != backlog).then_some((State::Level { time, amount: changed }, reset))
+    let units = if charge > 0 { charged } else { refund.min(backlog.div_ceil(window)) };
+    Adjusted::new(units, changed != backlog, State::Level { time, amount: changed }, reset)
 }

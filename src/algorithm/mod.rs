@@ -16,6 +16,6 @@ mod token_bucket;
 
 #[cfg(feature = "redis")]
 pub(crate) use rule::MOST_UNITS;
-pub(crate) use rule::{Adjustment, adjust, decide};
+pub(crate) use rule::{Adjusted, Adjustment, adjust, decide};
 pub(crate) use state::{Found, State};
 pub(crate) use step::{NEVER, Step};

@@ -1,6 +1,6 @@
 //! A quota in the numbers the arithmetic works with, and the choice of the algorithm.
 
-use super::{NEVER, State, Step, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
+use super::{State, Step, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
 use crate::quota::{Algorithm, Quota};
 use crate::store::Change;
 
@@ -20,17 +20,32 @@ pub(crate) struct Rule {
 pub(crate) struct Adjustment {
     pub(crate) refund: u64,
     pub(crate) charge: u64,
-    /// The stamp of the step that took the units, or [`NEVER`] for the state as it stands.
+    /// The stamp of the step that took the units, or [`NEVER`](super::NEVER) for the state as it stands.
     pub(crate) stamp: u64,
 }
 
 impl Adjustment {
-    pub(crate) fn new(wanted: Change, stamp: Option<u64>) -> Self {
+    pub(crate) fn new(wanted: Change, stamp: u64) -> Self {
         let (refund, charge) = match wanted {
             Change::Refund(units) => (units.min(MOST_UNITS), 0),
             Change::Charge(units) => (0, units.min(MOST_UNITS)),
         };
-        Self { refund, charge, stamp: stamp.unwrap_or(NEVER) }
+        Self { refund, charge, stamp }
+    }
+}
+
+/// What became of an adjustment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Adjusted {
+    /// Units that were given back or added, whole ones.
+    pub(crate) units: u64,
+    /// The new state, and the time until it resets; `None` when there is nothing to write.
+    pub(crate) state: Option<(State, u64)>,
+}
+
+impl Adjusted {
+    pub(super) fn new(units: u64, changed: bool, state: State, reset: u64) -> Self {
+        Self { units, state: changed.then_some((state, reset)) }
     }
 }
 
@@ -54,10 +69,8 @@ pub(crate) fn decide(quota: &Quota, state: Option<&State>, now: u64, cost: u64, 
     decide(state, now, rule, cost, floor)
 }
 
-/// Gives back or adds units after the fact; `None` when there is nothing to write.
-///
-/// Returns the new state and the time until it resets.
-pub(crate) fn adjust(quota: &Quota, state: Option<&State>, now: u64, change: Adjustment) -> Option<(State, u64)> {
+/// Gives back or adds units after the fact.
+pub(crate) fn adjust(quota: &Quota, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
     let rule = Rule::from(quota);
     let adjust = match quota.algorithm() {
         Algorithm::FixedWindow => fixed_window::adjust,

@@ -3,7 +3,7 @@
 //! State: the last time seen, and the low 32 bits of the time of each unit, oldest first. Windows
 //! are shorter than 2^32 ticks, so that is the whole time.
 
-use super::rule::{Adjustment, Rule};
+use super::rule::{Adjusted, Adjustment, Rule};
 use super::{Found, NEVER, State, Step};
 
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
@@ -35,7 +35,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: time, state, found }
 }
 
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Option<(State, u64)> {
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (log, _) = Log::read(state, now, window);
@@ -50,11 +50,8 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     let refunded = refund.min(to - from);
     let kept = log.size - expired - refunded;
     let charged = charge.min((2 * limit).saturating_sub(kept));
-    if refunded == 0 && charged == 0 {
-        return None;
-    }
-    let state = log.without(time, expired, to - refunded, to, charged)?;
-    Some((state, time + window - now))
+    let state = if refunded + charged > 0 { log.without(time, expired, to - refunded, to, charged) } else { None };
+    Adjusted { units: refunded + charged, state: state.map(|state| (state, time + window - now)) }
 }
 
 /// The units found: counted from 1, oldest first.

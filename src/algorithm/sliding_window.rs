@@ -4,7 +4,7 @@
 //! State: the last time seen, the count of its window, and that of the window before. Counted is
 //! `floor(previous * (window - elapsed) / window) + count`.
 
-use super::rule::{Adjustment, Rule};
+use super::rule::{Adjusted, Adjustment, Rule};
 use super::{Found, NEVER, State, Step};
 
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
@@ -36,7 +36,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: start, state: Some(state), found }
 }
 
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Option<(State, u64)> {
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (time, count, previous, _) = current(state, now, window);
@@ -53,7 +53,7 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     let changed = (kept + charge).min(kept.max(2 * limit));
     let reset = start + 2 * window - now;
     let state = State::Window { time, count: changed, previous: previous - earlier };
-    (changed != count || earlier > 0).then_some((state, reset))
+    Adjusted::new((refunded + earlier).max(changed - kept), changed != count || earlier > 0, state, reset)
 }
 
 /// The last time seen, not before `now`, and the counts of its window and of the one before.

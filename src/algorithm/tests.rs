@@ -131,12 +131,12 @@ impl Counter {
             self.state.clone_from(&step.state);
         }
         if let Some((change, receipt)) = event.change {
-            self.changes(Adjustment::new(change, receipt.then_some(step.stamp)));
+            self.changes(Adjustment::new(change, if receipt { step.stamp } else { NEVER }));
         }
     }
 
     fn changes(&mut self, change: Adjustment) {
-        if let Some((state, reset)) = adjust(&self.quota, self.state.as_ref(), self.now(), change) {
+        if let Some((state, reset)) = adjust(&self.quota, self.state.as_ref(), self.now(), change).state {
             assert!(reset < EXACT, "{}: {change:?} resets after {reset}", self.quota);
             assert_state_is_exact(&state, &self.quota);
             self.state = Some(state);

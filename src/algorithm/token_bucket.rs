@@ -5,7 +5,7 @@
 //! rounded. GCRA is the same in other words (its theoretical arrival time is
 //! `time + deficit / limit`).
 
-use super::rule::{Adjustment, Rule};
+use super::rule::{Adjusted, Adjustment, Rule};
 use super::state::read_falling;
 use super::{NEVER, State, Step};
 
@@ -31,13 +31,17 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: time, state: Some(state), found }
 }
 
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Option<(State, u64)> {
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, capacity } = rule;
-    let Adjustment { refund, charge, .. } = change;
+    let Adjustment { refund, charge, stamp } = change;
     let (time, deficit, _) = read_falling(state, now, window, limit);
-    let kept = deficit.saturating_sub(refund.min(deficit.div_ceil(window)) * window);
-    let room = (2 * capacity * window).saturating_sub(kept);
-    let changed = kept + (charge.min(2 * capacity) * window).min(room);
+    // What was refilled since these units were taken is in the bucket already.
+    let refilled = if stamp == NEVER { 0 } else { time.saturating_sub(stamp).saturating_mul(limit) };
+    let refund = refund.min(deficit.div_ceil(window).max(2 * capacity));
+    let kept = deficit.saturating_sub((refund * window).saturating_sub(refilled));
+    let charged = charge.min((2 * capacity * window).saturating_sub(kept) / window);
+    let changed = kept + charged * window;
     let reset = time - now + changed.div_ceil(limit);
-    (changed != deficit).then_some((State::Level { time, amount: changed }, reset))
+    let units = if charge > 0 { charged } else { (deficit - kept).div_ceil(window) };
+    Adjusted::new(units, changed != deficit, State::Level { time, amount: changed }, reset)
 }

@@ -86,6 +86,13 @@ impl Outcome {
         Self { remaining, wait_us, ..self.clone() }
     }
 
+    /// The outcome, with what a look told later of what is left.
+    pub(crate) fn after(&self, look: &Self) -> Self {
+        let Self { remaining, reset_us, .. } = *look;
+        let wait_us = if remaining == 0 { look.wait_us } else { 0 };
+        Self { remaining, wait_us, reset_us, ..self.clone() }
+    }
+
     pub(crate) fn from_measures(check: &Check, measures: &Measures) -> Self {
         let tick = check.counter.quota.tick().micros();
         Self {

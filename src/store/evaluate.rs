@@ -2,9 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::{Check, Decided, Mode, Receipt, StoreId, Taken};
-use crate::algorithm::{State, Step};
+use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Taken};
+use crate::algorithm::{self, Adjustment, State, Step};
 use crate::decision::{Decision, Measures, Outcome, Source};
+use crate::quota::Algorithm;
 
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
@@ -69,6 +70,37 @@ pub(super) fn told_of_one(id: StoreId, check: &Check, step: &Step) -> Decided {
     Decided { decision, receipt }
 }
 
+/// What became of a change of so many units, after which a look tells `step`. What is left of units that
+/// were taken keeps their stamp, but for the last in a line, which ends earlier now.
+pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) -> Applied {
+    let is_in_line = taken.counter.quota.algorithm() == Algorithm::LeakyBucket;
+    let keeps = matches!(change, Change::Refund(_)) && (units == 0 || !is_in_line);
+    let look = Check { floor: taken.floor, ..Check::new(taken.counter.clone(), 0) };
+    Applied::new(units, if keeps { taken.stamp } else { step.stamp }).with_outcome(outcome(&look, step))
+}
+
+/// The change to what was taken, as the algorithm is to make it.
+///
+/// Of a bucket, time has refilled some of the units, and that is not given back; first it refilled those
+/// that stay taken, so it is counted from when they were refilled.
+pub(super) fn adjustment(taken: &Taken, change: Change) -> Adjustment {
+    let Taken { counter: Counter { quota, .. }, units, stamp, .. } = taken;
+    let mut stamp = *stamp;
+    if let (Change::Refund(back), Algorithm::TokenBucket) = (change, quota.algorithm())
+        && stamp != algorithm::NEVER
+    {
+        let kept = u128::from(units.saturating_sub(back)) * u128::from(quota.window_ticks());
+        let refilled = u64::try_from(kept / u128::from(quota.limit())).unwrap_or(algorithm::NEVER);
+        stamp = stamp.saturating_add(refilled).min(algorithm::NEVER - 1);
+    }
+    Adjustment::new(change, stamp)
+}
+
+/// What a counter is changed with outside any decision.
+pub(super) fn of_any(counter: &Counter) -> Taken {
+    Taken { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER, slot: 0 }
+}
+
 fn outcome(check: &Check, step: &Step) -> Outcome {
     let Step { fits, remaining, wait, reset, delay, .. } = *step;
     Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, delay })
@@ -76,5 +108,5 @@ fn outcome(check: &Check, step: &Step) -> Outcome {
 
 fn taken(check: &Check, step: &Step) -> Taken {
     let units = if step.fits { check.cost } else { 0 };
-    Taken { counter: check.counter.clone(), units, stamp: step.stamp, slot: 0 }
+    Taken { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp, slot: 0 }
 }

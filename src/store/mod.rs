@@ -16,6 +16,7 @@ pub(crate) mod memory;
 mod receipt;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod settling;
 mod traits;
 
 pub use answer::Answer;
@@ -30,7 +31,7 @@ pub(crate) use failure::{FailureRules, FailureStore, SharedStore};
 pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{Clock, MemoryStore, MemoryStoreBuilder, SystemClock};
-pub use receipt::{Change, Receipt, Settlement, StoreId, Taken};
+pub use receipt::{Applied, Change, Receipt, Settlement, Settling, StoreId, Taken};
 #[cfg(feature = "redis")]
 pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
 pub use traits::{Decided, Store};

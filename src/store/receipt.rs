@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
-use super::Counter;
+use super::{Answer, Counter};
 use crate::call::CallId;
+use crate::{Error, Outcome};
 
 /// Which store made a decision; unique in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +39,8 @@ pub struct Taken {
     pub counter: Counter,
     /// How much: 0 for a look, or a shadow check that did not fit.
     pub units: u64,
+    /// How many units the check left to others.
+    pub floor: u64,
     /// The time the state gives these units, in the store's own measure.
     pub stamp: u64,
     /// The slot held, for algorithms that hold one, else 0.
@@ -92,6 +95,36 @@ pub enum Change {
     Charge(u64),
 }
 
+/// What became of a [`Change`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Applied {
+    /// How many units were charged or given back, rounded up: fewer than asked for where the store bounds
+    /// a charge, or what was taken counts no longer.
+    pub units: u64,
+    /// The time the state gives to units that were charged, or to what is left of those that were taken: the
+    /// [stamp](Taken::stamp) to settle them with.
+    pub stamp: u64,
+    /// What a look at the counter tells after it, if the store knows.
+    pub outcome: Option<Outcome>,
+}
+
+impl Applied {
+    /// So many units were charged or given back, in the store's own measure of time.
+    pub fn new(units: u64, stamp: u64) -> Self {
+        Self { units, stamp, outcome: None }
+    }
+
+    /// Adds what a look at the counter tells after it.
+    #[must_use]
+    pub fn with_outcome(self, outcome: Outcome) -> Self {
+        Self { outcome: Some(outcome), ..self }
+    }
+}
+
+/// What becomes of the changes of a settlement, in their order.
+pub type Settling = Answer<Result<Vec<Applied>, Error>>;
+
 /// A [`Change`] to one of a receipt's checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
@@ -112,5 +145,18 @@ impl Settlement {
             Change::Charge(units) if units > 0 => Some((taken, self.change)),
             _ => None,
         }
+    }
+
+    /// What became of each change; `make` makes those for which there is something to do.
+    pub(crate) fn each(
+        changes: &[Self],
+        receipt: &Receipt,
+        mut make: impl FnMut(&Taken, Change) -> Applied,
+    ) -> Vec<Applied> {
+        let each = changes.iter().map(|settlement| match settlement.of(receipt) {
+            Some((taken, change)) => make(taken, change),
+            None => Applied::new(0, receipt.taken.get(settlement.check).map_or(0, |taken| taken.stamp)),
+        });
+        each.collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, Change, Check, Counter, Deadline, Receipt, Settlement};
+use super::{Answer, Applied, Change, Check, Counter, Deadline, Receipt, Settlement, Settling};
 use crate::{Decision, Error, Policy};
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
@@ -51,18 +51,27 @@ pub trait Store: Send + Sync + 'static {
         self.decide(checks, deadline)
     }
 
-    /// Ends a decision: releases its slots and makes `changes` to what it took.
+    /// Ends a decision: releases its slots and makes `changes` to what it took. Returns what became of
+    /// each, in their order.
     ///
     /// Never blocks and may be called from `Drop`; what has to be sent is sent in the background,
     /// once. A receipt of another store is ignored.
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]);
+    ///
+    /// # Errors
+    ///
+    /// If the store did not say what became of the changes: they may have been made or not.
+    ///
+    /// # Cancellation
+    ///
+    /// The changes are made whether or not the answer is waited for.
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling;
 
     /// Changes a counter outside any decision: a refund by support staff, a charge found later.
     ///
     /// # Errors
     ///
     /// If the store could not do it, or did not say so in time.
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>>;
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>>;
 
     /// Forgets a counter, so that its key starts anew.
     ///
@@ -132,11 +141,11 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).probe(checks, deadline)
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        (**self).settle(receipt, changes);
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        (**self).settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         (**self).adjust(counter, change)
     }
 

@@ -135,7 +135,7 @@ async fn settling_changes_nothing() {
     let server = server();
     let store = store(&server).await;
     let receipt = decide(&store, check("ada", THREE, 2)).await.unwrap().receipt;
-    let taken = Taken { counter: counter("ada", THREE), units: 2, stamp: 0, slot: 0 };
+    let taken = Taken { counter: counter("ada", THREE), units: 2, floor: 0, stamp: 0, slot: 0 };
     let forged = Receipt::new(receipt.store(), [taken]);
     for receipt in [receipt, forged] {
         store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(2) }]);

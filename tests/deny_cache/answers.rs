@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, StoreId};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, Settling, StoreId,
+};
 use tollgate::{Decision, DenyCache, Error, MemoryStore, Outcome, Quota, Source, Store};
 
 use super::rig::{EACH, MS, Rig, S};
@@ -243,10 +245,12 @@ impl Store for Refusing {
         Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) {}
+    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
+        Answer::Ready(Ok(Vec::new()))
+    }
 
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Ok(Applied::new(0, 0)))
     }
 
     fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, StoreId};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, StoreId,
+};
 use tollgate::{Decision, Error, Outcome, Source, Store};
 
 use super::rig::{MS, Rig, S};
@@ -22,10 +24,12 @@ impl Store for Full {
         Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) {}
+    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
+        Answer::Ready(Ok(Vec::new()))
+    }
 
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Ok(Applied::new(0, 0)))
     }
 
     fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {

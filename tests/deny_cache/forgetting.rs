@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::oneshot;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement};
+use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
 use tollgate::{Error, MemoryStore, Quota, Store};
 
 use super::rig::{EACH, MS, Rig};
@@ -15,8 +15,8 @@ use crate::support::clock::ManualClock;
 
 const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(3_600));
 
-fn done(answer: Answer<Result<(), Error>>) {
-    answer.wait().now_or_never().expect("it is done at once").expect("memory does not fail");
+fn done<T>(answer: Answer<Result<T, Error>>) {
+    drop(answer.wait().now_or_never().expect("it is done at once").expect("memory does not fail"));
 }
 
 #[test]
@@ -110,11 +110,11 @@ impl Store for Slow {
         self.held(self.store.decide(checks, deadline))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        self.store.settle(receipt, changes);
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.store.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.held(self.store.adjust(counter, change))
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement, Settling,
+};
 use tollgate::{Decision, DenyCache, Error, MemoryStore, Quota, Source, Store};
 
 use crate::support::checks::check;
@@ -43,11 +45,11 @@ impl<S: Store> Store for Counting<S> {
         self.store.decide(checks, deadline)
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        self.store.settle(receipt, changes);
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.store.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.store.adjust(counter, change)
     }
 

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::{sleep, timeout_at};
-use tollgate::store::{Answer, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling,
+};
 use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Source, Store, key};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -133,12 +135,12 @@ impl Store for Moody {
         }
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         self.shared.settled.fetch_add(changes.len() as u64, Ordering::Relaxed);
-        self.shared.memory.settle(receipt, changes);
+        self.shared.memory.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let adjust = || self.shared.memory.adjust(counter, change);
         match self.mood() {
             Mood::Decides | Mood::Remembers | Mood::Refuses => adjust(),

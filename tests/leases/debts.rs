@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, Store};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, Settling, Store,
+};
 use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
 
 use crate::checks::{check, counter};
@@ -131,11 +133,11 @@ impl Store for Away {
         self.answer(|inner| inner.decide(checks, deadline))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        self.inner.settle(receipt, changes);
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.inner.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.answer(|inner| inner.adjust(counter, change))
     }
 
@@ -242,11 +244,11 @@ impl Store for Flaky {
         self.answer(fate, deadline, move |inner| inner.decide(&checks, deadline))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        self.inner.settle(receipt, changes);
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.inner.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.charges.fetch_add(u64::from(matches!(change, Change::Charge(_))), Ordering::Relaxed);
         let counter = counter.clone();
         self.answer(self.fate(), Deadline::none(), move |inner| inner.adjust(&counter, change))

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::sync::Semaphore;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+};
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
 use crate::checks::{check, counter};
@@ -32,14 +34,15 @@ impl Store for Busy {
         self.inner.decide(checks, deadline)
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if let Ok(permit) = self.settling.try_acquire() {
             permit.forget();
-            self.inner.settle(receipt, changes);
+            return self.inner.settle(receipt, changes);
         }
+        Answer::Ready(Ok(Vec::new()))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.inner.adjust(counter, change)
     }
 

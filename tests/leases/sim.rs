@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+};
 use tollgate::{Error, MemoryStore, Quota, Source};
 
 use crate::checks::check;
@@ -78,21 +80,22 @@ impl Store for Far {
         self.asked(move |inner| inner.decide(&checks, deadline))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if changes.is_empty() {
-            return;
+            return Answer::Ready(Ok(Vec::new()));
         }
         let changes = changes.to_vec();
-        let settled = self.asked(move |inner| {
-            inner.settle(receipt, &changes);
-            Answer::Ready(())
-        });
-        if let Answer::Pending(settling) = settled {
-            tokio::spawn(settling);
+        let settled = self.asked(move |inner| inner.settle(receipt, &changes));
+        match settled {
+            Answer::Pending(settling) => {
+                let settling = tokio::spawn(settling);
+                Answer::pending(async move { settling.await.expect("it ends") })
+            }
+            ready @ Answer::Ready(_) => ready,
         }
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let counter = counter.clone();
         self.asked(move |inner| inner.adjust(&counter, change))
     }

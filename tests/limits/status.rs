@@ -11,7 +11,9 @@ use axum::routing::get;
 use futures::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+};
 use tollgate::{AccessList, Error, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
@@ -144,10 +146,12 @@ impl Store for Away {
         Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) {}
+    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
+        Answer::Ready(Ok(Vec::new()))
+    }
 
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Ok(Applied::new(0, 0)))
     }
 
     fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use http::request::Parts;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+};
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Source};
 
 use crate::rig::{Answered, Directory, MANY, by, memory, ms, send, tiered, told, with_token};
@@ -33,11 +35,11 @@ impl Store for Late {
         })
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        self.0.settle(receipt, changes);
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.0.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.0.adjust(counter, change)
     }
 

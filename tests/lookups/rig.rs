@@ -13,7 +13,9 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::sleep;
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+};
 use tollgate::{Error, Key, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody, TierLookup};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -154,11 +156,11 @@ impl Store for Counting {
         self.inner.decide(checks, deadline)
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        self.inner.settle(receipt, changes);
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.inner.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.inner.adjust(counter, change)
     }
 

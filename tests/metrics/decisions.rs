@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement};
+use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
 use tollgate::{
     AccessList, Decision, DenyCache, Error, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota,
     RateLimitLayer, Source, Store, key,
@@ -74,11 +74,11 @@ impl Store for Says {
         Answer::Ready(Ok(Decided { decision, receipt }))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        self.1.settle(receipt, changes);
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.1.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.1.adjust(counter, change)
     }
 

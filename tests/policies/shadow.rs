@@ -4,7 +4,9 @@ use std::convert::Infallible;
 
 use http::{HeaderMap, HeaderName, Response};
 use tollgate::key::{self, Extracted};
-use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+};
 use tollgate::{AccessList, Decision, Error, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 
 use crate::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
@@ -24,10 +26,12 @@ impl Store for Away {
         Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) {}
+    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
+        Answer::Ready(Ok(Vec::new()))
+    }
 
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Ok(Applied::new(0, 0)))
     }
 
     fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {

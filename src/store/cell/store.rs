@@ -17,7 +17,9 @@ use crate::store::evaluate::told_of_one;
 use crate::store::redis::lane::Lanes;
 use crate::store::redis::names::cell_key;
 use crate::store::redis::patience::{Failure, Patience};
-use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store, StoreId};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+};
 use crate::{Error, Policy};
 
 /// Token buckets (GCRA) that the Redis module
@@ -123,13 +125,14 @@ impl Store for RedisCellStore {
     }
 
     /// Does nothing: no policy whose units come back is supported.
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() == self.inner.id && !changes.is_empty() {
             tracing::debug!(?changes, "redis-cell keeps what was taken as it is");
         }
+        Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()))
     }
 
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
         let text = "redis-cell neither gives units back nor charges past the limit: reset the counter";
         Answer::Ready(Err(Error::invalid(text.to_owned() + OR_SCRIPTS)))
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::refusals::{Asked, Question, Refusals};
 use crate::store::memory::{Clock, SystemClock};
-use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store, StoreId};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+};
 use crate::{Error, Policy};
 
 const DEFAULT_CAP: Duration = Duration::from_secs(1);
@@ -164,14 +166,14 @@ impl<S: Store> Store for DenyCache<S> {
         self.learn(self.refusals.question(checks), checks, self.inner.probe(checks, deadline))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         for (taken, _) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
             self.refusals.settled(&taken.counter);
         }
-        self.inner.settle(receipt, changes);
+        self.inner.settle(receipt, changes)
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.forget_while(counter, || self.inner.adjust(counter, change))
     }
 
@@ -219,11 +221,11 @@ impl<S> DenyCache<S> {
     }
 
     /// Forgets a counter before and after a change to it.
-    fn forget_while(
+    fn forget_while<T: 'static>(
         &self,
         counter: &Counter,
-        change: impl FnOnce() -> Answer<Result<(), Error>>,
-    ) -> Answer<Result<(), Error>> {
+        change: impl FnOnce() -> Answer<Result<T, Error>>,
+    ) -> Answer<Result<T, Error>> {
         let forgetting = self.refusals.forgetting(counter);
         match change() {
             Answer::Ready(done) => Answer::Ready(done),

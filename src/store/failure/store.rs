@@ -16,7 +16,9 @@ use crate::decision::{Decision, Source};
 use crate::error::Kind;
 use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::check::{Checks, kept};
-use crate::store::{Answer, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
+use crate::store::{
+    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+};
 use crate::{Error, Policy};
 
 /// A store as the layer keeps it.
@@ -113,15 +115,15 @@ impl<S: Store> Store for FailureStore<S> {
         }
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() == self.without.local.id() {
-            self.without.local.settle(receipt, changes);
+            self.without.local.settle(receipt, changes)
         } else {
-            self.inner.settle(receipt, changes);
+            self.inner.settle(receipt, changes)
         }
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.inner.adjust(counter, change)
     }
 

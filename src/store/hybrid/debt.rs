@@ -11,7 +11,7 @@ use super::entry::{Entry, Paid};
 use super::shared::Shared;
 use crate::Error;
 use crate::error::Kind;
-use crate::store::{Answer, Change, Check, Counter, Deadline, Store};
+use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Store};
 
 /// How long an answer is waited for in the background, if the inner store does not bound that.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -55,12 +55,11 @@ impl Shared {
 
     /// Puts all that is owed and not on its way into a charge.
     fn charge(self: &Arc<Self>, entry: &mut Entry) -> Option<Charge> {
-        let (first, again) = (entry.unpaid, entry.doubted);
-        if entry.paying > 0 || first + again == 0 {
+        if entry.paying > 0 || !entry.owes() {
             return None;
         }
+        let (first, again) = entry.charge();
         let (told, paid) = watch::channel(None);
-        (entry.unpaid, entry.doubted, entry.paying) = (0, 0, first + again);
         entry.paid = Some(paid);
         let (shared, hash, counter) = (Arc::clone(self), entry.hash, entry.counter.clone());
         Some(Charge { shared, hash, counter, first, again, sent: false, told })
@@ -74,6 +73,7 @@ impl Shared {
         else {
             return;
         };
+        let _ = self.inner_id.set(decided.receipt.store());
         let mut shard = self.shards.lock(hash);
         let entry = shard.find(hash, counter).filter(|entry| entry.direct == 0 && Some(entry.turns) == before);
         if let (Some(entry), Some(outcome)) = (entry, decided.decision.outcomes().first()) {
@@ -125,23 +125,33 @@ impl Shared {
 impl Charge {
     async fn send(mut self) -> Result<(), Error> {
         let charged = self.attempt().await;
-        if charged.is_ok() {
+        if let Ok(applied) = &charged {
             (self.first, self.again) = (0, 0);
+            self.arrived(applied);
         }
         self.end();
         let error = charged.as_ref().err().map(|error| Arc::new(error.shared()));
         self.told.send_replace(error);
-        charged
+        charged.map(drop)
     }
 
     /// Sends it. What may have been counted is sent once more at most, so not before the store answers.
-    async fn attempt(&mut self) -> Result<(), Error> {
+    async fn attempt(&mut self) -> Result<Applied, Error> {
         let shared = Arc::clone(&self.shared);
         if self.again > 0 {
             shared.bounded(shared.inner.decide(&[Check::new(self.counter.clone(), 0)], Deadline::none())).await?;
         }
         self.sent = true;
         shared.bounded(shared.inner.adjust(&self.counter, Change::Charge(self.first + self.again))).await
+    }
+
+    /// Gives back what was taken back while it was on its way.
+    fn arrived(&self, applied: &Applied) {
+        let back =
+            self.shared.shards.lock(self.hash).find(self.hash, &self.counter).map(|entry| entry.charged(applied));
+        if let Some(back) = back.filter(|back| *back > 0) {
+            drop(self.shared.refund(&self.counter, back, applied.stamp));
+        }
     }
 
     /// Leaves the rest of it to be paid.
@@ -152,9 +162,10 @@ impl Charge {
             tracing::warn!(units = again, "a charge may not have been counted: two answers to it were lost");
         }
         if let Some(entry) = self.shared.shards.lock(self.hash).find(self.hash, &self.counter) {
+            let back = std::mem::take(&mut entry.returning);
             entry.paying = 0;
-            entry.unpaid += unpaid;
-            entry.doubted += doubted;
+            entry.unpaid += unpaid.saturating_sub(back);
+            entry.doubted += doubted.saturating_sub(back.saturating_sub(unpaid));
         }
     }
 }

@@ -102,6 +102,9 @@ impl Direct {
 
     /// Learns what remains when it is dropped, which is at once.
     fn learn(mut self, decided: Result<Decided, Error>) -> Result<Decided, Error> {
+        if let Ok(decided) = &decided {
+            let _ = self.shared.inner_id.set(decided.receipt.store());
+        }
         self.outcomes = decided.as_ref().ok().map(|decided| decided.decision.outcomes().iter().cloned().collect());
         decided
     }

@@ -6,15 +6,20 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::builder::HybridStoreBuilder;
+use super::entry::is_turn;
 use super::shard::Shard;
+use crate::Error;
 use crate::decision::{Decision, Outcome, Source};
+use crate::error::Kind;
 use crate::store::lease::plain::is_plain;
 use crate::store::lease::shards::Shards;
-use crate::store::{Answer, Change, Check, Counter, Decided, Receipt, Store, StoreId, Taken};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store, StoreId, Taken,
+};
 
 /// What was looked at this many ticks ago says nothing any more.
 const FRESH_TICKS: u32 = 10;
@@ -29,6 +34,8 @@ pub(super) struct Shared {
     pub(super) tick: Duration,
     pub(super) allowance: u64,
     pub(super) closed: AtomicBool,
+    /// Whose receipts are given for what is charged.
+    pub(super) inner_id: OnceLock<StoreId>,
     adjusting: Arc<Semaphore>,
     runtime: OnceLock<Runtime>,
 }
@@ -43,6 +50,7 @@ impl Shared {
             tick,
             allowance,
             closed: AtomicBool::new(false),
+            inner_id: OnceLock::new(),
             adjusting: Arc::new(Semaphore::new(MOST_ADJUSTMENTS)),
             runtime: OnceLock::new(),
         }
@@ -93,32 +101,52 @@ impl Shared {
         Some(Decided { decision, receipt: Receipt::new(self.id, taken) })
     }
 
-    /// Settles what was admitted here. What has been charged already goes back as long as it counts.
-    pub(super) fn settle(self: &Arc<Self>, taken: &Taken, change: Change) {
-        let Change::Refund(units) = change else { return self.adjust(&taken.counter, change) };
+    /// Settles what was admitted here. What has been charged already goes back where it was charged.
+    pub(super) fn settle(self: &Arc<Self>, taken: &Taken, change: Change) -> Settling {
+        let units = match change {
+            Change::Refund(units) => units,
+            Change::Charge(units) => return self.charge_more(&taken.counter, units),
+        };
+        if !is_turn(taken.stamp) {
+            return self.refund(&taken.counter, units, taken.stamp);
+        }
         let hash = self.shards.hash(&taken.counter);
-        let mut shard = self.shards.lock(hash);
-        let Some(entry) = shard.find(hash, &taken.counter) else { return };
-        let (charged, counts) = (entry.take_back(units), entry.counts(Instant::now()));
-        drop(shard);
-        if charged > 0 && counts {
-            self.adjust(&taken.counter, Change::Refund(charged));
+        let back = self.shards.lock(hash).find(hash, &taken.counter).map(|entry| entry.take_back(units, taken.stamp));
+        match back {
+            Some(Some((units, stamp))) => self.refund(&taken.counter, units, stamp),
+            Some(None) => Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)])),
+            None => Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])),
         }
     }
 
-    /// Changes a counter in the background.
-    fn adjust(&self, counter: &Counter, change: Change) {
+    /// Gives units back that a charge took in the inner store.
+    pub(super) fn refund(&self, counter: &Counter, units: u64, stamp: u64) -> Settling {
+        let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(vec![Applied::new(0, stamp)])) };
+        let taken = Taken { counter: counter.clone(), units, floor: 0, stamp, slot: 0 };
+        self.inner.settle(Receipt::new(store, [taken]), &[Settlement { check: 0, change: Change::Refund(units) }])
+    }
+
+    /// Charges more than was admitted, with what is owed.
+    fn charge_more(self: &Arc<Self>, counter: &Counter, units: u64) -> Settling {
         let Ok(permit) = Arc::clone(&self.adjusting).try_acquire_owned() else {
-            return tracing::warn!("a settlement was not sent: too many are on their way");
+            tracing::warn!("a settlement was not sent: too many are on their way");
+            return Answer::Ready(Ok(vec![Applied::new(0, 0)]));
         };
-        if let (Answer::Pending(pending), Some(runtime)) = (self.inner.adjust(counter, change), self.runtime()) {
-            runtime.spawn(async move {
+        let (told, applied) = oneshot::channel();
+        match (self.inner.adjust(counter, Change::Charge(units)), self.runtime()) {
+            (Answer::Ready(applied), _) => return Answer::Ready(applied.map(|applied| vec![applied])),
+            (Answer::Pending(pending), Some(runtime)) => drop(runtime.spawn(async move {
                 let _permit = permit;
-                if let Err(error) = pending.await {
+                let applied = pending.await;
+                if let Err(error) = &applied {
                     tracing::warn!(error = format!("{error:#}"), "a settlement may not have arrived");
                 }
-            });
+                // Nobody has to wait for it.
+                let _ = told.send(applied);
+            })),
+            (Answer::Pending(_), None) => {}
         }
+        Answer::pending(async move { applied.await.unwrap_or_else(|_| Err(stopped())).map(|applied| vec![applied]) })
     }
 
     /// Nothing is owed for a counter that is forgotten.
@@ -126,4 +154,8 @@ impl Shared {
         let hash = self.shards.hash(counter);
         self.shards.lock(hash).remove(hash, counter);
     }
+}
+
+fn stopped() -> Error {
+    Error::new(Kind::Store, "a settlement was stopped: its runtime has ended")
 }

@@ -9,7 +9,7 @@ use super::counts::LeaseCounts;
 use super::entry::Back;
 use super::grant::MOST_CALLS;
 use super::shared::Shared;
-use crate::store::{Change, Check, Counter, Deadline, Receipt, Settlement, Store, Taken};
+use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Receipt, Settlement, Settling, Store, Taken};
 
 /// How often leases are looked through for those that are over, in microseconds.
 const SWEEP: u64 = 50_000;
@@ -148,7 +148,7 @@ impl Shared {
     }
 
     /// Settles what was spent from a lease.
-    pub(super) fn settle(&self, taken: &Taken, change: Change) {
+    pub(super) fn settle(&self, taken: &Taken, change: Change) -> Settling {
         if let Change::Refund(units) = change {
             let counts = |returned: u64| {
                 let mut shard = self.shards.lock(self.shards.hash(&taken.counter));
@@ -156,12 +156,15 @@ impl Shared {
                 shard.counts.returned += returned;
             };
             if self.put_back(&taken.counter, taken.stamp, units) {
-                return counts(0);
+                counts(0);
+                return Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)]));
             }
             counts(units);
         }
-        let Some(&store) = self.inner_id.get() else { return };
-        self.inner.settle(Receipt::new(store, [taken.clone()]), &[Settlement { check: 0, change }]);
+        let Some(&store) = self.inner_id.get() else {
+            return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
+        };
+        self.inner.settle(Receipt::new(store, [taken.clone()]), &[Settlement { check: 0, change }])
     }
 
     fn put_back(&self, counter: &Counter, stamp: u64, units: u64) -> bool {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::builder::LeaseStoreBuilder;
 use super::counts::LeaseCounts;
 use super::shared::Shared;
+use crate::store::settling::{join, without_outcomes};
 use crate::store::traits::supports_refunds;
-use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store};
+use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
 use crate::{Error, Policy};
 
 /// A store that takes units for hot keys in advance, many in one call, and admits with them locally.
@@ -117,16 +118,18 @@ impl Store for LeaseStore {
         if held { None } else { self.shared.inner.recall(checks) }
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.shared.id {
-            return self.shared.inner.settle(receipt, changes);
+            return without_outcomes(self.shared.inner.settle(receipt, changes));
         }
-        for (taken, change) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
-            self.shared.settle(taken, change);
-        }
+        let each = changes.iter().map(|settlement| match settlement.of(&receipt) {
+            Some((taken, change)) => self.shared.settle(taken, change),
+            None => Answer::Ready(Ok(vec![Applied::new(0, 0)])),
+        });
+        without_outcomes(join(each.collect()))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.shared.inner.adjust(counter, change)
     }
 

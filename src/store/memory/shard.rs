@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use super::entry::{Entry, Rank};
 use super::fingerprint::Fingerprint;
 use crate::Quota;
-use crate::algorithm::{self, Adjustment, State, Step};
+use crate::algorithm::{self, Adjusted, Adjustment, State, Step};
 use crate::store::{Check, Counter, Mode};
 
 /// At least this many entries are kept before idle ones are looked for.
@@ -78,14 +78,24 @@ impl Shard {
         }
     }
 
-    /// Changes a counter after the fact.
-    pub(super) fn adjust(&mut self, of: Fingerprint, quota: &Quota, now_us: u64, change: Adjustment) {
+    /// Changes a counter after the fact. Returns how many units that changed, and a look after it.
+    pub(super) fn adjust(
+        &mut self,
+        of: Fingerprint,
+        quota: &Quota,
+        floor: u64,
+        now_us: u64,
+        change: Adjustment,
+    ) -> (u64, Step) {
         let now = quota.tick().of(now_us);
-        let adjusted = algorithm::adjust(quota, self.state(of).as_deref(), now, change);
-        if let Some((state, reset)) = adjusted {
-            let throttled = algorithm::decide(quota, Some(&state), now, 0, 0).remaining == 0;
-            self.put(of, state, Rank::new(quota, now_us, reset, throttled), now_us);
+        let before = self.state(of);
+        let Adjusted { units, state } = algorithm::adjust(quota, before.as_deref(), now, change);
+        let after = state.as_ref().map(|(state, _)| state).or(before.as_deref());
+        let step = algorithm::decide(quota, after, now, 0, floor);
+        if let Some((state, reset)) = state {
+            self.put(of, state, Rank::new(quota, now_us, reset, step.remaining == 0), now_us);
         }
+        (units, step)
     }
 
     pub(super) fn remove(&mut self, of: Fingerprint) {

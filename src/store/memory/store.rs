@@ -9,9 +9,10 @@ use super::clock::{Clock, SystemClock, micros};
 use super::fingerprint::{Fingerprint, Fingerprints};
 use super::shard::Shard;
 use crate::Error;
-use crate::algorithm::Adjustment;
-use crate::store::evaluate::{told, told_of_one};
-use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Store, StoreId};
+use crate::store::evaluate::{adjustment, applied, of_any, told, told_of_one};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId, Taken,
+};
 
 const DEFAULT_CAPACITY: usize = 1_000_000;
 const MOST_SHARDS: usize = 64;
@@ -137,18 +138,15 @@ impl Store for MemoryStore {
         Answer::Ready(Ok(decided))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        if receipt.store() != self.inner.id {
-            return;
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if receipt.store() != self.inner.id || changes.is_empty() {
+            return Answer::Ready(Ok(Vec::new()));
         }
-        for (taken, change) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
-            self.inner.adjust(&taken.counter, change, Some(taken.stamp));
-        }
+        Answer::Ready(Ok(Settlement::each(changes, &receipt, |taken, change| self.inner.adjust(taken, change))))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
-        self.inner.adjust(counter, change, None);
-        Answer::Ready(Ok(()))
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Ok(self.inner.adjust(&of_any(counter), change)))
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
@@ -183,11 +181,15 @@ impl Inner {
         &self.shards[self.index(of)]
     }
 
-    fn adjust(&self, counter: &Counter, change: Change, stamp: Option<u64>) {
+    fn adjust(&self, taken: &Taken, change: Change) -> Applied {
+        let Taken { counter, floor, .. } = taken;
         let of = self.fingerprints.of(counter);
-        let mut shard = lock(self.shard(of));
-        let now_us = micros(&*self.clock);
-        shard.adjust(of, &counter.quota, now_us, Adjustment::new(change, stamp));
+        let (units, step) = {
+            let mut shard = lock(self.shard(of));
+            let now_us = micros(&*self.clock);
+            shard.adjust(of, &counter.quota, *floor, now_us, adjustment(taken, change))
+        };
+        applied(taken, change, units, &step)
     }
 }
 

@@ -76,7 +76,7 @@ impl RedisStore {
         if !verdict.refused {
             let all = |check| Settlement { check, change: Change::Refund(u64::MAX) };
             let changes: SmallVec<[Settlement; 4]> = (0..part.checks.len()).map(all).collect();
-            self.settle(told(self.inner.id, &part.checks, &verdict.steps, false).receipt, &changes);
+            drop(self.settle(told(self.inner.id, &part.checks, &verdict.steps, false).receipt, &changes));
         }
         verdict.look_again(&part.checks);
     }

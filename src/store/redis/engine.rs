@@ -12,13 +12,14 @@ use tokio::sync::oneshot::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout_at;
 
-use super::job::{Caller, Job, Late, Told, Unanswered};
+use super::job::{Caller, Job, Late, Settled, Told, Unanswered};
 use super::lane::{GRACE, stopped};
 use super::patience::Patience;
 use super::reply::Answered;
 use super::request::Request;
 use super::servers::Servers;
 use crate::Error;
+use crate::error::Kind;
 use crate::store::{Deadline, StoreId};
 
 /// Settlements on their way at most; more are not sent, and units stay taken.
@@ -61,14 +62,20 @@ impl Inner {
     }
 
     /// Sends a settlement in the background, after those sent before: at most once, and not beyond a
-    /// bounded number.
-    pub(super) fn send(&self, request: Request) {
+    /// bounded number. Its answer need not be waited for.
+    ///
+    /// # Errors
+    ///
+    /// If too many are on their way.
+    pub(super) fn send(&self, request: Request) -> Result<Receiver<Settled>, Error> {
         let Ok(permit) = Arc::clone(&self.settling).try_acquire_owned() else {
             tracing::warn!("a settlement was not sent: too many are on their way");
-            return;
+            return Err(Error::new(Kind::Store, "too many settlements are on their way"));
         };
+        let (answer, answered) = oneshot::channel();
         let (patience, slot) = (Patience::new(self.budget.max(SETTLEMENT_WAIT)), self.slot_of(&request));
-        self.servers.push_settlement(Job::new(request, Caller::None(permit), patience, slot));
+        self.servers.push_settlement(Job::new(request, Caller::Settles(permit, answer), patience, slot));
+        Ok(answered)
     }
 
     fn slot_of(&self, request: &Request) -> u16 {
@@ -102,6 +109,11 @@ async fn wait(patience: Patience, mut answered: Receiver<Told>) -> Told {
         Ok(answer) => answer.unwrap_or_else(|_| gone()),
         Err(_) => Err(Unanswered { error: patience.late(), late: Some(Late::Elsewhere(answered)) }),
     }
+}
+
+/// What became of a settlement, once that is known.
+pub(super) async fn settled(answered: Receiver<Settled>) -> Settled {
+    answered.await.unwrap_or_else(|_| Err(stopped()))
 }
 
 #[cold]

@@ -11,6 +11,9 @@ use crate::Error;
 /// What a caller receives.
 pub(super) type Told = Result<Answered, Unanswered>;
 
+/// What became of a settlement.
+pub(super) type Settled = Result<Answered, Error>;
+
 /// Why there is no answer, and whether one may still come.
 #[derive(Debug)]
 pub(super) struct Unanswered {
@@ -71,8 +74,8 @@ pub(super) enum Caller {
     Waits(oneshot::Sender<Told>),
     /// Somebody who was told that there was no answer in time, and gives back what is taken.
     Late(oneshot::Sender<Answered>),
-    /// Nobody: it is a settlement, one of a bounded number, and is sent in any case.
-    None(#[allow(dead_code, reason = "it is given back on drop")] OwnedSemaphorePermit),
+    /// Perhaps nobody: it is a settlement, one of a bounded number, and is sent in any case.
+    Settles(#[allow(dead_code, reason = "it is given back on drop")] OwnedSemaphorePermit, oneshot::Sender<Settled>),
     /// Nobody any more.
     Gone,
 }
@@ -87,7 +90,7 @@ impl Job {
         match &self.caller {
             Caller::Waits(answer) => answer.is_closed(),
             Caller::Late(_) | Caller::Gone => true,
-            Caller::None(_) => false,
+            Caller::Settles(..) => false,
         }
     }
 
@@ -97,7 +100,7 @@ impl Job {
     }
 
     pub(super) fn is_settlement(&self) -> bool {
-        matches!(self.caller, Caller::None(_))
+        matches!(self.caller, Caller::Settles(..))
     }
 
     /// Answers whoever is still there.
@@ -106,7 +109,8 @@ impl Job {
             // A caller who went away needs no answer.
             (Caller::Waits(caller), answer) => drop(caller.send(answer.map_err(Unanswered::from))),
             (Caller::Late(caller), Ok(answered)) => drop(caller.send(answered)),
-            (Caller::Late(_), Err(_)) | (Caller::None(_) | Caller::Gone, _) => {}
+            (Caller::Settles(_, caller), answer) => drop(caller.send(answer)),
+            (Caller::Late(_), Err(_)) | (Caller::Gone, _) => {}
         }
     }
 

@@ -6,7 +6,7 @@
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
-use super::request::Request;
+use super::request::{Request, View};
 use crate::algorithm::{Found, State};
 use crate::call::CallId;
 use crate::quota::{Algorithm, Quota};
@@ -16,6 +16,9 @@ const TIME_SPAN: u64 = 1 << 44;
 
 /// The most bytes told of a check alone: a log's digest.
 const MOST_OF_ONE: usize = 24;
+
+/// Bytes of how many units a change came to.
+const UNITS: usize = 7;
 
 /// The answer to a batch, or what is left of it.
 pub(super) struct Reply {
@@ -50,9 +53,10 @@ impl Reply {
     pub(super) fn take(&mut self, request: &Request) -> Option<Answered> {
         let flags = SmallVec::from_slice(self.flags.get(..request.size())?);
         let mut size = 0;
-        for ((algorithm, whole), flag) in request.told().zip(&flags) {
+        for ((algorithm, view), flag) in request.told().zip(&flags) {
             if found(*flag) == Found::Kept {
-                size += size_of_view(algorithm, whole, self.views.get(size..)?)?;
+                size += if view == View::Changed { UNITS } else { 0 };
+                size += size_of_view(algorithm, view == View::Whole, self.views.get(size..)?)?;
             }
         }
         let views = SmallVec::from_slice(self.views.get(..size)?);
@@ -84,6 +88,16 @@ impl Answered {
         let now = quota.tick().of(self.now_us);
         let state = if found == Found::Kept { Some(self.next_state(quota.algorithm(), whole, now)?) } else { None };
         Some(Seen { fits: flag & 1 == 1, found, state })
+    }
+
+    /// Reads what the next change came to: its units, and the counter after it.
+    pub(super) fn change(&mut self, quota: &Quota) -> Option<(u64, Seen)> {
+        let mut units = 0;
+        if found(*self.flags.get(self.read.0)?) == Found::Kept {
+            units = self.views.get(self.read.1..)?.try_get_uint(UNITS).ok()?;
+            self.read.1 += UNITS;
+        }
+        Some((units, self.next(quota, false)?))
     }
 
     fn next_state(&mut self, algorithm: Algorithm, whole: bool, now: u64) -> Option<State> {

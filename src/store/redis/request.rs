@@ -6,7 +6,8 @@ use super::names::redis_key;
 use super::needs::{Needs, algorithm_of, number_of};
 use crate::algorithm::{Adjustment, MOST_UNITS};
 use crate::quota::{Algorithm, Quota, Tick};
-use crate::store::{Change, Check, Counter, Mode};
+use crate::store::evaluate::adjustment;
+use crate::store::{Change, Check, Counter, Mode, Taken};
 
 /// The most checks of one request: places are one byte.
 pub(super) const MOST_CHECKS: usize = 255;
@@ -24,6 +25,29 @@ const REPEATS: u8 = 64;
 
 /// Algorithm, flags, and five numbers.
 pub(super) type Rule = [u8; 2 + 5 * NUMBER];
+
+/// What is told of a check's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// The state; of a log a digest.
+    Usual,
+    /// The state; of a log all of it.
+    Whole,
+    /// How many units a change came to, and the usual view of the state after it.
+    Changed,
+}
+
+impl View {
+    fn of(flags: u8) -> Self {
+        if flags & (REFUNDS | CHARGES) != 0 {
+            Self::Changed
+        } else if flags & WHOLE != 0 {
+            Self::Whole
+        } else {
+            Self::Usual
+        }
+    }
+}
 
 /// One request, one adjustment or one reset.
 #[derive(Debug, Default)]
@@ -48,11 +72,11 @@ impl Request {
         request
     }
 
-    pub(super) fn adjustment(prefix: &str, counter: &Counter, change: Change, stamp: Option<u64>) -> Self {
+    pub(super) fn adjustment(prefix: &str, taken: &Taken, change: Change) -> Self {
         let mut request = Self::default();
-        let Adjustment { refund, charge, stamp } = Adjustment::new(change, stamp);
+        let Adjustment { refund, charge, stamp } = adjustment(taken, change);
         let flag = if charge > 0 { CHARGES } else { REFUNDS };
-        request.add(prefix, counter, flag, [refund + charge, stamp]);
+        request.add(prefix, &taken.counter, flag, [refund + charge, stamp]);
         request
     }
 
@@ -90,10 +114,10 @@ impl Request {
         }
     }
 
-    /// For each check, its algorithm, and whether the whole of a log is told.
-    pub(super) fn told(&self) -> impl Iterator<Item = (Algorithm, bool)> {
+    /// For each check, its algorithm, and what is told of its state.
+    pub(super) fn told(&self) -> impl Iterator<Item = (Algorithm, View)> {
         let rules = self.checks.iter().map(|[_, rule]| &self.rules[usize::from(*rule)]);
-        rules.map(|rule| (algorithm_of(rule[0]), rule[1] & WHOLE != 0))
+        rules.map(|rule| (algorithm_of(rule[0]), View::of(rule[1])))
     }
 }
 

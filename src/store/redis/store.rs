@@ -7,10 +7,11 @@ use std::time::Duration;
 use deadpool_redis::Pool;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
+use tokio::sync::oneshot::Receiver;
 
 use super::builder::RedisStoreBuilder;
-use super::engine::Inner;
-use super::job::Unanswered;
+use super::engine::{Inner, settled};
+use super::job::{Settled, Unanswered};
 use super::reply::Answered;
 use super::request::{MOST_CHECKS, Request};
 use super::verdict::{self, Verdict};
@@ -18,10 +19,10 @@ use crate::Error;
 use crate::decision::{Decision, Source};
 use crate::store::check::kept;
 use crate::store::deny::{Asked, Question, Refusals};
-use crate::store::evaluate::{told, told_of_one};
+use crate::store::evaluate::{of_any, told, told_of_one};
 use crate::store::{
-    Answer, BreakerState, Change, Check, Counter, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement, Store,
-    Taken,
+    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement,
+    Settling, Store, Taken,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -149,7 +150,7 @@ impl RedisStore {
                 let Ok(Decided { receipt, .. }) = store.inner.decided(&checks, answered) else { return };
                 let all = |check| Settlement { check, change: Change::Refund(u64::MAX) };
                 let changes: SmallVec<[Settlement; 4]> = (0..receipt.taken().len()).map(all).collect();
-                store.settle(receipt, &changes);
+                drop(store.settle(receipt, &changes));
             });
         }
         error
@@ -181,25 +182,28 @@ impl Store for RedisStore {
         self.ask(checks, deadline, self.refusals.as_ref().map(|refusals| refusals.question(checks)))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) {
-        if receipt.store() != self.inner.id {
-            return;
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if receipt.store() != self.inner.id || changes.is_empty() {
+            return Answer::Ready(Ok(Vec::new()));
         }
-        for (taken, change) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
-            if let Some(refusals) = &self.refusals {
-                refusals.settled(&taken.counter);
+        let sent: SmallVec<[Sent; 1]> = changes.iter().map(|settlement| self.send(settlement, &receipt)).collect();
+        Answer::pending(async move {
+            let mut applied = Vec::with_capacity(sent.len());
+            for sent in sent {
+                applied.push(sent.applied().await?);
             }
-            self.inner.settle(taken, change);
-        }
+            Ok(applied)
+        })
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<(), Error>> {
-        let request = Request::adjustment(&self.inner.prefix, counter, change, None);
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        let taken = of_any(counter);
+        let request = Request::adjustment(&self.inner.prefix, &taken, change);
         let inner = Arc::clone(&self.inner);
         let forgetting = self.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
         Answer::pending(async move {
             let _forgetting = forgetting;
-            inner.change(request).await.map(drop)
+            verdict::changed(&taken, change, inner.change(request).await?)
         })
     }
 
@@ -222,11 +226,35 @@ impl Store for RedisStore {
     }
 }
 
-impl Inner {
-    fn settle(&self, taken: &Taken, change: Change) {
-        self.send(Request::adjustment(&self.prefix, &taken.counter, change, Some(taken.stamp)));
-    }
+/// A change on its way, or why there is none.
+enum Sent {
+    Change(Box<(Taken, Change)>, Result<Receiver<Settled>, Error>),
+    Nothing { stamp: u64 },
+}
 
+impl Sent {
+    async fn applied(self) -> Result<Applied, Error> {
+        match self {
+            Self::Change(made, answered) => verdict::changed(&made.0, made.1, settled(answered?).await?),
+            Self::Nothing { stamp } => Ok(Applied::new(0, stamp)),
+        }
+    }
+}
+
+impl RedisStore {
+    fn send(&self, settlement: &Settlement, receipt: &Receipt) -> Sent {
+        let Some((taken, change)) = settlement.of(receipt) else {
+            return Sent::Nothing { stamp: receipt.taken().get(settlement.check).map_or(0, |taken| taken.stamp) };
+        };
+        if let Some(refusals) = &self.refusals {
+            refusals.settled(&taken.counter);
+        }
+        let request = Request::adjustment(&self.inner.prefix, taken, change);
+        Sent::Change(Box::new((taken.clone(), change)), self.inner.send(request))
+    }
+}
+
+impl Inner {
     /// Works out what the script found.
     fn decided(&self, checks: &[Check], answered: Answered) -> Result<Decided, Error> {
         let call = answered.call;

@@ -7,8 +7,8 @@ use super::reply::{Answered, Seen};
 use super::request::tells_all;
 use crate::Error;
 use crate::algorithm::{self, State, Step};
-use crate::store::evaluate::{Steps, evaluate, look_again};
-use crate::store::{Check, Counter};
+use crate::store::evaluate::{Steps, applied, evaluate, look_again};
+use crate::store::{Applied, Change, Check, Counter, Taken};
 
 /// What was decided of some checks.
 pub(super) struct Verdict {
@@ -49,6 +49,14 @@ pub(super) fn of_one(check: &Check, mut answered: Answered) -> Result<Step, Erro
     seen.found.warn(check);
     let step = step(check, seen.state.as_ref(), answered.now_us, check.cost);
     if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
+}
+
+/// What became of a change to what was taken.
+pub(super) fn changed(taken: &Taken, change: Change, mut answered: Answered) -> Result<Applied, Error> {
+    let quota = &taken.counter.quota;
+    let (units, seen) = answered.change(quota).ok_or_else(no_decision)?;
+    let step = algorithm::decide(quota, seen.state.as_ref(), quota.tick().of(answered.now_us), 0, taken.floor);
+    Ok(applied(taken, change, units, &step))
 }
 
 fn step(check: &Check, state: Option<&State>, now_us: u64, cost: u64) -> Step {

@@ -28,7 +28,7 @@ pub(super) fn decision(slot: u16, checks: usize, patience: Patience) -> (Job, Wa
 /// A settlement, likewise.
 pub(super) fn settlement(slot: u16, checks: usize, patience: Patience) -> Job {
     let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("there is one");
-    Job::new(request(checks), Caller::None(permit), patience, slot)
+    Job::new(request(checks), Caller::Settles(permit, oneshot::channel().0), patience, slot)
 }
 
 fn request(checks: usize) -> Request {

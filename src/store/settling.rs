@@ -1,0 +1,33 @@
+//! What becomes of settlements that are made in several parts.
+
+use super::{Answer, Applied, Settling};
+
+/// What becomes of all parts, in their order.
+pub(super) fn join(parts: Vec<Settling>) -> Settling {
+    let is_ready = parts.iter().all(|part| matches!(part, Answer::Ready(_)));
+    if !is_ready {
+        return Answer::pending(async move {
+            let mut applied = Vec::with_capacity(parts.len());
+            for part in parts {
+                applied.extend(part.wait().await?);
+            }
+            Ok(applied)
+        });
+    }
+    let ready = parts.into_iter().map(|part| match part {
+        Answer::Ready(applied) => applied,
+        Answer::Pending(_) => unreachable!("all are ready"),
+    });
+    let applied = ready.collect::<Result<Vec<_>, _>>();
+    Answer::Ready(applied.map(|applied| applied.into_iter().flatten().collect()))
+}
+
+/// Without what a look at the inner store tells, which is not all that is left.
+pub(super) fn without_outcomes(settling: Settling) -> Settling {
+    let strip =
+        |applied: Vec<Applied>| applied.into_iter().map(|applied| Applied { outcome: None, ..applied }).collect();
+    match settling {
+        Answer::Ready(applied) => Answer::Ready(applied.map(strip)),
+        Answer::Pending(pending) => Answer::pending(async move { pending.await.map(strip) }),
+    }
+}
