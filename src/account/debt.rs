@@ -22,10 +22,13 @@ pub(super) struct Debt {
     pub(super) wanted: u64,
     /// A change whose answer is waited for is on its way: the next one depends on it.
     pub(super) is_busy: bool,
+    /// What the store does not charge of the one on its way is not owed: as long as nothing else was said
+    /// meanwhile.
+    counts_cut: bool,
     /// The last change was made.
     pub(super) is_over: bool,
-    /// What the store told of the counter after the last change.
-    after: Option<Outcome>,
+    /// What the store told of the counter after a change, and what it had of this debt then.
+    after: Option<(Outcome, u64)>,
 }
 
 /// Whose decision it is.
@@ -58,6 +61,7 @@ impl Debt {
             cost: taken.units,
             wanted: taken.units,
             is_busy: false,
+            counts_cut: true,
             is_over: false,
             after: None,
         }
@@ -68,6 +72,12 @@ impl Debt {
             Of::Layer(place) => &gate.policies[place],
             Of::Handler(place) => &asked[place].policy,
         }
+    }
+
+    /// Sets what is to be owed, whatever becomes of a charge on its way.
+    pub(super) fn set(&mut self, wanted: u64) {
+        self.counts_cut &= wanted == self.wanted;
+        self.wanted = wanted;
     }
 
     /// Units that the store has of it.
@@ -101,7 +111,7 @@ impl Debt {
     /// Hands a change to the store. Units that are given back are not owed from then on.
     pub(super) fn make(&mut self, change: Change, gate: &Gate) -> Settling {
         let last = self.parts.last_mut().expect("the first part is never removed");
-        self.after = None;
+        self.counts_cut = true;
         let settling = gate.store.settle(Receipt::new(self.store, [last.clone()]), &[Settlement { check: 0, change }]);
         if let Change::Refund(units) = change {
             last.units -= units;
@@ -118,19 +128,23 @@ impl Debt {
         let (units, stamp) = applied.as_ref().map_or((0, 0), |applied| (applied.units, applied.stamp));
         if let (Some(asked), Some(last)) = (charge, self.parts.last()) {
             let units = units.min(asked);
-            self.wanted = self.wanted.saturating_sub(asked - units);
+            if self.counts_cut {
+                self.wanted = self.wanted.saturating_sub(asked - units);
+            }
             if units > 0 {
                 let part = Taken { units, stamp, ..last.clone() };
                 self.parts.push(part);
             }
         }
-        self.after = applied.and_then(|applied| applied.outcome);
+        if let Some(outcome) = applied.and_then(|applied| applied.outcome) {
+            self.after = Some((outcome, self.taken()));
+        }
     }
 
     /// The outcome of the decision, as it is after the changes.
     pub(super) fn shown(&self, before: &Outcome) -> Outcome {
         match &self.after {
-            Some(after) => before.after(after),
+            Some((after, taken)) => before.after(after).settled(*taken, self.wanted),
             None => before.settled(self.cost, self.wanted),
         }
     }

@@ -88,7 +88,10 @@ impl Owed {
 
     /// As [`want`](Self::want), at the end of the request.
     pub(super) fn end(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
-        self.want(gate, decision, wanted);
+        for debt in &mut self.debts {
+            let outcome = outcome(decision, &self.asked, debt);
+            debt.set(wanted(debt.policy(gate, &self.asked).options(), outcome, debt.wanted));
+        }
         self.is_ended = true;
         self.matters = self.debts.iter().any(|debt| debt.matters_soon(outcome(decision, &self.asked, debt)));
         for receipt in self.receipts.drain(..) {

@@ -22,6 +22,10 @@ impl ManualClock {
         self.micros.store(micros, Ordering::SeqCst);
     }
 
+    pub(crate) fn now(&self) -> u64 {
+        self.micros.load(Ordering::SeqCst)
+    }
+
     /// What a store reads.
     pub(crate) fn reader(&self) -> impl Fn() -> Duration + Send + Sync + 'static {
         let micros = Arc::clone(&self.micros);

@@ -1,0 +1,242 @@
+//! What was once given back that nobody had paid, and what was not.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tokio::sync::{Barrier, Semaphore};
+use tollgate::store::{Check, Counter, Deadline};
+use tollgate::{Count, Handle, Key, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store};
+use tower::Service;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
+
+type Text = Full<Bytes>;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const S: u64 = 1_000_000;
+const SIX: usize = 6;
+
+/// A store and its clock.
+struct Rig {
+    name: &'static str,
+    clock: ManualClock,
+    store: Arc<dyn Store>,
+    _server: Option<RedisServer>,
+}
+
+impl Rig {
+    fn layer(&self, policy: Policy) -> RateLimitLayer {
+        RateLimitLayer::new(Arc::clone(&self.store), policy)
+    }
+
+    async fn left(&self, quota: Quota) -> u64 {
+        // What was sent before is done before.
+        tokio::task::yield_now().await;
+        let looked = self.store.decide(&[Check::new(counter(quota), 0)], Deadline::none()).wait().await;
+        looked.expect("the store answers").decision.outcomes()[0].remaining()
+    }
+}
+
+fn counter(quota: Quota) -> Counter {
+    Counter { policy: "policy".into(), key: Key::new("global", ""), quota }
+}
+
+async fn on_each_store(test: impl AsyncFn(&Rig)) {
+    let clock = ManualClock::new();
+    let store = Arc::new(MemoryStore::builder().with_clock(clock.reader()).build());
+    test(&Rig { name: "memory", clock, store, _server: None }).await;
+    let (clock, server) = (ManualClock::new(), RedisServer::start());
+    let settings = RedisStore::builder().with_clock(clock.reader()).budget(Duration::from_secs(10));
+    let store = Arc::new(settings.connect(&server.url()).await.expect("the server was started"));
+    test(&Rig { name: "Redis", clock, store, _server: Some(server) }).await;
+}
+
+fn handle(request: &Request<Text>) -> Handle {
+    request.extensions().get::<Handle>().cloned().expect("the layer is outside")
+}
+
+fn cost(units: u64) -> Response<Text> {
+    let mut response = Response::new(Text::default());
+    response.extensions_mut().insert(RealCost(units));
+    response
+}
+
+fn shown(response: &Response<impl Sized>) -> u64 {
+    response.headers()["x-ratelimit-remaining"].to_str().expect("ASCII").parse().expect("a number")
+}
+
+const ALL: [Quota; 4] = [
+    Quota::fixed_window(100, HOUR),
+    Quota::sliding_window(100, HOUR),
+    Quota::sliding_log(100, HOUR),
+    Quota::token_bucket(100, HOUR),
+];
+
+#[tokio::test]
+async fn requests_at_once_give_nothing_back_that_was_not_charged() {
+    on_each_store(async |rig| {
+        for quota in [Quota::fixed_window(10, HOUR), Quota::sliding_log(10, HOUR), Quota::token_bucket(10, HOUR)] {
+            let barrier = Arc::new(Barrier::new(SIX));
+            let service = rig.layer(Policy::new("policy", quota).metered()).layer(service_fn(move |request| {
+                let barrier = Arc::clone(&barrier);
+                async move {
+                    barrier.wait().await;
+                    handle(&request).charge(9);
+                    barrier.wait().await;
+                    Ok::<_, Infallible>(cost(5))
+                }
+            }));
+            join_all((0..SIX).map(|_| service.clone().oneshot(Request::new(Text::default())))).await;
+            // 30 units were used of 10, and the debt is bounded by 10 more.
+            for _ in 0..20 {
+                assert_eq!(rig.left(quota).await, 0, "{}: {quota}", rig.name);
+            }
+            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_charged_later_can_be_given_back() {
+    on_each_store(async |rig| {
+        for quota in ALL {
+            let clock = rig.clock.clone();
+            let service = rig.layer(Policy::new("policy", quota).metered()).layer(service_fn(move |request| {
+                let clock = clock.clone();
+                async move {
+                    clock.set(clock.now() + S);
+                    handle(&request).charge(50);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    Ok::<_, Infallible>(cost(5))
+                }
+            }));
+            let response = service.oneshot(Request::new(Text::default())).await.unwrap();
+            assert_eq!((shown(&response), rig.left(quota).await), (95, 95), "{}: {quota}", rig.name);
+            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_charged_in_the_next_window_can_be_given_back() {
+    on_each_store(async |rig| {
+        let quota = Quota::fixed_window(100, HOUR);
+        let clock = rig.clock.clone();
+        let service = rig.layer(Policy::new("policy", quota).metered()).layer(service_fn(move |request| {
+            let clock = clock.clone();
+            async move {
+                clock.set(clock.now() + 3_600 * S);
+                handle(&request).charge(50);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Ok::<_, Infallible>(cost(5))
+            }
+        }));
+        let response = service.oneshot(Request::new(Text::default())).await.unwrap();
+        // The unit of the decision counts no longer, but is owed.
+        assert_eq!((shown(&response), rig.left(quota).await), (96, 96), "{}", rig.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_bucket_gives_nothing_back_that_it_has_refilled() {
+    on_each_store(async |rig| {
+        let quota = Quota::token_bucket(10, Duration::from_secs(600));
+        let release = Arc::new(Semaphore::new(0));
+        let held = Arc::clone(&release);
+        let policy = Policy::new("policy", quota).count(Count::failures());
+        let service = rig.layer(policy).layer(service_fn(move |_| {
+            let held = Arc::clone(&held);
+            async move {
+                held.acquire().await.expect("it is never closed").forget();
+                Ok::<_, Infallible>(Response::new(Text::default()))
+            }
+        }));
+        let long: Vec<_> =
+            (0..10).map(|_| tokio::spawn(service.clone().oneshot(Request::new(Text::default())))).collect();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        // In five minutes it refills five units.
+        rig.clock.set(rig.clock.now() + 300 * S);
+        let mut admitted = 0;
+        let ask = async || {
+            let asked = rig.store.decide(&[Check::new(counter(quota), 1)], Deadline::none()).wait().await;
+            u64::from(asked.expect("the store answers").decision.is_allowed())
+        };
+        for request in long {
+            admitted += ask().await;
+            release.add_permits(1);
+            request.await.unwrap().unwrap();
+        }
+        for _ in 0..20 {
+            admitted += ask().await;
+        }
+        // A full bucket at one instant, and no less than it had without their refunds.
+        assert!((5..=10).contains(&admitted), "{}: {admitted}", rig.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_its_answer_has_its_refund() {
+    let server = RedisServer::start();
+    let mut services = Vec::new();
+    for _ in 0..2 {
+        let store = RedisStore::connect(&server.url()).await.expect("the server was started");
+        let policy = Policy::new("policy", Quota::per_hour(1)).count(Count::failures());
+        let layer = RateLimitLayer::new(store, policy);
+        services.push(layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(Text::default())) })));
+    }
+    let mut refused = 0;
+    for number in 0..5_000 {
+        let response = services[number % 2].clone().oneshot(Request::new(Text::default())).await.unwrap();
+        refused += u32::from(response.status() == StatusCode::TOO_MANY_REQUESTS);
+    }
+    assert_eq!(refused, 0, "of 5,000");
+}
+
+/// Fails to get ready once it is told to.
+#[derive(Clone, Default)]
+struct Moody(Arc<AtomicBool>);
+
+impl Service<Request<Text>> for Moody {
+    type Response = Response<Text>;
+    type Error = &'static str;
+    type Future = std::future::Ready<Result<Response<Text>, &'static str>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        Poll::Ready(if self.0.load(Ordering::SeqCst) { Err("not today") } else { Ok(()) })
+    }
+
+    fn call(&mut self, _: Request<Text>) -> Self::Future {
+        std::future::ready(Ok(Response::new(Text::default())))
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_fails_to_get_ready_after_the_queue_answers_with_an_error() {
+    for (count, left) in [(Count::successes(), 1), (Count::all(), 0)] {
+        let clock = ManualClock::new();
+        let store = Arc::new(MemoryStore::builder().with_clock(clock.reader()).build());
+        let rig = Rig { name: "memory", clock, store, _server: None };
+        // A millisecond in the queue, for two requests.
+        let quota = Quota::leaky_bucket(3_600_000, HOUR).queue(1);
+        let moody = Moody::default();
+        let mut service = rig.layer(Policy::new("policy", quota).count(count.clone())).layer(moody.clone());
+        let _first = service.ready().await.unwrap().call(Request::new(Text::default())).await.unwrap();
+        let queued = service.ready().await.unwrap().call(Request::new(Text::default()));
+        moody.0.store(true, Ordering::SeqCst);
+        assert_eq!(queued.await.unwrap_err(), "not today");
+        assert_eq!(rig.left(quota).await, left, "{count:?}");
+    }
+}
