@@ -48,7 +48,7 @@ impl Admission {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
             Admission::Deciding { pending, policies, timer } => {
-                pending.as_mut().poll(cx).map(|decided| gate.verdict(mem::take(policies), *timer, decided))
+                pending.as_mut().poll(cx).map(|decided| gate.verdict(policies, *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
@@ -109,7 +109,7 @@ impl Gate {
         }
         let timer = Timer::start();
         match self.store.decide(&asked.checks, Deadline::none()) {
-            Answer::Ready(decided) => Admission::Known(Some(self.verdict(asked.policies, timer, decided))),
+            Answer::Ready(decided) => Admission::Known(Some(self.verdict(&asked.policies, timer, decided))),
             Answer::Pending(pending) => Admission::Deciding { pending, policies: asked.policies, timer },
         }
     }
@@ -118,7 +118,7 @@ impl Gate {
         let gate = Arc::clone(self);
         Admission::Resolving(Box::pin(async move {
             match gate.decide_later(asked).await {
-                Ok((policies, timer, decided)) => gate.verdict(policies, timer, decided),
+                Ok((policies, timer, decided)) => gate.verdict(&policies, timer, decided),
                 Err(verdict) => gate.turned_away(verdict),
             }
         }))
@@ -158,14 +158,14 @@ impl Gate {
         verdict
     }
 
-    fn verdict(self: &Arc<Self>, policies: Places, timer: Timer, decided: Result<Decided, Error>) -> Verdict {
+    fn verdict(self: &Arc<Self>, policies: &[usize], timer: Timer, decided: Result<Decided, Error>) -> Verdict {
         self.decisions.decided(timer, &decided, policies.iter().map(|place| &self.policies[*place]));
         if let Ok(decided) = &decided {
             log_shadows(&decided.decision);
         }
         match decided {
             Ok(decided) if decided.decision.is_allowed() => {
-                Verdict::Admitted(Account::new(Arc::clone(self), &policies, decided))
+                Verdict::Admitted(Account::new(Arc::clone(self), policies, decided))
             }
             Ok(Decided { decision, .. }) => Verdict::Refused(decision),
             Err(error) => Verdict::Failed(error),

@@ -14,8 +14,9 @@ use crate::{Decision, Error, Key, Policy, Store};
 
 /// What a request really cost, put into the extensions of its response.
 ///
-/// It settles the [`metered`](Policy::metered) policies: the difference to what they took is charged
-/// or refunded. A charge may go past the limit by one more capacity at most.
+/// It settles the [`metered`](Policy::metered) policies: the difference to what they took, and to what the
+/// [handle](Handle) charged and refunded, is charged or refunded. A charge may go past the limit by one more
+/// capacity at most. A response that does not [count](Policy::count) costs nothing, whatever it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealCost(pub u64);
 
@@ -49,12 +50,17 @@ impl Handle {
 
     /// Charges units to every [`metered`](Policy::metered) policy of the request, past the limit by
     /// one more capacity at most. Never blocks.
+    ///
+    /// The charge is sent at once, or, while an earlier one is on its way, after that. What the store does
+    /// not take is not owed.
     pub fn charge(&self, units: u64) {
         self.shared.charge(units);
     }
 
-    /// Gives units back to every [`metered`](Policy::metered) policy, never more than were taken.
-    /// Never blocks.
+    /// Gives units back to every [`metered`](Policy::metered) policy, never more than were taken or
+    /// charged. Never blocks.
+    ///
+    /// They go back with the response, and at once after that.
     pub fn refund(&self, units: u64) {
         self.shared.refund(units);
     }

@@ -85,9 +85,11 @@ impl Pair {
         both
     }
 
-    fn settle(&self, [memory, redis]: [Receipt; 2], changes: &[Settlement]) {
-        self.memory.settle(memory, changes);
-        self.redis.settle(redis, changes);
+    /// Settles in both; what becomes of the changes is the same.
+    async fn settle(&self, [memory, redis]: [Receipt; 2], changes: &[Settlement]) {
+        let memory = self.memory.settle(memory, changes).wait().await.expect("memory answers");
+        let redis = self.redis.settle(redis, changes).wait().await.expect("the server answers");
+        assert_eq!(memory, redis, "{changes:?}");
     }
 
     /// Lets settlements be made: the store keeps the order of what it is asked.
@@ -98,8 +100,9 @@ impl Pair {
 
     async fn adjust(&self, key: &str, quota: Quota, change: Change) {
         let counter = counter(key, quota);
-        self.memory.adjust(&counter, change).wait().await.expect("memory answers");
-        self.redis.adjust(&counter, change).wait().await.expect("the server answers");
+        let memory = self.memory.adjust(&counter, change).wait().await.expect("memory answers");
+        let redis = self.redis.adjust(&counter, change).wait().await.expect("the server answers");
+        assert_eq!(memory, redis, "{key}, {quota}: {change:?}");
     }
 
     async fn reset(&self, key: &str, quota: Quota) {
@@ -228,7 +231,7 @@ impl Lane {
             let (request, receipts) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
             let check = rng.usize(..request.len());
             let change = change(course, rng, request[check].counter.quota);
-            pair.settle(receipts, &[Settlement { check, change }]);
+            pair.settle(receipts, &[Settlement { check, change }]).await;
         }
         let quota = self.quotas[rng.usize(..self.quotas.len())];
         if one_in(rng, 40) {

@@ -43,9 +43,9 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
         refund = 0;
     }
     let kept = backlog.saturating_sub(refund.min(backlog.div_ceil(window)) * window);
-    let charged = charge.min((2 * capacity * window).saturating_sub(kept) / window);
-    let changed = kept + charged * window;
+    let added = charge.min((2 * capacity * window).saturating_sub(kept) / window);
+    let changed = kept + added * window;
     let reset = time - now + changed.div_ceil(limit);
-    let units = if charge > 0 { charged } else { refund.min(backlog.div_ceil(window)) };
+    let units = if charge > 0 { added } else { refund.min(backlog.div_ceil(window)) };
     Adjusted::new(units, changed != backlog, State::Level { time, amount: changed }, reset)
 }

@@ -39,9 +39,9 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     let refilled = if stamp == NEVER { 0 } else { time.saturating_sub(stamp).saturating_mul(limit) };
     let refund = refund.min(deficit.div_ceil(window).max(2 * capacity));
     let kept = deficit.saturating_sub((refund * window).saturating_sub(refilled));
-    let charged = charge.min((2 * capacity * window).saturating_sub(kept) / window);
-    let changed = kept + charged * window;
+    let added = charge.min((2 * capacity * window).saturating_sub(kept) / window);
+    let changed = kept + added * window;
     let reset = time - now + changed.div_ceil(limit);
-    let units = if charge > 0 { charged } else { (deficit - kept).div_ceil(window) };
+    let units = if charge > 0 { added } else { (deficit - kept).div_ceil(window) };
     Adjusted::new(units, changed != deficit, State::Level { time, amount: changed }, reset)
 }

@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) const FIFTY: Quota = quota(50);
 
 pub(crate) const fn quota(limit: u64) -> Quota {
-    Quota::token_bucket(limit, Duration::from_secs(30 * 86_400))
+    Quota::fixed_window(limit, Duration::from_secs(30 * 86_400))
 }
 
 /// Primaries that share all slots, then a replica of each if there are any.

@@ -22,6 +22,7 @@ impl ManualClock {
         self.micros.store(micros, Ordering::SeqCst);
     }
 
+    #[allow(dead_code, reason = "not every test asks")]
     pub(crate) fn now(&self) -> u64 {
         self.micros.load(Ordering::SeqCst)
     }
