@@ -14,13 +14,14 @@ use tokio::time::timeout_at;
 
 use super::job::{Caller, Job, Late, Settled, Told, Unanswered};
 use super::lane::{GRACE, stopped};
+use super::names::redis_key;
 use super::patience::Patience;
 use super::reply::Answered;
 use super::request::Request;
 use super::servers::Servers;
 use crate::Error;
 use crate::error::Kind;
-use crate::store::{Deadline, StoreId};
+use crate::store::{Check, Deadline, StoreId};
 
 /// Settlements on their way at most; more are not sent, and units stay taken.
 const MOST_SETTLEMENTS: usize = 4_096;
@@ -51,8 +52,39 @@ impl Inner {
         self.servers.find(patience).await;
         let slot = self.slot_of(&request);
         match self.servers.push(Job::new(request, Caller::Waits(answer), patience, slot))? {
-            Some(here) => wait_here(here, patience, answered).await,
-            None => wait(patience, answered).await,
+            Some(here) => self.wait_here(here, slot, patience, answered).await,
+            None => self.wait(slot, patience, answered).await,
+        }
+    }
+
+    /// Waits for a lane of the runtime `here`. Polled on another one, it uses that one's timer from then on.
+    async fn wait_here(&self, here: Id, slot: u16, patience: Patience, mut answered: Receiver<Told>) -> Told {
+        let mut is_new = true;
+        let answer = poll_fn(|cx| {
+            if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            // The first poll is that in which the job was queued.
+            let is_here = mem::take(&mut is_new) || Handle::try_current().is_ok_and(|runtime| runtime.id() == here);
+            if is_here { Poll::Pending } else { Poll::Ready(None) }
+        });
+        match answer.await {
+            Some(answer) => answer.unwrap_or_else(|_| gone()),
+            None => self.wait(slot, patience, answered).await,
+        }
+    }
+
+    /// Waits for a lane of another runtime, which may not be there to look at the clock.
+    async fn wait(&self, slot: u16, patience: Patience, mut answered: Receiver<Told>) -> Told {
+        if Handle::try_current().is_err() {
+            return answered.await.unwrap_or_else(|_| gone());
+        }
+        match timeout_at(patience.until + GRACE, &mut answered).await {
+            Ok(answer) => answer.unwrap_or_else(|_| gone()),
+            Err(_) => {
+                let error = self.servers.late(slot, patience);
+                Err(Unanswered { error, late: Some(Late::Elsewhere(answered)) })
+            }
         }
     }
 
@@ -78,36 +110,14 @@ impl Inner {
         Ok(answered)
     }
 
+    /// The runtime on which the answer to a decision over checks of one slot is received.
+    pub(super) fn runtime_of(&self, checks: &[Check]) -> Option<Handle> {
+        let key = redis_key(&self.prefix, &checks.first()?.counter);
+        self.servers.runtime(self.servers.slot_of(&key))
+    }
+
     fn slot_of(&self, request: &Request) -> u16 {
         request.key().map_or(0, |key| self.servers.slot_of(key))
-    }
-}
-
-/// Waits for a lane of the runtime `here`. Polled on another one, it uses that one's timer from then on.
-async fn wait_here(here: Id, patience: Patience, mut answered: Receiver<Told>) -> Told {
-    let mut is_new = true;
-    let answer = poll_fn(|cx| {
-        if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
-            return Poll::Ready(Some(answer));
-        }
-        // The first poll is that in which the job was queued.
-        let is_here = mem::take(&mut is_new) || Handle::try_current().is_ok_and(|runtime| runtime.id() == here);
-        if is_here { Poll::Pending } else { Poll::Ready(None) }
-    });
-    match answer.await {
-        Some(answer) => answer.unwrap_or_else(|_| gone()),
-        None => wait(patience, answered).await,
-    }
-}
-
-/// Waits for a lane of another runtime, which may not be there to look at the clock.
-async fn wait(patience: Patience, mut answered: Receiver<Told>) -> Told {
-    if Handle::try_current().is_err() {
-        return answered.await.unwrap_or_else(|_| gone());
-    }
-    match timeout_at(patience.until + GRACE, &mut answered).await {
-        Ok(answer) => answer.unwrap_or_else(|_| gone()),
-        Err(_) => Err(Unanswered { error: patience.late(), late: Some(Late::Elsewhere(answered)) }),
     }
 }
 

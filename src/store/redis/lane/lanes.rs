@@ -18,7 +18,8 @@ use super::super::one::OneServer;
 use super::super::patience::{Failure, Patience, is_of_the_connection};
 use super::call;
 use super::connection::Shared;
-use super::lane::{Lane, stopped};
+use super::end::stopped;
+use super::lane::Lane;
 use super::queue::Borrower;
 use super::server::Server;
 use super::settings::Settings;
@@ -31,7 +32,7 @@ pub(in crate::store::redis) const GRACE: Duration = Duration::from_millis(5);
 /// The lanes to one server.
 #[derive(Clone)]
 pub(in crate::store) struct Lanes {
-    home: Arc<Home>,
+    pub(super) home: Arc<Home>,
 }
 
 /// How lanes are made.
@@ -167,6 +168,12 @@ impl Home {
         let runtime = self.runtime.as_ref().or(here);
         let lane = find(&self.lanes.load(), runtime).filter(|lane| !lane.turns.is_over()).cloned();
         lane.or_else(|| self.make(runtime))
+    }
+
+    /// The lane that is used in a runtime, if there is one already.
+    pub(super) fn known(&self, here: Option<&Handle>) -> Option<Arc<Lane>> {
+        let lanes = self.lanes.load();
+        find(&lanes, self.runtime.as_ref().or(here)).or_else(|| lanes.first()).cloned()
     }
 
     #[cold]

@@ -12,6 +12,7 @@ use super::call::{self, Call};
 use super::connection::Connection;
 use super::core::Core;
 use super::lane::Lane;
+use super::late::Lateness;
 use super::server::Connecting;
 use crate::Error;
 use crate::error::Kind;
@@ -78,7 +79,7 @@ impl Core {
                 let connection = Connection::new(link);
                 lane.publish(Some(connection.shared.clone()));
                 (self.line, self.has_more) = (Line::Up(Box::new(connection), leave), true);
-                (self.late, self.silent) = (None, None);
+                (self.late, self.silent) = (Lateness::default(), None);
             }
             Err(error) => {
                 self.line = Line::Down;
