@@ -118,3 +118,36 @@ fn calls(redis: &RedisServer) -> u64 {
     let count = line.split(['=', ',']).nth(1).expect("it begins with their number");
     count.parse().expect("a number")
 }
+
+/// A decision is late for its caller, whose runtime is then treated in some way; then Redis answers.
+#[track_caller]
+fn assert_given_back(after: fn(Runtime) -> Option<Runtime>) {
+    let (_turn, redis, own) = (turn(), RedisServer::start(), workers());
+    let store = pinned(&own, &redis, 100);
+    let left = || own.block_on(left(&store, "late"));
+    assert_eq!(left(), AMPLE.capacity());
+    redis.pause();
+    let caller = current_thread();
+    let asked = caller.block_on(store.decide(&[check("late", 7)], Deadline::none()).wait());
+    asked.expect_err("Redis is paused");
+    let _kept = after(caller);
+    redis.resume();
+    let start = Instant::now();
+    while left() < AMPLE.capacity() && start.elapsed() < ms(2_000) {
+        thread::sleep(ms(10));
+    }
+    assert_eq!(left(), AMPLE.capacity());
+}
+
+#[test]
+fn a_late_answer_is_given_back_though_the_runtime_of_its_caller_has_ended() {
+    assert_given_back(|caller| {
+        drop(caller);
+        None
+    });
+}
+
+#[test]
+fn so_it_is_if_that_runtime_is_not_driven_any_more() {
+    assert_given_back(Some);
+}
