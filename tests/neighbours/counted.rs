@@ -1,5 +1,7 @@
 //! Many who wait for the same: one failure for the breaker, and one line in the log.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -14,6 +16,9 @@ use crate::support::server::RedisServer;
 
 /// More than the failures that open a breaker.
 const CALLERS: usize = 16;
+/// More decisions than wait for a server, and are on their way to it; how many are turned away at least.
+const CROWD: usize = 66_000;
+const TURNED_AWAY: usize = 100;
 const SETTLEMENTS: usize = 10;
 const UNSURE: &str = "settlements may not have arrived";
 
@@ -59,6 +64,29 @@ fn a_stall_of_the_runtime_that_many_callers_wait_for_is_one_failure() {
     // Nobody drives the store's runtime.
     assert_eq!(callers.block_on(ask_at_once(layer.clone())), CALLERS, "all of them are late");
     assert_eq!(layer.breaker_state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_crowd_that_is_turned_away_while_redis_is_slow_opens_no_breaker() {
+    let (_turn, redis, callers) = (turn(), RedisServer::start(), workers());
+    let layer = layer(&pinned(&callers, &redis, 60_000), 60_000);
+    let failed = Arc::new(AtomicUsize::new(0));
+    redis.pause();
+    for number in 0..CROWD {
+        let (limiter, failed) = (layer.limiter(), Arc::clone(&failed));
+        callers.spawn(async move {
+            let answer = limiter.check(&Key::new("key", number.to_string())).await;
+            failed.fetch_add(usize::from(answer.is_err()), Ordering::SeqCst);
+        });
+    }
+    let start = Instant::now();
+    while failed.load(Ordering::SeqCst) < TURNED_AWAY && start.elapsed() < ms(30_000) {
+        thread::sleep(ms(10));
+    }
+    let failed = failed.load(Ordering::SeqCst);
+    assert!(failed >= TURNED_AWAY, "{failed} failed");
+    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    callers.shutdown_background();
 }
 
 /// A store on a runtime that this thread drives, and what it took.

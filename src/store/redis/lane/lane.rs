@@ -182,7 +182,7 @@ fn thread() -> usize {
 
 #[cold]
 fn too_many() -> Error {
-    Error::new(Kind::Store, "too many decisions wait for Redis")
+    Error::new(Kind::Crowd, "too many decisions wait for Redis")
 }
 
 impl fmt::Debug for Lane {
