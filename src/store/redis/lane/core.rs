@@ -231,9 +231,6 @@ impl Core {
 
     fn is_answered(&mut self) {
         (self.late, self.silent) = (Lateness::default(), None);
-        if !self.retired.is_empty() {
-            self.expect_last_answers();
-        }
         if let Line::Up(connection, _) = &self.line {
             connection.shared.count_answer();
         }
