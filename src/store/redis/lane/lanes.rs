@@ -1,6 +1,9 @@
 //! The lanes to a server: one for each runtime that asks.
 #![allow(clippy::result_large_err, reason = "the error is the job, which is moved either way")]
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -197,10 +200,17 @@ impl Home {
     /// Moves the settlements of a lane that ended to another one, or keeps them until there is one.
     pub(super) fn adopt(&self, settlements: Vec<Job>) {
         let mut orphans = settlements;
-        for lane in self.lanes.load().iter() {
-            orphans = orphans.into_iter().filter_map(|job| lane.push(job).err()).collect();
+        while !orphans.is_empty() {
+            let lanes = self.lanes.load_full();
+            for lane in lanes.iter() {
+                orphans = orphans.into_iter().filter_map(|job| lane.push(job).err()).collect();
+            }
+            lock(&self.orphans).append(&mut orphans);
+            // Who made a lane meanwhile may have looked for them before they were there.
+            if !Arc::ptr_eq(&lanes, &self.lanes.load_full()) {
+                orphans = std::mem::take(&mut *lock(&self.orphans));
+            }
         }
-        lock(&self.orphans).append(&mut orphans);
     }
 }
 
