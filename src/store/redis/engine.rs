@@ -3,13 +3,12 @@
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
+use tokio::sync::oneshot;
 use tokio::sync::oneshot::Receiver;
-use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout_at;
 
 use super::job::{Caller, Job, Late, Settled, Told, Unanswered};
@@ -20,11 +19,7 @@ use super::reply::Answered;
 use super::request::Request;
 use super::servers::Servers;
 use crate::Error;
-use crate::error::Kind;
 use crate::store::{Check, Deadline, StoreId};
-
-/// Settlements on their way at most; more are not sent, and units stay taken.
-const MOST_SETTLEMENTS: usize = 4_096;
 
 /// How long a settlement waits for a connection.
 const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
@@ -35,13 +30,11 @@ pub(super) struct Inner {
     pub(super) servers: Servers,
     pub(super) prefix: String,
     pub(super) budget: Duration,
-    settling: Arc<Semaphore>,
 }
 
 impl Inner {
     pub(super) fn new(servers: Servers, prefix: String, budget: Duration) -> Self {
-        let settling = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
-        Self { id: StoreId::new(), servers, prefix, budget, settling }
+        Self { id: StoreId::new(), servers, prefix, budget }
     }
 
     /// Has a request decided together with others, within the budget and by the deadline. It joins them
@@ -94,20 +87,12 @@ impl Inner {
     }
 
     /// Sends a settlement in the background, after those sent before: at most once, and not beyond a
-    /// bounded number. Its answer need not be waited for.
-    ///
-    /// # Errors
-    ///
-    /// If too many are on their way.
-    pub(super) fn send(&self, request: Request) -> Result<Receiver<Settled>, Error> {
-        let Ok(permit) = Arc::clone(&self.settling).try_acquire_owned() else {
-            tracing::warn!("a settlement was not sent: too many are on their way");
-            return Err(Error::new(Kind::Store, "too many settlements are on their way"));
-        };
+    /// bounded number for each server. Its answer need not be waited for.
+    pub(super) fn send(&self, request: Request) -> Receiver<Settled> {
         let (answer, answered) = oneshot::channel();
         let (patience, slot) = (Patience::new(self.budget.max(SETTLEMENT_WAIT)), self.slot_of(&request));
-        self.servers.push_settlement(Job::new(request, Caller::Settles(permit, answer), patience, slot));
-        Ok(answered)
+        self.servers.push_settlement(Job::new(request, Caller::Settles(None, answer), patience, slot));
+        answered
     }
 
     /// The runtime on which the answer to a decision over checks of one slot is received.

@@ -230,14 +230,14 @@ impl Store for RedisStore {
 
 /// A change on its way, or why there is none.
 enum Sent {
-    Change(Box<(Taken, Change)>, Result<Receiver<Settled>, Error>),
+    Change(Box<(Taken, Change)>, Receiver<Settled>),
     Nothing { stamp: u64 },
 }
 
 impl Sent {
     async fn applied(self) -> Result<Applied, Error> {
         match self {
-            Self::Change(made, answered) => verdict::changed(&made.0, made.1, settled(answered?).await?),
+            Self::Change(made, answered) => verdict::changed(&made.0, made.1, settled(answered).await?),
             Self::Nothing { stamp } => Ok(Applied::new(0, stamp)),
         }
     }

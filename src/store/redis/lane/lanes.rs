@@ -26,6 +26,7 @@ use super::lane::Lane;
 use super::queue::Borrower;
 use super::server::Server;
 use super::settings::Settings;
+use super::settling::Settling;
 use crate::Error;
 use crate::error::Kind;
 
@@ -57,8 +58,9 @@ impl Plan {
     /// Lanes to a server; they are made when they are used.
     pub(in crate::store::redis) fn lanes(&self, server: Arc<dyn Server>) -> Lanes {
         let Self { settings, most, runtime } = self.clone();
-        let (making, orphans) = (Mutex::default(), Mutex::default());
-        Lanes { home: Arc::new(Home { server, settings, lanes: ArcSwap::default(), making, most, runtime, orphans }) }
+        let (lanes, making, orphans, settling) =
+            (ArcSwap::default(), Mutex::default(), Mutex::default(), Settling::new());
+        Lanes { home: Arc::new(Home { server, settings, lanes, making, most, runtime, orphans, settling }) }
     }
 }
 
@@ -74,6 +76,7 @@ pub(super) struct Home {
     runtime: Option<Handle>,
     /// Settlements of lanes that ended, until there is another one.
     orphans: Mutex<Vec<Job>>,
+    settling: Settling,
 }
 
 impl Lanes {
@@ -103,7 +106,12 @@ impl Lanes {
     }
 
     /// Adds a settlement to a lane, or keeps it until there is one.
-    pub(in crate::store::redis) fn push_settlement(&self, job: Job) {
+    /// Fails it if too many are on their way.
+    pub(in crate::store::redis) fn push_settlement(&self, mut job: Job) {
+        match self.home.settling.place() {
+            Ok(place) => job.keep(place),
+            Err(error) => return job.answer(Err(error)),
+        }
         if let Err(job) = self.push(job) {
             self.home.adopt(vec![job]);
         }

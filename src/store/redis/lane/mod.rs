@@ -25,6 +25,7 @@ mod runner;
 mod samples;
 mod server;
 mod settings;
+mod settling;
 mod turns;
 
 /// What [`turns`] locks with; a model checker has another one.
