@@ -102,6 +102,12 @@ fn taken(redis: &RedisServer) -> (Runtime, RedisStore, Vec<Receipt>) {
     (runtime, store, receipts)
 }
 
+fn give_all_back(store: &RedisStore, receipts: Vec<Receipt>) {
+    for receipt in receipts {
+        give_back(store, receipt);
+    }
+}
+
 #[track_caller]
 fn assert_told_once(log: &Log) {
     let lines = log.lines(UNSURE);
@@ -113,7 +119,7 @@ fn assert_told_once(log: &Log) {
 fn settlements_that_were_not_sent_when_store_and_runtime_end_are_in_the_log() {
     let (_turn, redis, (log, _noting)) = (turn(), RedisServer::start(), Log::start());
     let (runtime, store, receipts) = taken(&redis);
-    receipts.into_iter().for_each(|receipt| give_back(&store, receipt));
+    give_all_back(&store, receipts);
     drop(store);
     assert_eq!(log.lines(UNSURE).len(), 0, "the runtime may still send them");
     drop(runtime);
@@ -125,7 +131,7 @@ fn settlements_on_their_way_when_their_runtime_ends_are_in_the_log_and_are_not_s
     let (_turn, redis, (log, _noting)) = (turn(), RedisServer::start(), Log::start());
     let (runtime, store, receipts) = taken(&redis);
     redis.pause();
-    receipts.into_iter().for_each(|receipt| give_back(&store, receipt));
+    give_all_back(&store, receipts);
     runtime.block_on(async { tokio::time::sleep(ms(50)).await });
     drop(runtime);
     assert_told_once(&log);

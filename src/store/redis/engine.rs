@@ -72,13 +72,11 @@ impl Inner {
         if Handle::try_current().is_err() {
             return answered.await.unwrap_or_else(|_| gone());
         }
-        match timeout_at(patience.until + GRACE, &mut answered).await {
-            Ok(answer) => answer.unwrap_or_else(|_| gone()),
-            Err(_) => {
-                let error = self.servers.late(slot, patience);
-                Err(Unanswered { error, late: Some(Late::Elsewhere(answered)) })
-            }
+        if let Ok(answer) = timeout_at(patience.until + GRACE, &mut answered).await {
+            return answer.unwrap_or_else(|_| gone());
         }
+        let error = self.servers.late(slot, patience);
+        Err(Unanswered { error, late: Some(Late::Elsewhere(answered)) })
     }
 
     /// As [`ask`](Self::ask), for who has nothing to give back.
