@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Connection,
     Timeout,
     Store,
+    /// Too many wait already: the store was not asked.
+    Crowd,
 }
 
 impl Error {
@@ -111,7 +113,12 @@ impl Error {
 
     /// Whether the store answered with an error, or with something that is no answer.
     pub fn is_store(&self) -> bool {
-        self.kind == Kind::Store
+        matches!(self.kind, Kind::Store | Kind::Crowd)
+    }
+
+    /// Whether the store was not asked, as too many wait for it: that says nothing of its health.
+    pub(crate) fn is_of_a_crowd(&self) -> bool {
+        self.kind == Kind::Crowd
     }
 }
 

@@ -14,10 +14,13 @@ mod credentials;
 mod failover;
 mod far;
 mod lazy;
+#[path = "../neighbours/log.rs"]
+mod log;
 mod moves;
 #[allow(dead_code, reason = "tests of one server need more of it")]
 #[path = "../reconnect/proxy.rs"]
 mod proxy;
 mod rig;
+mod settling;
 mod storm;
 mod together;

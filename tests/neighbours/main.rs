@@ -12,9 +12,11 @@ mod support {
 }
 
 mod blocking;
+mod counted;
 mod ending;
 mod http;
 mod left;
+mod log;
 mod order;
 mod others;
 mod paused;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -30,6 +30,9 @@ struct Faults {
     /// Counts how often connections were to end.
     cut: watch::Sender<u64>,
     is_closed: Arc<AtomicBool>,
+    /// What is sent to the first so many connections is held back.
+    held: watch::Sender<usize>,
+    made: Arc<AtomicUsize>,
 }
 
 impl Sieve {
@@ -57,6 +60,15 @@ impl Sieve {
         self.faults.stray.send_modify(|times| *times += 1);
     }
 
+    /// What is sent back on the connections that there are is held back until [`release`](Self::release).
+    pub(crate) fn hold(&self) {
+        self.faults.held.send_replace(self.faults.made.load(Ordering::SeqCst));
+    }
+
+    pub(crate) fn release(&self) {
+        self.faults.held.send_replace(0);
+    }
+
     /// Ends all connections, and new ones as soon as they are made.
     pub(crate) fn close(&self) {
         self.faults.is_closed.store(true, Ordering::SeqCst);
@@ -78,15 +90,23 @@ async fn accept(listener: TcpListener, port: u16, faults: Faults) -> io::Result<
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let (silent, stray, mut cut) = (faults.silent.subscribe(), faults.stray.subscribe(), faults.cut.subscribe());
+        let (held, number) = (faults.held.subscribe(), faults.made.fetch_add(1, Ordering::SeqCst));
         tokio::spawn(async move {
             let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
             tokio::select! {
                 _ = pass(from_client, to_server, silent.clone(), None) => {}
-                _ = pass(from_server, to_client, silent, Some(stray)) => {}
+                _ = pass(from_server, to_client, silent, Some(Back { stray, held, number })) => {}
                 _ = cut.changed() => {}
             }
         });
     }
+}
+
+/// What becomes of replies on a connection, and its number.
+struct Back {
+    stray: watch::Receiver<u64>,
+    held: watch::Receiver<usize>,
+    number: usize,
 }
 
 /// Passes on what comes, until what comes is lost.
@@ -94,13 +114,16 @@ async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     silent: watch::Receiver<u64>,
-    mut stray: Option<watch::Receiver<u64>>,
+    mut back: Option<Back>,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     while from.read_buf(&mut bytes).await? > 0 {
-        if let Some(stray) = stray.as_mut().filter(|stray| stray.has_changed().unwrap_or(false)) {
-            stray.mark_unchanged();
-            to.write_all(STRAY).await?;
+        if let Some(Back { stray, held, number }) = &mut back {
+            if stray.has_changed().unwrap_or(false) {
+                stray.mark_unchanged();
+                to.write_all(STRAY).await?;
+            }
+            let _ = held.wait_for(|held| *number >= *held).await;
         }
         if !silent.has_changed().unwrap_or(true) {
             to.write_all(&bytes).await?;

@@ -147,3 +147,27 @@ fn a_settlement_while_redis_is_away_arrives_once_it_is_back_though_nobody_asks()
         assert_eq!(left(&other, "one").await, AMPLE.capacity(), "after {:?}", start.elapsed());
     });
 }
+
+#[test]
+fn an_answer_is_given_back_that_comes_long_after_a_newer_connection_answers() {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    let sieve = Sieve::to(redis.port());
+    workers().block_on(async {
+        let (store, other) = (connect(&sieve.url()).await, connect(&redis.url()).await);
+        sieve.hold();
+        let asked = store.decide(&[check("one", 7)], Deadline::none()).wait().await;
+        asked.expect_err("the answer is held back");
+        let start = Instant::now();
+        while start.elapsed() < ms(700) {
+            left(&store, "another").await;
+            tokio::time::sleep(ms(10)).await;
+        }
+        assert_eq!(left(&other, "one").await, AMPLE.capacity() - 7, "nobody knows yet");
+        sieve.release();
+        let start = Instant::now();
+        while left(&other, "one").await < AMPLE.capacity() && start.elapsed() < ms(2_000) {
+            tokio::time::sleep(ms(10)).await;
+        }
+        assert_eq!(left(&other, "one").await, AMPLE.capacity());
+    });
+}

@@ -101,6 +101,11 @@ impl Without {
             return self.breaker.gave_up(permit, || self.now());
         }
         self.health.failed(error);
+        if error.is_of_a_crowd() {
+            // Nothing was asked that could have failed.
+            self.left(permit);
+            return log(rule, error);
+        }
         if let Some(outage) = error.outage() {
             // It is counted already, and says nothing of the other servers.
             self.breaker.gave_up(permit, || self.now());

@@ -3,27 +3,23 @@
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
+use tokio::sync::oneshot;
 use tokio::sync::oneshot::Receiver;
-use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout_at;
 
 use super::job::{Caller, Job, Late, Settled, Told, Unanswered};
 use super::lane::{GRACE, stopped};
+use super::names::redis_key;
 use super::patience::Patience;
 use super::reply::Answered;
 use super::request::Request;
 use super::servers::Servers;
 use crate::Error;
-use crate::error::Kind;
-use crate::store::{Deadline, StoreId};
-
-/// Settlements on their way at most; more are not sent, and units stay taken.
-const MOST_SETTLEMENTS: usize = 4_096;
+use crate::store::{Check, Deadline, StoreId};
 
 /// How long a settlement waits for a connection.
 const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
@@ -34,13 +30,11 @@ pub(super) struct Inner {
     pub(super) servers: Servers,
     pub(super) prefix: String,
     pub(super) budget: Duration,
-    settling: Arc<Semaphore>,
 }
 
 impl Inner {
     pub(super) fn new(servers: Servers, prefix: String, budget: Duration) -> Self {
-        let settling = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
-        Self { id: StoreId::new(), servers, prefix, budget, settling }
+        Self { id: StoreId::new(), servers, prefix, budget }
     }
 
     /// Has a request decided together with others, within the budget and by the deadline. It joins them
@@ -51,9 +45,38 @@ impl Inner {
         self.servers.find(patience).await;
         let slot = self.slot_of(&request);
         match self.servers.push(Job::new(request, Caller::Waits(answer), patience, slot))? {
-            Some(here) => wait_here(here, patience, answered).await,
-            None => wait(patience, answered).await,
+            Some(here) => self.wait_here(here, slot, patience, answered).await,
+            None => self.wait(slot, patience, answered).await,
         }
+    }
+
+    /// Waits for a lane of the runtime `here`. Polled on another one, it uses that one's timer from then on.
+    async fn wait_here(&self, here: Id, slot: u16, patience: Patience, mut answered: Receiver<Told>) -> Told {
+        let mut is_new = true;
+        let answer = poll_fn(|cx| {
+            if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            // The first poll is that in which the job was queued.
+            let is_here = mem::take(&mut is_new) || Handle::try_current().is_ok_and(|runtime| runtime.id() == here);
+            if is_here { Poll::Pending } else { Poll::Ready(None) }
+        });
+        match answer.await {
+            Some(answer) => answer.unwrap_or_else(|_| gone()),
+            None => self.wait(slot, patience, answered).await,
+        }
+    }
+
+    /// Waits for a lane of another runtime, which may not be there to look at the clock.
+    async fn wait(&self, slot: u16, patience: Patience, mut answered: Receiver<Told>) -> Told {
+        if Handle::try_current().is_err() {
+            return answered.await.unwrap_or_else(|_| gone());
+        }
+        if let Ok(answer) = timeout_at(patience.until + GRACE, &mut answered).await {
+            return answer.unwrap_or_else(|_| gone());
+        }
+        let error = self.servers.late(slot, patience);
+        Err(Unanswered { error, late: Some(Late::Elsewhere(answered)) })
     }
 
     /// As [`ask`](Self::ask), for who has nothing to give back.
@@ -62,52 +85,22 @@ impl Inner {
     }
 
     /// Sends a settlement in the background, after those sent before: at most once, and not beyond a
-    /// bounded number. Its answer need not be waited for.
-    ///
-    /// # Errors
-    ///
-    /// If too many are on their way.
-    pub(super) fn send(&self, request: Request) -> Result<Receiver<Settled>, Error> {
-        let Ok(permit) = Arc::clone(&self.settling).try_acquire_owned() else {
-            tracing::warn!("a settlement was not sent: too many are on their way");
-            return Err(Error::new(Kind::Store, "too many settlements are on their way"));
-        };
+    /// bounded number for each server. Its answer need not be waited for.
+    pub(super) fn send(&self, request: Request) -> Receiver<Settled> {
         let (answer, answered) = oneshot::channel();
         let (patience, slot) = (Patience::new(self.budget.max(SETTLEMENT_WAIT)), self.slot_of(&request));
-        self.servers.push_settlement(Job::new(request, Caller::Settles(permit, answer), patience, slot));
-        Ok(answered)
+        self.servers.push_settlement(Job::new(request, Caller::Settles(None, answer), patience, slot));
+        answered
+    }
+
+    /// The runtime on which the answer to a decision over checks of one slot is received.
+    pub(super) fn runtime_of(&self, checks: &[Check]) -> Option<Handle> {
+        let key = redis_key(&self.prefix, &checks.first()?.counter);
+        self.servers.runtime(self.servers.slot_of(&key))
     }
 
     fn slot_of(&self, request: &Request) -> u16 {
         request.key().map_or(0, |key| self.servers.slot_of(key))
-    }
-}
-
-/// Waits for a lane of the runtime `here`. Polled on another one, it uses that one's timer from then on.
-async fn wait_here(here: Id, patience: Patience, mut answered: Receiver<Told>) -> Told {
-    let mut is_new = true;
-    let answer = poll_fn(|cx| {
-        if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
-            return Poll::Ready(Some(answer));
-        }
-        // The first poll is that in which the job was queued.
-        let is_here = mem::take(&mut is_new) || Handle::try_current().is_ok_and(|runtime| runtime.id() == here);
-        if is_here { Poll::Pending } else { Poll::Ready(None) }
-    });
-    match answer.await {
-        Some(answer) => answer.unwrap_or_else(|_| gone()),
-        None => wait(patience, answered).await,
-    }
-}
-
-/// Waits for a lane of another runtime, which may not be there to look at the clock.
-async fn wait(patience: Patience, mut answered: Receiver<Told>) -> Told {
-    if Handle::try_current().is_err() {
-        return answered.await.unwrap_or_else(|_| gone());
-    }
-    match timeout_at(patience.until + GRACE, &mut answered).await {
-        Ok(answer) => answer.unwrap_or_else(|_| gone()),
-        Err(_) => Err(Unanswered { error: patience.late(), late: Some(Late::Elsewhere(answered)) }),
     }
 }
 

@@ -74,8 +74,9 @@ pub(super) enum Caller {
     Waits(oneshot::Sender<Told>),
     /// Somebody who was told that there was no answer in time, and gives back what is taken.
     Late(oneshot::Sender<Answered>),
-    /// Perhaps nobody: it is a settlement, one of a bounded number, and is sent in any case.
-    Settles(#[allow(dead_code, reason = "it is given back on drop")] OwnedSemaphorePermit, oneshot::Sender<Settled>),
+    /// Perhaps nobody: it is a settlement, and is sent in any case. Once it is on its way it has a place
+    /// among a bounded number.
+    Settles(Option<OwnedSemaphorePermit>, oneshot::Sender<Settled>),
     /// Nobody any more.
     Gone,
 }
@@ -97,6 +98,13 @@ impl Job {
     /// Whether somebody may wait for the answer.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self.caller, Caller::Waits(_))
+    }
+
+    /// Keeps its place among settlements on their way.
+    pub(super) fn keep(&mut self, place: OwnedSemaphorePermit) {
+        if let Caller::Settles(kept, _) = &mut self.caller {
+            *kept = Some(place);
+        }
     }
 
     pub(super) fn is_settlement(&self) -> bool {

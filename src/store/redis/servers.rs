@@ -1,6 +1,6 @@
 //! Where decisions are made: on one server, or on the primaries of a Cluster.
 
-use tokio::runtime::Id;
+use tokio::runtime::{Handle, Id};
 
 #[cfg(feature = "cluster")]
 use super::cluster::{Cluster, slot_of};
@@ -63,6 +63,25 @@ impl Servers {
             Self::Cluster(cluster) if cluster.is_unknown() => Box::pin(cluster.find(patience)).await,
             #[cfg(feature = "cluster")]
             Self::Cluster(_) => {}
+        }
+    }
+
+    /// The error of who waited in vain for a lane of another runtime.
+    pub(super) fn late(&self, slot: u16, patience: Patience) -> Error {
+        self.lanes(slot).map_or_else(|| patience.late(), |lanes| lanes.late(patience))
+    }
+
+    /// The runtime on which the answers to the calling one are received, of keys in a slot.
+    pub(super) fn runtime(&self, slot: u16) -> Option<Handle> {
+        self.lanes(slot)?.runtime()
+    }
+
+    /// The lanes to the server of a slot, if there is one.
+    fn lanes(&self, slot: u16) -> Option<Lanes> {
+        match self {
+            Self::One(lanes) => Some(lanes.clone()),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.lanes(slot),
         }
     }
 

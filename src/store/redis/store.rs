@@ -142,7 +142,9 @@ impl RedisStore {
     /// Has what was taken given back if an answer comes that nobody waited for. Returns the error.
     pub(super) fn give_back_late(&self, checks: &[Check], unanswered: Unanswered) -> Error {
         let Unanswered { error, late } = unanswered;
-        if let (Some(late), Ok(runtime)) = (late, Runtime::try_current()) {
+        // That of the caller may end, or be driven no more, before the answer comes.
+        let runtime = || self.inner.runtime_of(checks).or_else(|| Runtime::try_current().ok());
+        if let Some((late, runtime)) = late.and_then(|late| Some((late, runtime()?))) {
             let (store, checks) = (self.clone(), kept(checks));
             // It ends with the connection at the latest, which is not polled for long.
             runtime.spawn(async move {
@@ -228,14 +230,14 @@ impl Store for RedisStore {
 
 /// A change on its way, or why there is none.
 enum Sent {
-    Change(Box<(Taken, Change)>, Result<Receiver<Settled>, Error>),
+    Change(Box<(Taken, Change)>, Receiver<Settled>),
     Nothing { stamp: u64 },
 }
 
 impl Sent {
     async fn applied(self) -> Result<Applied, Error> {
         match self {
-            Self::Change(made, answered) => verdict::changed(&made.0, made.1, settled(answered?).await?),
+            Self::Change(made, answered) => verdict::changed(&made.0, made.1, settled(answered).await?),
             Self::Nothing { stamp } => Ok(Applied::new(0, stamp)),
         }
     }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::connector::Server;
-use super::super::lane::Plan;
+use super::super::lane::{Lanes, Plan};
 use super::super::patience::Patience;
 use super::super::pool::Pools;
 use super::super::script::Calls;
@@ -89,6 +89,11 @@ impl Cluster {
 
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         self.map.load().owner(slot)
+    }
+
+    /// The lanes to the primary that has a slot.
+    pub(in crate::store::redis) fn lanes(&self, slot: u16) -> Option<Lanes> {
+        self.owner(slot).map(|owner| owner.lanes.clone())
     }
 
     /// The node at an address: the one that is known, or a new one.

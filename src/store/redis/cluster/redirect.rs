@@ -23,8 +23,7 @@ impl Cluster {
     pub(in crate::store::redis) fn push(self: &Arc<Self>, job: Job) -> Result<Option<Id>, Error> {
         let Some(owner) = self.owner(job.slot) else {
             self.look_again(None);
-            let text = "no primary of the Redis Cluster has this key's slot";
-            return Err(self.told(job.slot, Error::new(Kind::Connection, text)));
+            return Err(self.told(job.slot, no_primary()));
         };
         if !owner.is_asked() {
             // Another one may have its slots by now.
@@ -41,6 +40,7 @@ impl Cluster {
         }
         self.look_again(None);
         tracing::warn!("a settlement was not sent: no primary of the Redis Cluster has its slot");
+        job.answer(Err(no_primary()));
     }
 
     /// The node that a redirection names.
@@ -48,4 +48,8 @@ impl Cluster {
         let (address, _) = redirection.redirect_node()?;
         self.node(&Address::read(address, &answering.address)?).ok()
     }
+}
+
+fn no_primary() -> Error {
+    Error::new(Kind::Connection, "no primary of the Redis Cluster has this key's slot")
 }

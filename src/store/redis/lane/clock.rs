@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::job::Job;
-use super::super::patience::{Failure, Patience};
+use super::super::patience::Failure;
 use super::call::{self, Call};
 use super::core::Core;
 use super::lane::Lane;
+use super::late::is_same;
 use super::line::{Line, lost_connection};
-use crate::Error;
 
 impl Core {
     /// Ends the wait of those who are late, if somebody may be.
@@ -55,7 +55,7 @@ impl Core {
             (jobs, borrowers, queue.first_late())
         });
         if let Some(patience) = jobs.iter().find(|job| !job.is_idle()).map(|job| job.patience) {
-            let error = self.late_error(now, patience);
+            let error = self.late.error(now, patience);
             // Who waits for a slot on its way does not wait for this server, and who had less time than
             // the budget did not wait for long.
             let waited = jobs.iter().find(|job| !job.is_alone && job.patience.ends <= now);
@@ -65,7 +65,7 @@ impl Core {
             call::fail(jobs, &lane.server.error(error));
         }
         for borrower in borrowers {
-            let _ = borrower.answer.send(Err(borrower.patience.late()));
+            let _ = borrower.answer.send(Err(self.late.error(now, borrower.patience)));
         }
         next
     }
@@ -128,7 +128,7 @@ impl Core {
     fn late_callers(&mut self, lane: &Lane, call: &mut Call, now: Instant) {
         let mut jobs = call.jobs.iter_mut().filter(|job| job.is_awaited() && job.patience.until <= now).peekable();
         if let Some(patience) = jobs.peek().map(|job| job.patience) {
-            let error = lane.server.error(self.late_error(now, patience));
+            let error = lane.server.error(self.late.error(now, patience));
             jobs.for_each(|job| job.is_late(|| error.shared()));
         }
         if call.until <= now {
@@ -136,19 +136,6 @@ impl Core {
             let is_new = call.jobs.iter().any(|job| !job.is_alone) && self.is_silent_anew(now, call.budget());
             let told = if is_new { Failure::Late } else { Failure::Unsent };
             lane.server.learn(call.permit.take(), Some(&told));
-        }
-    }
-
-    /// The error of those who are late now: who waited for the same silence tells nothing new.
-    fn late_error(&mut self, now: Instant, patience: Patience) -> Error {
-        match &self.late {
-            Some((since, error)) if is_same(*since, now, patience.budget) => error.shared(),
-            _ => {
-                let error = patience.late();
-                let shared = error.shared();
-                self.late = Some((now, error));
-                shared
-            }
         }
     }
 
@@ -160,9 +147,4 @@ impl Core {
         }
         is_new
     }
-}
-
-/// Whether who was late then and who is late now waited for the same.
-fn is_same(then: Instant, now: Instant, budget: Duration) -> bool {
-    now.saturating_duration_since(then) < budget / 4
 }

@@ -77,6 +77,11 @@ impl Connection {
         self.calls.drain(..).for_each(|call| call::fail(call.jobs, error));
     }
 
+    /// Its calls that were not answered.
+    pub(super) fn into_calls(self) -> SmallVec<[Call; 2]> {
+        self.calls
+    }
+
     /// The calls that were answered, and how.
     pub(super) fn answered(&mut self, cx: &mut Context<'_>) -> SmallVec<[(Call, Answer); 2]> {
         let mut answered = SmallVec::new();

@@ -13,10 +13,10 @@ use super::alarm::Alarm;
 use super::call::{self, Call, checks};
 use super::connection::{Answer, Connection};
 use super::lane::Lane;
+use super::late::Lateness;
 use super::line::{Line, lost_connection};
 use super::server::Redirected;
 use super::settings::{CALLS, parts, share};
-use crate::Error;
 
 /// Before keys of a slot that is on its way to another server are asked for again.
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
@@ -32,8 +32,8 @@ pub(super) struct Core {
     pub(super) connect_again: Option<Instant>,
     pub(super) alarm: Alarm,
     round: u64,
-    /// What those receive who are late now, and since when: late at once is one failure.
-    pub(super) late: Option<(Instant, Error)>,
+    /// What those receive who are late now.
+    pub(super) late: Lateness,
     /// When such a failure of the server was last counted.
     pub(super) silent: Option<Instant>,
     /// Something can be sent at once.
@@ -59,7 +59,7 @@ impl Core {
             connect_again: None,
             alarm: Alarm::default(),
             round: 0,
-            late: None,
+            late: Lateness::default(),
             silent: None,
             has_more: false,
         }
@@ -230,10 +230,7 @@ impl Core {
     }
 
     fn is_answered(&mut self) {
-        (self.late, self.silent) = (None, None);
-        if !self.retired.is_empty() {
-            self.expect_last_answers();
-        }
+        (self.late, self.silent) = (Lateness::default(), None);
         if let Line::Up(connection, _) = &self.line {
             connection.shared.count_answer();
         }

@@ -3,8 +3,8 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::task::{Wake as Waked, Waker};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::task::Wake as Waked;
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use super::call;
 use super::connection::Shared;
 use super::core::Core;
 use super::lanes::Home;
+use super::late::Lateness;
 use super::queue::{Borrower, Queue};
 use super::runner::Runner;
 use super::server::Server;
@@ -33,11 +34,15 @@ pub(super) struct Lane {
     pub(super) turns: Turns<Queue, Box<Core>>,
     pub(super) server: Arc<dyn Server>,
     pub(super) settings: Arc<Settings>,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     pub(super) runtime_id: Id,
     /// The connection that calls are made on.
     current: Mutex<Option<Shared>>,
-    home: Weak<Home>,
+    pub(super) home: Weak<Home>,
+    /// What those receive who wait when it ends.
+    pub(super) end: OnceLock<Error>,
+    /// What callers on other runtimes receive who waited while it was not run.
+    pub(super) stall: Mutex<Lateness>,
     /// Nobody else will come.
     pub(super) is_last: AtomicBool,
 }
@@ -58,6 +63,8 @@ impl Lane {
             runtime,
             current: Mutex::new(None),
             home: Arc::downgrade(home),
+            end: OnceLock::new(),
+            stall: Mutex::default(),
             is_last: AtomicBool::new(false),
         });
         (0..most.min(RUNNERS)).for_each(|number| lane.spawn(number));
@@ -154,23 +161,6 @@ impl Lane {
     fn spawn(self: &Arc<Self>, number: usize) {
         self.runtime.spawn(Runner::new(Arc::clone(self), number));
     }
-
-    /// Ends the lane, wherever it stands: nobody waits for it any longer.
-    pub(super) fn close(&self, core: Option<Box<Core>>) {
-        let (rest, runners) = self.turns.close();
-        self.publish(None);
-        drop((core, rest));
-        runners.into_iter().for_each(Waker::wake);
-        let (mut jobs, borrowers) = self.turns.with(|queue| (queue.take_all(), queue.take_borrowers()));
-        let settlements: Vec<Job> = jobs.extract_if(.., |job| job.is_settlement()).collect();
-        if let (Some(home), false) = (self.home.upgrade(), settlements.is_empty()) {
-            home.adopt(settlements);
-        }
-        call::fail(jobs, &stopped());
-        for borrower in borrowers {
-            let _ = borrower.answer.send(Err(stopped()));
-        }
-    }
 }
 
 /// Resources of the core wake the lane.
@@ -192,12 +182,7 @@ fn thread() -> usize {
 
 #[cold]
 fn too_many() -> Error {
-    Error::new(Kind::Store, "too many decisions wait for Redis")
-}
-
-#[cold]
-pub(in crate::store::redis) fn stopped() -> Error {
-    Error::new(Kind::Store, "the call to Redis was stopped: its runtime has ended")
+    Error::new(Kind::Crowd, "too many decisions wait for Redis")
 }
 
 impl fmt::Debug for Lane {

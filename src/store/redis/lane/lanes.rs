@@ -1,6 +1,9 @@
 //! The lanes to a server: one for each runtime that asks.
 #![allow(clippy::result_large_err, reason = "the error is the job, which is moved either way")]
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,10 +21,12 @@ use super::super::one::OneServer;
 use super::super::patience::{Failure, Patience, is_of_the_connection};
 use super::call;
 use super::connection::Shared;
-use super::lane::{Lane, stopped};
+use super::end::stopped;
+use super::lane::Lane;
 use super::queue::Borrower;
 use super::server::Server;
 use super::settings::Settings;
+use super::settling::Settling;
 use crate::Error;
 use crate::error::Kind;
 
@@ -31,7 +36,7 @@ pub(in crate::store::redis) const GRACE: Duration = Duration::from_millis(5);
 /// The lanes to one server.
 #[derive(Clone)]
 pub(in crate::store) struct Lanes {
-    home: Arc<Home>,
+    pub(super) home: Arc<Home>,
 }
 
 /// How lanes are made.
@@ -53,8 +58,9 @@ impl Plan {
     /// Lanes to a server; they are made when they are used.
     pub(in crate::store::redis) fn lanes(&self, server: Arc<dyn Server>) -> Lanes {
         let Self { settings, most, runtime } = self.clone();
-        let (making, orphans) = (Mutex::default(), Mutex::default());
-        Lanes { home: Arc::new(Home { server, settings, lanes: ArcSwap::default(), making, most, runtime, orphans }) }
+        let (lanes, making, orphans, settling) =
+            (ArcSwap::default(), Mutex::default(), Mutex::default(), Settling::new());
+        Lanes { home: Arc::new(Home { server, settings, lanes, making, most, runtime, orphans, settling }) }
     }
 }
 
@@ -70,6 +76,7 @@ pub(super) struct Home {
     runtime: Option<Handle>,
     /// Settlements of lanes that ended, until there is another one.
     orphans: Mutex<Vec<Job>>,
+    settling: Settling,
 }
 
 impl Lanes {
@@ -99,7 +106,12 @@ impl Lanes {
     }
 
     /// Adds a settlement to a lane, or keeps it until there is one.
-    pub(in crate::store::redis) fn push_settlement(&self, job: Job) {
+    /// Fails it if too many are on their way.
+    pub(in crate::store::redis) fn push_settlement(&self, mut job: Job) {
+        match self.home.settling.place() {
+            Ok(place) => job.keep(place),
+            Err(error) => return job.answer(Err(error)),
+        }
         if let Err(job) = self.push(job) {
             self.home.adopt(vec![job]);
         }
@@ -169,6 +181,12 @@ impl Home {
         lane.or_else(|| self.make(runtime))
     }
 
+    /// The lane that is used in a runtime, if there is one already.
+    pub(super) fn known(&self, here: Option<&Handle>) -> Option<Arc<Lane>> {
+        let lanes = self.lanes.load();
+        find(&lanes, self.runtime.as_ref().or(here)).or_else(|| lanes.first()).cloned()
+    }
+
     #[cold]
     fn make(self: &Arc<Self>, runtime: Option<&Handle>) -> Option<Arc<Lane>> {
         let making = lock(&self.making);
@@ -190,10 +208,17 @@ impl Home {
     /// Moves the settlements of a lane that ended to another one, or keeps them until there is one.
     pub(super) fn adopt(&self, settlements: Vec<Job>) {
         let mut orphans = settlements;
-        for lane in self.lanes.load().iter() {
-            orphans = orphans.into_iter().filter_map(|job| lane.push(job).err()).collect();
+        while !orphans.is_empty() {
+            let lanes = self.lanes.load_full();
+            for lane in lanes.iter() {
+                orphans = orphans.into_iter().filter_map(|job| lane.push(job).err()).collect();
+            }
+            lock(&self.orphans).append(&mut orphans);
+            // Who made a lane meanwhile may have looked for them before they were there.
+            if !Arc::ptr_eq(&lanes, &self.lanes.load_full()) {
+                orphans = std::mem::take(&mut *lock(&self.orphans));
+            }
         }
-        lock(&self.orphans).append(&mut orphans);
     }
 }
 

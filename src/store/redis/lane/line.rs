@@ -12,6 +12,7 @@ use super::call::{self, Call};
 use super::connection::Connection;
 use super::core::Core;
 use super::lane::Lane;
+use super::late::Lateness;
 use super::server::Connecting;
 use crate::Error;
 use crate::error::Kind;
@@ -26,11 +27,9 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(250);
 /// Connections that are only polled for late answers.
 const MOST_RETIRED: usize = 4;
 
-/// For so long.
+/// For so long, also while the server answers on a newer one: what is on its way on another path may
+/// take longer than that takes to be made.
 const LATE_ANSWERS: Duration = Duration::from_secs(10);
-
-/// For so long once the server answers on a newer one.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// The way to the server.
 pub(super) enum Line {
@@ -78,7 +77,7 @@ impl Core {
                 let connection = Connection::new(link);
                 lane.publish(Some(connection.shared.clone()));
                 (self.line, self.has_more) = (Line::Up(Box::new(connection), leave), true);
-                (self.late, self.silent) = (None, None);
+                (self.late, self.silent) = (Lateness::default(), None);
             }
             Err(error) => {
                 self.line = Line::Down;
@@ -179,16 +178,6 @@ impl Core {
             } else if !connection.calls.is_empty() {
                 self.retired.push(connection);
             }
-        }
-    }
-
-    /// The server answers on a newer connection: what is to come on an older one is there, or lost.
-    #[cold]
-    pub(super) fn expect_last_answers(&mut self) {
-        let until = Instant::now() + LAST_ANSWERS;
-        self.alarm.set(until);
-        for connection in &mut self.retired {
-            connection.polled_until = connection.polled_until.map(|other| other.min(until));
         }
     }
 }

@@ -11,9 +11,11 @@ mod call;
 mod clock;
 mod connection;
 mod core;
+mod end;
 #[allow(clippy::module_inception, reason = "the folder is about it")]
 mod lane;
 mod lanes;
+mod late;
 mod line;
 #[cfg(test)]
 mod models;
@@ -23,6 +25,7 @@ mod runner;
 mod samples;
 mod server;
 mod settings;
+mod settling;
 mod turns;
 
 /// What [`turns`] locks with; a model checker has another one.
@@ -31,7 +34,7 @@ mod sync {
 }
 
 pub(super) use call::no_decision;
-pub(super) use lane::stopped;
+pub(super) use end::stopped;
 pub(super) use lanes::{GRACE, no_runtime};
 pub(in crate::store) use lanes::{Lanes, Plan};
 #[cfg(feature = "cluster")]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::core::Next;
 use super::lane::Lane;
-use super::turns::Turn;
+use super::turns::{End, Turn};
 
 /// How often a runner looks for more to do before others have their turn.
 const ROUNDS: usize = 8;
@@ -47,12 +47,19 @@ impl Future for Runner {
             match next {
                 Next::Work => {}
                 Next::Rest => match lane.turns.end(core) {
-                    None => return Poll::Pending,
-                    Some(again) => core = again,
+                    End::Rest => return Poll::Pending,
+                    End::Again(again) => core = again,
+                    End::Over(core) => {
+                        lane.close(Some(core));
+                        return Poll::Ready(());
+                    }
                 },
             }
         }
-        lane.turns.pause(*number, core);
+        if let Some(core) = lane.turns.pause(*number, core) {
+            lane.close(Some(core));
+            return Poll::Ready(());
+        }
         cx.waker().wake_by_ref();
         Poll::Pending
     }

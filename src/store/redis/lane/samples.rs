@@ -1,9 +1,8 @@
 //! Jobs that nobody sends.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::job::{Caller, Job, Told};
@@ -27,8 +26,7 @@ pub(super) fn decision(slot: u16, checks: usize, patience: Patience) -> (Job, Wa
 
 /// A settlement, likewise.
 pub(super) fn settlement(slot: u16, checks: usize, patience: Patience) -> Job {
-    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("there is one");
-    Job::new(request(checks), Caller::Settles(permit, oneshot::channel().0), patience, slot)
+    Job::new(request(checks), Caller::Settles(None, oneshot::channel().0), patience, slot)
 }
 
 fn request(checks: usize) -> Request {

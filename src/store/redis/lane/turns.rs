@@ -73,6 +73,17 @@ pub(super) enum Turn<C> {
     Over,
 }
 
+/// How a turn ends.
+#[derive(Debug)]
+pub(super) enum End<C> {
+    /// The core rests until something happens.
+    Rest,
+    /// Something happened meanwhile: the turn goes on.
+    Again(C),
+    /// The lane was closed meanwhile: nobody else has the core.
+    Over(C),
+}
+
 impl<Q, C> Turns<Q, C> {
     /// With some runners, which are yet to be spawned.
     pub(super) fn new(queue: Q, core: C, first: usize, most: usize) -> Self {
@@ -152,31 +163,33 @@ impl<Q, C> Turns<Q, C> {
         self.state().stirred = false;
     }
 
-    /// Ends a turn, unless something happened meanwhile: then it goes on with the core.
-    pub(super) fn end(&self, core: C) -> Option<C> {
+    /// Ends a turn, unless something happened meanwhile.
+    pub(super) fn end(&self, core: C) -> End<C> {
         let mut state = self.state();
         if !matches!(state.core, Core::Taken) {
-            // The lane was closed meanwhile.
-            return None;
+            return End::Over(core);
         }
         if std::mem::take(&mut state.stirred) {
+            return End::Again(core);
+        }
+        state.core = Core::Resting(core);
+        End::Rest
+    }
+
+    /// Ends a turn though there is more to do: the runner has to wake itself. Returns the core if the
+    /// lane was closed meanwhile.
+    pub(super) fn pause(&self, runner: usize, core: C) -> Option<C> {
+        let mut state = self.state();
+        if !matches!(state.core, Core::Taken) {
             return Some(core);
         }
         state.core = Core::Resting(core);
+        state.runners[runner].woken_by = Some(NO_THREAD);
         None
     }
 
-    /// Ends a turn though there is more to do: the runner has to wake itself.
-    pub(super) fn pause(&self, runner: usize, core: C) {
-        let mut state = self.state();
-        if matches!(state.core, Core::Taken) {
-            state.core = Core::Resting(core);
-            state.runners[runner].woken_by = Some(NO_THREAD);
-        }
-    }
-
     /// Ends the lane. Its runners are over when they run the next time; returns the core unless one is
-    /// at work, and the wakers of all.
+    /// at work, which finds that out as its turn ends, and the wakers of all.
     pub(super) fn close(&self) -> (Option<C>, Vec<Waker>) {
         let mut state = self.state();
         let core = match std::mem::replace(&mut state.core, Core::Gone) {

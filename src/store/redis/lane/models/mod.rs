@@ -26,7 +26,7 @@ use std::task::{Wake as Waked, Waker};
 use loom::model::Builder;
 use loom::thread;
 
-use turns::{Turn, Turns, Wake};
+use turns::{End, Turn, Turns, Wake};
 
 /// What is pushed.
 type Item = usize;
@@ -175,13 +175,14 @@ impl Worker {
                 continue;
             }
             match lane.turns.end(core) {
-                None => return,
-                Some(again) => core = again,
+                End::Rest | End::Over(_) => return,
+                End::Again(again) => core = again,
             }
         }
         lane.is_woken[runner].store(true, Ordering::Relaxed);
-        lane.turns.pause(runner, core);
-        self.woken.insert(0, runner);
+        if lane.turns.pause(runner, core).is_none() {
+            self.woken.insert(0, runner);
+        }
     }
 }
 

@@ -101,10 +101,13 @@ fn what_stirs_a_runner_at_work_makes_it_look_again() {
             })
         });
         // It ends once more where it was to look again.
-        let again = lane.turns.end(core).map(|core| lane.turns.end(core));
+        let again = match lane.turns.end(core) {
+            End::Again(core) => Some(lane.turns.end(core)),
+            End::Rest | End::Over(_) => None,
+        };
         let looks_again = again.is_some();
-        if let Some(Some(core)) = again {
-            assert!(lane.turns.end(core).is_none(), "there were two");
+        if let Some(End::Again(core)) = again {
+            assert!(matches!(lane.turns.end(core), End::Rest), "there were two");
         }
         let has_woken = join(others).contains(&true);
         assert!(looks_again || has_woken, "neither did it look again, nor was it woken");
@@ -122,7 +125,7 @@ fn what_happens_after_a_runner_looked_is_not_forgotten() {
         });
         lane.turns.calm();
         let seen = lane.turns.with(|queue| !queue.is_empty());
-        let looks_again = lane.turns.end(core).is_some();
+        let looks_again = matches!(lane.turns.end(core), End::Again(_));
         let has_woken = join([pusher])[0];
         assert!(seen || looks_again || has_woken, "nobody noticed");
     });

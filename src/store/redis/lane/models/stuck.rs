@@ -84,7 +84,7 @@ fn a_runner_that_paused_and_does_not_go_on_keeps_no_item_from_being_handled() {
         let lane = Lane::new(2, 2);
         let Turn::Work(core) = lane.turns.begin(0, &lane.wakers[0]) else { panic!("nobody works") };
         lane.is_woken[0].store(true, Ordering::Relaxed);
-        lane.turns.pause(0, core);
+        assert!(lane.turns.pause(0, core).is_none(), "the lane goes on");
         let others = [1, 2].map(|mark| {
             lane.worker(mark, move |worker| {
                 worker.task(10 * mark);

@@ -1,0 +1,187 @@
+//! Many who wait for the same: one failure for the breaker, and one line in the log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use futures::future::join_all;
+use tokio::runtime::Runtime;
+use tollgate::store::{Deadline, Receipt};
+use tollgate::{BreakerState, Key, OnFailure, Policy, RateLimitLayer, RedisStore, Store, key};
+
+use crate::log::Log;
+use crate::rig::{AMPLE, check, connect, current_thread, give_back, left, ms, take, turn, workers};
+use crate::support::server::RedisServer;
+
+/// More than the failures that open a breaker.
+const CALLERS: usize = 16;
+/// More decisions than wait for a server, and are on their way to it; how many are turned away at least.
+const CROWD: usize = 66_000;
+const TURNED_AWAY: usize = 100;
+const SETTLEMENTS: usize = 10;
+const UNSURE: &str = "settlements may not have arrived";
+
+/// A store of which all runs on a runtime.
+fn pinned(runtime: &Runtime, redis: &RedisServer, budget: u64) -> RedisStore {
+    let settings = RedisStore::builder().budget(ms(budget)).runtime(runtime.handle().clone());
+    runtime.block_on(settings.connect(&redis.url())).expect("the server was started")
+}
+
+fn layer(store: &RedisStore, budget: u64) -> RateLimitLayer {
+    let policy = Policy::new("user", AMPLE).key(key::header("x-api-key"));
+    RateLimitLayer::new(store.clone(), policy).on_failure(OnFailure::Deny).budget(ms(budget))
+}
+
+/// Callers on a runtime ask at once; returns how many failed.
+async fn ask_at_once(layer: RateLimitLayer) -> usize {
+    let ask = |number: usize| {
+        let limiter = layer.limiter();
+        tokio::spawn(async move { limiter.check(&Key::new("key", number.to_string())).await.is_err() })
+    };
+    let asked = join_all((0..CALLERS).map(ask)).await;
+    asked.into_iter().filter(|failed| *failed.as_ref().expect("it ends")).count()
+}
+
+#[test]
+fn a_runtime_that_ends_beneath_many_callers_is_one_failure() {
+    let (_turn, redis, callers) = (turn(), RedisServer::start(), workers());
+    let own = workers();
+    let layer = layer(&pinned(&own, &redis, 5_000), 5_000);
+    redis.pause();
+    let asked = callers.spawn(ask_at_once(layer.clone()));
+    thread::sleep(ms(100));
+    own.shutdown_timeout(ms(1_000));
+    assert_eq!(callers.block_on(asked).expect("it ends"), CALLERS, "all of them fail");
+    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_stall_of_the_runtime_that_many_callers_wait_for_is_one_failure() {
+    let (_turn, redis, callers) = (turn(), RedisServer::start(), workers());
+    let own = current_thread();
+    let layer = layer(&pinned(&own, &redis, 400), 5_000);
+    // Nobody drives the store's runtime.
+    assert_eq!(callers.block_on(ask_at_once(layer.clone())), CALLERS, "all of them are late");
+    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+}
+
+#[test]
+fn a_crowd_that_is_turned_away_while_redis_is_slow_opens_no_breaker() {
+    let (_turn, redis, callers) = (turn(), RedisServer::start(), workers());
+    let layer = layer(&pinned(&callers, &redis, 60_000), 60_000);
+    let failed = Arc::new(AtomicUsize::new(0));
+    redis.pause();
+    for number in 0..CROWD {
+        let (limiter, failed) = (layer.limiter(), Arc::clone(&failed));
+        callers.spawn(async move {
+            let answer = limiter.check(&Key::new("key", number.to_string())).await;
+            failed.fetch_add(usize::from(answer.is_err()), Ordering::SeqCst);
+        });
+    }
+    let start = Instant::now();
+    while failed.load(Ordering::SeqCst) < TURNED_AWAY && start.elapsed() < ms(30_000) {
+        thread::sleep(ms(10));
+    }
+    let failed = failed.load(Ordering::SeqCst);
+    assert!(failed >= TURNED_AWAY, "{failed} failed");
+    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    callers.shutdown_background();
+}
+
+/// A store on a runtime that this thread drives, and what it took.
+fn taken(redis: &RedisServer) -> (Runtime, RedisStore, Vec<Receipt>) {
+    let runtime = current_thread();
+    let (store, receipts) = runtime.block_on(async {
+        let (store, mut receipts) = (connect(&redis.url()).await, Vec::new());
+        for number in 0..SETTLEMENTS {
+            receipts.push(take(&store, &format!("settled-{number}"), 5).await);
+        }
+        (store, receipts)
+    });
+    (runtime, store, receipts)
+}
+
+fn give_all_back(store: &RedisStore, receipts: Vec<Receipt>) {
+    for receipt in receipts {
+        give_back(store, receipt);
+    }
+}
+
+#[track_caller]
+fn assert_told_once(log: &Log) {
+    let lines = log.lines(UNSURE);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains(&format!("settlements={SETTLEMENTS}")), "{lines:?}");
+}
+
+#[test]
+fn settlements_that_were_not_sent_when_store_and_runtime_end_are_in_the_log() {
+    let (_turn, redis, (log, _noting)) = (turn(), RedisServer::start(), Log::start());
+    let (runtime, store, receipts) = taken(&redis);
+    give_all_back(&store, receipts);
+    drop(store);
+    assert_eq!(log.lines(UNSURE).len(), 0, "the runtime may still send them");
+    drop(runtime);
+    assert_told_once(&log);
+}
+
+#[test]
+fn settlements_on_their_way_when_their_runtime_ends_are_in_the_log_and_are_not_sent_again() {
+    let (_turn, redis, (log, _noting)) = (turn(), RedisServer::start(), Log::start());
+    let (runtime, store, receipts) = taken(&redis);
+    redis.pause();
+    give_all_back(&store, receipts);
+    runtime.block_on(async { tokio::time::sleep(ms(50)).await });
+    drop(runtime);
+    assert_told_once(&log);
+    redis.resume();
+    let other = current_thread();
+    let calls_after_a_look = || {
+        other.block_on(left(&store, "another"));
+        calls(&redis)
+    };
+    let first = calls_after_a_look();
+    assert_eq!(calls_after_a_look(), first + 1, "nothing but the look");
+}
+
+/// Scripts that were called.
+fn calls(redis: &RedisServer) -> u64 {
+    let stats: String = redis.ask(&["INFO", "commandstats"]);
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).expect("scripts were called");
+    let count = line.split(['=', ',']).nth(1).expect("it begins with their number");
+    count.parse().expect("a number")
+}
+
+/// A decision is late for its caller, whose runtime is then treated in some way; then Redis answers.
+#[track_caller]
+fn assert_given_back(after: fn(Runtime) -> Option<Runtime>) {
+    let (_turn, redis, own) = (turn(), RedisServer::start(), workers());
+    let store = pinned(&own, &redis, 100);
+    let left = || own.block_on(left(&store, "late"));
+    assert_eq!(left(), AMPLE.capacity());
+    redis.pause();
+    let caller = current_thread();
+    let asked = caller.block_on(store.decide(&[check("late", 7)], Deadline::none()).wait());
+    asked.expect_err("Redis is paused");
+    let _kept = after(caller);
+    redis.resume();
+    let start = Instant::now();
+    while left() < AMPLE.capacity() && start.elapsed() < ms(2_000) {
+        thread::sleep(ms(10));
+    }
+    assert_eq!(left(), AMPLE.capacity());
+}
+
+#[test]
+fn a_late_answer_is_given_back_though_the_runtime_of_its_caller_has_ended() {
+    assert_given_back(|caller| {
+        drop(caller);
+        None
+    });
+}
+
+#[test]
+fn so_it_is_if_that_runtime_is_not_driven_any_more() {
+    assert_given_back(Some);
+}
