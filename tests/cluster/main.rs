@@ -19,5 +19,6 @@ mod moves;
 #[path = "../reconnect/proxy.rs"]
 mod proxy;
 mod rig;
+mod runtimes;
 mod storm;
 mod together;
