@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use tokio::runtime::{Builder, Runtime};
 use tollgate::RedisStore;
+use tollgate::store::{Change, Settlement, Store};
 
-use crate::rig::{Cluster, take, time_to_decide};
+use crate::rig::{Cluster, remaining, take, time_to_decide, wait_for};
+use crate::support::server::RedisServer;
 
 const BUDGET: Duration = Duration::from_millis(300);
 /// Limiting goes on within this time of a replica's taking over.
@@ -94,4 +96,27 @@ fn a_failover_is_followed_though_the_handlers_that_saw_it_first_block_their_thre
     let waited = runtime.block_on(time_to_decide(&store, &key, &cluster.nodes[4]));
     is_over.store(true, Ordering::SeqCst);
     assert!(waited < RETURN, "{waited:?}");
+}
+
+#[test]
+fn a_settlement_follows_its_slot_though_its_runtime_stopped_before_the_primary_became_a_replica() {
+    let (cluster, stopped, runtime) = (Cluster::start_with_replicas(), current_thread(), workers());
+    let store = runtime.block_on(cluster.store(BUDGET));
+    let (key, old) = (cluster.key_on(1), format!("127.0.0.1:{}", cluster.nodes[1].port()));
+    let receipt = stopped.block_on(take(&store, &key, 6)).expect("the Cluster is whole").receipt;
+    stopped.block_on(async { store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(3) }]) });
+    let _: String = cluster.nodes[4].ask(&["CLUSTER", "FAILOVER"]);
+    let nodes = |node: &RedisServer| node.ask::<String>(&["CLUSTER", "NODES"]);
+    let is_replica = |nodes: String| nodes.lines().any(|line| line.contains(&old) && line.contains("slave"));
+    wait_for("the failover is known", || cluster.nodes.iter().map(nodes).all(is_replica));
+    wait_for("the store knows no node but the primaries", || {
+        let _ = runtime.block_on(take(&store, &key, 0));
+        store.breakers().iter().all(|(address, _)| *address != old)
+    });
+    assert_eq!(runtime.block_on(remaining(&store, &key)), 44, "its runtime has not sent it");
+    let start = Instant::now();
+    while runtime.block_on(remaining(&store, &key)) < 47 {
+        assert!(start.elapsed() < RETURN, "it did not arrive");
+        stopped.block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
+    }
 }

@@ -98,7 +98,8 @@ impl Cluster {
         let source = self.pools.of_server(self.login.moved_to(address.host.clone(), address.port))?;
         Ok(Arc::new_cyclic(|node| {
             let source = Arc::new(source);
-            let primary = Primary { node: node.clone(), cluster: Arc::downgrade(self), source };
+            let cluster = Arc::downgrade(self);
+            let primary = Primary { node: node.clone(), address: address.clone(), cluster, source };
             Node::new(address.clone(), self.plan.lanes(Arc::new(primary)))
         }))
     }

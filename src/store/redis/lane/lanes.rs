@@ -207,8 +207,8 @@ impl Drop for Home {
         for lane in self.lanes.load().iter() {
             lane.finish();
         }
-        let orphans = std::mem::take(&mut *lock(&self.orphans));
-        call::fail(orphans, &stopped());
+        let orphans = std::mem::take(&mut *lock(&self.orphans)).into_iter();
+        call::fail(orphans.filter_map(|job| self.server.again(job)).collect(), &stopped());
     }
 }
 

@@ -7,11 +7,13 @@ use deadpool_redis::redis::RedisError;
 use tokio::time::Instant;
 
 use super::super::connector::Link;
+use super::super::job::Job;
 use super::super::patience::{Failure, failed, is_lost};
 use super::call::{self, Call};
 use super::connection::Connection;
 use super::core::Core;
 use super::lane::Lane;
+use super::queue::Queue;
 use super::server::Connecting;
 use crate::Error;
 use crate::error::Kind;
@@ -57,6 +59,9 @@ impl Core {
     }
 
     fn begin_to_connect(&mut self, lane: &Lane) {
+        if self.connect_again.is_some() {
+            send_elsewhere(lane);
+        }
         if lane.turns.with(|queue| queue.is_empty()) {
             return;
         }
@@ -191,6 +196,14 @@ impl Core {
             connection.polled_until = connection.polled_until.map(|other| other.min(until));
         }
     }
+}
+
+/// Hands over what another server has by now, as the replica of one that is dead.
+fn send_elsewhere(lane: &Lane) {
+    // None of it was sent, so it was not sent to and fro either.
+    let waiting = lane.turns.with(Queue::take_all).into_iter().map(|job| Job { tries: 0, ..job });
+    let here: Vec<Job> = waiting.filter_map(|job| lane.server.again(job)).collect();
+    lane.turns.with(|queue| queue.put_back(here.into_iter()));
 }
 
 pub(super) fn lost_connection(cause: Option<&RedisError>) -> Error {
