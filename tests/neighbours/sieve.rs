@@ -11,9 +11,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-/// A reply to something that was not asked.
-const STRAY: &[u8] = b"$-1\r\n";
-
 /// Passes connections on to a port, on a thread of its own.
 pub(crate) struct Sieve {
     address: SocketAddr,
@@ -25,8 +22,8 @@ pub(crate) struct Sieve {
 struct Faults {
     /// Counts how often connections were to lose all that is sent on them from then on.
     silent: watch::Sender<u64>,
-    /// Counts how often a stray reply was to come before the next one of each connection.
-    stray: watch::Sender<u64>,
+    /// The stray reply that was last to come before the next one of each connection.
+    stray: watch::Sender<&'static [u8]>,
     /// Counts how often connections were to end.
     cut: watch::Sender<u64>,
     is_closed: Arc<AtomicBool>,
@@ -53,8 +50,8 @@ impl Sieve {
     }
 
     /// Before the next reply on each connection that there is comes one that nobody asked for.
-    pub(crate) fn go_astray(&self) {
-        self.faults.stray.send_modify(|times| *times += 1);
+    pub(crate) fn go_astray(&self, reply: &'static [u8]) {
+        self.faults.stray.send_replace(reply);
     }
 
     /// Ends all connections, and new ones as soon as they are made.
@@ -94,13 +91,13 @@ async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     silent: watch::Receiver<u64>,
-    mut stray: Option<watch::Receiver<u64>>,
+    mut stray: Option<watch::Receiver<&'static [u8]>>,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     while from.read_buf(&mut bytes).await? > 0 {
         if let Some(stray) = stray.as_mut().filter(|stray| stray.has_changed().unwrap_or(false)) {
-            stray.mark_unchanged();
-            to.write_all(STRAY).await?;
+            let reply = *stray.borrow_and_update();
+            to.write_all(reply).await?;
         }
         if !silent.has_changed().unwrap_or(true) {
             to.write_all(&bytes).await?;

@@ -8,7 +8,7 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use super::super::connector::Source;
 use super::super::job::Job;
 use super::super::lane::{Connecting, Redirected, Server};
-use super::super::patience::{Failure, is_of_the_connection};
+use super::super::patience::{Failure, is_lost, is_of_the_connection};
 use super::super::script::Way;
 use super::map::Address;
 use super::node::Node;
@@ -51,6 +51,10 @@ impl Server for Primary {
         if let Some(node) = self.node.upgrade() {
             node.waited();
         }
+    }
+
+    fn is_lost(&self, error: &RedisError) -> bool {
+        is_lost(error)
     }
 
     fn redirect(&self, jobs: Vec<Job>, refusal: &RedisError) -> Redirected {

@@ -128,7 +128,7 @@ impl Lanes {
                 Ok(answer)
             }
             Ok(Err(error)) => {
-                if is_of_the_connection(&error) {
+                if is_of_the_connection(&error) || self.home.server.is_lost(&error) {
                     lane.discard(shared.number);
                 } else {
                     shared.count_answer();

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::super::connector::Link;
 use super::super::job::Job;
-use super::super::patience::{Failure, failed, is_lost};
+use super::super::patience::{Failure, failed};
 use super::call::{self, Call};
 use super::connection::Connection;
 use super::core::Core;
@@ -172,7 +172,7 @@ impl Core {
             for (call, answer) in connection.answered(cx) {
                 match answer {
                     Ok(value) if is_in_step => is_in_step = call::answer(call.jobs, value),
-                    Err(error) if is_in_step && !is_lost(&error) => self.refuse(lane, call.jobs, &error),
+                    Err(error) if is_in_step && !lane.server.is_lost(&error) => self.refuse(lane, call.jobs, &error),
                     answer => {
                         is_in_step = false;
                         call::fail(call.jobs, &lane.server.error(lost_connection(answer.err().as_ref())));
