@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::rig::{Cluster, NODE_TIMEOUT, take, time_to_decide};
+use tollgate::store::{Change, Settlement, Store};
+
+use super::rig::{Cluster, NODE_TIMEOUT, remaining, take, time_to_decide, wait_for};
 
 const BUDGET: Duration = Duration::from_millis(300);
 /// A budget, and what a busy machine adds to it.
@@ -57,6 +59,32 @@ async fn a_paused_primary_keeps_nobody_waiting_for_the_others() {
     assert!(asked > 5, "{asked} decisions, the longest took {longest:?}");
     let waited = time_to_decide(&store, &own, &cluster.nodes[3]).await;
     assert!(waited < RETURN, "{waited:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settlements_that_a_killed_primary_was_not_sent_go_once_to_the_replica_that_takes_over() {
+    let mut cluster = Cluster::start_with_replicas();
+    let store = cluster.store(BUDGET).await;
+    let (mut keys, mut receipts) = (cluster.keys_on(1, 21), Vec::new());
+    let other = keys.remove(0);
+    for key in &keys {
+        receipts.push(take(&store, key, 6).await.expect("the Cluster is whole").receipt);
+    }
+    wait_for("the replica knows what was taken", || cluster.nodes[4].keys().len() == keys.len());
+    cluster.nodes[1].kill();
+    take(&store, &other, 1).await.expect_err("its primary is dead");
+    for receipt in receipts {
+        store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(3) }]);
+    }
+    let waited = time_to_decide(&store, &other, &cluster.nodes[4]).await;
+    assert!(waited < RETURN, "{waited:?}");
+    for key in &keys {
+        let (start, mut left) = (Instant::now(), 0);
+        while left < 47 && start.elapsed() < RETURN {
+            left = remaining(&store, key).await;
+        }
+        assert_eq!(left, 47, "{key}");
+    }
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod moves;
 #[path = "../reconnect/proxy.rs"]
 mod proxy;
 mod rig;
+mod runtimes;
 mod settling;
 mod storm;
 mod together;

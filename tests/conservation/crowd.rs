@@ -113,7 +113,7 @@ async fn ask(layer: RateLimitLayer, mut rng: Rng) -> u64 {
                 told = hung => told.expect("it is served"),
             }
         } else {
-            let response = served.await.unwrap();
+            let response = served.await.expect("it does not fail");
             assert_ne!(response.status(), StatusCode::TOO_MANY_REQUESTS, "there are enough units");
         }
         owed += script.owed();
@@ -132,7 +132,7 @@ async fn crowd(stores: &[Arc<dyn Store>], quota: Quota) -> u64 {
     });
     let mut owed = 0;
     for client in clients.collect::<Vec<_>>() {
-        owed += client.await.unwrap();
+        owed += client.await.expect("it ends");
     }
     owed
 }
@@ -174,7 +174,10 @@ async fn a_crowd_of_two_servers_owes_what_it_should_in_one_redis() {
     for quota in QUOTAS {
         let server = RedisServer::start();
         let connect = async || RedisStore::builder().budget(Duration::from_secs(10)).connect(&server.url()).await;
-        let stores: [Arc<dyn Store>; 2] = [Arc::new(connect().await.unwrap()), Arc::new(connect().await.unwrap())];
+        let stores: [Arc<dyn Store>; 2] = [
+            Arc::new(connect().await.expect("the server was started")),
+            Arc::new(connect().await.expect("the server was started")),
+        ];
         let owed = crowd(&stores, quota).await;
         assert_left(left(&stores[0], quota).await, owed, 0, "Redis", quota);
     }
@@ -184,7 +187,11 @@ async fn a_crowd_of_two_servers_owes_what_it_should_in_one_redis() {
 async fn leases_lose_no_more_than_they_say() {
     for quota in QUOTAS {
         let server = RedisServer::start();
-        let inner = RedisStore::builder().budget(Duration::from_secs(10)).connect(&server.url()).await.unwrap();
+        let inner = RedisStore::builder()
+            .budget(Duration::from_secs(10))
+            .connect(&server.url())
+            .await
+            .expect("the server was started");
         let lease = LeaseStore::new(inner.clone());
         let owed = crowd(&[Arc::new(lease.clone())], quota).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -198,12 +205,16 @@ async fn leases_lose_no_more_than_they_say() {
 async fn a_hybrid_store_gives_nothing_back_that_it_did_not_pay() {
     for quota in QUOTAS {
         let server = RedisServer::start();
-        let inner = RedisStore::builder().budget(Duration::from_secs(10)).connect(&server.url()).await.unwrap();
+        let inner = RedisStore::builder()
+            .budget(Duration::from_secs(10))
+            .connect(&server.url())
+            .await
+            .expect("the server was started");
         let tick = Duration::from_millis(20);
-        let hybrid = HybridStore::builder(inner.clone()).tick(tick).allowance(100).build().unwrap();
+        let hybrid = HybridStore::builder(inner.clone()).tick(tick).allowance(100).build().expect("it is valid");
         let owed = crowd(&[Arc::new(hybrid.clone())], quota).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
-        hybrid.close().await.unwrap();
+        hybrid.close().await.expect("the server answers");
         assert_left(left(&inner, quota).await, owed, 0, "a hybrid store", quota);
     }
 }

@@ -142,7 +142,7 @@ impl<S: Store> History<S> {
         self.operations += 1;
         if open.is_empty() || open.len() < MOST_OPEN && rng.u32(..3) == 0 {
             let layer = self.layers[rng.usize(..self.layers.len())].clone();
-            open.push(request(&layer, format!("{number}-{key}"), rng.u64(1..4)));
+            open.push(request(&layer, &format!("{number}-{key}"), rng.u64(1..4)));
             return;
         }
         let place = rng.usize(..open.len());
@@ -213,7 +213,7 @@ impl<S: Store> History<S> {
     }
 }
 
-fn request(layer: &RateLimitLayer, key: String, cost: u64) -> Open {
+fn request(layer: &RateLimitLayer, key: &str, cost: u64) -> Open {
     let (commands, receiver) = unbounded_channel();
     let mut request = Request::new(Text::default());
     request.headers_mut().insert("x-key", key.parse().expect("ASCII"));

@@ -11,9 +11,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-/// A reply to something that was not asked.
-const STRAY: &[u8] = b"$-1\r\n";
-
 /// Passes connections on to a port, on a thread of its own.
 pub(crate) struct Sieve {
     address: SocketAddr,
@@ -25,8 +22,8 @@ pub(crate) struct Sieve {
 struct Faults {
     /// Counts how often connections were to lose all that is sent on them from then on.
     silent: watch::Sender<u64>,
-    /// Counts how often a stray reply was to come before the next one of each connection.
-    stray: watch::Sender<u64>,
+    /// The stray reply that was last to come before the next one of each connection.
+    stray: watch::Sender<&'static [u8]>,
     /// Counts how often connections were to end.
     cut: watch::Sender<u64>,
     is_closed: Arc<AtomicBool>,
@@ -56,8 +53,8 @@ impl Sieve {
     }
 
     /// Before the next reply on each connection that there is comes one that nobody asked for.
-    pub(crate) fn go_astray(&self) {
-        self.faults.stray.send_modify(|times| *times += 1);
+    pub(crate) fn go_astray(&self, reply: &'static [u8]) {
+        self.faults.stray.send_replace(reply);
     }
 
     /// What is sent back on the connections that there are is held back until [`release`](Self::release).
@@ -104,7 +101,7 @@ async fn accept(listener: TcpListener, port: u16, faults: Faults) -> io::Result<
 
 /// What becomes of replies on a connection, and its number.
 struct Back {
-    stray: watch::Receiver<u64>,
+    stray: watch::Receiver<&'static [u8]>,
     held: watch::Receiver<usize>,
     number: usize,
 }
@@ -120,8 +117,8 @@ async fn pass(
     while from.read_buf(&mut bytes).await? > 0 {
         if let Some(Back { stray, held, number }) = &mut back {
             if stray.has_changed().unwrap_or(false) {
-                stray.mark_unchanged();
-                to.write_all(STRAY).await?;
+                let reply = *stray.borrow_and_update();
+                to.write_all(reply).await?;
             }
             let _ = held.wait_for(|held| *number >= *held).await;
         }

@@ -77,7 +77,7 @@ fn a_stray_reply_is_no_decisions_answer_and_fails_none_but_those_on_their_way() 
         let store = connect(&sieve.url()).await;
         let clients: Vec<_> = (0..CLIENTS).map(|number| tokio::spawn(look_at_its_own(store.clone(), number))).collect();
         tokio::time::sleep(ms(50)).await;
-        sieve.go_astray();
+        sieve.go_astray(b"$-1\r\n");
         let mut sum = (0, 0);
         for client in clients {
             let (wrong, failed) = client.await.expect("it ends");
@@ -87,6 +87,33 @@ fn a_stray_reply_is_no_decisions_answer_and_fails_none_but_those_on_their_way() 
     });
     assert_eq!(wrong, 0, "answers of others");
     assert!((1..=CLIENTS).contains(&failed), "{failed} failed");
+}
+
+#[test]
+fn a_stray_redirection_from_one_server_ends_the_connection_as_no_call_after_it_has_its_own_reply() {
+    let (_turn, redis) = (turn(), RedisServer::start());
+    let sieve = Sieve::to(redis.port());
+    workers().block_on(async {
+        let store = RedisStore::builder().budget(PATIENCE).without_deny_cache();
+        let store = store.connect(&sieve.url()).await.expect("the server was started");
+        for (stray, key) in [("-MOVED 42 127.0.0.1:6379\r\n", "moved"), ("-ASK 42 127.0.0.1:6379\r\n", "asked")] {
+            let taken = take(&store, key, 5).await.taken()[0].units;
+            redis.pause();
+            let mut looks = Vec::new();
+            for key in [key, "untouched"] {
+                let store = store.clone();
+                looks.push(tokio::spawn(async move { store.decide(&[check(key, 0)], Deadline::none()).wait().await }));
+                // Each leaves in a call of its own: the second one would get the reply to the first.
+                tokio::time::sleep(ms(50)).await;
+            }
+            sieve.go_astray(stray.as_bytes());
+            redis.resume();
+            for look in looks {
+                look.await.expect("it ends").expect_err("its reply was not its own");
+            }
+            assert_eq!(left(&store, key).await, AMPLE.capacity() - taken, "after {stray}");
+        }
+    });
 }
 
 /// Takes as many units of a key as no other client does, and looks at it; returns how often it saw

@@ -116,6 +116,11 @@ pub(super) fn is_lost(error: &RedisError) -> bool {
         || error.kind() == ErrorKind::UnexpectedReturnType
 }
 
+/// Whether it sends elsewhere, as only nodes of a Cluster do.
+pub(super) fn is_redirection(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask))
+}
+
 /// Before Redis 7, and on `KeyDB`, an error within a script is told in the text of another one.
 fn is_of_a_replica(error: &RedisError) -> bool {
     let script = error.detail().filter(|detail| detail.starts_with("Error running script"));

@@ -6,37 +6,38 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd};
 use tokio::runtime::Handle as Runtime;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use super::super::patience::Patience;
+use super::looks::PAUSE;
 use super::map::{Address, Map, Range, read_ranges};
 use super::nodes::Cluster;
 use crate::Error;
 use crate::error::Kind;
 use crate::store::BreakerState;
 
-/// The least time between two questions for the slots.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// The same after all nodes were asked in vain.
-const LONG_PAUSE: Duration = Duration::from_millis(500);
-
 impl Cluster {
     /// Asks for the slots in the background, unless that was just done. Who failed is asked last, and
     /// nobody's breaker matters.
     pub(super) fn look_again(self: &Arc<Self>, failed: Option<Address>) {
-        let Ok(runtime) = Runtime::try_current() else { return };
-        let Ok(turn) = Arc::clone(&self.looking).try_acquire_owned() else { return };
+        self.begin_to_look(failed, self.budget);
+    }
+
+    fn begin_to_look(self: &Arc<Self>, failed: Option<Address>, limit: Duration) {
+        let Some(runtime) = self.plan.runtime.clone().or_else(|| Runtime::try_current().ok()) else { return };
+        let Some(look) = self.looks.begin(runtime.id()) else { return };
         let cluster = Arc::clone(self);
         runtime.spawn(async move {
-            let looked = cluster.look(failed.as_ref(), cluster.budget).await;
+            let looked = cluster.look(look.number, failed.as_ref(), limit).await;
             let was_lost = cluster.is_lost.swap(looked.is_err(), Ordering::Relaxed);
             if let (Err(error), false) = (&looked, was_lost) {
                 tracing::warn!(error = format!("{error:#}"), "no node of the Redis Cluster tells its slots");
             }
-            tokio::time::sleep(if looked.is_ok() { PAUSE } else { LONG_PAUSE }).await;
-            drop(turn);
+            look.end(looked.is_ok());
         });
+        // The task spawned last may wait for this worker, which may go on with a handler that blocks:
+        // others can take the one before it.
+        runtime.spawn(async {});
     }
 
     /// Whether nobody has looked for the primaries yet, as at first after a lazy start.
@@ -47,30 +48,28 @@ impl Cluster {
     /// Looks for the primaries, or waits for who does. Looking goes on without its caller.
     pub(in crate::store::redis) async fn find(self: &Arc<Self>, patience: Patience) {
         let found = async {
-            let Ok(turn) = Arc::clone(&self.looking).acquire_owned().await else { return };
-            if !self.is_unknown() {
-                return;
+            let mut ended = self.looks.ended();
+            while self.is_unknown() {
+                self.begin_to_look(None, self.longest_look());
+                // The one that is under way may be held up.
+                let _ = timeout(PAUSE, ended.changed()).await;
             }
-            let cluster = Arc::clone(self);
-            let looking = tokio::spawn(async move {
-                let looked = cluster.look(None, cluster.longest_look()).await;
-                if let Err(error) = &looked {
-                    tracing::warn!(error = format!("{error:#}"), "no node of the Redis Cluster tells its slots");
-                }
-                cluster.is_lost.store(looked.is_err(), Ordering::Relaxed);
-                drop(turn);
-            });
-            let _ = looking.await;
         };
         let _ = timeout_at(patience.until, found).await;
     }
 
     /// Asks one node after the other for the slots, each for so long at most.
-    pub(super) async fn look(self: &Arc<Self>, failed: Option<&Address>, limit: Duration) -> Result<(), Error> {
+    pub(super) async fn look(
+        self: &Arc<Self>,
+        number: u64,
+        failed: Option<&Address>,
+        limit: Duration,
+    ) -> Result<(), Error> {
         let mut error = None;
         for address in self.to_ask(failed) {
             match self.ranges(&address, limit).await {
-                Ok(ranges) => return self.learn(ranges),
+                Ok(ranges) if self.looks.is_news(number) => return self.learn(ranges),
+                Ok(_) => return Ok(()),
                 Err(failed) => error = Some(failed),
             }
         }

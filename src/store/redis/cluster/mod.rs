@@ -6,6 +6,7 @@
 //! did not run.
 
 mod look;
+mod looks;
 mod map;
 mod node;
 mod nodes;

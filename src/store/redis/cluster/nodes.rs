@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -16,6 +15,7 @@ use super::super::lane::{Lanes, Plan};
 use super::super::patience::Patience;
 use super::super::pool::Pools;
 use super::super::script::Calls;
+use super::looks::Looks;
 use super::map::{Address, Map};
 use super::node::Node;
 use super::server::Primary;
@@ -27,12 +27,11 @@ pub(in crate::store::redis) struct Cluster {
     /// Of the first seed: how all nodes are connected to, but for the address.
     login: Server,
     pools: Pools,
-    plan: Plan,
+    pub(super) plan: Plan,
     pub(super) budget: Duration,
     pub(super) start: Instant,
     pub(super) map: ArcSwap<Map>,
-    /// One asks for the slots at a time.
-    pub(super) looking: Arc<Semaphore>,
+    pub(super) looks: Arc<Looks>,
     /// Whether no node told the slots when they were last asked for.
     pub(super) is_lost: AtomicBool,
 }
@@ -51,16 +50,16 @@ impl Cluster {
         let seeds: Option<Vec<Address>> = known.iter().map(address_of).collect();
         let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster is not reached by a socket file: give host:port"))?;
         pools.check()?;
-        let (map, looking) = (ArcSwap::from_pointee(Map::empty()), Arc::new(Semaphore::new(1)));
+        let (map, looks) = (ArcSwap::from_pointee(Map::empty()), Looks::new());
         let (start, is_lost) = (Instant::now(), AtomicBool::new(false));
-        Ok(Arc::new(Self { seeds, login, pools, plan, budget, start, map, looking, is_lost }))
+        Ok(Arc::new(Self { seeds, login, pools, plan, budget, start, map, looks, is_lost }))
     }
 
     /// Finds the primaries, and loads what is called on those that are up; others get it with the
     /// first call.
     pub(in crate::store::redis) async fn prepare(self: &Arc<Self>, calls: Calls) -> Result<(), Error> {
         let limit = self.longest_look();
-        self.look(None, limit).await?;
+        self.look(self.looks.number(), None, limit).await?;
         let mut loading = JoinSet::new();
         for node in self.map.load().nodes() {
             let node = Arc::clone(node);
@@ -104,7 +103,8 @@ impl Cluster {
         let source = self.pools.of_server(self.login.moved_to(address.host.clone(), address.port))?;
         Ok(Arc::new_cyclic(|node| {
             let source = Arc::new(source);
-            let primary = Primary { node: node.clone(), cluster: Arc::downgrade(self), source };
+            let cluster = Arc::downgrade(self);
+            let primary = Primary { node: node.clone(), address: address.clone(), cluster, source };
             Node::new(address.clone(), self.plan.lanes(Arc::new(primary)))
         }))
     }

@@ -44,9 +44,9 @@ impl Cluster {
     }
 
     /// The node that a redirection names.
-    pub(super) fn named(self: &Arc<Self>, redirection: &RedisError, answering: &Node) -> Option<Arc<Node>> {
+    pub(super) fn named(self: &Arc<Self>, redirection: &RedisError, answering: &Address) -> Option<Arc<Node>> {
         let (address, _) = redirection.redirect_node()?;
-        self.node(&Address::read(address, &answering.address)?).ok()
+        self.node(&Address::read(address, answering)?).ok()
     }
 }
 

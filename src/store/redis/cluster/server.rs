@@ -8,7 +8,7 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use super::super::connector::Source;
 use super::super::job::Job;
 use super::super::lane::{Connecting, Redirected, Server};
-use super::super::patience::{Failure, is_of_the_connection};
+use super::super::patience::{Failure, is_lost, is_of_the_connection};
 use super::super::script::Way;
 use super::map::Address;
 use super::node::Node;
@@ -21,7 +21,9 @@ const MOST_HOPS: u8 = 8;
 
 /// A primary as its lanes know it.
 pub(super) struct Primary {
+    /// It may have no slots any more, and be forgotten.
     pub(super) node: Weak<Node>,
+    pub(super) address: Address,
     pub(super) cluster: Weak<Cluster>,
     pub(super) source: Arc<Source>,
 }
@@ -51,12 +53,14 @@ impl Server for Primary {
         }
     }
 
+    fn is_lost(&self, error: &RedisError) -> bool {
+        is_lost(error)
+    }
+
     fn redirect(&self, jobs: Vec<Job>, refusal: &RedisError) -> Redirected {
-        let (Some(cluster), Some(node)) = (self.cluster.upgrade(), self.node.upgrade()) else {
-            return Redirected::Failed(jobs);
-        };
+        let Some(cluster) = self.cluster.upgrade() else { return Redirected::Failed(jobs) };
         match refusal.kind() {
-            ErrorKind::Server(ServerErrorKind::Moved) => match cluster.named(refusal, &node) {
+            ErrorKind::Server(ServerErrorKind::Moved) => match cluster.named(refusal, &self.address) {
                 Some(owner) => {
                     for job in &jobs {
                         cluster.moved(job.slot, &owner);
@@ -66,7 +70,7 @@ impl Server for Primary {
                 }
                 None => Redirected::Failed(jobs),
             },
-            ErrorKind::Server(ServerErrorKind::Ask) => match cluster.named(refusal, &node) {
+            ErrorKind::Server(ServerErrorKind::Ask) => match cluster.named(refusal, &self.address) {
                 Some(next) => {
                     cluster.keep(&next);
                     send_on(jobs, &next, Way::Asking)
@@ -77,7 +81,7 @@ impl Server for Primary {
             ErrorKind::Server(ServerErrorKind::TryAgain) => Redirected::Later(jobs),
             kind => {
                 if is_down(kind) || is_of_the_connection(refusal) {
-                    cluster.look_again(Some(node.address.clone()));
+                    cluster.look_again(Some(self.address.clone()));
                 }
                 Redirected::Failed(jobs)
             }
@@ -88,8 +92,8 @@ impl Server for Primary {
         let Some(cluster) = self.cluster.upgrade() else { return Some(job) };
         job.way = Way::Plain;
         match cluster.owner(job.slot) {
-            Some(owner) => owner.lanes.push(job).err(),
-            None => Some(job),
+            Some(owner) if !std::ptr::eq(Arc::as_ptr(&owner), self.node.as_ptr()) => owner.lanes.push(job).err(),
+            _ => Some(job),
         }
     }
 
@@ -122,7 +126,6 @@ fn is_down(kind: ErrorKind) -> bool {
 
 impl fmt::Debug for Primary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address: Option<Address> = self.node.upgrade().map(|node| node.address.clone());
-        f.debug_struct("Primary").field("address", &address).finish_non_exhaustive()
+        f.debug_struct("Primary").field("address", &self.address).finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::super::job::Job;
-use super::super::patience::{Failure, failed, is_lost, is_of_the_connection};
+use super::super::patience::{Failure, failed, is_of_the_connection};
 use super::alarm::Alarm;
 use super::call::{self, Call, checks};
 use super::connection::{Answer, Connection};
@@ -114,7 +114,7 @@ impl Core {
         let (mut lost, mut ended) = (Vec::new(), SmallVec::<[_; 2]>::new());
         for (call, answer) in answered {
             match answer {
-                Err(error) if is_lost(&error) => lost.push((call, Some(error))),
+                Err(error) if lane.server.is_lost(&error) => lost.push((call, Some(error))),
                 _ if !lost.is_empty() => lost.push((call, None)),
                 answer => ended.push((call, answer)),
             }

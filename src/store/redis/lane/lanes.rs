@@ -140,7 +140,7 @@ impl Lanes {
                 Ok(answer)
             }
             Ok(Err(error)) => {
-                if is_of_the_connection(&error) {
+                if is_of_the_connection(&error) || self.home.server.is_lost(&error) {
                     lane.discard(shared.number);
                 } else {
                     shared.count_answer();
@@ -232,8 +232,8 @@ impl Drop for Home {
         for lane in self.lanes.load().iter() {
             lane.finish();
         }
-        let orphans = std::mem::take(&mut *lock(&self.orphans));
-        call::fail(orphans, &stopped());
+        let orphans = std::mem::take(&mut *lock(&self.orphans)).into_iter();
+        call::fail(orphans.filter_map(|job| self.server.again(job)).collect(), &stopped());
     }
 }
 

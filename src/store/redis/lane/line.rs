@@ -7,12 +7,14 @@ use deadpool_redis::redis::RedisError;
 use tokio::time::Instant;
 
 use super::super::connector::Link;
-use super::super::patience::{Failure, failed, is_lost};
+use super::super::job::Job;
+use super::super::patience::{Failure, failed};
 use super::call::{self, Call};
 use super::connection::Connection;
 use super::core::Core;
 use super::lane::Lane;
 use super::late::Lateness;
+use super::queue::Queue;
 use super::server::Connecting;
 use crate::Error;
 use crate::error::Kind;
@@ -56,6 +58,9 @@ impl Core {
     }
 
     fn begin_to_connect(&mut self, lane: &Lane) {
+        if self.connect_again.is_some() {
+            send_elsewhere(lane);
+        }
         if lane.turns.with(|queue| queue.is_empty()) {
             return;
         }
@@ -166,7 +171,7 @@ impl Core {
             for (call, answer) in connection.answered(cx) {
                 match answer {
                     Ok(value) if is_in_step => is_in_step = call::answer(call.jobs, value),
-                    Err(error) if is_in_step && !is_lost(&error) => self.refuse(lane, call.jobs, &error),
+                    Err(error) if is_in_step && !lane.server.is_lost(&error) => self.refuse(lane, call.jobs, &error),
                     answer => {
                         is_in_step = false;
                         call::fail(call.jobs, &lane.server.error(lost_connection(answer.err().as_ref())));
@@ -180,6 +185,14 @@ impl Core {
             }
         }
     }
+}
+
+/// Hands over what another server has by now, as the replica of one that is dead.
+fn send_elsewhere(lane: &Lane) {
+    // None of it was sent, so it was not sent to and fro either.
+    let waiting = lane.turns.with(Queue::take_all).into_iter().map(|job| Job { tries: 0, ..job });
+    let here: Vec<Job> = waiting.filter_map(|job| lane.server.again(job)).collect();
+    lane.turns.with(|queue| queue.put_back(here.into_iter()));
 }
 
 pub(super) fn lost_connection(cause: Option<&RedisError>) -> Error {

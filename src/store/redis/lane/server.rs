@@ -8,7 +8,7 @@ use deadpool_redis::redis::RedisError;
 
 use super::super::connector::Link;
 use super::super::job::Job;
-use super::super::patience::Failure;
+use super::super::patience::{Failure, is_lost, is_redirection};
 use crate::Error;
 use crate::store::breaker::Permit;
 
@@ -49,6 +49,12 @@ pub(in crate::store::redis) trait Server: fmt::Debug + Send + Sync + 'static {
 
     /// Counts a failure of those who waited and were not sent.
     fn waited(&self) {}
+
+    /// Whether an error says that the connection has ended, or answered something else than was asked.
+    fn is_lost(&self, error: &RedisError) -> bool {
+        // One server that has all keys sends nobody elsewhere.
+        is_lost(error) || is_redirection(error)
+    }
 
     /// Takes over jobs that the server refused as another one is to answer them.
     fn redirect(&self, jobs: Vec<Job>, refusal: &RedisError) -> Redirected {

@@ -1,0 +1,219 @@
+//! Who asks for the slots, and when.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Id;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// The least time between two looks of which the first one found the slots.
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// The same on one runtime, after a look that found nothing: others may have more success.
+const LONG_PAUSE: Duration = Duration::from_millis(500);
+
+/// A look that takes longer keeps nobody from another one: the thread that it is on may be blocked.
+const OVERDUE: Duration = Duration::from_millis(500);
+
+/// Looks of one runtime at once, with those that are overdue.
+const MOST_OF_ONE: usize = 4;
+
+/// Runtimes that look at once, or found nothing a moment ago.
+const MOST_RUNTIMES: usize = 8;
+
+/// The looks of all runtimes. Each runtime has its own: one that is not driven keeps no other one
+/// from looking.
+pub(super) struct Looks {
+    state: Mutex<State>,
+    /// Counts those that ended.
+    ended: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    looks: Vec<Entry>,
+    /// What the last one found is taken to be so until then.
+    fresh_until: Option<Instant>,
+    began: u64,
+    /// The last one that began of those that found the slots.
+    learned: u64,
+}
+
+struct Entry {
+    number: u64,
+    runtime: Id,
+    /// Before that its runtime begins no other one.
+    until: Instant,
+    has_ended: bool,
+}
+
+/// A look that is under way. It ends when it is dropped, as with its runtime.
+#[derive(Debug)]
+pub(super) struct Look {
+    pub(super) number: u64,
+    pause: Duration,
+    has_found: bool,
+    looks: Arc<Looks>,
+}
+
+impl Looks {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), ended: watch::Sender::new(0) })
+    }
+
+    /// Begins a look on a runtime, unless one is under way there or was made a moment ago.
+    pub(super) fn begin(self: &Arc<Self>, runtime: Id) -> Option<Look> {
+        let (mut state, now) = (self.state(), Instant::now());
+        if state.fresh_until.is_some_and(|until| until > now) {
+            return None;
+        }
+        state.looks.retain(|look| !look.has_ended || look.until > now);
+        let own = || state.looks.iter().filter(|look| look.runtime == runtime);
+        let in_time = state.looks.iter().filter(|look| look.until > now).count();
+        if own().any(|look| look.until > now) || own().count() >= MOST_OF_ONE || in_time >= MOST_RUNTIMES {
+            return None;
+        }
+        let number = state.number();
+        state.looks.push(Entry { number, runtime, until: now + OVERDUE, has_ended: false });
+        Some(Look { number, pause: PAUSE, has_found: false, looks: Arc::clone(self) })
+    }
+
+    /// The number of a look that waits for nobody's turn.
+    pub(super) fn number(&self) -> u64 {
+        self.state().number()
+    }
+
+    /// Whether what a look found is news: one that was held up does not undo what a later one found.
+    pub(super) fn is_news(&self, number: u64) -> bool {
+        let mut state = self.state();
+        let is_news = number > state.learned;
+        if is_news {
+            state.learned = number;
+        }
+        is_news
+    }
+
+    /// Sees looks end from now on.
+    pub(super) fn ended(&self) -> watch::Receiver<u64> {
+        self.ended.subscribe()
+    }
+
+    fn end(&self, number: u64, pause: Duration, has_found: bool) {
+        let (mut state, now) = (self.state(), Instant::now());
+        if has_found {
+            state.fresh_until = Some(now + pause);
+        }
+        if let Some(look) = state.looks.iter_mut().find(|look| look.number == number) {
+            (look.until, look.has_ended) = (now + pause, true);
+        }
+        drop(state);
+        self.ended.send_modify(|count| *count += 1);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn number(&mut self) -> u64 {
+        self.began += 1;
+        self.began
+    }
+}
+
+impl Look {
+    /// Ends it, once all can see what it found.
+    pub(super) fn end(mut self, has_found: bool) {
+        (self.pause, self.has_found) = (if has_found { PAUSE } else { LONG_PAUSE }, has_found);
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.looks.end(self.number, self.pause, self.has_found);
+    }
+}
+
+impl fmt::Debug for Looks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Looks").field("began", &self.state().began).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::{Builder, Handle};
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// The ID of another runtime, which has ended.
+    fn elsewhere() -> Id {
+        // To drop it would block, which is not allowed here.
+        let runtime = Builder::new_current_thread().build().expect("a runtime can be built");
+        let id = runtime.handle().id();
+        runtime.shutdown_background();
+        id
+    }
+
+    #[track_caller]
+    fn began(look: Option<Look>) -> Look {
+        look.expect("nothing keeps it from looking")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_is_held_up_keeps_its_runtime_from_another_one_for_a_moment_and_no_other_runtime() {
+        let (looks, here) = (Looks::new(), Handle::current().id());
+        let _held_up = began(looks.begin(here));
+        assert!(looks.begin(here).is_none(), "one is under way");
+        let _other = began(looks.begin(elsewhere()));
+        advance(OVERDUE).await;
+        let _next = began(looks.begin(here));
+        assert!(looks.begin(here).is_none(), "another one is under way");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_that_do_not_end_are_bounded() {
+        let (looks, here) = (Looks::new(), Handle::current().id());
+        let mut held_up = Vec::new();
+        for _ in 0..2 * MOST_OF_ONE {
+            held_up.extend(looks.begin(here));
+            advance(OVERDUE).await;
+        }
+        assert_eq!(held_up.len(), MOST_OF_ONE);
+        for _ in 0..2 * MOST_RUNTIMES {
+            held_up.extend(looks.begin(elsewhere()));
+        }
+        assert_eq!(held_up.len(), MOST_OF_ONE + MOST_RUNTIMES);
+        advance(OVERDUE).await;
+        began(looks.begin(elsewhere()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_found_is_not_looked_for_again_at_once_and_what_was_not_found_is_by_others() {
+        let (looks, here, there) = (Looks::new(), Handle::current().id(), elsewhere());
+        began(looks.begin(here)).end(true);
+        assert!(looks.begin(here).is_none() && looks.begin(there).is_none());
+        advance(PAUSE).await;
+        began(looks.begin(here)).end(false);
+        drop(began(looks.begin(there)));
+        assert!(looks.begin(there).is_none(), "it began just now");
+        advance(PAUSE).await;
+        assert!(looks.begin(here).is_none(), "nobody knew");
+        began(looks.begin(there)).end(false);
+        advance(LONG_PAUSE).await;
+        began(looks.begin(here));
+    }
+
+    #[tokio::test]
+    async fn what_a_look_found_that_was_held_up_does_not_undo_what_a_later_one_found() {
+        let looks = Looks::new();
+        let (first, second, third) = (looks.number(), looks.number(), looks.number());
+        assert!(looks.is_news(second));
+        assert!(!looks.is_news(first), "it was asked for before");
+        assert!(looks.is_news(third));
+    }
+}
