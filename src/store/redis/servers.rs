@@ -77,6 +77,7 @@ impl Servers {
     }
 
     /// The lanes to the server of a slot, if there is one.
+    #[cfg_attr(not(feature = "cluster"), allow(clippy::unnecessary_wraps, reason = "one server has every slot"))]
     fn lanes(&self, slot: u16) -> Option<Lanes> {
         match self {
             Self::One(lanes) => Some(lanes.clone()),
