@@ -23,6 +23,8 @@ local function adjust_key(batch, key, rule)
     batch.values[key], rule.now, rule.window, rule.limit, rule.capacity, 0, 0)
   batch.flags[batch.answered] = 2 * found + (state and 1 or 0)
   if found == KEPT then
-    batch.views[batch.answered] = pack('>I7', units) .. (digest or batch.values[key])
+    local value = batch.values[key]
+    local view = rule.whole and pack('>I4', #value) .. value or digest or value
+    batch.views[batch.answered] = pack('>I7', units) .. view
   end
 end

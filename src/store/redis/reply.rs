@@ -6,7 +6,7 @@
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
-use super::request::{Request, View};
+use super::request::Request;
 use crate::algorithm::{Found, State};
 use crate::call::CallId;
 use crate::quota::{Algorithm, Quota};
@@ -55,8 +55,8 @@ impl Reply {
         let mut size = 0;
         for ((algorithm, view), flag) in request.told().zip(&flags) {
             if found(*flag) == Found::Kept {
-                size += if view == View::Changed { UNITS } else { 0 };
-                size += size_of_view(algorithm, view == View::Whole, self.views.get(size..)?)?;
+                size += if view.is_change { UNITS } else { 0 };
+                size += size_of_view(algorithm, view.is_whole, self.views.get(size..)?)?;
             }
         }
         let views = SmallVec::from_slice(self.views.get(..size)?);
@@ -91,13 +91,13 @@ impl Answered {
     }
 
     /// Reads what the next change came to: its units, and the counter after it.
-    pub(super) fn change(&mut self, quota: &Quota) -> Option<(u64, Seen)> {
+    pub(super) fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, Seen)> {
         let mut units = 0;
         if found(*self.flags.get(self.read.0)?) == Found::Kept {
             units = self.views.get(self.read.1..)?.try_get_uint(UNITS).ok()?;
             self.read.1 += UNITS;
         }
-        Some((units, self.next(quota, false)?))
+        Some((units, self.next(quota, whole)?))
     }
 
     fn next_state(&mut self, algorithm: Algorithm, whole: bool, now: u64) -> Option<State> {

@@ -28,24 +28,16 @@ pub(super) type Rule = [u8; 2 + 5 * NUMBER];
 
 /// What is told of a check's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum View {
-    /// The state; of a log a digest.
-    Usual,
-    /// The state; of a log all of it.
-    Whole,
-    /// How many units a change came to, and the usual view of the state after it.
-    Changed,
+pub(super) struct View {
+    /// How many units a change came to is told before the state after it.
+    pub(super) is_change: bool,
+    /// All of a log is told, rather than a digest.
+    pub(super) is_whole: bool,
 }
 
 impl View {
     fn of(flags: u8) -> Self {
-        if flags & (REFUNDS | CHARGES) != 0 {
-            Self::Changed
-        } else if flags & WHOLE != 0 {
-            Self::Whole
-        } else {
-            Self::Usual
-        }
+        Self { is_change: flags & (REFUNDS | CHARGES) != 0, is_whole: flags & WHOLE != 0 }
     }
 }
 
@@ -76,7 +68,8 @@ impl Request {
         let mut request = Self::default();
         let Adjustment { refund, charge, stamp } = adjustment(taken, change);
         let flag = if charge > 0 { CHARGES } else { REFUNDS };
-        request.add(prefix, &taken.counter, flag, [refund + charge, stamp]);
+        let whole = if tells_all_after(taken) { WHOLE } else { 0 };
+        request.add(prefix, &taken.counter, flag | whole, [refund + charge, stamp]);
         request
     }
 
@@ -127,6 +120,12 @@ pub(super) fn tells_all(checks: &[Check], index: usize) -> bool {
     let counter = &checks[index].counter;
     let others = || checks.iter().enumerate().filter(|(other, _)| *other != index);
     counter.quota.algorithm() == Algorithm::SlidingLog && others().any(|(_, other)| other.counter.shares_state(counter))
+}
+
+/// Whether the answer to a change is the whole of a log: a digest does not say when what is left beyond a
+/// floor returns.
+pub(super) fn tells_all_after(taken: &Taken) -> bool {
+    taken.floor > 0 && taken.counter.quota.algorithm() == Algorithm::SlidingLog
 }
 
 /// The place of an item among few, from 0; it stands there once.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::lane::no_decision;
 use super::reply::{Answered, Seen};
-use super::request::tells_all;
+use super::request::{tells_all, tells_all_after};
 use crate::Error;
 use crate::algorithm::{self, State, Step};
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
@@ -54,7 +54,7 @@ pub(super) fn of_one(check: &Check, mut answered: Answered) -> Result<Step, Erro
 /// What became of a change to what was taken.
 pub(super) fn changed(taken: &Taken, change: Change, mut answered: Answered) -> Result<Applied, Error> {
     let quota = &taken.counter.quota;
-    let (units, seen) = answered.change(quota).ok_or_else(no_decision)?;
+    let (units, seen) = answered.change(quota, tells_all_after(taken)).ok_or_else(no_decision)?;
     let step = algorithm::decide(quota, seen.state.as_ref(), quota.tick().of(answered.now_us), 0, taken.floor);
     Ok(applied(taken, change, units, &step))
 }
