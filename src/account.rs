@@ -21,6 +21,8 @@ pub(crate) struct Account {
     /// The request waits for its turn: what it queues for is unused until then.
     queues: bool,
     settled: bool,
+    /// The decision is shown as it was made.
+    is_as_decided: bool,
 }
 
 /// What the layer and the request's handles have in common.
@@ -38,7 +40,7 @@ impl Account {
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let owed = Mutex::new(Owed::of_layer(&gate, &decision, receipt, policies));
-        Self { shared: Arc::new(Shared { gate, decision, owed }), queues: false, settled: false }
+        Self { shared: Arc::new(Shared { gate, decision, owed }), queues: false, settled: false, is_as_decided: false }
     }
 
     pub(crate) fn decision(&self) -> &Decision {
@@ -68,8 +70,12 @@ impl Account {
     /// next request of this client may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
         self.settled = true;
-        let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
         let mut owed = self.shared.owed();
+        if owed.ends_as_decided() {
+            self.is_as_decided = true;
+            return None;
+        }
+        let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
         owed.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| match (&options.count, real) {
             (Some(count), _) if !count.counts(response) => 0,
             (_, Some(RealCost(units))) if options.metered => *units,
@@ -81,6 +87,9 @@ impl Account {
 
     /// The decision with what was asked and changed since.
     pub(crate) fn shown(&self) -> Decision {
+        if self.is_as_decided {
+            return self.shared.decision.clone();
+        }
         self.shared.owed().shown(&self.shared.decision)
     }
 }

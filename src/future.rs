@@ -44,7 +44,7 @@ pin_project! {
         Queueing { turn: Pin<Box<Sleep>>, call: Option<(S, Q, Account)> },
         Readying { call: Option<(S, Q, Account)> },
         Calling { #[pin] future: F, account: Option<Account> },
-        Settling { settled: Pin<Box<Timeout<Settled>>>, answer: Option<Box<(A, Account)>> },
+        Settling { waiting: Option<Waiting<A>> },
     }
 }
 
@@ -90,19 +90,22 @@ where
     }
 }
 
-impl<S, Q, F, R, E> State<S, Q, F, Result<Response<R>, E>> {
-    /// Settles the request: the answer, unless it has to wait for that.
-    #[inline]
-    fn answered(
-        answer: Result<Response<R>, E>,
-        mut account: Account,
-    ) -> ControlFlow<Result<Response<ResponseBody<R>>, E>, Self> {
-        let (answer, settled) = response::settle(answer, &mut account);
-        let Some(settled) = settled else { return Break(response::pass(answer, &account)) };
-        let settled = Box::pin(timeout(account.gate().store.time_for_all(), settled));
-        let answer = answer.map(|(parts, body)| Response::from_parts(parts, body));
-        Continue(State::Settling { settled, answer: Some(Box::new((answer, account))) })
-    }
+/// An answer of the inner service.
+type Answer<R, E> = Result<Response<R>, E>;
+
+/// An answer as it leaves the layer.
+type Passed<R, E> = Result<Response<ResponseBody<R>>, E>;
+
+/// An answer that waits for its request's settlement.
+type Waiting<A> = (Pin<Box<Timeout<Settled>>>, Box<(A, Account)>);
+
+/// Settles a request: its answer, unless that has to wait.
+#[inline]
+fn answered<R, E>(answer: Answer<R, E>, mut account: Account) -> ControlFlow<Passed<R, E>, Waiting<Answer<R, E>>> {
+    let (answer, settled) = response::settle(answer, &mut account);
+    let Some(settled) = settled else { return Break(response::pass(answer, &account)) };
+    let settled = Box::pin(timeout(account.gate().store.time_for_all(), settled));
+    Continue((settled, Box::new((answer.map(|(parts, body)| Response::from_parts(parts, body)), account))))
 }
 
 impl<S, B, R> Future for ResponseFuture<S, B>
@@ -136,27 +139,30 @@ where
                     let (inner, ..) = call.as_mut().expect("a request has its turn once");
                     let is_ready = ready!(inner.poll_ready(cx));
                     let (inner, request, account) = call.take().expect("it is there");
-                    let next = match is_ready {
-                        Ok(()) => Continue(State::calling(inner, request, account)),
-                        Err(error) => State::answered(Err(error), account),
+                    let Err(error) = is_ready else {
+                        this.state.set(State::calling(inner, request, account));
+                        continue;
                     };
-                    match next {
-                        Continue(next) => this.state.set(next),
+                    match answered(Err(error), account) {
+                        Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
                         Break(answer) => return Poll::Ready(answer),
                     }
                 }
                 StateProjection::Calling { future, account } => {
                     let answer = ready!(future.poll(cx));
                     let account = account.take().expect("a response comes once");
-                    match State::answered(answer, account) {
-                        Continue(next) => this.state.set(next),
+                    match answered(answer, account) {
+                        Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
                         Break(answer) => return Poll::Ready(answer),
                     }
                 }
-                StateProjection::Settling { settled, answer } => {
-                    // If the store does not say in time, what it was given is shown.
-                    let _ = ready!(settled.as_mut().poll(cx));
-                    let (answer, account) = *answer.take().expect("a response comes once");
+                StateProjection::Settling { waiting } => {
+                    if let Some((settled, _)) = waiting {
+                        // If the store does not say in time, what it was given is shown.
+                        let _ = ready!(settled.as_mut().poll(cx));
+                    }
+                    let (_, answer) = waiting.take().expect("a response comes once");
+                    let (answer, account) = *answer;
                     return Poll::Ready(response::pass(answer.map(Response::into_parts), &account));
                 }
             }

@@ -130,6 +130,14 @@ impl Owed {
         }
     }
 
+    /// Ends a request of which nothing changed, as nothing that it took can, and nothing else was asked;
+    /// returns whether it is one.
+    #[inline]
+    pub(super) fn ends_as_decided(&mut self) -> bool {
+        self.is_ended = true;
+        self.debts.is_empty() && self.asked.is_empty() && self.receipts.is_empty()
+    }
+
     /// Whether answers are waited for.
     pub(super) fn is_busy(&self) -> bool {
         self.debts.iter().any(|debt| debt.is_busy)
