@@ -10,9 +10,10 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot;
 
 use self::owed::{Owed, Sent};
+use crate::error::Kind;
 use crate::gate::Gate;
 use crate::store::Decided;
-use crate::{Decision, Handle, Policy, RealCost};
+use crate::{Decision, Error, Handle, Policy, RealCost};
 
 /// The account of one request. Dropped before there is a response, it settles the request as one
 /// whose client went away.
@@ -150,7 +151,7 @@ impl Shared {
     fn make_changes(self: &Arc<Self>, owed: &mut Owed, followed: bool) {
         for Sent { debt, charge, settling } in owed.make_changes(&self.gate, followed) {
             let Ok(runtime) = Runtime::try_current() else {
-                owed.learn(debt, charge, Ok(Vec::new()));
+                owed.learn(debt, charge, Err(not_learnt()));
                 continue;
             };
             let shared = Arc::clone(self);
@@ -162,4 +163,8 @@ impl Shared {
             });
         }
     }
+}
+
+fn not_learnt() -> Error {
+    Error::new(Kind::Store, "what became of a settlement is not learnt outside of a runtime")
 }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::owed::Asked;
 use crate::gate::Gate;
 use crate::store::{Applied, Change, Receipt, Settlement, Settling, StoreId, Taken};
-use crate::{Outcome, Policy, Store};
+use crate::{Error, Outcome, Policy, Store};
 
 /// What a request owes to one counter.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Debt {
     parts: SmallVec<[Taken; 1]>,
     /// Units that the decision took.
     cost: u64,
+    /// Units of charges whose answers were lost: never charged again, nor given back.
+    doubted: u64,
     /// What is to be owed.
     pub(super) wanted: u64,
     /// A change whose answer is waited for is on its way: the next one depends on it.
@@ -59,6 +61,7 @@ impl Debt {
             store,
             parts,
             cost: taken.units,
+            doubted: 0,
             wanted: taken.units,
             is_busy: false,
             counts_cut: true,
@@ -92,8 +95,9 @@ impl Debt {
         if self.is_busy || self.is_over {
             return None;
         }
-        if self.wanted > taken {
-            return Some(Change::Charge(self.wanted - taken));
+        let perhaps = taken.saturating_add(self.doubted);
+        if self.wanted > perhaps {
+            return Some(Change::Charge(self.wanted - perhaps));
         }
         (is_ended && self.wanted < taken).then(|| Change::Refund((taken - self.wanted).min(last)))
     }
@@ -123,8 +127,12 @@ impl Debt {
     }
 
     /// Learns what became of a change: of so many units to charge, or of units given back. What the store
-    /// did not charge, or does not tell of, is not owed.
-    pub(super) fn learn(&mut self, charge: Option<u64>, applied: Option<Applied>) {
+    /// did not charge is not owed.
+    pub(super) fn learn(&mut self, charge: Option<u64>, applied: Result<Option<Applied>, Error>) {
+        let Ok(applied) = applied else {
+            self.doubted = self.doubted.saturating_add(charge.unwrap_or_default());
+            return;
+        };
         let (units, stamp) = applied.as_ref().map_or((0, 0), |applied| (applied.units, applied.stamp));
         if let (Some(asked), Some(last)) = (charge, self.parts.last()) {
             let units = units.min(asked);

@@ -7,7 +7,7 @@ use super::debt::{Debt, Of};
 use crate::gate::Gate;
 use crate::policy::Options;
 use crate::store::{Applied, Change, Receipt, Settles, Settling};
-use crate::{Decision, Outcome, Policy, Store};
+use crate::{Decision, Error, Outcome, Policy, Store};
 
 /// All that one request owes: nothing, if nothing that it took can change.
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ impl Owed {
     }
 
     /// Learns what became of a change.
-    pub(super) fn learn(&mut self, place: usize, charge: Option<u64>, applied: Result<Vec<Applied>, crate::Error>) {
+    pub(super) fn learn(&mut self, place: usize, charge: Option<u64>, applied: Result<Vec<Applied>, Error>) {
         if let Some(debt) = self.debts.get_mut(place) {
             debt.is_busy = false;
             debt.learn(charge, first(applied));
@@ -173,6 +173,6 @@ fn outcome<'a>(decision: &'a Decision, asked: &'a [Asked], debt: &Debt) -> &'a O
     &decision.outcomes()[debt.check]
 }
 
-fn first(applied: Result<Vec<Applied>, crate::Error>) -> Option<Applied> {
-    applied.ok().and_then(|applied| applied.into_iter().next())
+fn first(applied: Result<Vec<Applied>, Error>) -> Result<Option<Applied>, Error> {
+    applied.map(|applied| applied.into_iter().next())
 }

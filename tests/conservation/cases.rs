@@ -11,8 +11,8 @@ use futures::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::{Barrier, Semaphore};
-use tollgate::store::{Check, Counter, Deadline};
-use tollgate::{Count, Handle, Key, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store};
+use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
+use tollgate::{Count, Error, Handle, Key, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store};
 use tower::Service;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -238,5 +238,43 @@ async fn a_service_that_fails_to_get_ready_after_the_queue_answers_with_an_error
         moody.0.store(true, Ordering::SeqCst);
         assert_eq!(queued.await.unwrap_err(), "not today");
         assert_eq!(rig.left(quota).await, left, "{count:?}");
+    }
+}
+
+/// Settles, and never says so.
+struct Deaf(MemoryStore);
+
+impl Store for Deaf {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.0.decide(checks, deadline)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        drop(self.0.settle(receipt, changes));
+        Answer::pending(async { Err(Error::store("nobody answers", std::io::Error::other("gone"))) })
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.0.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.0.reset(counter)
+    }
+}
+
+#[tokio::test]
+async fn a_charge_whose_answer_was_lost_is_not_made_again_nor_given_back() {
+    for (real, left) in [(60, 40), (50, 49), (5, 49)] {
+        let quota = Quota::fixed_window(100, HOUR);
+        let store = Arc::new(Deaf(MemoryStore::builder().with_clock(ManualClock::new().reader()).build()));
+        let rig = Rig { name: "deaf", clock: ManualClock::new(), store, _server: None };
+        let service = rig.layer(Policy::new("policy", quota).metered()).layer(service_fn(move |request| async move {
+            handle(&request).charge(50);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok::<_, Infallible>(cost(real))
+        }));
+        service.oneshot(Request::new(Text::default())).await.expect("it does not fail");
+        assert_eq!(rig.left(quota).await, left, "a real cost of {real}");
     }
 }
