@@ -60,7 +60,8 @@ end
 
 local function sliding_window_adjust(value, now, window, limit, _, refund, charge, stamp)
   local time, count, previous = sliding_window_current(value, now, window)
-  local start = time - time % window
+  local elapsed = time % window
+  local start = time - elapsed
   local refunded = 0
   if stamp == NEVER or stamp == start then
     refunded = min(refund, count)
@@ -70,8 +71,11 @@ local function sliding_window_adjust(value, now, window, limit, _, refund, charg
     earlier = min(refund - refunded, previous)
   end
   local kept = count - refunded
-  local changed = min(kept + charge, max(kept, 2 * limit))
-  local units = max(refunded + earlier, changed - kept)
+  local weighed = (previous - earlier) * (window - elapsed)
+  local weight = (weighed - weighed % window) / window
+  local charged = min(charge, max(0, 2 * limit - weight - kept))
+  local changed = kept + charged
+  local units = refunded + earlier + charged
   if changed ~= count or earlier > 0 then
     return units, sliding_window_state(time, changed, previous - earlier), start + 2 * window - now, count > 0
   end

@@ -1,19 +1,25 @@
 //! What an admitted request owes, until that is settled.
 
 mod debt;
+mod learning;
 mod owed;
+mod parts;
+mod wanted;
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::response::Parts;
+use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot;
 
+use self::learning::Learning;
 use self::owed::{Owed, Sent};
-use crate::error::Kind;
+use self::wanted::Wanted;
 use crate::gate::Gate;
 use crate::store::Decided;
-use crate::{Decision, Error, Handle, Policy, RealCost};
+use crate::{Decision, Handle, Policy, RealCost};
 
 /// The account of one request. Dropped before there is a response, it settles the request as one
 /// whose client went away.
@@ -82,8 +88,10 @@ impl Account {
             (_, Some(RealCost(units))) if options.metered => *units,
             _ => wanted,
         });
-        self.shared.make_changes(&mut owed, self.has_handles());
-        (owed.matters && owed.is_busy()).then(|| owed.when_settled())
+        let sent = owed.make_changes(&self.shared.gate, self.has_handles());
+        let settled = (owed.matters && owed.is_busy() && Runtime::try_current().is_ok()).then(|| owed.when_settled());
+        self.shared.follow(owed, sent);
+        settled
     }
 
     /// The decision with what was asked and changed since.
@@ -105,7 +113,8 @@ impl Drop for Account {
             let unused = self.queues && !outcome.delay().is_zero();
             if unused || options.refund_dropped { 0 } else { wanted }
         });
-        self.shared.make_changes(&mut owed, self.has_handles());
+        let sent = owed.make_changes(&self.shared.gate, self.has_handles());
+        self.shared.follow(owed, sent);
     }
 }
 
@@ -116,22 +125,19 @@ impl Shared {
 
     /// Charges units to every metered policy.
     pub(crate) fn charge(self: &Arc<Self>, units: u64) {
-        self.meter(|wanted| wanted.saturating_add(units));
+        self.meter(|wanted| wanted.add(units));
     }
 
     /// Gives units of every metered policy back.
     pub(crate) fn refund(self: &Arc<Self>, units: u64) {
-        self.meter(|wanted| wanted.saturating_sub(units));
+        self.meter(|wanted| wanted.subtract(units));
     }
 
-    fn meter(self: &Arc<Self>, change: impl Fn(u64) -> u64) {
+    fn meter(self: &Arc<Self>, change: impl Fn(&mut Wanted)) {
         let mut owed = self.owed();
-        owed.want(
-            &self.gate,
-            &self.decision,
-            |options, _, wanted| if options.metered { change(wanted) } else { wanted },
-        );
-        self.make_changes(&mut owed, true);
+        owed.meter(&self.gate, change);
+        let sent = owed.make_changes(&self.gate, true);
+        self.follow(owed, sent);
     }
 
     /// Notes a decision the handler asked for.
@@ -146,25 +152,18 @@ impl Shared {
         decision
     }
 
-    /// Makes the changes that are due. Unless they are the last, what becomes of them is learnt, and may lead
-    /// to others.
-    fn make_changes(self: &Arc<Self>, owed: &mut Owed, followed: bool) {
-        for Sent { debt, charge, settling } in owed.make_changes(&self.gate, followed) {
-            let Ok(runtime) = Runtime::try_current() else {
-                owed.learn(debt, charge, Err(not_learnt()));
-                continue;
-            };
-            let shared = Arc::clone(self);
-            runtime.spawn(async move {
-                let applied = settling.wait().await;
-                let mut owed = shared.owed();
-                owed.learn(debt, charge, applied);
-                shared.make_changes(&mut owed, true);
-            });
+    /// Learns what becomes of changes in tasks, which may lead to other changes. Outside of a runtime that has to
+    /// wait until something else happens to the account.
+    fn follow(self: &Arc<Self>, mut owed: MutexGuard<'_, Owed>, sent: SmallVec<[Sent; 1]>) {
+        if sent.is_empty() && owed.unheard.is_empty() {
+            return;
+        }
+        let Ok(runtime) = Runtime::try_current() else { return owed.unheard.extend(sent) };
+        let unheard = mem::take(&mut owed.unheard);
+        // A runtime that ends drops what it is given, and that is learnt at once.
+        drop(owed);
+        for sent in unheard.into_iter().chain(sent) {
+            runtime.spawn(Learning::of(Arc::clone(self), sent));
         }
     }
-}
-
-fn not_learnt() -> Error {
-    Error::new(Kind::Store, "what became of a settlement is not learnt outside of a runtime")
 }

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::debt::{Debt, Of};
+use super::wanted::Wanted;
 use crate::gate::Gate;
 use crate::policy::Options;
 use crate::store::{Applied, Change, Receipt, Settles, Settling};
@@ -22,6 +23,8 @@ pub(super) struct Owed {
     /// All answers are waited for.
     pub(super) matters: bool,
     waiting: Option<oneshot::Sender<()>>,
+    /// Changes whose answers nobody waits for yet, as they were made outside of a runtime.
+    pub(super) unheard: Vec<Sent>,
 }
 
 /// A policy that the handler asked, and what was decided.
@@ -32,11 +35,11 @@ pub(super) struct Asked {
 }
 
 /// A change on its way whose answer is waited for.
+#[derive(Debug)]
 pub(super) struct Sent {
     /// The debt's place.
     pub(super) debt: usize,
-    /// How many units it charges, if it does.
-    pub(super) charge: Option<u64>,
+    pub(super) change: Change,
     pub(super) settling: Settling,
 }
 
@@ -50,10 +53,22 @@ impl Owed {
     }
 
     /// Adds what a decision took that the handler asked for.
+    ///
+    /// After the end, only what the handler charges and refunds can change it; and what one counter has of it
+    /// is one debt, as a handle may be used for long.
     pub(super) fn add(&mut self, gate: &Gate, policy: &Policy, decision: &Decision, receipt: Receipt) {
-        let place = self.asked.len();
-        self.asked.push(Asked { policy: policy.clone(), decision: decision.clone() });
-        self.insert(gate, decision, receipt, |_| (Of::Handler(place), policy));
+        let known = self.debts.iter_mut().find(|debt| match receipt.taken() {
+            [only] if self.is_ended => debt.is_to(receipt.store(), &only.counter),
+            _ => false,
+        });
+        if let Some(debt) = known {
+            receipt.taken().iter().for_each(|taken| debt.add(taken));
+        } else if !self.is_ended || policy.options().metered {
+            let place = self.asked.len();
+            self.asked.push(Asked { policy: policy.clone(), decision: decision.clone() });
+            return self.insert(gate, decision, receipt, |_| (Of::Handler(place), policy));
+        }
+        drop(gate.store.settle(receipt, &[]));
     }
 
     fn insert<'a>(
@@ -71,26 +86,29 @@ impl Owed {
                 self.debts.push(Debt::new(of, check, receipt.store(), taken));
             }
         }
-        if holds_slots {
+        if holds_slots && !self.is_ended {
             self.receipts.push(receipt);
         } else {
             drop(gate.store.settle(receipt, &[]));
         }
     }
 
-    /// Sets what is to be owed, as `wanted` says of options, outcome, and what was to be owed so far.
-    pub(super) fn want(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
+    /// Changes what is to be owed by metered policies.
+    pub(super) fn meter(&mut self, gate: &Gate, change: impl Fn(&mut Wanted)) {
         for debt in &mut self.debts {
-            let outcome = outcome(decision, &self.asked, debt);
-            debt.wanted = wanted(debt.policy(gate, &self.asked).options(), outcome, debt.wanted);
+            if debt.policy(gate, &self.asked).options().metered {
+                change(&mut debt.wanted);
+            }
         }
     }
 
-    /// As [`want`](Self::want), at the end of the request.
+    /// Sets what is to be owed at the end of the request, as `wanted` says of options, outcome, and what was to
+    /// be owed so far.
     pub(super) fn end(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
         for debt in &mut self.debts {
             let outcome = outcome(decision, &self.asked, debt);
-            debt.set(wanted(debt.policy(gate, &self.asked).options(), outcome, debt.wanted));
+            let units = wanted(debt.policy(gate, &self.asked).options(), outcome, debt.wanted.units());
+            debt.wanted.set(units);
         }
         self.is_ended = true;
         self.matters = self.debts.iter().any(|debt| debt.matters_soon(outcome(decision, &self.asked, debt)));
@@ -104,15 +122,13 @@ impl Owed {
         let mut sent = SmallVec::new();
         for (place, debt) in self.debts.iter_mut().enumerate() {
             while let Some(change) = debt.due(self.is_ended) {
-                let charge = if let Change::Charge(units) = change { Some(units) } else { None };
                 match debt.make(change, gate) {
-                    Settling::Ready(applied) => debt.learn(charge, first(applied)),
-                    settling if self.matters || followed && charge.is_some() => {
+                    Settling::Ready(applied) => debt.learn(change, applied),
+                    settling if self.matters || followed && debt.depends_on(change) => {
                         debt.is_busy = true;
-                        sent.push(Sent { debt: place, charge, settling });
+                        sent.push(Sent { debt: place, change, settling });
                     }
-                    Settling::Pending(_) if charge.is_some() => debt.is_over = true,
-                    Settling::Pending(_) => {}
+                    Settling::Pending(_) => debt.is_over = !followed,
                 }
             }
         }
@@ -123,10 +139,10 @@ impl Owed {
     }
 
     /// Learns what became of a change.
-    pub(super) fn learn(&mut self, place: usize, charge: Option<u64>, applied: Result<Vec<Applied>, Error>) {
+    pub(super) fn learn(&mut self, place: usize, change: Change, applied: Result<Vec<Applied>, Error>) {
         if let Some(debt) = self.debts.get_mut(place) {
             debt.is_busy = false;
-            debt.learn(charge, first(applied));
+            debt.learn(change, applied);
         }
     }
 
@@ -171,8 +187,4 @@ impl Owed {
 fn outcome<'a>(decision: &'a Decision, asked: &'a [Asked], debt: &Debt) -> &'a Outcome {
     let decision = debt.of.handler().map_or(decision, |place| &asked[place].decision);
     &decision.outcomes()[debt.check]
-}
-
-fn first(applied: Result<Vec<Applied>, Error>) -> Result<Option<Applied>, Error> {
-    applied.map(|applied| applied.into_iter().next())
 }

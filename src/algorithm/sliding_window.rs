@@ -40,7 +40,8 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (time, count, previous, _) = current(state, now, window);
-    let start = time - time % window;
+    let elapsed = time % window;
+    let start = time - elapsed;
     let mut refunded = 0;
     if stamp == NEVER || stamp == start {
         refunded = refund.min(count);
@@ -50,10 +51,12 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
         earlier = (refund - refunded).min(previous);
     }
     let kept = count - refunded;
-    let changed = (kept + charge).min(kept.max(2 * limit));
+    let weight = (previous - earlier) * (window - elapsed) / window;
+    let charged = charge.min((2 * limit).saturating_sub(weight + kept));
+    let changed = kept + charged;
     let reset = start + 2 * window - now;
     let state = State::Window { time, count: changed, previous: previous - earlier };
-    Adjusted::new((refunded + earlier).max(changed - kept), changed != count || earlier > 0, state, reset)
+    Adjusted::new(refunded + earlier + charged, changed != count || earlier > 0, state, reset)
 }
 
 /// The last time seen, not before `now`, and the counts of its window and of the one before.

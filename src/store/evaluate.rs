@@ -79,21 +79,27 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
     Applied::new(units, if keeps { taken.stamp } else { step.stamp }).with_outcome(outcome(&look, step))
 }
 
-/// The change to what was taken, as the algorithm is to make it.
+/// The change to what was taken, as the algorithm is to make it; `before` it the same request took this.
 ///
-/// Of a bucket, time has refilled some of the units, and that is not given back; first it refilled those
-/// that stay taken, so it is counted from when they were refilled.
-pub(super) fn adjustment(taken: &Taken, change: Change) -> Adjustment {
+/// Of a bucket, time has refilled some of the units, and that is not given back. It refills them one after
+/// the other, as they were taken: so it is counted from when those before, and those that stay taken, were
+/// refilled, as if this request alone had taken units.
+pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adjustment {
     let Taken { counter: Counter { quota, .. }, units, stamp, .. } = taken;
-    let mut stamp = *stamp;
-    if let (Change::Refund(back), Algorithm::TokenBucket) = (change, quota.algorithm())
-        && stamp != algorithm::NEVER
-    {
-        let kept = u128::from(units.saturating_sub(back)) * u128::from(quota.window_ticks());
-        let refilled = u64::try_from(kept / u128::from(quota.limit())).unwrap_or(algorithm::NEVER);
-        stamp = stamp.saturating_add(refilled).min(algorithm::NEVER - 1);
+    let Change::Refund(back) = change else { return Adjustment::new(change, *stamp) };
+    if quota.algorithm() != Algorithm::TokenBucket || *stamp == algorithm::NEVER {
+        return Adjustment::new(change, *stamp);
     }
-    Adjustment::new(change, stamp)
+    let refilled = |(since, units): (u64, u64)| {
+        let ticks = u128::from(units) * u128::from(quota.window_ticks()) / u128::from(quota.limit());
+        since.saturating_add(u64::try_from(ticks).unwrap_or(algorithm::NEVER)).min(algorithm::NEVER - 1)
+    };
+    let same = before.iter().filter(|part| part.counter.shares_state(&taken.counter));
+    let parts = same.map(|part| (part.stamp, part.units)).chain([(*stamp, units.saturating_sub(back))]);
+    let line = parts.fold((0, 0), |line, (stamp, units)| {
+        if stamp <= refilled(line) { (line.0, line.1.saturating_add(units)) } else { (stamp, units) }
+    });
+    Adjustment::new(change, refilled(line))
 }
 
 /// What a counter is changed with outside any decision.

@@ -135,6 +135,11 @@ pub struct Settlement {
 }
 
 impl Settlement {
+    /// What a receipt's earlier checks took.
+    pub(crate) fn before<'a>(&self, receipt: &'a Receipt) -> &'a [Taken] {
+        receipt.taken.get(..self.check).unwrap_or_default()
+    }
+
     /// The change to make to what was taken, bounded by it; `None` if there is nothing to do.
     pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a Taken, Change)> {
         let taken = receipt.taken.get(self.check)?;
@@ -147,14 +152,15 @@ impl Settlement {
         }
     }
 
-    /// What became of each change; `make` makes those for which there is something to do.
+    /// What became of each change; `make` makes those for which there is something to do, and is given what the
+    /// earlier checks took as well.
     pub(crate) fn each(
         changes: &[Self],
         receipt: &Receipt,
-        mut make: impl FnMut(&Taken, Change) -> Applied,
+        mut make: impl FnMut(&[Taken], &Taken, Change) -> Applied,
     ) -> Vec<Applied> {
         let each = changes.iter().map(|settlement| match settlement.of(receipt) {
-            Some((taken, change)) => make(taken, change),
+            Some((taken, change)) => make(settlement.before(receipt), taken, change),
             None => Applied::new(0, receipt.taken.get(settlement.check).map_or(0, |taken| taken.stamp)),
         });
         each.collect()

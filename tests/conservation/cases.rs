@@ -205,6 +205,163 @@ async fn a_client_that_waits_for_its_answer_has_its_refund() {
     assert_eq!(refused, 0, "of 5,000");
 }
 
+/// Serves one request of a metered policy, and returns what the handler left in its response.
+async fn serve<F>(
+    rig: &Rig,
+    quota: Quota,
+    handler: impl Fn(Handle) -> F + Clone + Send + 'static,
+) -> Response<impl Sized>
+where
+    F: Future<Output = Response<Text>> + Send + 'static,
+{
+    let service = rig.layer(Policy::new("policy", quota).metered()).layer(service_fn(move |request| {
+        let answer = handler(handle(&request));
+        async move { Ok::<_, Infallible>(answer.await) }
+    }));
+    service.oneshot(Request::new(Text::default())).await.expect("it does not fail")
+}
+
+/// Long enough for an answer of Redis.
+async fn answered() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+#[tokio::test]
+async fn many_small_charges_of_a_bucket_give_back_as_much_as_a_large_one() {
+    on_each_store(async |rig| {
+        // A unit a second.
+        let quota = Quota::token_bucket(3_600, HOUR).burst(100);
+        for (charges, units) in [(20, 1), (1, 20)] {
+            let clock = rig.clock.clone();
+            let handler = move |handle: Handle| {
+                let clock = clock.clone();
+                async move {
+                    for _ in 0..charges {
+                        clock.set(clock.now() + S / 1_000);
+                        handle.charge(units);
+                        answered().await;
+                    }
+                    clock.set(clock.now() + 2 * S);
+                    cost(1)
+                }
+            };
+            serve(rig, quota, handler).await;
+            // What it owes was refilled meanwhile.
+            assert_eq!(rig.left(quota).await, 100, "{}: {charges} charges", rig.name);
+            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_charged_outside_of_a_runtime_can_be_given_back() {
+    on_each_store(async |rig| {
+        for quota in ALL {
+            let handler = |handle: Handle| async move {
+                std::thread::spawn(move || handle.charge(50)).join().expect("it does not panic");
+                answered().await;
+                cost(5)
+            };
+            let response = serve(rig, quota, handler).await;
+            answered().await;
+            // Its answer may come after the response.
+            assert!([95, rig.left(quota).await].contains(&shown(&response)), "{}: {quota}", rig.name);
+            assert_eq!(rig.left(quota).await, 95, "{}: {quota}", rig.name);
+            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_ends_with_a_charge_on_its_way_holds_no_refund_up() {
+    on_each_store(async |rig| {
+        for quota in ALL {
+            let handler = |handle: Handle| async move {
+                let other = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                {
+                    let _entered = other.enter();
+                    handle.charge(50);
+                }
+                other.shutdown_background();
+                answered().await;
+                cost(0)
+            };
+            serve(rig, quota, handler).await;
+            answered().await;
+            // Memory has said at once what it took; else only what the decision took is known.
+            let left = if rig.name == "memory" { 100 } else { 50 };
+            assert_eq!(rig.left(quota).await, left, "{}: {quota}", rig.name);
+            rig.store.reset(&counter(quota)).wait().await.expect("the store answers");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_last_in_a_line_can_leave_it_one_after_the_other() {
+    on_each_store(async |rig| {
+        let quota = Quota::leaky_bucket(100, 1_000 * HOUR).queue(99);
+        let handler = |handle: Handle| async move {
+            handle.charge(9);
+            answered().await;
+            let mut response = cost(8);
+            response.extensions_mut().insert(handle);
+            response
+        };
+        let response = serve(rig, quota, handler).await;
+        assert_eq!(rig.left(quota).await, 92, "{}", rig.name);
+        response.extensions().get::<Handle>().expect("it was kept").refund(3);
+        answered().await;
+        assert_eq!(rig.left(quota).await, 95, "{}", rig.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_charge_to_a_sliding_window_is_bounded_with_what_counts_of_the_window_before() {
+    on_each_store(async |rig| {
+        let quota = Quota::sliding_window(100, HOUR);
+        let charge = async || {
+            let charged = rig.store.adjust(&counter(quota), Change::Charge(1_000)).wait().await;
+            charged.expect("the store answers").units
+        };
+        rig.clock.set(rig.clock.now().next_multiple_of(3_600 * S));
+        assert_eq!(charge().await, 200, "{}", rig.name);
+        rig.clock.set(rig.clock.now() + 3_600 * S);
+        assert_eq!(charge().await, 0, "{}: all of them still count", rig.name);
+        rig.clock.set(rig.clock.now() + 1_800 * S);
+        assert_eq!(charge().await, 100, "{}: half of them count", rig.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_handle_asks_for_after_the_response_is_given_back_by_it_alone() {
+    on_each_store(async |rig| {
+        let (quota, later) = (Quota::fixed_window(100, HOUR), Quota::fixed_window(50, HOUR));
+        let handler = |handle: Handle| async move {
+            let mut response = cost(1);
+            response.extensions_mut().insert(handle);
+            response
+        };
+        let response = serve(rig, quota, handler).await;
+        let handle = response.extensions().get::<Handle>().expect("it was kept");
+        let metered = Policy::new("policy", later).metered();
+        for _ in 0..10 {
+            handle.check(&metered, Key::new("user", "ada")).await.expect("the store answers");
+        }
+        handle.refund(4);
+        answered().await;
+        let user = Counter { key: Key::new("user", "ada"), ..counter(later) };
+        let looked = rig.store.decide(&[Check::new(user, 0)], Deadline::none()).wait().await;
+        assert_eq!(looked.expect("the store answers").decision.outcomes()[0].remaining(), 44, "{}", rig.name);
+        assert_eq!(rig.left(quota).await, 100, "{}: the request itself owes nothing more", rig.name);
+    })
+    .await;
+}
+
 /// Fails to get ready once it is told to.
 #[derive(Clone, Default)]
 struct Moody(Arc<AtomicBool>);
@@ -238,6 +395,45 @@ async fn a_service_that_fails_to_get_ready_after_the_queue_answers_with_an_error
         moody.0.store(true, Ordering::SeqCst);
         assert_eq!(queued.await.unwrap_err(), "not today");
         assert_eq!(rig.left(quota).await, left, "{count:?}");
+    }
+}
+
+/// Settles, and says so after ten minutes.
+struct Slow(MemoryStore);
+
+impl Store for Slow {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.0.decide(checks, deadline)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        let settled = self.0.settle(receipt, changes).wait();
+        Answer::pending(async {
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            settled.await
+        })
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.0.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.0.reset(counter)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_waits_for_what_may_decide_the_next_request_and_not_for_a_policy_in_shadow() {
+    for (in_shadow, waits) in [(true, false), (false, true)] {
+        let store = Slow(MemoryStore::new());
+        let policy = Policy::new("policy", Quota::fixed_window(1, HOUR)).count(Count::failures());
+        let policy = if in_shadow { policy.shadow() } else { policy };
+        let layer = RateLimitLayer::new(store, policy);
+        let service = layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(Text::default())) }));
+        let start = tokio::time::Instant::now();
+        service.oneshot(Request::new(Text::default())).await.expect("it does not fail");
+        assert_eq!(!start.elapsed().is_zero(), waits, "in shadow: {in_shadow}");
     }
 }
 

@@ -35,6 +35,8 @@ struct Script {
     charges: [u64; 2],
     refund: u64,
     end: End,
+    /// What the handle charges and refunds after the response, if it is kept.
+    late: Option<[u64; 2]>,
 }
 
 #[derive(Clone, Copy)]
@@ -54,15 +56,17 @@ impl Script {
             _ => End::Dropped,
         };
         let charges = [rng.u64(..5), rng.u64(..5)];
-        Self { cost: rng.u64(1..4), charges, refund: rng.u64(..6), end }
+        let late = (!matches!(end, End::Dropped) && rng.bool()).then(|| [rng.u64(..5), rng.u64(..5)]);
+        Self { cost: rng.u64(1..4), charges, refund: rng.u64(..6), end, late }
     }
 
     fn owed(self) -> u64 {
-        match self.end {
+        let by_then = match self.end {
             End::Counts | End::Dropped => (self.cost + self.charges[0] + self.charges[1]).saturating_sub(self.refund),
             End::CountsNot => 0,
             End::RealCost(units) => units,
-        }
+        };
+        self.late.map_or(by_then, |[charge, refund]| (by_then + charge).saturating_sub(refund))
     }
 }
 
@@ -88,6 +92,9 @@ async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible>
             let _ = hangs.expect("each request has one").send(());
             return pending().await;
         }
+    }
+    if script.late.is_some() {
+        response.extensions_mut().insert(handle);
     }
     Ok(response)
 }
@@ -115,6 +122,12 @@ async fn ask(layer: RateLimitLayer, mut rng: Rng) -> u64 {
         } else {
             let response = served.await.expect("it does not fail");
             assert_ne!(response.status(), StatusCode::TOO_MANY_REQUESTS, "there are enough units");
+            if let Some([charge, refund]) = script.late {
+                let handle = response.extensions().get::<Handle>().expect("it was kept");
+                handle.charge(charge);
+                tokio::task::yield_now().await;
+                handle.refund(refund);
+            }
         }
         owed += script.owed();
     }

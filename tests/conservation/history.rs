@@ -31,7 +31,7 @@ const MOST_OPEN: usize = 6;
 const MOST_LOOKS: usize = 10_000;
 
 const S: u64 = 1_000_000;
-/// Redis forgets by its own clock: so no window ends soon, and the clock keeps to the first half of one.
+/// Redis forgets by its own clock: so no window ends soon.
 const WINDOW: u64 = 3_600 * S;
 const HOUR: Duration = Duration::from_micros(WINDOW);
 
@@ -48,6 +48,8 @@ enum Command {
 struct Open {
     commands: UnboundedSender<Command>,
     served: JoinHandle<()>,
+    /// What is left of it after its response.
+    handle: Arc<std::sync::Mutex<Option<Handle>>>,
 }
 
 struct History<S> {
@@ -118,6 +120,7 @@ impl<S: Store> History<S> {
     /// One history of new keys.
     async fn run(&mut self, number: usize) {
         self.is_still = self.rng.bool();
+        self.recorder.lose_each(if self.rng.u32(..4) == 0 { 10 } else { 0 });
         for _ in 0..STEPS {
             for key in 0..KEYS {
                 self.step(key, number);
@@ -138,8 +141,8 @@ impl<S: Store> History<S> {
     /// Something happens to a key.
     fn step(&mut self, key: usize, number: usize) {
         let (open, rng) = (&mut self.open[key], &mut self.rng);
-        open.retain(|open| !open.served.is_finished());
         self.operations += 1;
+        open.retain(|open| !open.served.is_finished() || open.is_used_later(rng));
         if open.is_empty() || open.len() < MOST_OPEN && rng.u32(..3) == 0 {
             let layer = self.layers[rng.usize(..self.layers.len())].clone();
             open.push(request(&layer, &format!("{number}-{key}"), rng.u64(1..4)));
@@ -186,7 +189,8 @@ impl<S: Store> History<S> {
         if self.rng.u32(..60) == 0 {
             next += WINDOW;
         }
-        if next % WINDOW > WINDOW / 2 {
+        let is_near_the_end = next % WINDOW > WINDOW / 10 * 9;
+        if is_near_the_end && !self.slack.is_zero() {
             next += WINDOW - next % WINDOW;
         }
         self.clock.set(next);
@@ -213,17 +217,32 @@ impl<S: Store> History<S> {
     }
 }
 
+impl Open {
+    /// Whether the handle of a request that was answered is used, and may be again.
+    fn is_used_later(&self, rng: &mut Rng) -> bool {
+        let mut kept = self.handle.lock().expect("it is not poisoned");
+        match kept.as_ref() {
+            Some(handle) if rng.u32(..3) == 0 => handle.charge(rng.u64(..6)),
+            Some(handle) if rng.bool() => handle.refund(rng.u64(..6)),
+            _ => *kept = None,
+        }
+        kept.is_some()
+    }
+}
+
 fn request(layer: &RateLimitLayer, key: &str, cost: u64) -> Open {
     let (commands, receiver) = unbounded_channel();
     let mut request = Request::new(Text::default());
     request.headers_mut().insert("x-key", key.parse().expect("ASCII"));
     request.extensions_mut().insert(cost);
     request.extensions_mut().insert(Arc::new(tokio::sync::Mutex::new(receiver)));
+    let handle = Arc::<std::sync::Mutex<Option<Handle>>>::default();
+    request.extensions_mut().insert(Arc::clone(&handle));
     let service = layer.layer(service_fn(serve));
     let served = tokio::spawn(async move {
         let _response = service.oneshot(request).await;
     });
-    Open { commands, served }
+    Open { commands, served, handle }
 }
 
 async fn run<S: Store>(algorithm: Algorithm, name: &str, inner: S, clock: ManualClock) {

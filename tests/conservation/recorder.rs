@@ -1,11 +1,11 @@
 //! A store around a store that writes down what it took, in the order in which it did.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, Taken,
 };
 use tollgate::{Algorithm, Error};
 
@@ -39,11 +39,26 @@ pub(crate) struct Recorder<S> {
     clock: ManualClock,
     books: Arc<Mutex<HashMap<String, Book>>>,
     in_flight: Arc<AtomicUsize>,
+    /// Charges so far; of every so many, 0 for none, the answer is lost.
+    charges: AtomicU64,
+    loses_each: AtomicU64,
 }
 
 impl<S: Store> Recorder<S> {
     pub(crate) fn new(inner: S, clock: ManualClock) -> Self {
-        Self { inner, clock, books: Arc::default(), in_flight: Arc::default() }
+        let (charges, loses_each) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { inner, clock, books: Arc::default(), in_flight: Arc::default(), charges, loses_each }
+    }
+
+    /// Loses the answer to every n-th charge, or to none for 0.
+    pub(crate) fn lose_each(&self, charge: u64) {
+        self.loses_each.store(charge, Ordering::SeqCst);
+    }
+
+    fn loses(&self, made: &[Made]) -> bool {
+        let is_charge = made.iter().any(|made| matches!(made.change, Change::Charge(_)));
+        let number = self.charges.fetch_add(u64::from(is_charge), Ordering::SeqCst);
+        is_charge && number.checked_rem(self.loses_each.load(Ordering::SeqCst)) == Some(0)
     }
 
     /// Questions whose answers are not there yet.
@@ -117,14 +132,37 @@ impl Notes {
         place.filter(|_| rest == 0)
     }
 
-    fn applied(&self, counter: &Counter, made: (Change, Option<usize>), applied: &Result<Vec<Applied>, Error>) {
-        let Some(applied) = applied.as_ref().ok().and_then(|applied| applied.first()) else { return };
-        match made {
-            (Change::Charge(_), Some(place)) => self.took(counter, place, applied.units, applied.stamp),
-            (_, Some(place)) => self.book(counter, |book| book.parts[place].stamp = applied.stamp),
-            _ => {}
+    /// Writes down that a change is made to what was taken.
+    fn makes(&self, taken: &Taken, change: Change) -> Made {
+        let place = match change {
+            Change::Refund(units) => {
+                assert!(units <= taken.units, "{units} units of {taken:?} are given back");
+                let place = self.returns(&taken.counter, taken.stamp, units);
+                place.unwrap_or_else(|| panic!("{units} units are given back that were not taken: {taken:?}"))
+            }
+            _ => self.begin(&taken.counter, true),
+        };
+        Made { change, place }
+    }
+
+    fn applied(&self, counter: &Counter, made: &[Made], applied: &Result<Vec<Applied>, Error>) {
+        for (made, applied) in made.iter().zip(applied.as_ref().map(Vec::as_slice).unwrap_or_default()) {
+            match made.change {
+                Change::Charge(_) => self.took(counter, made.place, applied.units, applied.stamp),
+                _ => self.book(counter, |book| book.parts[made.place].stamp = applied.stamp),
+            }
         }
     }
+}
+
+/// A change that is made, and the place of the part it is about.
+struct Made {
+    change: Change,
+    place: usize,
+}
+
+fn lost() -> Error {
+    Error::store("nobody answers", std::io::Error::other("gone"))
 }
 
 impl<S: Store> Store for Recorder<S> {
@@ -153,32 +191,25 @@ impl<S: Store> Store for Recorder<S> {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        let ([Settlement { check: 0, change }], [taken]) = (changes, receipt.taken()) else {
-            assert!(changes.is_empty(), "one change each");
+        let Some(counter) = receipt.taken().first().map(|taken| taken.counter.clone()) else {
             return self.inner.settle(receipt, changes);
         };
-        let (notes, counter, change) = (self.notes(), taken.counter.clone(), *change);
-        let place = match change {
-            Change::Refund(units) => {
-                assert!(units <= taken.units, "{units} units of {taken:?} are given back");
-                let place = notes.returns(&counter, taken.stamp, units);
-                assert!(place.is_some(), "{units} units are given back that were not taken: {taken:?}");
-                place
-            }
-            _ => Some(notes.begin(&counter, true)),
-        };
+        let notes = self.notes();
+        let each = changes.iter().map(|settlement| notes.makes(&receipt.taken()[settlement.check], settlement.change));
+        let made: Vec<Made> = each.collect();
+        let loses = self.loses(&made);
         match self.inner.settle(receipt, changes) {
             Answer::Ready(applied) => {
-                notes.applied(&counter, (change, place), &applied);
-                Answer::Ready(applied)
+                notes.applied(&counter, &made, &applied);
+                Answer::Ready(if loses { Err(lost()) } else { applied })
             }
             Answer::Pending(pending) => {
                 notes.in_flight.fetch_add(1, Ordering::SeqCst);
                 let settling = tokio::spawn(async move {
                     let applied = pending.await;
-                    notes.applied(&counter, (change, place), &applied);
+                    notes.applied(&counter, &made, &applied);
                     notes.in_flight.fetch_sub(1, Ordering::SeqCst);
-                    applied
+                    if loses { Err(lost()) } else { applied }
                 });
                 Answer::pending(async move { settling.await.expect("it ends") })
             }

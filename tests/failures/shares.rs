@@ -98,7 +98,14 @@ async fn the_debt_of_a_cost_far_above_a_share_is_paid_in_full() {
 
 #[tokio::test]
 async fn a_debt_is_given_back_with_what_was_taken() {
-    for quota in [Quota::per_hour(8), Quota::fixed_window(8, 1_000 * HOUR), Quota::sliding_window(8, 1_000 * HOUR)] {
+    let quotas = [
+        Quota::per_hour(8),
+        Quota::fixed_window(8, 1_000 * HOUR),
+        Quota::sliding_window(8, 1_000 * HOUR),
+        Quota::sliding_log(8, Duration::from_secs(60)),
+        Quota::leaky_bucket(8, HOUR).queue(7),
+    ];
+    for quota in quotas {
         let failures = sharing(per_user(quota).cost(4).count(Count::failures()), 4);
         for _ in 0..10 {
             assert_eq!(answer(&failures, "ada", 200).await.status(), 200, "{quota}: it does not count");

@@ -4,7 +4,9 @@ use smallvec::SmallVec;
 
 use crate::decision::{Decision, Source};
 use crate::quota::Algorithm;
-use crate::store::{Answer, Change, Check, Counter, Deadline, Decided, MemoryStore, Receipt, Store, Taken};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Receipt, Settlement, Store, Taken,
+};
 use crate::{Error, Quota};
 
 /// Decides against one instance's share of each quota; what is shown is the configured quota.
@@ -43,29 +45,32 @@ fn with_debts(
     decision: &Decision,
     receipt: Receipt,
 ) -> Receipt {
-    let above = |check: &Check, share: &Check| check.cost.saturating_sub(share.cost);
-    if !decision.is_allowed() || checks.iter().zip(shares).all(|(check, share)| above(check, share) == 0) {
+    let is_above = |(check, share): (&Check, &Check)| check.cost > share.cost;
+    if !decision.is_allowed() || !checks.iter().zip(shares).any(is_above) {
         return receipt;
     }
     let all = receipt.taken().iter().zip(checks.iter().zip(shares)).map(|(taken, (check, share))| {
-        let debt = if taken.units == 0 { 0 } else { above(check, share) };
-        if debt > 0 {
-            charge(local, check, share, debt);
-        }
-        Taken { units: taken.units + debt, ..taken.clone() }
+        let owes = taken.units > 0 && is_above((check, share));
+        if owes { take_all(local, check, taken) } else { taken.clone() }
     });
     Receipt::new(receipt.store(), all)
 }
 
-/// Charges a debt, which may be larger than what a share can owe.
-fn charge(local: &MemoryStore, check: &Check, share: &Check, debt: u64) {
-    let (whole, part) = (check.counter.quota, share.counter.quota);
+/// Takes the whole cost instead of the share of it, which may be more than a share can owe: all at one time,
+/// so that all of it can be given back.
+fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
+    let share = Receipt::new(local.id(), [taken.clone()]);
+    drop(local.settle(share, &[Settlement { check: 0, change: Change::Refund(taken.units) }]));
+    let (whole, part) = (check.counter.quota, taken.counter.quota);
     let quota = match whole.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => part.with_units(part.limit(), whole.capacity()),
         Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => whole,
     };
-    let counter = Counter { quota, ..share.counter.clone() };
-    let Answer::Ready(_) = local.adjust(&counter, Change::Charge(debt)) else { unreachable!("memory answers at once") };
+    let counter = Counter { quota, ..taken.counter.clone() };
+    let Answer::Ready(Ok(Applied { units, stamp, .. })) = local.adjust(&counter, Change::Charge(check.cost)) else {
+        unreachable!("memory answers at once")
+    };
+    Taken { units, stamp, ..taken.clone() }
 }
 
 impl Quota {

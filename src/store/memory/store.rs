@@ -142,11 +142,13 @@ impl Store for MemoryStore {
         if receipt.store() != self.inner.id || changes.is_empty() {
             return Answer::Ready(Ok(Vec::new()));
         }
-        Answer::Ready(Ok(Settlement::each(changes, &receipt, |taken, change| self.inner.adjust(taken, change))))
+        Answer::Ready(Ok(Settlement::each(changes, &receipt, |before, taken, change| {
+            self.inner.adjust(before, taken, change)
+        })))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(self.inner.adjust(&of_any(counter), change)))
+        Answer::Ready(Ok(self.inner.adjust(&[], &of_any(counter), change)))
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
@@ -181,13 +183,13 @@ impl Inner {
         &self.shards[self.index(of)]
     }
 
-    fn adjust(&self, taken: &Taken, change: Change) -> Applied {
+    fn adjust(&self, before: &[Taken], taken: &Taken, change: Change) -> Applied {
         let Taken { counter, floor, .. } = taken;
         let of = self.fingerprints.of(counter);
         let (units, step) = {
             let mut shard = lock(self.shard(of));
             let now_us = micros(&*self.clock);
-            shard.adjust(of, &counter.quota, *floor, now_us, adjustment(taken, change))
+            shard.adjust(of, &counter.quota, *floor, now_us, adjustment(before, taken, change))
         };
         applied(taken, change, units, &step)
     }

@@ -64,9 +64,10 @@ impl Request {
         request
     }
 
-    pub(super) fn adjustment(prefix: &str, taken: &Taken, change: Change) -> Self {
+    /// A change to what was taken; `before` it the same request took this.
+    pub(super) fn adjustment(prefix: &str, before: &[Taken], taken: &Taken, change: Change) -> Self {
         let mut request = Self::default();
-        let Adjustment { refund, charge, stamp } = adjustment(taken, change);
+        let Adjustment { refund, charge, stamp } = adjustment(before, taken, change);
         let flag = if charge > 0 { CHARGES } else { REFUNDS };
         let whole = if tells_all_after(taken) { WHOLE } else { 0 };
         request.add(prefix, &taken.counter, flag | whole, [refund + charge, stamp]);

@@ -200,7 +200,7 @@ impl Store for RedisStore {
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let taken = of_any(counter);
-        let request = Request::adjustment(&self.inner.prefix, &taken, change);
+        let request = Request::adjustment(&self.inner.prefix, &[], &taken, change);
         let inner = Arc::clone(&self.inner);
         let forgetting = self.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
         Answer::pending(async move {
@@ -251,7 +251,7 @@ impl RedisStore {
         if let Some(refusals) = &self.refusals {
             refusals.settled(&taken.counter);
         }
-        let request = Request::adjustment(&self.inner.prefix, taken, change);
+        let request = Request::adjustment(&self.inner.prefix, settlement.before(receipt), taken, change);
         Sent::Change(Box::new((taken.clone(), change)), self.inner.send(request))
     }
 }

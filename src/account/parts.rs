@@ -1,0 +1,131 @@
+//! What a store has taken of one debt.
+
+use smallvec::SmallVec;
+
+use crate::store::{Change, Counter, Receipt, Settlement, StoreId, Taken};
+
+/// Parts kept apart at most: of more, the two oldest become one.
+const MOST: usize = 64;
+
+/// What a store has taken of one debt, in the order in which it did: the decision's units, and what was charged
+/// since.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// Never empty; only the first may be of no units.
+    each: SmallVec<[Taken; 1]>,
+    /// Of the last, some was given back.
+    is_rest: bool,
+}
+
+impl Parts {
+    pub(super) fn new(taken: &Taken) -> Self {
+        Self { each: SmallVec::from_buf([Taken { slot: 0, ..taken.clone() }]), is_rest: false }
+    }
+
+    pub(super) fn counter(&self) -> &Counter {
+        &self.each[0].counter
+    }
+
+    /// All units.
+    pub(super) fn units(&self) -> u64 {
+        self.each.iter().map(|part| part.units).sum()
+    }
+
+    /// Adds units that were taken after all others.
+    ///
+    /// Those of one stamp are one part. Where two become one whose stamps differ, the older one counts:
+    /// so what comes back of them is never more.
+    pub(super) fn add(&mut self, units: u64, stamp: u64) {
+        if units == 0 {
+            return;
+        }
+        let last = self.last();
+        if last.stamp == stamp {
+            last.units += units;
+            return;
+        }
+        let part = Taken { units, stamp, ..last.clone() };
+        if last.units == 0 && self.each.len() == 1 {
+            self.each[0] = part;
+            return;
+        }
+        if self.each.len() == MOST {
+            let second = self.each.remove(1);
+            self.each[0].units += second.units;
+        }
+        self.each.push(part);
+    }
+
+    /// The receipt to charge more with.
+    pub(super) fn to_charge(&mut self, store: StoreId) -> Receipt {
+        Receipt::new(store, [self.last().clone()])
+    }
+
+    /// Gives units back, those first that were taken last: a receipt for all parts, as what a bucket has
+    /// refilled of one depends on those before it, and the changes to make.
+    pub(super) fn give_back(&mut self, store: StoreId, units: u64) -> (Receipt, SmallVec<[Settlement; 1]>) {
+        let receipt = Receipt::new(store, self.each.iter().cloned());
+        let (mut changes, mut left) = (SmallVec::new(), units);
+        self.is_rest = false;
+        for (check, part) in self.each.iter_mut().enumerate().rev() {
+            let back = left.min(part.units);
+            if back > 0 {
+                (part.units, left) = (part.units - back, left - back);
+                self.is_rest = part.units > 0;
+                changes.push(Settlement { check, change: Change::Refund(back) });
+            }
+        }
+        while self.each.len() > 1 && self.last().units == 0 {
+            self.each.pop();
+        }
+        (receipt, changes)
+    }
+
+    /// Learns the stamp that the last change left, if that left something of its part.
+    pub(super) fn restamp(&mut self, stamp: u64) {
+        if self.is_rest {
+            self.last().stamp = stamp;
+        }
+    }
+
+    fn last(&mut self) -> &mut Taken {
+        self.each.last_mut().expect("there is always one part")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Key, Quota};
+
+    fn parts(units: u64) -> Parts {
+        let counter = Counter { policy: "policy".into(), key: Key::new("global", ""), quota: Quota::per_hour(100) };
+        Parts::new(&Taken { counter, units, floor: 0, stamp: 1, slot: 7 })
+    }
+
+    #[test]
+    fn a_stream_that_charges_every_chunk_keeps_few_parts_and_all_units() {
+        let mut parts = parts(1);
+        for stamp in 1..10_000 {
+            parts.add(2, stamp);
+            parts.add(1, stamp);
+        }
+        assert_eq!((parts.units(), parts.each.len()), (1 + 3 * 9_999, MOST));
+    }
+
+    #[test]
+    fn the_last_units_go_back_first_and_no_more_than_there_are() {
+        let mut parts = parts(2);
+        parts.add(3, 2);
+        parts.add(4, 3);
+        let (receipt, changes) = parts.give_back(StoreId::new(), 5);
+        let changed: Vec<_> = changes.iter().map(|made| (made.check, made.change)).collect();
+        assert_eq!(changed, [(2, Change::Refund(4)), (1, Change::Refund(1))]);
+        assert_eq!(receipt.taken().iter().map(|part| part.units).collect::<Vec<_>>(), [2, 3, 4]);
+        assert_eq!((parts.units(), parts.each.len()), (4, 2));
+        let (_, changes) = parts.give_back(StoreId::new(), 100);
+        assert_eq!((changes.len(), parts.units(), parts.each.len()), (2, 0, 1));
+        parts.add(5, 9);
+        assert_eq!((parts.units(), parts.each[0].stamp), (5, 9), "what is of no units makes room");
+    }
+}
