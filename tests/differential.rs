@@ -225,6 +225,27 @@ impl Lane {
         Check { floor, mode, ..check(&self.key, quota, cost) }
     }
 
+    /// Gives back of two requests as if they were parts of one.
+    async fn change_many(&mut self, course: &impl Course, pair: &Pair, rng: &mut Rng) {
+        let mut some = || self.receipts.swap_remove(rng.usize(..self.receipts.len()));
+        let ((first, before), (second, after)) = (some(), some());
+        let parts = |place: usize| {
+            let taken = [&before[place], &after[place]].map(|receipt: &Receipt| receipt.taken().iter().cloned());
+            Receipt::new(before[place].store(), taken.into_iter().flatten())
+        };
+        let checks = before[0].taken().len() + after[0].taken().len();
+        let quotas: Vec<Quota> = first.iter().chain(&second).map(|check| check.counter.quota).collect();
+        if !quotas.iter().all(|quota| course.may_refund(*quota)) {
+            return;
+        }
+        let each = (0..checks).rev().map(|check| {
+            let change = Change::Refund(course.units(rng, quotas[0]));
+            Settlement { check, change }
+        });
+        let changes: Vec<_> = each.collect();
+        pair.settle([parts(0), parts(1)], &changes).await;
+    }
+
     /// Gives back or adds, on the receipt of some request or without one.
     async fn change(&mut self, course: &impl Course, pair: &Pair, rng: &mut Rng) {
         if one_in(rng, 4) && !self.receipts.is_empty() {
@@ -232,6 +253,9 @@ impl Lane {
             let check = rng.usize(..request.len());
             let change = change(course, rng, request[check].counter.quota);
             pair.settle(receipts, &[Settlement { check, change }]).await;
+        }
+        if one_in(rng, 8) && self.receipts.len() > 1 {
+            self.change_many(course, pair, rng).await;
         }
         let quota = self.quotas[rng.usize(..self.quotas.len())];
         if one_in(rng, 40) {
