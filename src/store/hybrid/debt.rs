@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::entry::{Entry, Paid};
+use super::ticking::Ticking;
 use super::shared::Shared;
 use crate::Error;
 use crate::error::Kind;
@@ -28,56 +29,55 @@ struct Charge {
     again: u64,
     /// Whether it has left, and may be counted.
     sent: bool,
+    /// Whether it is known what became of it.
+    ended: bool,
     told: watch::Sender<Option<Arc<Error>>>,
 }
 
 impl Shared {
     /// Pays at each tick until nothing is owed, and looks each time.
     pub(super) async fn pay_each_tick(self: Arc<Self>, hash: u64, counter: Counter) {
+        let mut ticking = Ticking::new(Arc::clone(&self), hash, counter);
         loop {
             sleep(self.tick).await;
             let charge = {
                 let mut shard = self.shards.lock(hash);
-                let Some(entry) = shard.find(hash, &counter) else { return };
-                if !entry.owes() {
-                    entry.ticks = false;
+                let Some(entry) = shard.find(hash, &ticking.counter).filter(|entry| entry.owes()) else {
+                    ticking.end(&mut shard);
                     return;
-                }
+                };
                 self.charge(entry)
             };
             if let Some(charge) = charge
                 && charge.send().await.is_ok()
             {
-                self.look(hash, &counter).await;
+                self.look(hash, &ticking.counter).await;
             }
         }
     }
 
     /// Puts all that is owed and not on its way into a charge.
     fn charge(self: &Arc<Self>, entry: &mut Entry) -> Option<Charge> {
-        if entry.paying > 0 || !entry.owes() {
-            return None;
-        }
-        let (first, again) = entry.charge();
+        let (first, again) = entry.ledger.begin()?;
         let (told, paid) = watch::channel(None);
         entry.paid = Some(paid);
         let (shared, hash, counter) = (Arc::clone(self), entry.hash, entry.counter.clone());
-        Some(Charge { shared, hash, counter, first, again, sent: false, told })
+        Some(Charge { shared, hash, counter, first, again, sent: false, ended: false, told })
     }
 
     /// Learns what remains, unless the inner store was given a request meanwhile.
     async fn look(&self, hash: u64, counter: &Counter) {
-        let turns = |shared: &Self| shared.shards.lock(hash).find(hash, counter).map(|entry| entry.turns);
-        let (before, sent) = (turns(self), Instant::now());
-        let Ok(decided) = self.bounded(self.inner.decide(&[Check::new(counter.clone(), 0)], Deadline::none())).await
-        else {
-            return;
-        };
+        let asked = |entry: &mut Entry| (entry.turns, entry.counted(), entry.counter.clone());
+        let asked = self.shards.lock(hash).find(hash, counter).map(asked);
+        // The key's own quota: it may have changed since its task began.
+        let Some((turns, counted, counter)) = asked else { return };
+        let (sent, look) = (Instant::now(), [Check::new(counter.clone(), 0)]);
+        let Ok(decided) = self.bounded(self.inner.decide(&look, Deadline::none())).await else { return };
         let _ = self.inner_id.set(decided.receipt.store());
         let mut shard = self.shards.lock(hash);
-        let entry = shard.find(hash, counter).filter(|entry| entry.direct == 0 && Some(entry.turns) == before);
+        let entry = shard.find(hash, &counter).filter(|entry| entry.is_as_before(turns));
         if let (Some(entry), Some(outcome)) = (entry, decided.decision.outcomes().first()) {
-            entry.learn(outcome, self.allowance, sent);
+            entry.learn(outcome, outcome.remaining(), self.allowance, (sent, counted));
         }
     }
 
@@ -125,11 +125,10 @@ impl Shared {
 impl Charge {
     async fn send(mut self) -> Result<(), Error> {
         let charged = self.attempt().await;
-        if let Ok(applied) = &charged {
-            (self.first, self.again) = (0, 0);
-            self.arrived(applied);
+        match &charged {
+            Ok(applied) => self.arrived(applied),
+            Err(_) => self.failed(),
         }
-        self.end();
         let error = charged.as_ref().err().map(|error| Arc::new(error.shared()));
         self.told.send_replace(error);
         charged.map(drop)
@@ -146,34 +145,37 @@ impl Charge {
     }
 
     /// Gives back what was taken back while it was on its way.
-    fn arrived(&self, applied: &Applied) {
-        let back =
-            self.shared.shards.lock(self.hash).find(self.hash, &self.counter).map(|entry| entry.charged(applied));
-        if let Some(back) = back.filter(|back| *back > 0) {
+    fn arrived(&mut self, applied: &Applied) {
+        self.ended = true;
+        let mut shard = self.shared.shards.lock(self.hash);
+        let back = shard.find(self.hash, &self.counter).map_or(0, |entry| entry.ledger.arrived(applied));
+        drop(shard);
+        if back > 0 {
             drop(self.shared.refund(&self.counter, back, applied.stamp));
         }
     }
 
     /// Leaves the rest of it to be paid.
-    fn end(&mut self) {
-        let (first, again) = (std::mem::take(&mut self.first), std::mem::take(&mut self.again));
-        let (unpaid, doubted) = if self.sent { (0, first) } else { (first, again) };
-        if self.sent && again > 0 {
-            tracing::warn!(units = again, "a charge may not have been counted: two answers to it were lost");
+    fn failed(&mut self) {
+        self.ended = true;
+        if self.sent && self.again > 0 {
+            let units = self.again;
+            tracing::warn!(units, "a charge may not have been counted: two answers to it were lost");
         }
         if let Some(entry) = self.shared.shards.lock(self.hash).find(self.hash, &self.counter) {
-            let back = std::mem::take(&mut entry.returning);
-            entry.paying = 0;
-            entry.unpaid += unpaid.saturating_sub(back);
-            entry.doubted += doubted.saturating_sub(back.saturating_sub(unpaid));
+            if self.sent {
+                entry.ledger.lost();
+            } else {
+                entry.ledger.not_sent();
+            }
         }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if self.first + self.again > 0 {
-            self.end();
+        if !self.ended {
+            self.failed();
         }
     }
 }

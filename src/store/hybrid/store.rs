@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::builder::HybridStoreBuilder;
 use super::shared::Shared;
-use crate::store::settling::{join, without_outcomes};
+use crate::store::settling::{settle_each, without_outcomes};
 use crate::store::traits::supports_refunds;
 use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
 use crate::{Error, Policy};
@@ -95,22 +95,17 @@ impl Store for HybridStore {
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.shared.id {
-            return without_outcomes(self.shared.inner.settle(receipt, changes));
+            return without_outcomes(self.shared.settle_there(receipt, changes));
         }
-        let each = changes.iter().map(|settlement| match settlement.of(&receipt) {
-            Some((taken, change)) => self.shared.settle(taken, change),
-            None => Answer::Ready(Ok(vec![Applied::new(0, 0)])),
-        });
-        without_outcomes(join(each.collect()))
+        settle_each(&receipt, changes, |taken, change| self.shared.settle(taken, change))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.shared.inner.adjust(counter, change)
+        self.shared.adjust(counter, change)
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.shared.forget(counter);
-        self.shared.inner.reset(counter)
+        self.shared.reset(counter)
     }
 
     fn budget(&self) -> Option<Duration> {

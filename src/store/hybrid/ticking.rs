@@ -1,0 +1,38 @@
+//! The task that pays for a key.
+
+use std::sync::Arc;
+
+use super::shard::Shard;
+use super::shared::Shared;
+use crate::store::Counter;
+
+/// A task that pays at each tick; one that ends with its runtime makes room for another.
+pub(super) struct Ticking {
+    shared: Arc<Shared>,
+    hash: u64,
+    pub(super) counter: Counter,
+    ended: bool,
+}
+
+impl Ticking {
+    pub(super) fn new(shared: Arc<Shared>, hash: u64, counter: Counter) -> Self {
+        Self { shared, hash, counter, ended: false }
+    }
+
+    /// Ends under the lock under which nothing was owed.
+    pub(super) fn end(&mut self, shard: &mut Shard) {
+        self.ended = true;
+        if let Some(entry) = shard.find(self.hash, &self.counter) {
+            entry.ticks = false;
+        }
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        if !self.ended {
+            let shared = Arc::clone(&self.shared);
+            self.end(&mut shared.shards.lock(self.hash));
+        }
+    }
+}
