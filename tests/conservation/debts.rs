@@ -13,7 +13,7 @@ use tollgate::store::{
 };
 use tollgate::{Error, HybridStore, Key, MemoryStore, Quota, Source, Store};
 
-const OPERATIONS: u32 = 24_000;
+const OPERATIONS: u32 = 20_000;
 const IN_A_HISTORY: u32 = 400;
 const KEYS: u64 = 6;
 const LIMIT: u64 = 60;
@@ -236,7 +236,11 @@ impl History {
     fn request(&mut self, key: usize) {
         let (cost, owed) = (self.rng.u64(1..5), Arc::clone(&self.keys[key]));
         self.requests += 1;
-        let (number, resets, before) = (self.requests, lock(&owed).resets, lock(&owed).is_resetting);
+        let number = self.requests;
+        let (resets, before) = {
+            let owed = lock(&owed);
+            (owed.resets, owed.is_resetting)
+        };
         match self.hybrid.decide(&[Check::new(self.counter(key), cost)], Deadline::none()) {
             Answer::Ready(decided) => {
                 let decided = decided.expect("it was admitted here");

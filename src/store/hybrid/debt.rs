@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::entry::{Entry, Paid};
-use super::ticking::Ticking;
 use super::shared::Shared;
 use crate::Error;
 use crate::error::Kind;
@@ -19,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A charge on its way. Dropped before it is known to have arrived, its units are owed again, but not
 /// those that were on their way for the second time.
-struct Charge {
+pub(super) struct Charge {
     shared: Arc<Shared>,
     hash: u64,
     counter: Counter,
@@ -35,29 +34,8 @@ struct Charge {
 }
 
 impl Shared {
-    /// Pays at each tick until nothing is owed, and looks each time.
-    pub(super) async fn pay_each_tick(self: Arc<Self>, hash: u64, counter: Counter) {
-        let mut ticking = Ticking::new(Arc::clone(&self), hash, counter);
-        loop {
-            sleep(self.tick).await;
-            let charge = {
-                let mut shard = self.shards.lock(hash);
-                let Some(entry) = shard.find(hash, &ticking.counter).filter(|entry| entry.owes()) else {
-                    ticking.end(&mut shard);
-                    return;
-                };
-                self.charge(entry)
-            };
-            if let Some(charge) = charge
-                && charge.send().await.is_ok()
-            {
-                self.look(hash, &ticking.counter).await;
-            }
-        }
-    }
-
     /// Puts all that is owed and not on its way into a charge.
-    fn charge(self: &Arc<Self>, entry: &mut Entry) -> Option<Charge> {
+    pub(super) fn charge(self: &Arc<Self>, entry: &mut Entry) -> Option<Charge> {
         let (first, again) = entry.ledger.begin()?;
         let (told, paid) = watch::channel(None);
         entry.paid = Some(paid);
@@ -66,7 +44,7 @@ impl Shared {
     }
 
     /// Learns what remains, unless the inner store was given a request meanwhile.
-    async fn look(&self, hash: u64, counter: &Counter) {
+    pub(super) async fn look(&self, hash: u64, counter: &Counter) {
         let asked = |entry: &mut Entry| (entry.turns, entry.counted(), entry.counter.clone());
         let asked = self.shards.lock(hash).find(hash, counter).map(asked);
         // The key's own quota: it may have changed since its task began.
@@ -103,11 +81,15 @@ impl Shared {
     fn start_paying(self: &Arc<Self>, hash: u64, counter: &Counter) -> Option<Paid> {
         let mut shard = self.shards.lock(hash);
         let entry = shard.find(hash, counter)?;
-        if let Some(charge) = self.charge(entry) {
+        let charge = self.charge(entry);
+        let paid = entry.paid.clone().filter(|_| entry.owes());
+        // A runtime that ends drops what it is given, and that locks.
+        drop(shard);
+        if let Some(charge) = charge {
             // A caller that goes away does not take it along.
             tokio::spawn(charge.send());
         }
-        entry.paid.clone().filter(|_| entry.owes())
+        paid
     }
 
     /// Pays all debts, and makes no more.
@@ -123,7 +105,7 @@ impl Shared {
 }
 
 impl Charge {
-    async fn send(mut self) -> Result<(), Error> {
+    pub(super) async fn send(mut self) -> Result<(), Error> {
         let charged = self.attempt().await;
         match &charged {
             Ok(applied) => self.arrived(applied),

@@ -13,6 +13,7 @@ use super::builder::HybridStoreBuilder;
 use super::epoch::unmarked;
 use super::ledger::{Back, is_turn};
 use super::shard::Shard;
+use super::ticking::Ticking;
 use crate::decision::{Decision, Outcome, Source};
 use crate::store::lease::plain::is_plain;
 use crate::store::lease::shards::Shards;
@@ -86,6 +87,7 @@ impl Shared {
             return None;
         }
         let (mut outcomes, mut taken) = (SmallVec::<[Outcome; 2]>::new(), SmallVec::<[Taken; 1]>::new());
+        let mut ticking = SmallVec::<[Ticking; 1]>::new();
         for (index, check) in checks.iter().enumerate() {
             let (hash, shard) = locked.of(index);
             let entry = shard.find(hash, &check.counter).expect("it was covered");
@@ -93,9 +95,12 @@ impl Shared {
             outcomes.push(outcome);
             taken.push(part);
             if !std::mem::replace(&mut entry.ticks, true) {
-                runtime.spawn(Arc::clone(self).pay_each_tick(hash, entry.counter.clone()));
+                ticking.push(Ticking::new(Arc::clone(self), hash, entry.counter.clone()));
             }
         }
+        // A runtime that ends drops what it is given, and that locks.
+        drop(locked);
+        ticking.into_iter().for_each(|task| drop(runtime.spawn(task.pay())));
         let decision = Decision::new(outcomes, Source::Lease);
         Some(Decided { decision, receipt: Receipt::new(self.id, taken) })
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::sleep;
+
 use super::shard::Shard;
 use super::shared::Shared;
 use crate::store::Counter;
@@ -10,7 +12,7 @@ use crate::store::Counter;
 pub(super) struct Ticking {
     shared: Arc<Shared>,
     hash: u64,
-    pub(super) counter: Counter,
+    counter: Counter,
     ended: bool,
 }
 
@@ -19,8 +21,28 @@ impl Ticking {
         Self { shared, hash, counter, ended: false }
     }
 
+    /// Pays at each tick until nothing is owed, and looks each time.
+    pub(super) async fn pay(mut self) {
+        let shared = Arc::clone(&self.shared);
+        loop {
+            sleep(shared.tick).await;
+            let charge = {
+                let mut shard = shared.shards.lock(self.hash);
+                let Some(entry) = shard.find(self.hash, &self.counter).filter(|entry| entry.owes()) else {
+                    return self.end(&mut shard);
+                };
+                shared.charge(entry)
+            };
+            if let Some(charge) = charge
+                && charge.send().await.is_ok()
+            {
+                shared.look(self.hash, &self.counter).await;
+            }
+        }
+    }
+
     /// Ends under the lock under which nothing was owed.
-    pub(super) fn end(&mut self, shard: &mut Shard) {
+    fn end(&mut self, shard: &mut Shard) {
         self.ended = true;
         if let Some(entry) = shard.find(self.hash, &self.counter) {
             entry.ticks = false;
