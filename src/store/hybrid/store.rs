@@ -15,7 +15,8 @@ use crate::{Error, Policy};
 ///
 /// **The bound**: all processes together admit at most (processes − 1) × allowance units more than
 /// the quota allows in any window (of a bucket, in any interval); one process alone admits no more
-/// than that.
+/// than that. What requests charge besides, and change by hand, is no admission and may go past the limit
+/// as [`Change::Charge`] says; it is sent at once, and what this process admits is less by it from then on.
 ///
 /// At each tick every key in use is charged what was admitted since, and looked at: until the next
 /// look this process may admit what remains, but not more than the allowance. The balance may become
@@ -32,7 +33,13 @@ use crate::{Error, Policy};
 /// **Charges whose answer is lost**, or later than the budget (500 ms, if there is none), are sent once
 /// more, when the inner store has answered a look, and never a third time. So each unit counts at most
 /// once more than it was used; and it is not counted only if both charges failed. Of one key that is at
-/// most an allowance in an outage.
+/// most an allowance in an outage. Of a charge that the store cuts, what it left out is not owed: refunds are
+/// counted against that first.
+///
+/// **Refunds** of units that were not charged yet lower the debt; of the last 16 charges of a key they go to
+/// the inner store, of earlier ones and of those lost twice they give nothing back. While a key is reset,
+/// nothing is admitted here; afterwards nothing goes back that was taken before the reset was answered. Of a
+/// reset by another process it knows nothing.
 ///
 /// To admit exactly and cheaply near Redis, use [`LeaseStore`](crate::LeaseStore). Needs a tokio
 /// runtime: outside of any, the inner store decides everything.
