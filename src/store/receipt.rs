@@ -79,6 +79,12 @@ impl Receipt {
         self.store
     }
 
+    /// The receipt with what each check took changed, in the order of the checks.
+    pub(super) fn each_taken(mut self, change: impl FnMut(&mut Taken)) -> Self {
+        self.taken.iter_mut().for_each(change);
+        self
+    }
+
     /// What each check took, in the order of the checks; nothing after a refusal.
     pub fn taken(&self) -> &[Taken] {
         &self.taken

@@ -1,9 +1,22 @@
 //! What becomes of settlements that are made in several parts.
 
-use super::{Answer, Applied, Settling};
+use super::{Answer, Applied, Change, Receipt, Settlement, Settling, Taken};
+
+/// Settles each part of what a store around a store decided by itself.
+pub(super) fn settle_each(
+    receipt: &Receipt,
+    changes: &[Settlement],
+    mut settle: impl FnMut(&Taken, Change) -> Settling,
+) -> Settling {
+    let each = changes.iter().map(|settlement| match settlement.of(receipt) {
+        Some((taken, change)) => settle(taken, change),
+        None => Answer::Ready(Ok(vec![Applied::new(0, 0)])),
+    });
+    without_outcomes(join(each.collect()))
+}
 
 /// What becomes of all parts, in their order.
-pub(super) fn join(parts: Vec<Settling>) -> Settling {
+fn join(parts: Vec<Settling>) -> Settling {
     let is_ready = parts.iter().all(|part| matches!(part, Answer::Ready(_)));
     if !is_ready {
         return Answer::pending(async move {

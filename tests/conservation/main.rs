@@ -7,6 +7,7 @@
 
 mod cases;
 mod crowd;
+mod debts;
 mod history;
 mod oracle;
 mod recorder;

@@ -14,6 +14,7 @@ mod debts;
 mod definition;
 mod demand;
 mod returns;
+mod settled;
 mod several;
 mod sim;
 mod two_processes;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::entry::{Entry, Paid};
 use super::shared::Shared;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A charge on its way. Dropped before it is known to have arrived, its units are owed again, but not
 /// those that were on their way for the second time.
-struct Charge {
+pub(super) struct Charge {
     shared: Arc<Shared>,
     hash: u64,
     counter: Counter,
@@ -28,56 +28,34 @@ struct Charge {
     again: u64,
     /// Whether it has left, and may be counted.
     sent: bool,
+    /// Whether it is known what became of it.
+    ended: bool,
     told: watch::Sender<Option<Arc<Error>>>,
 }
 
 impl Shared {
-    /// Pays at each tick until nothing is owed, and looks each time.
-    pub(super) async fn pay_each_tick(self: Arc<Self>, hash: u64, counter: Counter) {
-        loop {
-            sleep(self.tick).await;
-            let charge = {
-                let mut shard = self.shards.lock(hash);
-                let Some(entry) = shard.find(hash, &counter) else { return };
-                if !entry.owes() {
-                    entry.ticks = false;
-                    return;
-                }
-                self.charge(entry)
-            };
-            if let Some(charge) = charge
-                && charge.send().await.is_ok()
-            {
-                self.look(hash, &counter).await;
-            }
-        }
-    }
-
     /// Puts all that is owed and not on its way into a charge.
-    fn charge(self: &Arc<Self>, entry: &mut Entry) -> Option<Charge> {
-        if entry.paying > 0 || !entry.owes() {
-            return None;
-        }
-        let (first, again) = entry.charge();
+    pub(super) fn charge(self: &Arc<Self>, entry: &mut Entry) -> Option<Charge> {
+        let (first, again) = entry.ledger.begin()?;
         let (told, paid) = watch::channel(None);
         entry.paid = Some(paid);
         let (shared, hash, counter) = (Arc::clone(self), entry.hash, entry.counter.clone());
-        Some(Charge { shared, hash, counter, first, again, sent: false, told })
+        Some(Charge { shared, hash, counter, first, again, sent: false, ended: false, told })
     }
 
     /// Learns what remains, unless the inner store was given a request meanwhile.
-    async fn look(&self, hash: u64, counter: &Counter) {
-        let turns = |shared: &Self| shared.shards.lock(hash).find(hash, counter).map(|entry| entry.turns);
-        let (before, sent) = (turns(self), Instant::now());
-        let Ok(decided) = self.bounded(self.inner.decide(&[Check::new(counter.clone(), 0)], Deadline::none())).await
-        else {
-            return;
-        };
+    pub(super) async fn look(&self, hash: u64, counter: &Counter) {
+        let asked = |entry: &mut Entry| (entry.turns, entry.counted(), entry.counter.clone());
+        let asked = self.shards.lock(hash).find(hash, counter).map(asked);
+        // The key's own quota: it may have changed since its task began.
+        let Some((turns, counted, counter)) = asked else { return };
+        let (sent, look) = (Instant::now(), [Check::new(counter.clone(), 0)]);
+        let Ok(decided) = self.bounded(self.inner.decide(&look, Deadline::none())).await else { return };
         let _ = self.inner_id.set(decided.receipt.store());
         let mut shard = self.shards.lock(hash);
-        let entry = shard.find(hash, counter).filter(|entry| entry.direct == 0 && Some(entry.turns) == before);
+        let entry = shard.find(hash, &counter).filter(|entry| entry.is_as_before(turns));
         if let (Some(entry), Some(outcome)) = (entry, decided.decision.outcomes().first()) {
-            entry.learn(outcome, self.allowance, sent);
+            entry.learn(outcome, outcome.remaining(), self.allowance, (sent, counted));
         }
     }
 
@@ -103,11 +81,15 @@ impl Shared {
     fn start_paying(self: &Arc<Self>, hash: u64, counter: &Counter) -> Option<Paid> {
         let mut shard = self.shards.lock(hash);
         let entry = shard.find(hash, counter)?;
-        if let Some(charge) = self.charge(entry) {
+        let charge = self.charge(entry);
+        let paid = entry.paid.clone().filter(|_| entry.owes());
+        // A runtime that ends drops what it is given, and that locks.
+        drop(shard);
+        if let Some(charge) = charge {
             // A caller that goes away does not take it along.
             tokio::spawn(charge.send());
         }
-        entry.paid.clone().filter(|_| entry.owes())
+        paid
     }
 
     /// Pays all debts, and makes no more.
@@ -123,13 +105,12 @@ impl Shared {
 }
 
 impl Charge {
-    async fn send(mut self) -> Result<(), Error> {
+    pub(super) async fn send(mut self) -> Result<(), Error> {
         let charged = self.attempt().await;
-        if let Ok(applied) = &charged {
-            (self.first, self.again) = (0, 0);
-            self.arrived(applied);
+        match &charged {
+            Ok(applied) => self.arrived(applied),
+            Err(_) => self.failed(),
         }
-        self.end();
         let error = charged.as_ref().err().map(|error| Arc::new(error.shared()));
         self.told.send_replace(error);
         charged.map(drop)
@@ -146,34 +127,37 @@ impl Charge {
     }
 
     /// Gives back what was taken back while it was on its way.
-    fn arrived(&self, applied: &Applied) {
-        let back =
-            self.shared.shards.lock(self.hash).find(self.hash, &self.counter).map(|entry| entry.charged(applied));
-        if let Some(back) = back.filter(|back| *back > 0) {
+    fn arrived(&mut self, applied: &Applied) {
+        self.ended = true;
+        let mut shard = self.shared.shards.lock(self.hash);
+        let back = shard.find(self.hash, &self.counter).map_or(0, |entry| entry.ledger.arrived(applied));
+        drop(shard);
+        if back > 0 {
             drop(self.shared.refund(&self.counter, back, applied.stamp));
         }
     }
 
     /// Leaves the rest of it to be paid.
-    fn end(&mut self) {
-        let (first, again) = (std::mem::take(&mut self.first), std::mem::take(&mut self.again));
-        let (unpaid, doubted) = if self.sent { (0, first) } else { (first, again) };
-        if self.sent && again > 0 {
-            tracing::warn!(units = again, "a charge may not have been counted: two answers to it were lost");
+    fn failed(&mut self) {
+        self.ended = true;
+        if self.sent && self.again > 0 {
+            let units = self.again;
+            tracing::warn!(units, "a charge may not have been counted: two answers to it were lost");
         }
         if let Some(entry) = self.shared.shards.lock(self.hash).find(self.hash, &self.counter) {
-            let back = std::mem::take(&mut entry.returning);
-            entry.paying = 0;
-            entry.unpaid += unpaid.saturating_sub(back);
-            entry.doubted += doubted.saturating_sub(back.saturating_sub(unpaid));
+            if self.sent {
+                entry.ledger.lost();
+            } else {
+                entry.ledger.not_sent();
+            }
         }
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        if self.first + self.again > 0 {
-            self.end();
+        if !self.ended {
+            self.failed();
         }
     }
 }

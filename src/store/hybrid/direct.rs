@@ -7,6 +7,8 @@ use smallvec::SmallVec;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
+use super::entry::Counted;
+use super::epoch::marked;
 use super::shared::Shared;
 use crate::Algorithm;
 use crate::error::Kind;
@@ -18,10 +20,27 @@ use crate::{Error, Outcome};
 struct Direct {
     shared: Arc<Shared>,
     checks: SmallVec<[Check; 2]>,
-    /// Whether each check's key has an entry; the keys of looks and queues need none.
-    known: SmallVec<[Option<bool>; 2]>,
+    /// What there is of each check's key.
+    places: SmallVec<[Place; 2]>,
     sent: Instant,
     outcomes: Option<SmallVec<[Outcome; 2]>>,
+}
+
+/// What there is of a key while the inner store decides.
+#[derive(Clone, Copy)]
+struct Place {
+    /// How often the key was reset.
+    epoch: u64,
+    held: Held,
+}
+
+#[derive(Clone, Copy)]
+enum Held {
+    /// Looks and queues need no entry.
+    Unneeded,
+    /// There is no room for an entry.
+    Stray,
+    Entry(Counted),
 }
 
 /// How the inner store is asked.
@@ -35,9 +54,10 @@ impl Shared {
         checks: &[Check],
         deadline: Deadline,
     ) -> Answer<Result<Decided, Error>> {
-        if checks.iter().all(|check| check.cost == 0) || self.runtime().is_none() {
+        if checks.iter().all(|check| check.cost == 0) {
             return ask(&*self.inner, checks, deadline);
         }
+        let _ = self.runtime();
         let (direct, owes) = self.start(checks);
         if !owes {
             return match ask(&*self.inner, checks, deadline) {
@@ -66,24 +86,22 @@ impl Shared {
     fn start(self: &Arc<Self>, checks: &[Check]) -> (Direct, bool) {
         let (now, mut owes) = (Instant::now(), false);
         let mut locked = self.shards.lock_all(checks);
-        let known = checks.iter().enumerate().map(|(index, check)| {
-            let quota = check.counter.quota;
+        let places = checks.iter().enumerate().map(|(index, check)| {
+            let (quota, (hash, shard)) = (check.counter.quota, locked.of(index));
+            let epoch = shard.epoch(hash, &check.counter);
             if check.cost == 0 || quota.algorithm() == Algorithm::LeakyBucket {
-                return None;
+                return Place { epoch, held: Held::Unneeded };
             }
-            let (hash, shard) = locked.of(index);
             let Some(entry) = shard.make(hash, &check.counter, now, self.fresh()) else {
                 shard.strays += 1;
-                return Some(false);
+                return Place { epoch, held: Held::Stray };
             };
             owes |= entry.owes();
-            entry.direct += 1;
-            entry.turns += 1;
-            (entry.room, entry.counter.quota) = (0, quota);
-            Some(true)
+            entry.counter.quota = quota;
+            Place { epoch: entry.epoch, held: Held::Entry(entry.enter()) }
         });
-        let (shared, known) = (Arc::clone(self), known.collect());
-        (Direct { shared, checks: checks.iter().cloned().collect(), known, sent: now, outcomes: None }, owes)
+        let (shared, places) = (Arc::clone(self), places.collect());
+        (Direct { shared, checks: checks.iter().cloned().collect(), places, sent: now, outcomes: None }, owes)
     }
 }
 
@@ -102,35 +120,42 @@ impl Direct {
 
     /// Learns what remains when it is dropped, which is at once.
     fn learn(mut self, decided: Result<Decided, Error>) -> Result<Decided, Error> {
-        if let Ok(decided) = &decided {
-            let _ = self.shared.inner_id.set(decided.receipt.store());
-        }
-        self.outcomes = decided.as_ref().ok().map(|decided| decided.decision.outcomes().iter().cloned().collect());
-        decided
+        let Decided { decision, receipt } = decided?;
+        let _ = self.shared.inner_id.set(receipt.store());
+        self.outcomes = Some(decision.outcomes().iter().cloned().collect());
+        let mut places = self.places.iter();
+        let receipt = receipt.each_taken(|taken| {
+            taken.stamp = marked(taken.stamp, places.next().map_or(0, |place| place.epoch));
+        });
+        Ok(Decided { decision, receipt })
     }
 }
 
 impl Drop for Direct {
     fn drop(&mut self) {
         let mut locked = self.shared.shards.lock_all(&self.checks);
-        for (index, check) in self.checks.iter().enumerate() {
-            let Some(known) = self.known[index] else { continue };
+        for (index, (check, place)) in self.checks.iter().zip(&self.places).enumerate() {
             let (hash, shard) = locked.of(index);
-            let Some(entry) = shard.find(hash, &check.counter).filter(|_| known) else {
-                shard.strays -= usize::from(!known);
-                continue;
+            let counted = match place.held {
+                Held::Unneeded => continue,
+                Held::Stray => {
+                    shard.strays -= 1;
+                    None
+                }
+                Held::Entry(counted) => Some(counted),
             };
-            // Several requests at once may be told in another order than they were decided in: the
-            // least of what they are told is not more than the last of them left.
             let outcome = self.outcomes.as_ref().and_then(|outcomes| outcomes.get(index));
             let remaining = outcome.map_or(0, |outcome| if check.floor == 0 { outcome.remaining() } else { 0 });
-            entry.seen = entry.seen.min(remaining);
-            entry.direct -= 1;
-            if let (0, Some(outcome)) = (entry.direct, outcome) {
-                entry.learn(outcome, self.shared.allowance.min(entry.seen), self.sent);
-            }
-            if entry.direct == 0 {
-                entry.seen = u64::MAX;
+            match (shard.find(hash, &check.counter), counted) {
+                (Some(entry), Some(counted)) => {
+                    let least = entry.leave(remaining);
+                    if let (Some(least), Some(outcome)) = (least, outcome) {
+                        entry.learn(outcome, least, self.shared.allowance, (self.sent, counted));
+                    }
+                }
+                // What was learnt meanwhile does not know of it.
+                (Some(entry), None) => entry.distrust(),
+                (None, _) => {}
             }
         }
     }

@@ -1,124 +1,89 @@
-//! What is known of a key, and what is owed for it.
+//! What is known of a key.
 
-use std::collections::VecDeque;
-use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::ledger::{Back, Ledger};
 use crate::Error;
 use crate::decision::{Measures, Outcome};
-use crate::store::{Applied, Check, Counter, Taken};
+use crate::store::{Check, Counter, Taken};
 
 /// How a charge went, once that is known.
 pub(super) type Paid = watch::Receiver<Option<Arc<Error>>>;
 
-/// `unpaid + doubted + paying + room` never exceeds the allowance; that is what the bound rests on.
+/// What is left before the first look: no refund makes up for it.
+const UNKNOWN: i128 = i128::MIN / 2;
+
+/// `ledger.owed() + room` never exceeds the allowance, nor `room` what is `left`: that is what the bound
+/// rests on.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) hash: u64,
     pub(super) counter: Counter,
     /// Units that may still be admitted before the next look.
-    pub(super) room: u64,
-    /// Units admitted and not charged.
-    pub(super) unpaid: u64,
-    /// Units charged once, of which nobody knows whether they were counted.
-    pub(super) doubted: u64,
-    /// Units in a charge on its way.
-    pub(super) paying: u64,
-    /// How many of those go back once it has arrived.
-    pub(super) returning: u64,
-    /// What was charged last, oldest first.
-    charges: VecDeque<Charged>,
-    /// The number of the next charge, which units that are admitted now carry; and of the last.
-    turn: u64,
-    last_turn: u64,
+    room: u64,
+    pub(super) ledger: Ledger,
     pub(super) paid: Option<Paid>,
-    /// Requests the inner store is deciding: nothing is admitted here meanwhile, for it does not know
-    /// of that.
-    pub(super) direct: usize,
+    /// Requests and resets the inner store is given: nothing is admitted here meanwhile, for it does not
+    /// know of that.
+    direct: usize,
     /// The least that those were told remains.
-    pub(super) seen: u64,
-    /// Counts the requests the inner store was given.
+    seen: u64,
+    /// Counts what makes the answer to a look say nothing that is on its way.
     pub(super) turns: u64,
     /// A task pays at each tick.
     pub(super) ticks: bool,
-    /// What remains, as far as is known.
-    left: u64,
+    /// What remains, as far as is known, less what the inner store may not have counted.
+    left: i128,
     looked: Instant,
     reset: Duration,
-    /// Charges up to this number are not remembered.
-    forgotten: u64,
+    meter: Meter,
+    /// Resets of the key.
+    pub(super) epoch: u64,
 }
 
-/// Charges that are remembered, so that units of them can go back.
-const MOST_CHARGES: usize = 16;
-
-/// Numbers of charges begin here: no stamp of an inner store is so large.
-const TURNS: u64 = 1 << 62;
-
-/// A number that no charge has yet.
-fn next_turn() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(TURNS + 1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+/// Units that requests charged besides what they took, from the first to the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Meter {
+    begun: u128,
+    /// Units of charges that are on their way no more.
+    ended: u128,
 }
 
-/// Whether units carry the number of a charge, rather than a stamp of the inner store.
-pub(super) fn is_turn(stamp: u64) -> bool {
-    stamp >= TURNS
-}
-
-/// What the inner store has of a charge, and of those before it whose answers were lost.
-#[derive(Debug)]
-struct Charged {
-    turn: u64,
-    /// The number of the charge before it that arrived.
-    after: u64,
-    /// Units that can still go back.
-    units: u64,
-    stamp: u64,
-}
+/// What the inner store had counted of metered charges when it was asked something.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted(u128);
 
 impl Entry {
-    pub(super) fn new(hash: u64, counter: &Counter) -> Self {
-        let turn = next_turn();
+    pub(super) fn new(hash: u64, counter: &Counter, epoch: u64) -> Self {
         Self {
             hash,
             counter: counter.clone(),
             room: 0,
-            unpaid: 0,
-            doubted: 0,
-            paying: 0,
-            returning: 0,
-            charges: VecDeque::new(),
-            turn,
-            last_turn: turn,
+            ledger: Ledger::new(),
             paid: None,
             direct: 0,
             seen: u64::MAX,
             turns: 0,
             ticks: false,
-            left: 0,
+            left: UNKNOWN,
             looked: Instant::now(),
             reset: Duration::ZERO,
-            forgotten: turn - 1,
+            meter: Meter::default(),
+            epoch,
         }
     }
 
     pub(super) fn owes(&self) -> bool {
-        self.owed() > 0
+        self.ledger.owed() > 0
     }
 
-    fn owed(&self) -> u64 {
-        self.unpaid + self.doubted + self.paying
-    }
-
-    /// Nothing is owed or asked.
+    /// Nothing is owed, asked or on its way.
     pub(super) fn is_quiet(&self) -> bool {
-        !self.owes() && self.direct == 0 && !self.ticks
+        !self.owes() && self.direct == 0 && !self.ticks && self.meter.begun == self.meter.ended
     }
 
     pub(super) fn age(&self, now: Instant) -> Duration {
@@ -134,74 +99,109 @@ impl Entry {
 
     pub(super) fn spend(&mut self, check: &Check, now: Instant) -> (Outcome, Taken) {
         self.room -= check.cost;
-        self.unpaid += check.cost;
-        self.left = self.left.saturating_sub(check.cost);
+        self.left -= i128::from(check.cost);
         let quota = &check.counter.quota;
         let reset = ticks(self.reset.saturating_sub(self.age(now)), quota.tick().micros());
-        let wait = if self.left == 0 { reset } else { 0 };
-        let measures = Measures { fits: true, remaining: self.left, wait, reset, delay: 0 };
-        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp: self.turn, slot: 0 };
+        let remaining = whole(self.left);
+        let wait = if remaining == 0 { reset } else { 0 };
+        let measures = Measures { fits: true, remaining, wait, reset, delay: 0 };
+        let stamp = self.ledger.admit(check.cost);
+        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp, slot: 0 };
         (Outcome::from_measures(check, &measures), taken)
     }
 
-    /// What the inner store says remains, all that was charged being counted.
-    pub(super) fn learn(&mut self, outcome: &Outcome, allowance: u64, sent: Instant) {
-        let owed = self.owed();
-        self.room = outcome.remaining().min(allowance).saturating_sub(owed);
-        self.left = outcome.remaining().saturating_sub(owed);
+    /// Begins what the inner store is given: nothing is admitted here meanwhile.
+    pub(super) fn enter(&mut self) -> Counted {
+        self.direct += 1;
+        self.shut();
+        self.counted()
+    }
+
+    /// Ends what was entered, with what was told remains, if anything was. Returns that if it was the last:
+    /// several at once may be told in another order than they were decided in, and the least of what they
+    /// are told is not more than the last of them left.
+    pub(super) fn leave(&mut self, remaining: u64) -> Option<u64> {
+        self.seen = self.seen.min(remaining);
+        self.direct -= 1;
+        if self.direct > 0 {
+            return None;
+        }
+        Some(std::mem::replace(&mut self.seen, u64::MAX))
+    }
+
+    /// Whether a look that is told something now can be learnt from.
+    pub(super) fn is_as_before(&self, turns: u64) -> bool {
+        self.direct == 0 && self.turns == turns
+    }
+
+    /// Admits nothing before the next look, as what was known no longer holds.
+    pub(super) fn shut(&mut self) {
+        self.turns += 1;
+        (self.room, self.left) = (0, UNKNOWN);
+    }
+
+    /// As [`shut`](Self::shut), and what is on its way tells nothing either.
+    pub(super) fn distrust(&mut self) {
+        self.shut();
+        if self.direct > 0 {
+            self.seen = 0;
+        }
+    }
+
+    /// What the inner store has counted, for the question that is asked next.
+    pub(super) fn counted(&self) -> Counted {
+        Counted(self.meter.ended)
+    }
+
+    /// What the inner store says remains: it may not have counted what is owed, nor metered charges but those
+    /// it had `counted` when it was asked.
+    pub(super) fn learn(
+        &mut self,
+        outcome: &Outcome,
+        remaining: u64,
+        allowance: u64,
+        (sent, counted): (Instant, Counted),
+    ) {
+        let owed = self.ledger.owed();
+        let metered = i128::try_from(self.meter.begun - counted.0).unwrap_or(i128::MAX / 2);
+        self.left = i128::from(remaining) - i128::from(owed) - metered;
+        self.room = whole(self.left).min(allowance.saturating_sub(owed));
         (self.looked, self.reset) = (sent, outcome.reset_after());
     }
 
-    /// Takes back units that carry the number of a charge; returns what is to be given back of a charge
-    /// that has arrived, with the inner store's stamp of it.
-    ///
-    /// What was not charged yet never is. What may have been counted is not charged again, and what was
-    /// charged too long ago stays taken.
-    pub(super) fn take_back(&mut self, units: u64, turn: u64) -> Option<(u64, u64)> {
-        if turn == self.turn {
-            let unpaid = units.min(self.unpaid);
-            self.unpaid -= unpaid;
-            self.left += unpaid;
-            self.room += if self.direct == 0 { unpaid } else { 0 };
-            return None;
-        }
-        if turn <= self.forgotten {
-            return None;
-        }
-        if let Some(charged) = self.charges.iter_mut().find(|charged| charged.turn >= turn) {
-            let units = if turn > charged.after { units.min(charged.units) } else { 0 };
-            charged.units -= units;
-            return (units > 0).then_some((units, charged.stamp));
-        }
-        if self.paying > 0 {
-            self.returning = (self.returning + units).min(self.paying);
-        } else {
-            self.doubted -= units.min(self.doubted);
-        }
-        None
-    }
-
-    /// Begins a charge of all that is owed; returns its units, for the first time and again.
-    pub(super) fn charge(&mut self) -> (u64, u64) {
-        let (first, again) = (mem::take(&mut self.unpaid), mem::take(&mut self.doubted));
-        self.paying = first + again;
-        (self.last_turn, self.turn) = (self.turn, next_turn());
-        (first, again)
-    }
-
-    /// The charge has arrived; returns what is to be given back of it.
-    pub(super) fn charged(&mut self, applied: &Applied) -> u64 {
-        let back = mem::take(&mut self.returning).min(applied.units);
-        let after = self.charges.back().map_or(self.forgotten, |charged| charged.turn);
-        let units = applied.units - back;
-        self.charges.push_back(Charged { turn: self.last_turn, after, units, stamp: applied.stamp });
-        if self.charges.len() > MOST_CHARGES
-            && let Some(oldest) = self.charges.pop_front()
-        {
-            self.forgotten = oldest.turn;
+    /// Takes back units that carry the number of a charge.
+    pub(super) fn take_back(&mut self, units: u64, turn: u64) -> Back {
+        let back = self.ledger.take_back(units, turn);
+        if let Back::Unpaid(units) = back {
+            self.left += i128::from(units);
+            self.room = if self.direct == 0 { (self.room + units).min(whole(self.left)) } else { 0 };
         }
         back
     }
+
+    /// A request charges units besides what it took: what is left is less at once.
+    pub(super) fn begin_metered(&mut self, units: u64) {
+        self.meter.begun += u128::from(units);
+        self.left = self.left.saturating_sub(i128::from(units));
+        self.room = self.room.min(whole(self.left));
+    }
+
+    /// They have arrived, or nobody knows.
+    pub(super) fn end_metered(&mut self, units: u64) {
+        self.meter.ended += u128::from(units);
+    }
+
+    /// Nothing is owed, and nothing goes back of what was taken until now.
+    pub(super) fn forget(&mut self, epoch: u64) {
+        self.ledger.forget();
+        self.shut();
+        self.epoch = epoch;
+    }
+}
+
+/// Units that there are, if any.
+fn whole(left: i128) -> u64 {
+    u64::try_from(left.max(0)).unwrap_or(u64::MAX)
 }
 
 fn ticks(time: Duration, tick: u64) -> u64 {

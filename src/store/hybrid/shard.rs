@@ -15,11 +15,13 @@ pub(super) struct Shard {
     /// Requests the inner store is deciding whose keys found no room: none is admitted here
     /// meanwhile.
     pub(super) strays: usize,
+    /// Where the count of resets begins for keys that have no entry: not before that of any entry dropped.
+    epoch: u64,
 }
 
 impl Shard {
     pub(super) fn new(room: usize) -> Self {
-        Self { table: HashTable::new(), room, strays: 0 }
+        Self { table: HashTable::new(), room, strays: 0, epoch: 0 }
     }
 
     pub(super) fn find(&mut self, hash: u64, counter: &Counter) -> Option<&mut Entry> {
@@ -35,17 +37,17 @@ impl Shard {
             if self.table.len() >= self.room {
                 return None;
             }
-            self.table.insert_unique(hash, Entry::new(hash, counter), |entry| entry.hash);
+            self.table.insert_unique(hash, Entry::new(hash, counter, self.epoch), |entry| entry.hash);
         }
         self.find(hash, counter)
     }
 
     /// Drops what says nothing any more; else some key of which nothing is owed.
     fn make_room(&mut self, now: Instant, fresh: Duration) {
-        self.table.retain(|entry| !entry.is_quiet() || entry.age(now) < fresh);
+        self.retain(|entry| !entry.is_quiet() || entry.age(now) < fresh);
         if self.table.len() >= self.room {
             let mut evicted = false;
-            self.table.retain(|entry| {
+            self.retain(|entry| {
                 let evict = !evicted && entry.is_quiet();
                 evicted |= evict;
                 !evict
@@ -53,10 +55,26 @@ impl Shard {
         }
     }
 
-    pub(super) fn remove(&mut self, hash: u64, counter: &Counter) {
-        if let Some(entry) = self.find(hash, counter) {
-            // Whoever waits for it finds it with nothing owed.
-            (entry.room, entry.unpaid, entry.doubted) = (0, 0, 0);
+    fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
+        let epoch = &mut self.epoch;
+        self.table.retain(|entry| {
+            let keeps = keep(entry);
+            *epoch = if keeps { *epoch } else { entry.epoch.max(*epoch) };
+            keeps
+        });
+    }
+
+    /// How often a key was reset.
+    pub(super) fn epoch(&mut self, hash: u64, counter: &Counter) -> u64 {
+        let none = self.epoch;
+        self.find(hash, counter).map_or(none, |entry| entry.epoch)
+    }
+
+    /// Nothing is owed for a key that is reset, and nothing goes back of what was taken before.
+    pub(super) fn forget(&mut self, hash: u64, counter: &Counter) {
+        match self.find(hash, counter) {
+            Some(entry) => entry.forget(entry.epoch + 1),
+            None => self.epoch += 1,
         }
     }
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::builder::HybridStoreBuilder;
-use super::entry::is_turn;
+use super::epoch::unmarked;
+use super::ledger::{Back, is_turn};
 use super::shard::Shard;
-use crate::Error;
+use super::ticking::Ticking;
 use crate::decision::{Decision, Outcome, Source};
-use crate::error::Kind;
 use crate::store::lease::plain::is_plain;
 use crate::store::lease::shards::Shards;
 use crate::store::{
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) closed: AtomicBool,
     /// Whose receipts are given for what is charged.
     pub(super) inner_id: OnceLock<StoreId>,
-    adjusting: Arc<Semaphore>,
+    pub(super) adjusting: Arc<Semaphore>,
     runtime: OnceLock<Runtime>,
 }
 
@@ -87,6 +87,7 @@ impl Shared {
             return None;
         }
         let (mut outcomes, mut taken) = (SmallVec::<[Outcome; 2]>::new(), SmallVec::<[Taken; 1]>::new());
+        let mut ticking = SmallVec::<[Ticking; 1]>::new();
         for (index, check) in checks.iter().enumerate() {
             let (hash, shard) = locked.of(index);
             let entry = shard.find(hash, &check.counter).expect("it was covered");
@@ -94,9 +95,12 @@ impl Shared {
             outcomes.push(outcome);
             taken.push(part);
             if !std::mem::replace(&mut entry.ticks, true) {
-                runtime.spawn(Arc::clone(self).pay_each_tick(hash, entry.counter.clone()));
+                ticking.push(Ticking::new(Arc::clone(self), hash, entry.counter.clone()));
             }
         }
+        // A runtime that ends drops what it is given, and that locks.
+        drop(locked);
+        ticking.into_iter().for_each(|task| drop(runtime.spawn(task.pay())));
         let decision = Decision::new(outcomes, Source::Lease);
         Some(Decided { decision, receipt: Receipt::new(self.id, taken) })
     }
@@ -107,15 +111,17 @@ impl Shared {
             Change::Refund(units) => units,
             Change::Charge(units) => return self.charge_more(&taken.counter, units),
         };
+        let nothing = Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
         if !is_turn(taken.stamp) {
-            return self.refund(&taken.counter, units, taken.stamp);
+            let stamp = unmarked(taken.stamp, self.epoch(&taken.counter));
+            return stamp.map_or(nothing, |stamp| self.refund(&taken.counter, units, stamp));
         }
         let hash = self.shards.hash(&taken.counter);
         let back = self.shards.lock(hash).find(hash, &taken.counter).map(|entry| entry.take_back(units, taken.stamp));
         match back {
-            Some(Some((units, stamp))) => self.refund(&taken.counter, units, stamp),
-            Some(None) => Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)])),
-            None => Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])),
+            Some(Back::Charged { units, stamp }) => self.refund(&taken.counter, units, stamp),
+            Some(Back::Unpaid(units) | Back::Owed(units)) => Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)])),
+            Some(Back::Nothing) | None => nothing,
         }
     }
 
@@ -125,37 +131,4 @@ impl Shared {
         let taken = Taken { counter: counter.clone(), units, floor: 0, stamp, slot: 0 };
         self.inner.settle(Receipt::new(store, [taken]), &[Settlement { check: 0, change: Change::Refund(units) }])
     }
-
-    /// Charges more than was admitted, with what is owed.
-    fn charge_more(self: &Arc<Self>, counter: &Counter, units: u64) -> Settling {
-        let Ok(permit) = Arc::clone(&self.adjusting).try_acquire_owned() else {
-            tracing::warn!("a settlement was not sent: too many are on their way");
-            return Answer::Ready(Ok(vec![Applied::new(0, 0)]));
-        };
-        let (told, applied) = oneshot::channel();
-        match (self.inner.adjust(counter, Change::Charge(units)), self.runtime()) {
-            (Answer::Ready(applied), _) => return Answer::Ready(applied.map(|applied| vec![applied])),
-            (Answer::Pending(pending), Some(runtime)) => drop(runtime.spawn(async move {
-                let _permit = permit;
-                let applied = pending.await;
-                if let Err(error) = &applied {
-                    tracing::warn!(error = format!("{error:#}"), "a settlement may not have arrived");
-                }
-                // Nobody has to wait for it.
-                let _ = told.send(applied);
-            })),
-            (Answer::Pending(_), None) => {}
-        }
-        Answer::pending(async move { applied.await.unwrap_or_else(|_| Err(stopped())).map(|applied| vec![applied]) })
-    }
-
-    /// Nothing is owed for a counter that is forgotten.
-    pub(super) fn forget(&self, counter: &Counter) {
-        let hash = self.shards.hash(counter);
-        self.shards.lock(hash).remove(hash, counter);
-    }
-}
-
-fn stopped() -> Error {
-    Error::new(Kind::Store, "a settlement was stopped: its runtime has ended")
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::builder::HybridStoreBuilder;
 use super::shared::Shared;
-use crate::store::settling::{join, without_outcomes};
+use crate::store::settling::{settle_each, without_outcomes};
 use crate::store::traits::supports_refunds;
 use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
 use crate::{Error, Policy};
@@ -15,7 +15,8 @@ use crate::{Error, Policy};
 ///
 /// **The bound**: all processes together admit at most (processes − 1) × allowance units more than
 /// the quota allows in any window (of a bucket, in any interval); one process alone admits no more
-/// than that.
+/// than that. What requests charge besides, and change by hand, is no admission and may go past the limit
+/// as [`Change::Charge`] says; it is sent at once, and what this process admits is less by it from then on.
 ///
 /// At each tick every key in use is charged what was admitted since, and looked at: until the next
 /// look this process may admit what remains, but not more than the allowance. The balance may become
@@ -32,7 +33,13 @@ use crate::{Error, Policy};
 /// **Charges whose answer is lost**, or later than the budget (500 ms, if there is none), are sent once
 /// more, when the inner store has answered a look, and never a third time. So each unit counts at most
 /// once more than it was used; and it is not counted only if both charges failed. Of one key that is at
-/// most an allowance in an outage.
+/// most an allowance in an outage. Of a charge that the store cuts, what it left out is not owed: refunds are
+/// counted against that first.
+///
+/// **Refunds** of units that were not charged yet lower the debt; of the last 16 charges of a key they go to
+/// the inner store, of earlier ones and of those lost twice they give nothing back. While a key is reset,
+/// nothing is admitted here; afterwards nothing goes back that was taken before the reset was answered. Of a
+/// reset by another process it knows nothing.
 ///
 /// To admit exactly and cheaply near Redis, use [`LeaseStore`](crate::LeaseStore). Needs a tokio
 /// runtime: outside of any, the inner store decides everything.
@@ -95,22 +102,17 @@ impl Store for HybridStore {
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.shared.id {
-            return without_outcomes(self.shared.inner.settle(receipt, changes));
+            return without_outcomes(self.shared.settle_there(receipt, changes));
         }
-        let each = changes.iter().map(|settlement| match settlement.of(&receipt) {
-            Some((taken, change)) => self.shared.settle(taken, change),
-            None => Answer::Ready(Ok(vec![Applied::new(0, 0)])),
-        });
-        without_outcomes(join(each.collect()))
+        settle_each(&receipt, changes, |taken, change| self.shared.settle(taken, change))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.shared.inner.adjust(counter, change)
+        self.shared.adjust(counter, change)
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.shared.forget(counter);
-        self.shared.inner.reset(counter)
+        self.shared.reset(counter)
     }
 
     fn budget(&self) -> Option<Duration> {

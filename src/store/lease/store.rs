@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::builder::LeaseStoreBuilder;
 use super::counts::LeaseCounts;
 use super::shared::Shared;
-use crate::store::settling::{join, without_outcomes};
+use crate::store::settling::{settle_each, without_outcomes};
 use crate::store::traits::supports_refunds;
 use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
 use crate::{Error, Policy};
@@ -122,11 +122,7 @@ impl Store for LeaseStore {
         if receipt.store() != self.shared.id {
             return without_outcomes(self.shared.inner.settle(receipt, changes));
         }
-        let each = changes.iter().map(|settlement| match settlement.of(&receipt) {
-            Some((taken, change)) => self.shared.settle(taken, change),
-            None => Answer::Ready(Ok(vec![Applied::new(0, 0)])),
-        });
-        without_outcomes(join(each.collect()))
+        settle_each(&receipt, changes, |taken, change| self.shared.settle(taken, change))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
