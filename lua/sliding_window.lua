@@ -73,9 +73,9 @@ local function sliding_window_adjust(value, now, window, limit, _, refund, charg
   local kept = count - refunded
   local weighed = (previous - earlier) * (window - elapsed)
   local weight = (weighed - weighed % window) / window
-  local charged = min(charge, max(0, 2 * limit - weight - kept))
-  local changed = kept + charged
-  local units = refunded + earlier + charged
+  local added = min(charge, max(0, 2 * limit - weight - kept))
+  local changed = kept + added
+  local units = refunded + earlier + added
   if changed ~= count or earlier > 0 then
     return units, sliding_window_state(time, changed, previous - earlier), start + 2 * window - now, count > 0
   end

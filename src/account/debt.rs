@@ -114,7 +114,7 @@ impl Debt {
             return gate.store.settle(receipt, &changes);
         }
         self.wanted.send();
-        gate.store.settle(self.parts.to_charge(self.store), &[Settlement { check: 0, change }])
+        gate.store.settle(self.parts.receipt_of_last(self.store), &[Settlement { check: 0, change }])
     }
 
     /// Whether what may be changed later depends on what becomes of a change that was just made.

@@ -57,7 +57,7 @@ impl Parts {
     }
 
     /// The receipt to charge more with.
-    pub(super) fn to_charge(&mut self, store: StoreId) -> Receipt {
+    pub(super) fn receipt_of_last(&mut self, store: StoreId) -> Receipt {
         Receipt::new(store, [self.last().clone()])
     }
 
@@ -119,8 +119,8 @@ mod tests {
         parts.add(3, 2);
         parts.add(4, 3);
         let (receipt, changes) = parts.give_back(StoreId::new(), 5);
-        let changed: Vec<_> = changes.iter().map(|made| (made.check, made.change)).collect();
-        assert_eq!(changed, [(2, Change::Refund(4)), (1, Change::Refund(1))]);
+        let made: Vec<_> = changes.iter().map(|made| (made.check, made.change)).collect();
+        assert_eq!(made, [(2, Change::Refund(4)), (1, Change::Refund(1))]);
         assert_eq!(receipt.taken().iter().map(|part| part.units).collect::<Vec<_>>(), [2, 3, 4]);
         assert_eq!((parts.units(), parts.each.len()), (4, 2));
         let (_, changes) = parts.give_back(StoreId::new(), 100);

@@ -52,11 +52,11 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     }
     let kept = count - refunded;
     let weight = (previous - earlier) * (window - elapsed) / window;
-    let charged = charge.min((2 * limit).saturating_sub(weight + kept));
-    let changed = kept + charged;
+    let added = charge.min((2 * limit).saturating_sub(weight + kept));
+    let changed = kept + added;
     let reset = start + 2 * window - now;
     let state = State::Window { time, count: changed, previous: previous - earlier };
-    Adjusted::new(refunded + earlier + charged, changed != count || earlier > 0, state, reset)
+    Adjusted::new(refunded + earlier + added, changed != count || earlier > 0, state, reset)
 }
 
 /// The last time seen, not before `now`, and the counts of its window and of the one before.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::entry::Entry;
 use super::epoch::{marked, unmarked};
 use super::shared::Shared;
 use crate::error::Kind;
@@ -102,7 +103,7 @@ impl Shared {
     fn forget(self: &Arc<Self>, counter: &Counter) -> Resetting {
         let hash = self.shards.hash(counter);
         let mut shard = self.shards.lock(hash);
-        let is_stray = shard.make(hash, counter, Instant::now(), self.fresh()).map(|entry| entry.enter()).is_none();
+        let is_stray = shard.make(hash, counter, Instant::now(), self.fresh()).map(Entry::enter).is_none();
         shard.strays += usize::from(is_stray);
         shard.forget(hash, counter);
         Resetting { shared: Arc::clone(self), hash, counter: counter.clone(), is_stray }

@@ -48,14 +48,14 @@ impl Shared {
         let asked = |entry: &mut Entry| (entry.turns, entry.counted(), entry.counter.clone());
         let asked = self.shards.lock(hash).find(hash, counter).map(asked);
         // The key's own quota: it may have changed since its task began.
-        let Some((turns, counted, counter)) = asked else { return };
+        let Some((turns, before, counter)) = asked else { return };
         let (sent, look) = (Instant::now(), [Check::new(counter.clone(), 0)]);
         let Ok(decided) = self.bounded(self.inner.decide(&look, Deadline::none())).await else { return };
         let _ = self.inner_id.set(decided.receipt.store());
         let mut shard = self.shards.lock(hash);
         let entry = shard.find(hash, &counter).filter(|entry| entry.is_as_before(turns));
         if let (Some(entry), Some(outcome)) = (entry, decided.decision.outcomes().first()) {
-            entry.learn(outcome, outcome.remaining(), self.allowance, (sent, counted));
+            entry.learn(outcome, outcome.remaining(), self.allowance, (sent, before));
         }
     }
 

@@ -23,20 +23,20 @@ impl Ticking {
 
     /// Pays at each tick until nothing is owed, and looks each time.
     pub(super) async fn pay(mut self) {
-        let shared = Arc::clone(&self.shared);
+        let all = Arc::clone(&self.shared);
         loop {
-            sleep(shared.tick).await;
+            sleep(all.tick).await;
             let charge = {
-                let mut shard = shared.shards.lock(self.hash);
+                let mut shard = all.shards.lock(self.hash);
                 let Some(entry) = shard.find(self.hash, &self.counter).filter(|entry| entry.owes()) else {
                     return self.end(&mut shard);
                 };
-                shared.charge(entry)
+                all.charge(entry)
             };
             if let Some(charge) = charge
                 && charge.send().await.is_ok()
             {
-                shared.look(self.hash, &self.counter).await;
+                all.look(self.hash, &self.counter).await;
             }
         }
     }
