@@ -56,7 +56,7 @@ struct Charges {
 struct Rough {
     inner: MemoryStore,
     rng: Arc<Mutex<Rng>>,
-    is_rough: Arc<AtomicBool>,
+    misbehaves: Arc<AtomicBool>,
     /// A metered charge is being made.
     meters: Arc<AtomicBool>,
     charges: Arc<Mutex<HashMap<Counter, Charges>>>,
@@ -64,7 +64,7 @@ struct Rough {
 
 impl Rough {
     fn fate(&self) -> Fate {
-        if !self.is_rough.load(Ordering::SeqCst) {
+        if !self.misbehaves.load(Ordering::SeqCst) {
             return Fate { before: ms(1), arrives: true, is_answered: true, after: ms(1) };
         }
         let mut rng = lock(&self.rng);
@@ -82,16 +82,12 @@ impl Rough {
         let asked = tokio::spawn(async move {
             sleep(fate.before).await;
             let answer = if fate.arrives { Some(ask(&inner).wait().await) } else { None };
-            match answer.filter(|_| fate.is_answered) {
-                Some(answer) => {
-                    sleep(fate.after).await;
-                    answer
-                }
-                None => {
-                    sleep(BUDGET.saturating_sub(start.elapsed())).await;
-                    Err(Error::store("no answer in time", "it is a test"))
-                }
+            if let Some(answer) = answer.filter(|_| fate.is_answered) {
+                sleep(fate.after).await;
+                return answer;
             }
+            sleep(BUDGET.saturating_sub(start.elapsed())).await;
+            Err(Error::store("no answer in time", "it is a test"))
         });
         Answer::pending(async move { asked.await.expect("it ends") })
     }
@@ -204,7 +200,7 @@ impl History {
         let rough = Rough {
             inner,
             rng: Arc::new(Mutex::new(rng.fork())),
-            is_rough: Arc::new(AtomicBool::new(true)),
+            misbehaves: Arc::new(AtomicBool::new(true)),
             meters: Arc::default(),
             charges: Arc::default(),
         };
@@ -217,7 +213,7 @@ impl History {
     }
 
     fn counter(&self, key: usize) -> Counter {
-        Counter { policy: "policy".into(), key: Key::new("key", &key.to_string()), quota: self.quota }
+        Counter { policy: "policy".into(), key: Key::new("key", key.to_string()), quota: self.quota }
     }
 
     async fn step(&mut self) {
@@ -250,7 +246,7 @@ impl History {
                 let (used, more) = (owed.sum() + owed.metered + owed.others, if key % 2 == 1 { ALLOWANCE } else { 0 });
                 assert!(used + cost <= LIMIT + more, "{cost} units were admitted for key {key} over {used}");
                 owed.locally += cost;
-                add(&mut owed, number, decided, false);
+                add(&mut owed, number, &decided, false);
             }
             Answer::Pending(decided) => drop(tokio::spawn(async move {
                 let Ok(decided) = decided.await else { return };
@@ -260,7 +256,7 @@ impl History {
                     if decided.decision.source() == Source::Lease {
                         owed.locally += cost;
                     }
-                    add(&mut owed, number, decided, is_void);
+                    add(&mut owed, number, &decided, is_void);
                 }
             })),
         }
@@ -369,7 +365,7 @@ impl History {
 
     /// Has all debts paid, and compares what was counted with what is owed.
     async fn compare(&mut self) {
-        self.rough.is_rough.store(false, Ordering::SeqCst);
+        self.rough.misbehaves.store(false, Ordering::SeqCst);
         sleep(Duration::from_secs(3)).await;
         self.hybrid.close().await.expect("the store answers");
         sleep(Duration::from_secs(1)).await;
@@ -383,10 +379,10 @@ impl History {
             let Answer::Ready(Ok(looked)) = self.rough.inner.decide(&[look], Deadline::none()) else {
                 panic!("memory answers")
             };
-            let counted = AMPLE - looked.decision.outcomes()[0].remaining();
+            let taken = AMPLE - looked.decision.outcomes()[0].remaining();
             let charges = lock(&self.rough.charges).get(&counter).copied().unwrap_or_default();
             let sum = owed.sum() + owed.others;
-            assert!(counted + charges.cut >= sum, "key {key}: {counted} counted, {sum} owed, {charges:?}");
+            assert!(taken + charges.cut >= sum, "key {key}: {taken} counted, {sum} owed, {charges:?}");
             // What is sent again was sent before, without an answer.
             let most = owed.locally + charges.unanswered;
             assert!(charges.applied <= most, "key {key}: {} admitted here, {charges:?}", owed.locally);
@@ -395,7 +391,7 @@ impl History {
     }
 }
 
-fn add(owed: &mut Owed, number: u64, decided: Decided, is_void: bool) {
+fn add(owed: &mut Owed, number: u64, decided: &Decided, is_void: bool) {
     let (store, parts) = (decided.receipt.store(), decided.receipt.taken().to_vec());
     let request = Request { number, store, parts };
     if is_void { owed.void.push(request) } else { owed.open.push(request) }
