@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+pub(crate) const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 const PERMISSION_DENIED: HeaderValue = HeaderValue::from_static("7");
 const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
