@@ -78,7 +78,7 @@ async fn refused_alike(layer: RateLimitLayer, status: StatusCode) {
         assert_eq!(head.headers()["content-length"], get.body().len().to_string(), "{version:?}");
         assert_eq!(get.headers()["content-length"], get.body().len().to_string(), "{version:?}");
         let others = |response: &Response<Bytes>| {
-            let mut names: Vec<_> = response.headers().keys().map(|name| name.to_string()).collect();
+            let mut names: Vec<_> = response.headers().keys().map(ToString::to_string).collect();
             names.sort();
             names
         };

@@ -173,7 +173,7 @@ fn a_content_type_that_is_garbled_is_no_grpc() {
     {
         let service = service(key::global());
         let _ = crate::rig::now(&service, get());
-        let mut call = crate::rig::and(bytes("content-type", kind), "te", "trailers");
+        let mut call = and(bytes("content-type", kind), "te", "trailers");
         (*call.method_mut(), *call.version_mut()) = (Method::POST, Version::HTTP_2);
         let refused = crate::rig::now(&service, call);
         assert_eq!(refused.status().as_u16(), if is_grpc { 200 } else { 429 }, "{kind:?}");
