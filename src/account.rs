@@ -6,20 +6,24 @@ mod owed;
 mod parts;
 mod wanted;
 
+use std::cell::Cell;
 use std::mem;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::Extensions;
 use http::response::Parts;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot;
+use tokio::time::{Timeout, timeout};
 
 use self::learning::Learning;
 use self::owed::{Owed, Sent};
 use self::wanted::Wanted;
 use crate::gate::Gate;
 use crate::store::Decided;
-use crate::{Decision, Handle, Policy, RealCost};
+use crate::{Count, Decision, Handle, Policy, RealCost};
 
 /// The account of one request. Dropped before there is a response, it settles the request as one
 /// whose client went away.
@@ -27,9 +31,18 @@ pub(crate) struct Account {
     shared: Arc<Shared>,
     /// The request waits for its turn: what it queues for is unused until then.
     queues: bool,
-    settled: bool,
+    stage: Stage,
     /// The decision is shown as it was made.
     is_as_decided: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// There is no response yet.
+    UnderWay,
+    /// Something depends on the trailers of the response.
+    AwaitsTrailers,
+    Settled,
 }
 
 /// What the layer and the request's handles have in common.
@@ -43,11 +56,15 @@ pub(crate) struct Shared {
 /// Ready once the store has said what became of a request's last changes.
 pub(crate) type Settled = oneshot::Receiver<()>;
 
+/// The same, for as long as it may take.
+pub(crate) type InTime = Pin<Box<Timeout<Settled>>>;
+
 impl Account {
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let owed = Mutex::new(Owed::of_layer(&gate, &decision, receipt, policies));
-        Self { shared: Arc::new(Shared { gate, decision, owed }), queues: false, settled: false, is_as_decided: false }
+        let shared = Arc::new(Shared { gate, decision, owed });
+        Self { shared, queues: false, stage: Stage::UnderWay, is_as_decided: false }
     }
 
     pub(crate) fn decision(&self) -> &Decision {
@@ -58,9 +75,24 @@ impl Account {
         &self.shared.gate
     }
 
-    /// The handle for whoever serves the request.
-    pub(crate) fn handle(&self) -> Handle {
+    fn handle(&self) -> Handle {
         Handle::new(Arc::clone(&self.shared))
+    }
+
+    /// Gives whoever serves the request the decision and a handle, in front of those of outer layers.
+    #[inline]
+    pub(crate) fn enter(&self, extensions: &mut Extensions) {
+        if let Some(outer) = extensions.insert(self.decision().clone()) {
+            extensions.insert(self.decision().clone().inside(outer));
+        }
+        if let Some(outer) = extensions.insert(self.handle()) {
+            extensions.insert(self.handle().inside(outer));
+        }
+    }
+
+    /// What to wait for, within the layer's budget.
+    pub(crate) fn in_time(&self, settled: Settled) -> InTime {
+        Box::pin(timeout(self.gate().store.time_for_all(), settled))
     }
 
     /// Whether somebody else may change what is owed.
@@ -73,25 +105,50 @@ impl Account {
         self
     }
 
-    /// Settles with the response, or `None` for an error of the service. Returns what to wait for, if the
-    /// next request of this client may depend on it.
+    /// Settles with the response, or `None` for an error of the service; what depends on its trailers
+    /// [stays open](Self::is_open). Returns what to wait for, if the next request of this client may depend
+    /// on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
-        self.settled = true;
+        self.stage = Stage::Settled;
         let mut owed = self.shared.owed();
         if owed.ends_as_decided() {
             self.is_as_decided = true;
             return None;
         }
         let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
+        let is_open = Cell::new(false);
+        let counts = |count: &Count| {
+            count.counts(response).unwrap_or_else(|| {
+                is_open.set(true);
+                true
+            })
+        };
         owed.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| match (&options.count, real) {
-            (Some(count), _) if !count.counts(response) => 0,
+            (Some(count), _) if !counts(count) => 0,
             (_, Some(RealCost(units))) if options.metered => *units,
             _ => wanted,
         });
-        let sent = owed.make_changes(&self.shared.gate, self.has_handles());
-        let settled = (owed.matters && owed.is_busy() && Runtime::try_current().is_ok()).then(|| owed.when_settled());
-        self.shared.follow(owed, sent);
-        settled
+        if is_open.get() {
+            self.stage = Stage::AwaitsTrailers;
+        }
+        self.shared.end(owed, is_open.get() || self.has_handles())
+    }
+
+    /// Whether something is left to settle by the response's trailers. It stays as it is if they are not
+    /// waited for.
+    pub(crate) fn is_open(&self) -> bool {
+        self.stage == Stage::AwaitsTrailers
+    }
+
+    /// Settles what is open, at the end of a call. Returns what to wait for, as [`settle`](Self::settle).
+    pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<Settled> {
+        self.stage = Stage::Settled;
+        let mut owed = self.shared.owed();
+        owed.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| {
+            let counts = options.count.as_ref().and_then(|count| count.counts_call(has_failed));
+            if counts == Some(false) { 0 } else { wanted }
+        });
+        self.shared.end(owed, self.has_handles())
     }
 
     /// The decision with what was asked and changed since.
@@ -105,7 +162,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        if self.settled {
+        if self.stage != Stage::UnderWay {
             return;
         }
         let mut owed = self.shared.owed();
@@ -113,8 +170,7 @@ impl Drop for Account {
             let unused = self.queues && !outcome.delay().is_zero();
             if unused || options.refund_dropped { 0 } else { wanted }
         });
-        let sent = owed.make_changes(&self.shared.gate, self.has_handles());
-        self.shared.follow(owed, sent);
+        drop(self.shared.end(owed, self.has_handles()));
     }
 }
 
@@ -150,6 +206,16 @@ impl Shared {
             self.owed().add(&self.gate, policy, &decision, receipt);
         }
         decision
+    }
+
+    /// Makes a request's last changes, unless they are followed by others. Returns what to wait for, if the next
+    /// request of this client may depend on it.
+    fn end(self: &Arc<Self>, mut owed: MutexGuard<'_, Owed>, followed: bool) -> Option<Settled> {
+        let sent = owed.make_changes(&self.gate, followed);
+        let waits = owed.matters && owed.is_busy() && Runtime::try_current().is_ok();
+        let settled = waits.then(|| owed.when_settled());
+        self.follow(owed, sent);
+        settled
     }
 
     /// Learns what becomes of changes in tasks, which may lead to other changes. Outside of a runtime that has to

@@ -13,13 +13,15 @@ use crate::store::{Check, Mode};
 /// The answer to one request over all its policies.
 ///
 /// It is in the request's extensions for handlers and in the response's for outer layers. Cloning
-/// it is cheap.
+/// it is cheap. Where layers are nested it is the innermost one's, and [`outer`](Self::outer) leads to the
+/// others.
 #[derive(Clone, Debug)]
 pub struct Decision {
     outcomes: Outcomes,
     source: Source,
     allowed: bool,
-    binding: Option<usize>,
+    binding: Option<u32>,
+    outer: Option<Arc<Decision>>,
 }
 
 /// Most requests ask one policy, whose outcome needs no allocation; those of several are shared.
@@ -61,14 +63,15 @@ impl Decision {
             let violated = enforced.filter(|(_, outcome)| !outcome.allowed);
             violated.max_by_key(|(_, outcome)| outcome.wait_us).map(|(index, _)| index)
         };
-        Self { outcomes: kept, source, allowed, binding }
+        let binding = binding.and_then(|index| u32::try_from(index).ok());
+        Self { outcomes: kept, source, allowed, binding, outer: None }
     }
 
     /// What the only policy says.
     pub(crate) fn of_one(outcome: Outcome, source: Source) -> Self {
         let allowed = outcome.allowed || outcome.mode == Mode::Shadow;
         let binding = (outcome.mode == Mode::Enforce).then_some(0);
-        Self { outcomes: Outcomes::One(outcome), source, allowed, binding }
+        Self { outcomes: Outcomes::One(outcome), source, allowed, binding, outer: None }
     }
 
     /// Whether the request is admitted.
@@ -95,7 +98,7 @@ impl Decision {
     ///
     /// `None` if no policy applies to the request.
     pub fn binding(&self) -> Option<&Outcome> {
-        self.binding.map(|index| &self.outcomes()[index])
+        self.binding.map(|index| &self.outcomes()[index as usize])
     }
 
     /// How long until the same request is admitted, if nobody else takes what returns meanwhile.
@@ -114,17 +117,36 @@ impl Decision {
         enforced.map(Outcome::delay).max().unwrap_or_default()
     }
 
+    /// The decision of the next layer outside of the one that made this, if layers are nested.
+    ///
+    /// In a response there may be one where [`is_allowed`](Self::is_allowed) is false of this: the outer layer
+    /// admitted what the inner one refuses.
+    #[must_use]
+    pub fn outer(&self) -> Option<&Decision> {
+        self.outer.as_deref()
+    }
+
+    /// The decision, with that of a layer outside of all that it knows.
+    pub(crate) fn inside(mut self, outer: Decision) -> Self {
+        let behind = match self.outer.take() {
+            Some(between) => Arc::unwrap_or_clone(between).inside(outer),
+            None => outer,
+        };
+        self.outer = Some(Arc::new(behind));
+        self
+    }
+
     /// The same decision, of which no client may see anything.
     pub(crate) fn hidden(&self) -> Self {
         let outcomes = self.outcomes().iter().map(Outcome::to_hidden);
-        Self { outcomes: outcomes.collect(), ..*self }
+        Self { outcomes: outcomes.collect(), outer: None, ..*self }
     }
 
     /// The same decision, made by `source` on a share of each check's quota.
     pub(crate) fn with_quotas_of(&self, checks: &[Check], source: Source) -> Self {
         let both = self.outcomes().iter().zip(checks);
         let outcomes = both.map(|(outcome, check)| outcome.with_quota(check.counter.quota));
-        Self { outcomes: outcomes.collect(), source, ..*self }
+        Self { outcomes: outcomes.collect(), source, outer: None, ..*self }
     }
 }
 

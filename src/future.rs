@@ -11,11 +11,11 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use tokio::time::{Sleep, Timeout, timeout};
+use tokio::time::Sleep;
 use tower_service::Service;
 
 use crate::ResponseBody;
-use crate::account::{Account, Settled};
+use crate::account::{Account, InTime};
 use crate::admission::{Admission, Verdict};
 use crate::gate::Gate;
 use crate::response;
@@ -72,8 +72,7 @@ where
     /// Calls the inner service, which is ready.
     #[inline]
     fn calling(mut inner: S, mut request: Request<B>, account: Account) -> Self {
-        request.extensions_mut().insert(account.decision().clone());
-        request.extensions_mut().insert(account.handle());
+        account.enter(request.extensions_mut());
         State::Calling { future: inner.call(request), account: Some(account) }
     }
 
@@ -97,14 +96,17 @@ type Answer<R, E> = Result<Response<R>, E>;
 type Passed<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 /// An answer that waits for its request's settlement.
-type Waiting<A> = (Pin<Box<Timeout<Settled>>>, Box<(A, Account)>);
+type Waiting<A> = (InTime, Box<(A, Account)>);
 
 /// Settles a request: its answer, unless that has to wait.
 #[inline]
-fn answered<R, E>(answer: Answer<R, E>, mut account: Account) -> ControlFlow<Passed<R, E>, Waiting<Answer<R, E>>> {
+fn answered<R, E>(answer: Answer<R, E>, mut account: Account) -> ControlFlow<Passed<R, E>, Waiting<Answer<R, E>>>
+where
+    R: Body,
+{
     let (answer, settled) = response::settle(answer, &mut account);
-    let Some(settled) = settled else { return Break(response::pass(answer, &account)) };
-    let settled = Box::pin(timeout(account.gate().store.time_for_all(), settled));
+    let Some(settled) = settled else { return Break(response::pass(answer, account)) };
+    let settled = account.in_time(settled);
     Continue((settled, Box::new((answer.map(|(parts, body)| Response::from_parts(parts, body)), account))))
 }
 
@@ -163,7 +165,7 @@ where
                     }
                     let (_, answer) = waiting.take().expect("a response comes once");
                     let (answer, account) = *answer;
-                    return Poll::Ready(response::pass(answer.map(Response::into_parts), &account));
+                    return Poll::Ready(response::pass(answer.map(Response::into_parts), account));
                 }
             }
         }

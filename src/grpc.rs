@@ -7,19 +7,41 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, TE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version, request};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+pub(crate) const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 const PERMISSION_DENIED: HeaderValue = HeaderValue::from_static("7");
 const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 
-/// Whether a request is a gRPC call, by its content type.
-pub(crate) fn is_call(headers: &HeaderMap) -> bool {
+/// Whether a request is a gRPC call: a POST over HTTP/2 by a client that reads trailers.
+///
+/// Its content type alone is no proof: any client can send it, and would be told of a refusal with the
+/// status 200.
+pub(crate) fn is_call(parts: &request::Parts) -> bool {
+    parts.method == Method::POST
+        && parts.version >= Version::HTTP_2
+        && is_grpc(&parts.headers)
+        && parts.headers.get_all(TE).iter().any(has_trailers)
+}
+
+fn has_trailers(te: &HeaderValue) -> bool {
+    te.as_bytes().split(|byte| *byte == b',').any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// Whether a call failed, by the head of its response or by its trailers; `None` if they do not say so.
+pub(crate) fn has_failed(fields: &HeaderMap) -> Option<bool> {
+    let mut statuses = fields.get_all(STATUS).iter().peekable();
+    statuses.peek()?;
+    Some(statuses.any(|status| status != "0"))
+}
+
+/// Whether a message is one of gRPC, by its content type. Those of gRPC-Web are not.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let rest = content_type.strip_prefix(b"application/grpc");
     rest.is_some_and(|rest| rest.first().is_none_or(|next| b"+; ".contains(next)))

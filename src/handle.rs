@@ -1,6 +1,7 @@
 //! What the one who serves a request can do about its limits.
 
 use std::fmt;
+use std::iter::successors;
 use std::slice;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub struct RealCost(pub u64);
 ///
 /// It can be cloned, and used after the response's head was sent: while a body is streamed, say.
 ///
+/// Where layers are nested it is the innermost one's, and [`outer`](Self::outer) leads to the others.
+///
 /// # Examples
 ///
 /// ```
@@ -41,31 +44,51 @@ pub struct RealCost(pub u64);
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
+    outer: Option<Arc<Handle>>,
 }
 
 impl Handle {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self { shared, outer: None }
+    }
+
+    /// The handle, inside of a layer that has this one.
+    pub(crate) fn inside(self, outer: Handle) -> Self {
+        Self { outer: Some(Arc::new(outer)), ..self }
+    }
+
+    /// The handle of the next layer outside of this one, if layers are nested: each has its own.
+    #[must_use]
+    pub fn outer(&self) -> Option<&Handle> {
+        self.outer.as_deref()
+    }
+
+    /// What this layer and all outer ones have in common with their handles, innermost first.
+    fn layers(&self) -> impl Iterator<Item = &Arc<Shared>> {
+        successors(Some(self), |handle| handle.outer()).map(|handle| &handle.shared)
     }
 
     /// Charges units to every [`metered`](Policy::metered) policy of the request, past the limit by
     /// one more capacity at most. Never blocks.
     ///
+    /// Policies of outer layers are charged as well.
+    ///
     /// The charge is sent at once, or, while an earlier one is on its way, after that. What the store does
     /// not take is not owed.
     pub fn charge(&self, units: u64) {
-        self.shared.charge(units);
+        self.layers().for_each(|layer| layer.charge(units));
     }
 
-    /// Gives units back to every [`metered`](Policy::metered) policy, never more than were taken or
-    /// charged. Never blocks.
+    /// Gives units back to every [`metered`](Policy::metered) policy, also of outer layers, never more than
+    /// were taken or charged. Never blocks.
     ///
     /// They go back with the response, and at once after that.
     pub fn refund(&self, units: u64) {
-        self.shared.refund(units);
+        self.layers().for_each(|layer| layer.refund(units));
     }
 
-    /// Asks one more policy, by a key that is known only now, and takes its fixed cost if it fits.
+    /// Asks one more policy, by a key that is known only now, and takes its fixed cost if it fits. The store
+    /// is that of this handle's layer.
     ///
     /// What was taken is settled with the request, as the policy's [`count`](Policy::count) says,
     /// and shown in its headers. Only the quota, the cost, `count`, `metered` and `refund_dropped`

@@ -9,6 +9,7 @@ use http::header::RETRY_AFTER;
 
 use crate::Decision;
 use crate::fields::{LARGEST, whole_seconds};
+use crate::grpc::PUSHBACK;
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -19,10 +20,14 @@ const USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
 const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
 /// What a CORS layer must expose, so that scripts in browsers can read the limits.
-pub const EXPOSED_HEADERS: [HeaderName; 6] = [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET];
+///
+/// `grpc-retry-pushback-ms` is for calls over gRPC-Web that are translated outside of the layer; their
+/// `grpc-status` and `grpc-message` are for the translation to expose.
+pub const EXPOSED_HEADERS: [HeaderName; 9] =
+    [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK];
 
 /// Headers that another layer or an upstream may have set.
-static TOLD: [HeaderName; 6] = EXPOSED_HEADERS;
+static TOLD: [HeaderName; 8] = [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE];
 
 /// Which draft of the IETF's fields is written.
 ///
@@ -38,6 +43,11 @@ pub enum Dialect {
 /// Which headers tell clients about their limits.
 ///
 /// `Retry-After` is always sent with a refusal, if a wait can help.
+///
+/// Fields that the inner service or an upstream has set are merged, and never loosened: its `RateLimit` and
+/// `RateLimit-Policy` get more members, and of its `X-RateLimit-*` and ours those stay, as a whole, that leave
+/// less. Members that are not of this draft, such as those of an older one, are dropped where ours are
+/// written: a line in two syntaxes is valid in neither, and clients would ignore all of it.
 ///
 /// # Examples
 ///

@@ -1,16 +1,19 @@
 //! The responses this crate makes, and their body.
 
+mod ending;
+
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::response::Parts;
-use http::{HeaderValue, Request, Response, request};
+use http::{HeaderValue, Method, Request, Response, request};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use self::ending::Ending;
 use crate::Decision;
 use crate::account::{Account, Settled};
 use crate::admission::Verdict;
@@ -36,6 +39,7 @@ pin_project! {
     #[project = BodyProjection]
     enum BodyKind<B> {
         Inner { #[pin] body: B },
+        Call { #[pin] body: B, ending: Box<Ending> },
         Own { bytes: Option<Bytes> },
     }
 }
@@ -43,6 +47,10 @@ pin_project! {
 impl<B> ResponseBody<B> {
     fn inner(body: B) -> Self {
         Self { kind: BodyKind::Inner { body } }
+    }
+
+    fn call(body: B, account: Account) -> Self {
+        Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) } }
     }
 
     fn own(bytes: Bytes) -> Self {
@@ -61,6 +69,7 @@ where
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project().kind.project() {
             BodyProjection::Inner { body } => body.poll_frame(cx),
+            BodyProjection::Call { body, ending } => ending.poll_frame(body, cx),
             BodyProjection::Own { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes.into())))),
         }
     }
@@ -68,13 +77,14 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             BodyKind::Inner { body } => body.is_end_stream(),
+            BodyKind::Call { body, ending } => !ending.holds_trailers() && body.is_end_stream(),
             BodyKind::Own { bytes } => bytes.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            BodyKind::Inner { body } => body.size_hint(),
+            BodyKind::Inner { body } | BodyKind::Call { body, .. } => body.size_hint(),
             BodyKind::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
         }
     }
@@ -91,22 +101,31 @@ pub(crate) fn settle<R, E>(answer: Result<Response<R>, E>, account: &mut Account
 }
 
 /// The inner service's answer, once its request is settled: its response gets the decision and its headers.
-pub(crate) fn pass<R, E>(answer: Answered<R, E>, account: &Account) -> Result<Response<ResponseBody<R>>, E> {
+/// Where that depends on trailers, the body keeps the account.
+pub(crate) fn pass<R, E>(answer: Answered<R, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E>
+where
+    R: Body,
+{
     let (mut parts, body) = answer?;
+    if account.is_open() && body.is_end_stream() {
+        drop(account.settle_call(true));
+    }
     let decision = account.shown();
     account.gate().write_headers(&mut parts.headers, parts.status, &decision);
-    // What refuses inside tells more than that it was admitted here.
-    if parts.extensions.get().is_none_or(Decision::is_allowed) {
-        parts.extensions.insert(decision);
-    }
-    Ok(Response::from_parts(parts, ResponseBody::inner(body)))
+    let told = match parts.extensions.remove::<Decision>() {
+        Some(inner) => inner.inside(decision),
+        None => decision,
+    };
+    parts.extensions.insert(told);
+    let body = if account.is_open() { ResponseBody::call(body, account) } else { ResponseBody::inner(body) };
+    Ok(Response::from_parts(parts, body))
 }
 
 impl Gate {
     /// The response to a request that is not admitted.
     pub(crate) fn refuse<B, R>(&self, verdict: Verdict, request: Request<B>) -> Response<ResponseBody<R>> {
         let (parts, _) = request.into_parts();
-        let is_grpc = grpc::is_call(&parts.headers);
+        let is_grpc = grpc::is_call(&parts);
         let response = match verdict {
             Verdict::Refused(decision) => self.too_many(&decision, &parts, is_grpc),
             Verdict::Rejected(response) => *response,
@@ -121,6 +140,7 @@ impl Gate {
             }
             Verdict::Admitted(_) => unreachable!("an admitted request is served"),
         };
+        let response = if parts.method == Method::HEAD { without_body(response) } else { response };
         response.map(ResponseBody::own)
     }
 
@@ -161,6 +181,15 @@ impl Gate {
         self.write_refusal(headers, decision, wait);
         response.extensions_mut().insert(decision.clone());
     }
+}
+
+/// The answer to a HEAD request, which has no body (RFC 9110 §9.3.2), but the length of it.
+fn without_body(response: Response<Bytes>) -> Response<Bytes> {
+    let (mut parts, body) = response.into_parts();
+    if !body.is_empty() {
+        parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| number(body.len() as u64));
+    }
+    Response::from_parts(parts, Bytes::new())
 }
 
 /// A JSON document that is of the moment.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -23,7 +23,7 @@ use tollgate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
 };
 use tollgate::{
-    AccessList, Decision, Error, Headers, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer,
+    AccessList, Count, Decision, Error, Headers, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer,
 };
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -63,12 +63,15 @@ impl Health {
         HealthClient::new(soon(endpoint.connect()).await.expect("the server listens"))
     }
 
-    /// A request that is no gRPC call, over HTTP/1.1.
-    async fn post(&self, content_type: &str) -> Response<Bytes> {
+    /// A request as it is written, over HTTP/1.1 or 2.
+    async fn post(&self, version: Version, fields: &[(&str, &str)]) -> Response<Bytes> {
         let uri = format!("http://{}/grpc.health.v1.Health/Check", self.address);
-        let request = Request::post(uri).header("content-type", content_type).body(Empty::<Bytes>::new());
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let (parts, body) = soon(client.request(request.expect("a request"))).await.expect("a response").into_parts();
+        let request = fields.iter().fold(Request::post(uri), |request, (name, value)| request.header(*name, *value));
+        let is_2 = version == Version::HTTP_2;
+        let client = Client::builder(TokioExecutor::new()).http2_only(is_2).build_http();
+        let request = request.body(Empty::<Bytes>::new()).expect("a request");
+        let (parts, body) = soon(client.request(request)).await.expect("a response").into_parts();
+        assert_eq!(parts.version, version);
         Response::from_parts(parts, soon(body.collect()).await.expect("a body").to_bytes())
     }
 }
@@ -215,26 +218,48 @@ async fn without_its_store_a_layer_that_denies_is_unavailable_for_a_second() {
     assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), "1000");
 }
 
-#[tokio::test]
-async fn plain_http_to_the_same_server_is_answered_in_its_own_terms() {
+#[track_caller]
+fn expect_problem(refused: &Response<Bytes>, what: &str) {
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "{what}");
+    assert_eq!(refused.headers()["content-type"], "application/problem+json", "{what}");
+    assert_eq!(refused.headers()["retry-after"], "3600", "{what}");
+    assert!(!refused.headers().contains_key("grpc-status"), "{what}");
+    assert!(refused.body().ends_with(b"\"violated-policies\":[\"calls\"]}"), "{what}");
+}
+
+/// A server whose next calls are refused.
+async fn spent() -> Health {
     let server = Health::start(limited(Policy::new("calls", Quota::per_hour(1))).0).await;
     assert!(call(&mut server.client().await, None).await.is_ok());
+    server
+}
+
+#[tokio::test]
+async fn plain_http_to_the_same_server_is_answered_in_its_own_terms() {
+    let server = spent().await;
     for kind in ["application/json", "application/grpcx", "text/plain; application/grpc"] {
-        let refused = server.post(kind).await;
-        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "{kind}");
-        assert_eq!(refused.headers()["content-type"], "application/problem+json", "{kind}");
-        assert_eq!(refused.headers()["retry-after"], "3600", "{kind}");
-        assert!(!refused.headers().contains_key("grpc-status"), "{kind}");
-        assert!(refused.body().ends_with(b"\"violated-policies\":[\"calls\"]}"), "{kind}");
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            let refused = server.post(version, &[("content-type", kind), ("te", "trailers")]).await;
+            expect_problem(&refused, kind);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_content_type_alone_makes_no_refusal_a_success() {
+    let server = spent().await;
+    for kind in ["application/grpc", "application/grpc+proto", "application/grpc-web", "application/grpc-web-text"] {
+        expect_problem(&server.post(Version::HTTP_11, &[("content-type", kind)]).await, kind);
+        expect_problem(&server.post(Version::HTTP_11, &[("content-type", kind), ("te", "trailers")]).await, kind);
+        expect_problem(&server.post(Version::HTTP_2, &[("content-type", kind)]).await, kind);
     }
 }
 
 #[tokio::test]
 async fn every_kind_of_grpc_is_answered_with_a_status_and_without_a_body() {
-    let server = Health::start(limited(Policy::new("calls", Quota::per_hour(1))).0).await;
-    assert!(call(&mut server.client().await, None).await.is_ok());
+    let server = spent().await;
     for kind in ["application/grpc", "application/grpc+proto", "application/grpc-web+proto", "application/grpc; a=b"] {
-        let refused = server.post(kind).await;
+        let refused = server.post(Version::HTTP_2, &[("content-type", kind), ("te", "trailers")]).await;
         let is_web = kind.contains("web");
         assert_eq!(
             refused.status().as_u16(),
@@ -246,16 +271,82 @@ async fn every_kind_of_grpc_is_answered_with_a_status_and_without_a_body() {
     }
 }
 
+/// A service that answers every request, and the status of its refusal to one of these.
+fn status_of_a_refusal(method: &Method, version: Version, te: &'static str) -> u16 {
+    let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
+    let service = limited(Policy::new("calls", Quota::per_hour(1))).0.layer(inner);
+    let send = || {
+        let request = Request::builder().method(method.clone()).version(version).header("te", te);
+        let request = request.header("content-type", "application/grpc").body(()).expect("a request");
+        service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
+    };
+    send();
+    send().status().as_u16()
+}
+
+#[test]
+fn only_a_post_over_http_2_by_a_client_that_reads_trailers_is_a_call() {
+    for te in ["trailers", "Trailers", "gzip;q=0.5, trailers"] {
+        assert_eq!(status_of_a_refusal(&Method::POST, Version::HTTP_2, te), 200, "{te}");
+        assert_eq!(status_of_a_refusal(&Method::POST, Version::HTTP_3, te), 200, "{te}");
+        assert_eq!(status_of_a_refusal(&Method::POST, Version::HTTP_11, te), 429, "{te}");
+        assert_eq!(status_of_a_refusal(&Method::GET, Version::HTTP_2, te), 429, "{te}");
+    }
+    for te in ["", "gzip", "trailersx", "x-trailers"] {
+        assert_eq!(status_of_a_refusal(&Method::POST, Version::HTTP_2, te), 429, "{te}");
+    }
+}
+
+#[tokio::test]
+async fn an_outer_policy_of_failures_counts_what_an_inner_one_refuses_however_it_is_asked() {
+    for (version, te) in [(Version::HTTP_11, "gzip"), (Version::HTTP_2, "trailers")] {
+        let (outer, _) = limited(Policy::new("outer", Quota::per_hour(5)).count(Count::failures()));
+        let (inner, _) = limited(Policy::new("inner", Quota::per_hour(1)));
+        let service = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
+        let service = outer.layer(inner.layer(service));
+        let send = || {
+            let request = Request::post("/").version(version).header("te", te);
+            let request = request.header("content-type", "application/grpc").body(()).expect("a request");
+            service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
+        };
+        let left = |response: &Response<_>| {
+            let decision: &Decision = response.extensions().get().expect("a decision");
+            decision.outer().expect("the outer layer's").outcomes()[0].remaining()
+        };
+        let all: Vec<_> = (0..4).map(|_| left(&send())).collect();
+        assert_eq!(all, [5, 4, 3, 2], "{version:?}: the first is served");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_fail_count_as_failures_for_real_clients() {
+    let server = Health::start(limited(Policy::new("logins", Quota::per_hour(5)).count(Count::failures())).0).await;
+    let mut client = server.client().await;
+    for _ in 0..7 {
+        assert!(call(&mut client, None).await.is_ok(), "successes cost nothing");
+    }
+    let mut guess = async || {
+        let request = tonic::Request::new(HealthCheckRequest { service: "nobody".into() });
+        soon(client.check(request)).await.expect_err("there is no such service").code()
+    };
+    for _ in 0..5 {
+        assert_eq!(guess().await, Code::NotFound);
+    }
+    assert_eq!(guess().await, Code::ResourceExhausted);
+}
+
 #[test]
 fn a_refused_call_had_no_decision_for_outer_layers() {
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())));
     let service = limited(Policy::new("calls", Quota::per_hour(1))).0.layer(inner);
     let send = || {
-        let request = Request::builder().header("content-type", "application/grpc").body(()).expect("a request");
+        let request = Request::post("/").version(Version::HTTP_2).header("te", "trailers");
+        let request = request.header("content-type", "application/grpc").body(()).expect("a request");
         service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response")
     };
     for allowed in [true, false, false] {
         let response = send();
+        assert_eq!(response.headers().contains_key("grpc-status"), !allowed);
         assert_eq!(response.extensions().get().map(Decision::is_allowed), Some(allowed));
     }
 }

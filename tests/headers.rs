@@ -387,10 +387,14 @@ fn a_burst_below_the_limit_is_not_counted_as_used() {
 #[test]
 fn what_browsers_must_be_shown_is_all_that_is_sent() {
     let exposed = EXPOSED_HEADERS.map(|name| name.as_str().to_owned());
-    let listed = "retry-after ratelimit ratelimit-policy x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset";
+    let listed = "retry-after ratelimit ratelimit-policy x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset \
+                  x-ratelimit-used x-ratelimit-resource grpc-retry-pushback-ms";
     assert_eq!(exposed.join(" "), listed);
-    let refusal = nth(2, &layer([policy("all", Quota::per_minute(1))]));
-    assert!(EXPOSED_HEADERS.iter().all(|name| refusal.headers().contains_key(name)));
+    let headers = Headers::both().with_used().with_resource();
+    let refusal = nth(2, &layer([policy("all", Quota::per_minute(1))]).headers(headers));
+    let is_sent = |name: &str| refusal.headers().contains_key(name);
+    let only_in_calls: Vec<_> = exposed.iter().filter(|name| !is_sent(name)).collect();
+    assert_eq!(only_in_calls, ["grpc-retry-pushback-ms"]);
 }
 
 // Jitter.
@@ -528,20 +532,106 @@ fn an_upstream_s_limit_without_a_remainder_is_not_raised() {
 }
 
 #[test]
-fn what_an_upstream_says_in_words_of_its_own_is_kept() {
-    let table: [&[(&str, &str)]; 4] = [
-        &[("ratelimit", "limit=5, remaining=3, reset=40")],
-        &[("ratelimit", "\"up\";left=3")],
-        &[("ratelimit-policy", "5;w=60")],
-        &[("x-ratelimit-remaining", "a few"), ("x-ratelimit-limit", "some"), ("x-ratelimit-reset", "soon")],
+fn legacy_fields_of_an_upstream_that_cannot_be_read_are_kept() {
+    let fields = &[("x-ratelimit-remaining", "a few"), ("x-ratelimit-limit", "some"), ("x-ratelimit-reset", "soon")];
+    expect(&through(&layer([policy("ours", Quota::per_minute(2))]), 200, fields), fields);
+}
+
+#[test]
+fn a_field_that_is_not_of_this_draft_is_replaced_by_ours() {
+    let limits = [
+        "limit=5, remaining=3, reset=40",
+        "5;w=60",
+        "up;r=3;t=40",
+        "\"up\";left=3",
+        "\"up\";r=-3",
+        "\"up\";r=3.5",
+        "\"up\";r=3;t=soon",
+        "(\"up\");r=3",
+        "\"up",
+        "\"up\"\t;;",
     ];
-    for fields in table {
-        let headers = through(&layer([policy("ours", Quota::per_minute(2))]), 200, fields);
-        for (name, value) in fields {
-            assert!(line(&headers, name).contains(value), "{name}: {}", line(&headers, name));
-            assert!(!name.starts_with("x-") || line(&headers, name) == *value);
+    for value in limits {
+        for name in ["ratelimit", "ratelimit-policy"] {
+            let fields = vec![(name, value)].leak();
+            let headers = through(&layer([policy("ours", Quota::per_minute(2))]), 200, fields);
+            expect(&headers, &[("ratelimit", "\"ours\";r=1;t=30"), ("ratelimit-policy", "\"ours\";q=2;w=60")]);
         }
     }
+}
+
+#[test]
+fn of_a_field_in_two_drafts_the_members_of_this_one_stay() {
+    let fields = &[
+        ("ratelimit", "\"a\";r=9;t=1;more=1, old;r=7"),
+        ("ratelimit", "limit=5, remaining=3"),
+        ("ratelimit", "\"b\";r=8"),
+        ("ratelimit-policy", "100;w=60, \"a\";q=10;w=1"),
+    ];
+    let headers = through(&layer([policy("ours", Quota::per_minute(100))]), 200, fields);
+    expect(&headers, &[("ratelimit", "\"a\";r=9;t=1;more=1, \"b\";r=8, \"ours\";r=99;t=60")]);
+    expect(&headers, &[("ratelimit-policy", "\"a\";q=10;w=1, \"ours\";q=100;w=60")]);
+    members(&headers, "ratelimit");
+    members(&headers, "ratelimit-policy");
+}
+
+#[test]
+fn what_an_upstream_leaves_by_an_older_draft_is_not_raised() {
+    let fields = &[("ratelimit", "limit=5, remaining=3, reset=40")];
+    let headers = through(&layer([policy("ours", Quota::per_minute(100))]), 200, fields);
+    expect(&headers, &[("ratelimit", "\"ours\";r=99;t=60"), ("x-ratelimit-remaining", ""), ("x-ratelimit-limit", "")]);
+    let headers = through(&layer([policy("ours", Quota::per_minute(2))]), 200, fields);
+    expect(&headers, &[("ratelimit", "\"ours\";r=1;t=30"), ("x-ratelimit-remaining", "1")]);
+}
+
+#[test]
+fn a_field_that_cannot_be_read_does_not_stop_the_stricter_legacy_set() {
+    let fields = &[("ratelimit", "\"up"), ("x-ratelimit-remaining", "50")];
+    let headers = through(&layer([policy("ours", Quota::per_minute(2))]), 200, fields);
+    expect(&headers, &[("ratelimit", "\"ours\";r=1;t=30"), ("x-ratelimit-remaining", "1"), ("x-ratelimit-limit", "2")]);
+}
+
+#[test]
+fn without_ours_a_field_of_another_draft_is_left_alone() {
+    let fields = &[("ratelimit", "limit=5, remaining=3, reset=40"), ("ratelimit-policy", "5;w=60")];
+    let ours = || policy("ours", Quota::per_minute(100));
+    expect(&through(&layer([ours()]).headers(Headers::legacy()), 200, fields), fields);
+    expect(&through(&layer([ours().unadvertised()]), 200, fields), fields);
+}
+
+#[test]
+fn a_stale_used_or_resource_of_an_upstream_goes_where_our_limit_is_told() {
+    let table: [&[(&str, &str)]; 3] = [
+        &[("x-ratelimit-used", "77"), ("x-ratelimit-resource", "core")],
+        &[("x-ratelimit-used", "77"), ("x-ratelimit-limit", "100"), ("x-ratelimit-remaining", "23")],
+        &[("x-ratelimit-resource", "core"), ("ratelimit", "\"up\";r=50")],
+    ];
+    for fields in table {
+        let ours = || layer([policy("ours", Quota::per_minute(2))]);
+        let headers = through(&ours(), 200, fields);
+        expect(&headers, &[("x-ratelimit-limit", "2"), ("x-ratelimit-remaining", "1")]);
+        expect(&headers, &[("x-ratelimit-used", ""), ("x-ratelimit-resource", "")]);
+        let headers = through(&ours().headers(Headers::both().with_used().with_resource()), 200, fields);
+        expect(&headers, &[("x-ratelimit-used", "1"), ("x-ratelimit-resource", "ours")]);
+    }
+}
+
+#[test]
+fn used_and_resource_of_a_stricter_upstream_stay_beside_its_limit() {
+    let fields = &[
+        ("x-ratelimit-limit", "5"),
+        ("x-ratelimit-remaining", "3"),
+        ("x-ratelimit-used", "2"),
+        ("x-ratelimit-resource", "core"),
+    ];
+    for headers in [Headers::both(), Headers::legacy().with_used().with_resource(), Headers::ietf()] {
+        expect(&through(&layer([policy("ours", Quota::per_minute(100))]).headers(headers), 200, fields), fields);
+    }
+    let only_used = &[("x-ratelimit-used", "2")];
+    expect(
+        &through(&layer([policy("ours", Quota::per_minute(2))]).headers(Headers::ietf()), 200, only_used),
+        only_used,
+    );
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod support {
 
 #[path = "policies/bad_input.rs"]
 mod bad_input;
+#[path = "policies/calls.rs"]
+mod calls;
 #[path = "policies/composite.rs"]
 mod composite;
 #[path = "policies/cost.rs"]

@@ -33,7 +33,7 @@
 //! | --- | --- | --- |
 //! | `name` | a letter, then up to 63 letters, digits, `.`, `_` or `-`; unique in the file | required |
 //! | `limit` | units per window, at least 1 | required |
-//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"` | required |
+//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error | required |
 //! | `key` | who is counted: one of the [keys](#keys), or a list of up to 8 that is counted as one | `"global"` |
 //! | `algorithm` | `"fixed_window"`, `"sliding_log"`, `"long_sliding_log"` (a sliding log of more than 10,000 units), `"sliding_window"`, `"token_bucket"`, `"gcra"` (the same) or `"leaky_bucket"` | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket | the limit |

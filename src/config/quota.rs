@@ -61,6 +61,10 @@ fn with_units(
 
 pub(super) fn read_period(what: &str, given: &Spanned<Period>) -> Result<Duration, Fault> {
     let Period(text) = given.get_ref();
+    if text.split(|other: char| !other.is_alphabetic()).any(|unit| unit == "M") {
+        let message = format!("{what} {text:?} has the unit M, which may be minutes or months: give 1m or 30d");
+        return Err(Fault::at(given.span(), message));
+    }
     humantime::parse_duration(text).map_err(|error| {
         let message =
             format!("{what} {text:?} is not a duration: give a number and a unit, such as 100ms, 60s, 1h or 30d");

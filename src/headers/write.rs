@@ -27,8 +27,9 @@ impl Gate {
         let refused_inside =
             status == StatusCode::TOO_MANY_REQUESTS && waits.iter().any(|name| headers.contains_key(name));
         let binding = binding.filter(|_| !refused_inside);
-        let stricter = binding.is_some_and(|binding| is_stricter(headers, binding.remaining()));
-        if self.headers.dialect.is_some() {
+        let is_written = self.headers.dialect.is_some();
+        let stricter = binding.is_some_and(|binding| is_stricter(headers, binding.remaining(), is_written));
+        if is_written {
             if let Some(value) = self.policy_value(decision) {
                 merge(headers, RATELIMIT_POLICY, value, false);
             }
@@ -37,7 +38,10 @@ impl Gate {
                 merge(headers, RATELIMIT, value, stricter);
             }
         }
-        if stricter {
+        if stricter && self.headers.legacy {
+            // What the others said of these is not about the limit that is told now.
+            headers.remove(USED);
+            headers.remove(RESOURCE);
             self.write_legacy(headers, binding);
         }
     }

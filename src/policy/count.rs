@@ -6,10 +6,24 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::response::Parts;
 
+use crate::grpc;
+
 /// Which requests keep what they took, by their response.
 ///
 /// Units are taken before the inner service is called, so that requests under way count; what does
-/// not count is given back when the response is known. A response body is not waited for.
+/// not count is given back when the response is known. A response body is not waited for, but for that of
+/// a gRPC call.
+///
+/// # gRPC
+///
+/// [`failures`](Self::failures) and [`successes`](Self::successes) go by `grpc-status` where a response has
+/// it, in its head or in its trailers: the calls that failed are those with a status other than 0. A response
+/// of type `application/grpc` whose head has none is settled when its trailers come. One that ends without
+/// them, or with an error, failed. What was taken for one that nobody reads to its end stays taken, whatever
+/// counts, and so does what was taken for a call while it is under way.
+///
+/// [`statuses`](Self::statuses) and [`when`](Self::when) see the head of a response only. Trailers inside the
+/// body of gRPC-Web are not seen: put the layer inside of what translates it.
 ///
 /// # Examples
 ///
@@ -24,51 +38,74 @@ use http::response::Parts;
 /// ```
 #[derive(Clone)]
 pub struct Count {
-    counts: Arc<dyn Fn(&Parts) -> bool + Send + Sync>,
-    /// Whether the inner service's error counts.
-    errors: bool,
+    rule: Rule,
+}
+
+#[derive(Clone)]
+enum Rule {
+    /// Either those that failed, or the others.
+    Outcome { failed: bool },
+    /// What a closure says of the head; and whether the inner service's error counts.
+    Head { counts: Arc<dyn Fn(&Parts) -> bool + Send + Sync>, errors: bool },
 }
 
 impl Count {
     /// Everything counts.
     pub fn all() -> Self {
-        Self::of(|_| true, true)
+        Self::by_head(|_| true, true)
     }
 
-    /// Only failures count: client and server errors (4xx and 5xx), and errors of the service. Such
-    /// as a login that answers 401, against guessing.
+    /// Only failures count: client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0,
+    /// and errors of the service. Such as a login that answers 401, against guessing.
     pub fn failures() -> Self {
-        Self::of(|response| is_failure(response.status), true)
+        Self { rule: Rule::Outcome { failed: true } }
     }
 
-    /// Failures do not count: client and server errors (4xx and 5xx), and errors of the service.
+    /// Failures do not count: client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0,
+    /// and errors of the service.
     pub fn successes() -> Self {
-        Self::of(|response| !is_failure(response.status), false)
+        Self { rule: Rule::Outcome { failed: false } }
     }
 
-    /// Only these statuses count.
+    /// Only these HTTP statuses count.
     pub fn statuses(statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         let statuses: Vec<StatusCode> = statuses.into_iter().collect();
-        Self::of(move |response| statuses.contains(&response.status), false)
+        Self::by_head(move |response| statuses.contains(&response.status), false)
     }
 
     /// What a closure says of the head of the response; errors of the service count.
     pub fn when(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        Self::of(counts, true)
+        Self::by_head(counts, true)
     }
 
-    fn of(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static, errors: bool) -> Self {
-        Self { counts: Arc::new(counts), errors }
+    fn by_head(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static, errors: bool) -> Self {
+        Self { rule: Rule::Head { counts: Arc::new(counts), errors } }
     }
 
-    /// Whether a response counts; `None` is an error of the service.
-    pub(crate) fn counts(&self, response: Option<&Parts>) -> bool {
-        response.map_or(self.errors, |response| (self.counts)(response))
+    /// Whether a response counts; `None` if its trailers say so. No response is an error of the service.
+    pub(crate) fn counts(&self, response: Option<&Parts>) -> Option<bool> {
+        match &self.rule {
+            Rule::Outcome { failed } => response.map_or(Some(true), has_failed).map(|has| has == *failed),
+            Rule::Head { counts, errors } => Some(response.map_or(*errors, |response| counts(response))),
+        }
+    }
+
+    /// Whether a call counts whose outcome its head did not tell; `None` if that depends on the head only.
+    pub(crate) fn counts_call(&self, has_failed: bool) -> Option<bool> {
+        match &self.rule {
+            Rule::Outcome { failed } => Some(has_failed == *failed),
+            Rule::Head { .. } => None,
+        }
     }
 }
 
-fn is_failure(status: StatusCode) -> bool {
-    status.is_client_error() || status.is_server_error()
+/// Whether a request failed, by the head of its response; `None` if its trailers say so.
+fn has_failed(response: &Parts) -> Option<bool> {
+    if response.status.is_client_error() || response.status.is_server_error() {
+        return Some(true);
+    }
+    let told = grpc::has_failed(&response.headers);
+    if told.is_none() && grpc::is_grpc(&response.headers) { None } else { Some(told.unwrap_or(false)) }
 }
 
 impl fmt::Debug for Count {

@@ -2,7 +2,7 @@
 
 use std::iter::repeat_n;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 use tollgate::key::{self, ClientIp, KeyExtractor};
 use tollgate::{AccessList, Policy, Quota};
 
@@ -173,7 +173,9 @@ fn a_content_type_that_is_garbled_is_no_grpc() {
     {
         let service = service(key::global());
         let _ = crate::rig::now(&service, get());
-        let refused = crate::rig::now(&service, bytes("content-type", kind));
+        let mut call = and(bytes("content-type", kind), "te", "trailers");
+        (*call.method_mut(), *call.version_mut()) = (Method::POST, Version::HTTP_2);
+        let refused = crate::rig::now(&service, call);
         assert_eq!(refused.status().as_u16(), if is_grpc { 200 } else { 429 }, "{kind:?}");
         assert_eq!(HeaderMap::contains_key(refused.headers(), "grpc-status"), is_grpc, "{kind:?}");
     }

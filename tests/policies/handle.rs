@@ -233,3 +233,38 @@ async fn a_layer_whose_policies_do_not_apply_still_gives_a_handle() {
     assert_eq!(line(&response, "ratelimit-policy"), r#""account";q=2;w=3600"#);
     assert_eq!(statuses(&service, ["ada", "ada"].map(of)).await, [200, 429]);
 }
+
+/// Layers with a metered policy each, over a service that charges and refunds.
+fn nested(rig: &Rig, charge: u64, refund: u64) -> BoxCloneService<Request<Text>, Response<Text>, Infallible> {
+    let layer =
+        |name| rig.layer([Policy::new(name, TEN).cost(2).metered(), Policy::new(&format!("{name}-plain"), TEN)]);
+    let inner = service_fn(move |request: Request<Text>| {
+        let limits = handle(&request);
+        limits.charge(charge);
+        limits.refund(refund);
+        std::future::ready(Ok::<_, Infallible>(Response::new(Text::default())))
+    });
+    let inside = layer("middle").layer(layer("inner").layer(inner));
+    BoxCloneService::new(layer("outer").layer(inside).map_response(|response| response.map(|_| Text::default())))
+}
+
+#[tokio::test]
+async fn charges_and_refunds_reach_the_metered_policies_of_every_layer() {
+    on_each_store(async |rig| {
+        let response = nested(rig, 5, 0).oneshot(get()).await.unwrap();
+        background().await;
+        for name in ["inner", "middle", "outer"] {
+            assert_eq!(rig.left_of_all(name, TEN).await, 3, "{}: {name}", rig.name);
+            assert_eq!(rig.left_of_all(&format!("{name}-plain"), TEN).await, 9, "{}: {name}", rig.name);
+            let told = format!("\"{name}\";r=3;t=3600");
+            assert!(line(&response, "ratelimit").contains(&told), "{}: {}", rig.name, line(&response, "ratelimit"));
+        }
+        assert_eq!(line(&response, "x-ratelimit-remaining"), "3", "{}", rig.name);
+        drop(nested(rig, 0, 1).oneshot(get()).await.unwrap());
+        background().await;
+        for name in ["inner", "middle", "outer"] {
+            assert_eq!(rig.left_of_all(name, TEN).await, 2, "{}: {name}", rig.name);
+        }
+    })
+    .await;
+}

@@ -1,5 +1,7 @@
 //! Mistakes in the options of a policy: each names its line.
 
+use tollgate::config::Config;
+
 use crate::all_refused;
 
 #[test]
@@ -48,6 +50,24 @@ fn costs_counts_scopes_and_lists_are_checked() {
         ("allow = \"10.0.0.0/8\"", 3, &["a list of texts", "allow"]),
         ("allow = [10]", 3, &["integer `10`", "string"]),
     ]);
+}
+
+#[test]
+fn a_month_that_may_be_meant_for_a_minute_is_refused_with_both_ways_to_write_it() {
+    let file = |window: &str| format!("[[policy]]\nname = \"a\"\nkey = \"global\"\nlimit = 1\nwindow = \"{window}\"");
+    for window in ["1M", "1 M", "2M", "0.5M", "1M 2d", "1h1M", "1d 1M 1s"] {
+        let error = Config::from_toml(&file(window)).map(drop).expect_err(window).to_string();
+        for part in ["line 5", &format!("window {window:?}"), "may be minutes or months", "1m", "30d"] {
+            assert!(error.contains(part), "{window}: {part:?} is not in {error}");
+        }
+    }
+    for window in ["1Y", "1D", "1H", "1S", "1MS", "1Ms", "1Min", "1W"] {
+        let error = Config::from_toml(&file(window)).map(drop).expect_err(window).to_string();
+        assert!(error.contains("give a number and a unit, such as 100ms, 60s, 1h or 30d"), "{window}: {error}");
+    }
+    for window in ["1m", "1min", "30d", "1h 1m", "1ms", "1s", "1month"] {
+        assert!(Config::from_toml(&file(window)).is_ok(), "{window}");
+    }
 }
 
 #[test]
