@@ -41,10 +41,11 @@
 //! | `cost` | units a request takes, 0 only looks; or `"header:NAME"`, whose value says them, in digits | 1 |
 //! | `count` | what counts, once it is answered: `"all"`, `"failures"` (4xx and 5xx), `"successes"` (all others) or a list of statuses | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
-//! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH | all |
-//! | `routes` | the policy applies to these route templates only, such as `"/users/{id}"` | all |
-//! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list | none |
+//! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
+//! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |
+//! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list; `{ value = "TEXT" }` is a value whatever it looks like, `{ value = "TEXT", key = "header:NAME" }` one of that part | none |
 //! | `deny` | clients that are always refused, in the same words | none |
+//! | `serve_unknown_addresses` | whether clients of unknown address are served where `deny` has addresses | `false` |
 //! | `reserve` | the fraction of the capacity that is kept for critical requests, above 0 and below 1 | none |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: the requests that carry this are critical | with `reserve` |
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
@@ -52,6 +53,7 @@
 //! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
 //! | `metered` | whether handlers say the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
 //! | `preflights` | whether CORS preflights count | `false` |
+//! | `preflights_without_key` | whether CORS preflights pass without the key that `missing_key = "deny"` asks for: see [`Policy::preflights_without_key`](crate::Policy::preflights_without_key) | `false` |
 //! | `refund_dropped` | whether a request whose client goes away gets back what it took | `false` |
 //!
 //! A request whose cost is above the capacity is never admitted. Where a header says the cost, one that

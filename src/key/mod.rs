@@ -19,6 +19,7 @@ mod bearer;
 #[cfg(feature = "axum")]
 mod client_ip;
 mod cookie;
+mod embedded;
 mod extension;
 mod extractor;
 #[cfg(feature = "axum")]
@@ -44,6 +45,8 @@ mod query;
 #[cfg(feature = "axum")]
 mod route;
 mod secret;
+#[cfg(feature = "axum")]
+mod template;
 mod text;
 #[cfg(feature = "axum")]
 mod trust;
@@ -53,6 +56,7 @@ pub use bearer::{Bearer, bearer};
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, client_ip};
 pub use cookie::{Cookie, cookie};
+pub(crate) use embedded::counted;
 pub use extension::{Extension, extension};
 pub use extractor::{Extracted, KeyExtractor};
 pub use from_fn::{FromFn, from_fn};
@@ -72,5 +76,7 @@ pub use query::{Query, query};
 #[cfg(feature = "axum")]
 pub use route::{Route, route};
 pub use secret::Secret;
+#[cfg(feature = "axum")]
+pub(crate) use template::is_template;
 pub use text::Key;
 use text::Kind;
