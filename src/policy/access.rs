@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,6 +114,16 @@ impl AccessList {
         let of_any = |value| !self.values.is_empty() && self.values.contains(value);
         let of_kind = |kind, value| self.values_of.get(kind).is_some_and(|values| values.contains(value));
         key.joined().any(|(kind, value)| of_any(value) || of_kind(kind, value))
+    }
+
+    /// Whether a value is on it, for keys of whatever kind.
+    pub(crate) fn has_value(&self, value: &[u8]) -> bool {
+        let sets = || iter::once(&self.values).chain(self.values_of.values());
+        texts("", value).iter().any(|text| sets().any(|values| values.contains(text.value())))
+    }
+
+    pub(crate) fn has_values(&self) -> bool {
+        !self.values.is_empty() || !self.values_of.is_empty()
     }
 
     pub(crate) fn has_nets(&self) -> bool {
