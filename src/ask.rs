@@ -116,6 +116,7 @@ impl Gate {
             (Extracted::Rejected(_) | Extracted::Missing, _) if !ask.terms.keyed => return Resolved::Skip,
             (Extracted::Rejected(response), _) => return Resolved::verdict(Verdict::Rejected(response)),
             (Extracted::Failed(error), _) => return self.without_key(ask, *error),
+            (Extracted::Ambiguous, rule) => return self.ambiguous(ask, rule, parts),
             (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip,
             (Extracted::Missing, MissingKey::Deny) => return Resolved::verdict(Verdict::NoKey),
             (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
@@ -137,6 +138,33 @@ impl Gate {
         match lookup.find(&key, offered) {
             Answer::Ready(tier) => Resolved::Check(ask.with_tier(tier).check(policy, key)),
             Answer::Pending(finding) => Resolved::Waiting(Box::new(Waiting::new(ask, Stage::Tier(key, finding)))),
+        }
+    }
+
+    /// Goes on with a policy of which a request does not say for certain whom it counts.
+    ///
+    /// It must not pass a list of those to refuse by that, nor start a counter of its own: all such
+    /// requests of a policy share one, of the policy's own quota.
+    fn ambiguous(&self, ask: Ask, rule: MissingKey, parts: Option<&Parts>) -> Resolved {
+        let policy = &self.policies[ask.policy];
+        policy.refusals().count_ambiguous(policy);
+        tracing::debug!(policy = policy.name(), ?rule, "a request does not say for certain whom to count");
+        if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
+            let mut offered = RawValues::default();
+            if let Some(parts) = parts {
+                policy.extractor().raw_values(parts, &mut offered);
+            }
+            if offered.iter().any(|value| list.has_value(value)) {
+                return Resolved::verdict(Verdict::Denied);
+            }
+            if !offered.are_all() {
+                return Resolved::verdict(Verdict::Ambiguous);
+            }
+        }
+        match rule {
+            MissingKey::Deny if ask.terms.keyed => Resolved::verdict(Verdict::Ambiguous),
+            _ if !ask.terms.counted => Resolved::Skip,
+            _ => Resolved::Check(ask.with_quota(*policy.quota()).check(policy, Key::fixed("ambiguous:"))),
         }
     }
 
@@ -177,7 +205,11 @@ impl Ask {
     }
 
     pub(crate) fn with_tier(self, tier: Option<Quota>) -> Self {
-        Self { quota: tier.unwrap_or(self.quota), ..self }
+        self.with_quota(tier.unwrap_or(self.quota))
+    }
+
+    fn with_quota(self, quota: Quota) -> Self {
+        Self { quota, ..self }
     }
 
     pub(crate) fn check(&self, policy: &Policy, key: Key) -> Check {

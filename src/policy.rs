@@ -84,15 +84,20 @@ pub(crate) enum Cost {
     By(Arc<dyn Fn(&Parts) -> u64 + Send + Sync>),
 }
 
-/// What happens to a request that has no key for a policy.
+/// What happens to a request that has no key for a policy, or none that is certain.
+///
+/// An [ambiguous](crate::key::Extracted::Ambiguous) key is never skipped, nor a counter of its own: a
+/// client could choose either by writing one thing twice. All such requests of a policy share one counter,
+/// of the policy's own quota, apart from those that have no key; or they are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// The policy does not apply to it.
+    /// The policy does not apply to it; those with an ambiguous key are counted together.
     Skip,
-    /// It is refused.
+    /// It is refused: with 403, or with 400 if its key is ambiguous.
     Deny,
-    /// It is counted together with all others that have none.
+    /// It is counted together with all others that have none; those with an ambiguous key are counted
+    /// together apart from these.
     Share,
 }
 
@@ -136,7 +141,7 @@ impl Policy {
         Self { key: Arc::new(key), ..self }
     }
 
-    /// Sets what happens to requests without a key. By default IP keys share one counter, and
+    /// Sets what happens to requests without a [certain](MissingKey) key. By default IP keys share one counter, and
     /// policies with another key are skipped.
     pub fn missing_key(self, rule: MissingKey) -> Self {
         self.with(|options| options.missing_key = Some(rule))
@@ -224,7 +229,10 @@ impl Policy {
     /// A request whose address is not known is refused if the list has addresses, as it may come from one
     /// of them, unless the list [serves unknown addresses](AccessList::serve_unknown_addresses). A request
     /// without a key is refused by its address only, unless [`missing_key`](Self::missing_key) says
-    /// otherwise: a pair is missing if one of its parts is.
+    /// otherwise: a pair is missing if one of its parts is. One whose key is
+    /// [ambiguous](crate::key::Extracted::Ambiguous) is refused if any of the values it may have is on the
+    /// list; and with 400 if the extractor does not [offer](KeyExtractor::raw_values) each of them, and the
+    /// list has values.
     pub fn deny(self, clients: AccessList) -> Self {
         self.with(|options| options.deny = Some(Arc::new(clients)))
     }
@@ -336,7 +344,6 @@ impl Policy {
         &self.options
     }
 
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody counts"))]
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }

@@ -1,7 +1,7 @@
 //! Who is counted: keys, and what extracts them from a request.
 //!
-//! An extractor looks at the head of a request and answers with a [`Key`], with "there is none", or
-//! with a response that refuses the request. The functions here make the common ones; a closure
+//! An extractor looks at the head of a request and answers with a [`Key`], with "there is none", with
+//! "it cannot be told for certain", or with a response that refuses the request. The functions here make the common ones; a closure
 //! over `&Parts` makes any other:
 //!
 //! ```
@@ -13,6 +13,7 @@
 //! # let _ = policy;
 //! ```
 
+mod ambiguous;
 mod authorization;
 mod basic_user;
 mod bearer;
@@ -51,6 +52,7 @@ mod text;
 #[cfg(feature = "axum")]
 mod trust;
 
+pub use ambiguous::Ambiguous;
 pub use basic_user::{BasicUser, basic_user};
 pub use bearer::{Bearer, bearer};
 #[cfg(feature = "axum")]

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -145,12 +146,18 @@ impl AccessList {
         key.joined().any(|(kind, value)| of_any(value) || of_kind(kind, value))
     }
 
-    pub(crate) fn has_nets(&self) -> bool {
-        !self.nets.is_empty()
+    /// Whether a value is on it, for keys of whatever kind.
+    pub(crate) fn has_value(&self, value: &[u8]) -> bool {
+        let sets = || iter::once(&self.values).chain(self.values_of.values());
+        texts("", value).iter().any(|text| sets().any(|values| values.contains(text.value())))
     }
 
     pub(crate) fn has_values(&self) -> bool {
-        self.entries.len() > self.nets.len()
+        !self.values.is_empty() || !self.values_of.is_empty()
+    }
+
+    pub(crate) fn has_nets(&self) -> bool {
+        !self.nets.is_empty()
     }
 
     /// Finds the first entry that can match nothing, counted from 1, and whether it is an address.
