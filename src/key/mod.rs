@@ -1,17 +1,23 @@
 //! Who is counted: keys, and what extracts them from a request.
 //!
 //! An extractor looks at the head of a request and answers with a [`Key`], with "there is none", with
-//! "it cannot be told for certain", or with a response that refuses the request. The functions here make the common ones; a closure
-//! over `&Parts` makes any other:
+//! "it cannot be told for certain", or with a response that refuses the request. The functions here make
+//! the common ones; a closure over `&Parts` makes any other:
 //!
 //! ```
 //! use http::request::Parts;
 //! use tollgate::{key, Policy, Quota};
 //!
-//! let by_tenant = key::from_fn(|parts| parts.uri.host().map(str::to_owned));
-//! let policy = Policy::new("tenant", Quota::per_minute(600)).key(by_tenant);
+//! // The session is in a type that a layer for authentication puts there.
+//! # #[derive(Clone)] struct Session { account: String }
+//! let by_account = key::from_fn(|parts| parts.extensions.get::<Session>().map(|session| session.account.clone()));
+//! let policy = Policy::new("account", Quota::per_minute(600)).key(by_account);
 //! # let _ = policy;
 //! ```
+//!
+//! A closure sees what the client wrote. What the application takes for the same client has to be the same
+//! key: [`host`], [`path`] and the like have one form for all spellings, and closures that go on from the
+//! host have it from [`Host::name`], as `parts.uri.host()` is `None` on HTTP/1.1.
 
 mod ambiguous;
 mod authorization;

@@ -82,8 +82,8 @@ pub(crate) fn check_route(route: &str) -> Result<(), Error> {
     }
     let shown: String = route.chars().take(LONGEST_SHOWN).collect();
     Err(Error::invalid(format!(
-        "route {shown:?} can never match: give a template of axum 0.8, which begins with a slash and has parameters \
-         as {{id}}, to the end of a segment, and {{*rest}}, to the end of the path; a brace is written twice"
+        "route {shown:?} can never match: give a template of axum 0.8: begin with a slash, write a parameter as {{id}}, up \
+         to the end of a segment, one that takes the rest of the path as {{*rest}}, and a brace that is text twice"
     )))
 }
 
