@@ -20,8 +20,10 @@ mod bearer;
 #[cfg(feature = "axum")]
 mod client_ip;
 mod cookie;
+mod cookie_pairs;
 mod extension;
 mod extractor;
+pub(crate) mod field_value;
 #[cfg(feature = "axum")]
 mod forwarded;
 mod from_fn;
@@ -42,6 +44,7 @@ mod path_param;
 #[cfg(feature = "axum")]
 mod peer_ip;
 mod query;
+pub(crate) mod reading;
 #[cfg(feature = "axum")]
 mod route;
 mod secret;
