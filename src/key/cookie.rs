@@ -22,9 +22,10 @@ pub struct Cookie {
 /// Whether a server sees a cookie.
 type Sees = fn(&Found<'_>) -> bool;
 
-/// Servers that compare names as they are, those that decode names and leave out what is not well-formed,
-/// and those that do neither.
-const SERVERS: [Sees; 3] = [|found| found.named_raw, |found| found.well_formed, |_| true];
+/// Servers that compare names as they are, those of them that leave out what is not well-formed, those that
+/// decode names and leave out what does not decode, and those that decode and leave out nothing.
+const SERVERS: [Sees; 4] =
+    [|found| found.named_raw, |found| found.named_raw && found.is_well_formed(), |found| found.decodes(), |_| true];
 
 /// Counts by the value of a cookie, such as a session.
 ///

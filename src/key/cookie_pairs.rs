@@ -16,8 +16,8 @@ pub(super) struct Found<'a> {
     pub(super) raw: &'a [u8],
     /// Whether it has the name without being decoded.
     pub(super) named_raw: bool,
-    /// Whether a server reads it that leaves out what is not well-formed.
-    pub(super) well_formed: bool,
+    /// The line it is in.
+    line: &'a [u8],
 }
 
 /// The cookies of a name, percent-encoded or not, of all lines: HTTP/2 splits them.
@@ -25,24 +25,29 @@ pub(super) struct Found<'a> {
 /// The `cookie` crate reads text only, so one cookie that is not UTF-8 would hide the others of its line.
 pub(super) fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = Found<'a>> {
     lines(&parts.headers, COOKIE).flat_map(move |line| {
-        let is_text = || line.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
         let pairs = line.split(|byte| *byte == b';');
-        pairs.filter_map(move |pair| Found::read(pair, name)).map(move |found| found.in_text(is_text))
+        pairs.filter_map(move |pair| Found::read(line, pair, name))
     })
 }
 
 impl<'a> Found<'a> {
-    fn read(pair: &'a [u8], name: &[u8]) -> Option<Self> {
+    fn read(line: &'a [u8], pair: &'a [u8], name: &[u8]) -> Option<Self> {
         let equals = pair.iter().position(|byte| *byte == b'=')?;
         let (found, raw) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
         let named_raw = found == name;
         let is_named = named_raw || found.contains(&b'%') && percent_decode(found).eq(name.iter().copied());
-        is_named.then(|| Found { value: value(raw), raw, named_raw, well_formed: is_well_formed(raw) })
+        is_named.then(|| Found { value: value(raw), raw, named_raw, line })
     }
 
-    /// Servers that read text leave out lines that are none.
-    fn in_text(self, is_text: impl FnOnce() -> bool) -> Self {
-        Self { well_formed: self.well_formed && self.value.is_some() && is_text(), ..self }
+    /// Whether a server sees it that leaves out values with bytes which none may have.
+    pub(super) fn is_well_formed(&self) -> bool {
+        unquoted(self.raw).iter().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(byte))
+    }
+
+    /// Whether a server sees it that leaves out lines which are no text, and what does not decode to some.
+    pub(super) fn decodes(&self) -> bool {
+        let is_text = self.line.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+        is_text && percent_decode(self.raw).decode_utf8().is_ok()
     }
 }
 
@@ -62,11 +67,6 @@ fn value(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
         Cow::Owned(decoded) if bare(&decoded).len() < decoded.len() => Cow::Owned(bare(&decoded).to_vec()),
         Cow::Owned(decoded) => Cow::Owned(decoded),
     })
-}
-
-/// Whether a value has only bytes that no server objects to.
-fn is_well_formed(raw: &[u8]) -> bool {
-    unquoted(raw).iter().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(byte))
 }
 
 /// Whether values that were read have this form.
