@@ -16,6 +16,9 @@ pub(crate) use self::memory::Looked;
 pub(crate) use self::shared::Lookups;
 pub(crate) use self::warning::Warning;
 
+/// Values offered at most: requests may be full of them.
+const MOST_VALUES: usize = 64;
+
 /// What is looked up: a key, and the values it was made of.
 ///
 /// The values are as the client sent them, decoded but neither escaped nor hashed. They live as long as
@@ -87,9 +90,13 @@ impl Lookup {
 }
 
 impl RawValues {
-    /// Offers a value.
+    /// Offers a value. More than 64 are not kept: a request says no more that mean a client.
     pub fn push(&mut self, value: impl AsRef<[u8]>) {
-        self.values.push(value.as_ref().into());
+        if self.values.len() == MOST_VALUES {
+            self.lack();
+        } else {
+            self.values.push(value.as_ref().into());
+        }
     }
 
     /// Offers a value that may not be there.

@@ -56,7 +56,7 @@ pub(super) struct PolicyTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct CriticalTable {
     pub(super) header: Spanned<String>,
-    pub(super) value: String,
+    pub(super) value: Spanned<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for Client {
             type Value = Client;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text in quotes, or a table such as { value = \"a\", key = \"header:x-api-key\" }")
+                f.write_str("a string, or a table such as { value = \"a\", key = \"header:x-api-key\" }")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Client, E> {

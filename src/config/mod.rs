@@ -47,7 +47,7 @@
 //! | `deny` | clients that are always refused, in the same words | none |
 //! | `serve_unknown_addresses` | whether clients of unknown address are served where `deny` has addresses | `false` |
 //! | `reserve` | the fraction of the capacity that is kept for critical requests, above 0 and below 1 | none |
-//! | `critical` | `{ header = "NAME", value = "TEXT" }`: the requests that carry this are critical | with `reserve` |
+//! | `critical` | `{ header = "NAME", value = "TEXT" }`: the requests whose header has this value, and no other beside it, are critical | with `reserve` |
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
 //! | `advertise` | whether headers and bodies name the policy | `true` |
 //! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
@@ -58,7 +58,8 @@
 //!
 //! A request whose cost is above the capacity is never admitted. Where a header says the cost, one that
 //! is missing, or is not all digits, stands for 1; what is larger than any number is larger than any
-//! capacity.
+//! capacity; of several lines, the one that says most counts. White space around the value of a header
+//! counts nowhere.
 //!
 //! **Who sets those headers?** Clients send what they like: a cost of 0, a tier, a priority. Where `cost`,
 //! `critical` or `tiers` read a header, something before the layer has to set it or remove it.
@@ -69,10 +70,16 @@
 //! `"method"`, `"host"`, `"global"`, `"header:NAME"`, `"cookie:NAME"`, `"bearer"`, `"basic_user"` and
 //! `"query:NAME"`. The functions in [`key`](crate::key) say what each of them counts.
 //!
+//! Before a header, cookie or query, `"first:"` or `"last:"` says which of several values the application
+//! takes, as in `"last:cookie:session"`: without it, several that differ are
+//! [ambiguous](crate::key::Extracted::Ambiguous). Before these and `basic_user`, `"ignore_case:"` takes
+//! letters of either case for the same.
+//!
 //! ## Tiers
 //!
 //! The value of the header that `by` names chooses the limit; it is compared with the tiers' names as it
-//! is, letter by letter. A request without it, or with a name that is none, has the policy's own `limit`.
+//! is, letter by letter. A request without it, with a name that is none, or with several that differ, has
+//! the policy's own `limit`.
 //! Algorithm and window are the policy's, and so are `burst` and `queue`; without a `burst`, a tier's
 //! bucket holds the tier's limit.
 //!
@@ -95,6 +102,7 @@
 mod access;
 #[cfg(feature = "axum")]
 mod addressed;
+mod choices;
 mod cost;
 mod document;
 mod fault;

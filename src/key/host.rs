@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use http::header::HOST;
 use http::request::Parts;
 
+use super::field_value::lines;
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
 use crate::store::Answer;
@@ -85,8 +86,8 @@ impl KeyExtractor for Host {
 
 /// The hosts a request names, with their ports.
 fn authorities(parts: &Parts) -> impl Iterator<Item = &[u8]> {
-    let lines = parts.headers.get_all(HOST).iter().map(|line| line.as_bytes().trim_ascii());
-    parts.uri.authority().map(|authority| authority.as_str().as_bytes()).into_iter().chain(lines)
+    let of_uri = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    of_uri.into_iter().chain(lines(&parts.headers, HOST))
 }
 
 /// The name in an authority, if it is well-formed and has one form only.

@@ -26,9 +26,11 @@ mod bearer;
 #[cfg(feature = "axum")]
 mod client_ip;
 mod cookie;
+mod cookie_pairs;
 mod embedded;
 mod extension;
 mod extractor;
+pub(crate) mod field_value;
 #[cfg(feature = "axum")]
 mod forwarded;
 mod from_fn;
@@ -49,6 +51,7 @@ mod path_param;
 #[cfg(feature = "axum")]
 mod peer_ip;
 mod query;
+pub(crate) mod reading;
 #[cfg(feature = "axum")]
 mod route;
 mod secret;

@@ -72,7 +72,7 @@ impl AccessList {
     ///   (`203.0.113.*`, `10.1/16`), and hexadecimal numbers between two colons or more, with nothing
     ///   else around them than other numbers, white space, brackets, quotes and `,` `;` `/` `-` and the
     ///   like (`[2001:db8::1]`, `203.0.113.7:80`, `10.0.0.1-10.0.0.9`, `10.0.0.0/33`, `010.0.0.1`);
-    /// - an address before white space or `%` (`10.0.0.1 # office`, `fe80::1%eth0`).
+    /// - an address before white space, a slash or `%` (`10.0.0.1 # office`, `fe80::1%eth0`).
     ///
     /// What has any other letter in it, as `tenant-1.2` and `v1.2.3.4`, begins with a slash, or has two
     /// dots at most (`1.2.3`) is a value. A value that looks like an address is given to

@@ -36,7 +36,8 @@ fn is_made_like_an_address(entry: &str) -> bool {
     let text = entry.split('%').next().unwrap_or_default().trim();
     let path = entry.starts_with('/');
     let first_word = text.split(char::is_whitespace).next().unwrap_or_default();
-    if first_word != entry && parse_net(first_word).is_some() {
+    let before_slash = text.split('/').next().unwrap_or_default();
+    if [first_word, before_slash].into_iter().any(|part| part != entry && parse_net(part).is_some()) {
         return true;
     }
     let network = text.contains(['/', '\\']);

@@ -59,7 +59,12 @@ fn a_value_that_no_key_of_the_policy_has_is_an_error() {
     idle(key::header("x-user"), value("read from a file\n"));
     idle(key::header("x-user"), value(" ada"));
     idle(key::bearer(), value("token\r\n"));
-    idle(key::cookie("session"), value("a;b"));
+    idle(key::cookie("session"), value(" a"));
+    idle(key::cookie("session"), value("\"a\""));
+    idle(key::cookie("session").ignore_case(), value("A"));
+    idle(key::header("x-user").ignore_case(), value("Ada"));
+    idle(key::header("x-user").normalize(|id| id.to_ascii_lowercase().into()), value("Ada"));
+    idle(key::bearer(), value("two tokens"));
     idle(key::basic_user(), value("ada:password"));
     idle(key::path_param("id"), AccessList::default().key([0xff]));
     idle(key::query("q"), AccessList::default().key([0xff]));
@@ -85,6 +90,7 @@ fn a_value_that_some_request_may_have_is_fine() {
     fine(key::header("x-user"), value(""));
     fine(key::bearer(), value("token"));
     fine(key::cookie("session"), value("a=b"));
+    fine(key::cookie("session"), value("a;b"));
     fine(key::basic_user(), value("ada l"));
     fine(key::query("q"), value("a\n"));
     fine(key::path_param("id"), value("Zoë"));

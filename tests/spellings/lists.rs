@@ -75,6 +75,8 @@ fn an_address_with_a_zone_or_a_comment_is_an_error() {
 fn a_network_that_is_none_is_an_error() {
     refused(&[
         "10.0.0.0/33",
+        "10.0.0.0/x",
+        "10.0.0.0/",
         "10.0.0/8",
         "10.0.0.0/255.0.0.0",
         "10.0.0.0\\8",
