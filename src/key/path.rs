@@ -64,8 +64,8 @@ fn recoded(path: &str) -> Result<String, Ambiguous> {
     let decoded: Vec<u8> = percent_decode_str(path).collect();
     // Of each `%` two bytes are gone, if it encoded anything.
     let encodes_all = path.len() == decoded.len() + 2 * path.matches('%').count();
-    let slashes = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'/').count();
-    let is_clear = slashes(&decoded) == slashes(path.as_bytes()) && !decoded.contains(&b'\\') && !decoded.contains(&0);
+    let same_segments = decoded.split(|byte| *byte == b'/').count() == path.split('/').count();
+    let is_clear = same_segments && !decoded.contains(&b'\\') && !decoded.contains(&0);
     if encodes_all && is_clear && std::str::from_utf8(&decoded).is_ok() {
         Ok(encoded(&decoded))
     } else {
@@ -76,10 +76,11 @@ fn recoded(path: &str) -> Result<String, Ambiguous> {
 fn encoded(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path {
+        let escaped = percent_encoding::percent_encode_byte(*byte);
         if is_plain(*byte) {
-            text.push(char::from(*byte))
+            text.push(char::from(*byte));
         } else {
-            text.push_str(percent_encoding::percent_encode_byte(*byte))
+            text.push_str(escaped);
         }
     }
     text

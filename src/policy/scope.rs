@@ -49,17 +49,16 @@ impl Scope {
         let covered = self.methods.as_ref().is_none_or(|methods| is_listed(&parts.method, methods))
             && self.routes.as_ref().is_none_or(|routes| is_route(parts, routes))
             && self.when.as_ref().is_none_or(|when| when(parts));
-        covered.then(|| match is_preflight(&parts.method, &parts.headers) {
-            true => Terms { counted: self.preflights, keyed: !self.keyless_preflights },
-            false => Terms::ALL,
+        covered.then(|| {
+            let spared = Terms { counted: self.preflights, keyed: !self.keyless_preflights };
+            if is_preflight(&parts.method, &parts.headers) { spared } else { Terms::ALL }
         })
     }
 
     /// Refuses templates that no request can match.
     #[cfg(feature = "axum")]
     pub(super) fn check_routes(&self) -> Result<(), Error> {
-        let routes = self.routes.iter().flat_map(|routes| routes.iter());
-        routes.map(|route| check_route(route)).collect()
+        self.routes.iter().flat_map(|routes| routes.iter()).try_for_each(|route| check_route(route))
     }
 
     #[cfg(not(feature = "axum"))]

@@ -127,7 +127,7 @@ fn spellings() -> impl Strategy<Value = [String; 2]> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn paths_of_which_axum_sees_the_same_share_a_counter_or_that_of_all_uncertain_ones(
