@@ -60,6 +60,16 @@ impl BasicUser {
     ///
     /// It has to make the same of all that the application takes for the same user, and to leave what it
     /// made as it is: lists of clients have such names.
+    ///
+    /// ```
+    /// use tollgate::key;
+    ///
+    /// let user = key::basic_user().normalize(|name| match std::str::from_utf8(name) {
+    ///     Ok(name) => name.trim().to_lowercase().into_bytes().into(),
+    ///     Err(_) => name.into(),
+    /// });
+    /// # let _ = user;
+    /// ```
     pub fn normalize(self, normalize: impl Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync + 'static) -> Self {
         self.read_as(|reading| reading.normalize(normalize))
     }

@@ -19,14 +19,6 @@ pub struct Cookie {
     reading: Reading,
 }
 
-/// Whether a server sees a cookie.
-type Sees = fn(&Found<'_>) -> bool;
-
-/// Servers that compare names as they are, those of them that leave out what is not well-formed, those that
-/// decode names and leave out what does not decode, and those that decode and leave out nothing.
-const SERVERS: [Sees; 4] =
-    [|found| found.named_raw, |found| found.named_raw && found.is_well_formed(), |found| found.decodes(), |_| true];
-
 /// Counts by the value of a cookie, such as a session.
 ///
 /// Names and values are percent-decoded; double quotes and white space around a value do not count. A
@@ -51,18 +43,18 @@ impl Cookie {
         Self { plain: true, ..self }
     }
 
-    /// Counts by the first of several, as Go's `Request.Cookie` takes it.
+    /// Counts by the first of several, as Go's `Request.Cookie` and Rack take it.
     ///
-    /// Where that is another one for servers that decode names or leave out what is not well-formed, the
-    /// cookie is ambiguous.
+    /// Where servers differ in which one that is, as some decode names and some leave out what is not
+    /// well-formed, the cookie is ambiguous if the others differ from it.
     pub fn first(self) -> Self {
         self.read_as(Reading::first)
     }
 
     /// Counts by the last of several, as axum-extra's `CookieJar` takes it.
     ///
-    /// Where that is another one for servers that do not decode names, or do not leave out what is not
-    /// well-formed, the cookie is ambiguous.
+    /// Where servers differ in which one that is, as some decode names and some leave out what is not
+    /// well-formed, the cookie is ambiguous if the others differ from it.
     pub fn last(self) -> Self {
         self.read_as(Reading::last)
     }
@@ -85,24 +77,14 @@ impl Cookie {
     }
 
     fn value<'a>(&'a self, parts: &'a Parts) -> Result<Option<Cow<'a, [u8]>>, Ambiguous> {
-        let found = match self.reading.pick() {
-            Pick::Same => reading::same(self.values(parts, |_| true))?,
-            pick => {
-                let seen = SERVERS.iter().filter_map(|sees| pick.one_of(self.values(parts, sees)));
-                reading::same(seen)?
-            }
+        let all = || named(parts, self.name.as_bytes());
+        let picked = match self.reading.pick() {
+            Pick::Same => None,
+            pick => pick.one_of(all()).filter(Found::is_seen_by_all),
         };
-        found.map(|value| value.ok_or(Ambiguous)).transpose()
-    }
-
-    /// The values that a server sees; `None` for each that cannot be told for certain.
-    fn values<'a>(
-        &'a self,
-        parts: &'a Parts,
-        sees: impl Fn(&Found<'_>) -> bool,
-    ) -> impl Iterator<Item = Option<Cow<'a, [u8]>>> {
-        let found = named(parts, self.name.as_bytes()).filter(sees);
-        found.map(|found| found.value.map(|value| self.reading.form(value)))
+        let form = |found: Found<'a>| found.value.map(|value| self.reading.form(value));
+        let value = picked.map_or_else(|| reading::same(all().map(form)), |found| Ok(Some(form(found))))?;
+        value.map(|value| value.ok_or(Ambiguous)).transpose()
     }
 }
 
@@ -123,7 +105,7 @@ impl KeyExtractor for Cookie {
             Err(Ambiguous) => named(parts, self.name.as_bytes()).for_each(|found| match found.value {
                 Some(value) => offered.push(self.reading.form(value)),
                 None => {
-                    offered.push(found.raw);
+                    offered.push(found.sent());
                     offered.lack();
                 }
             }),

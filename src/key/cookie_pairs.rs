@@ -12,10 +12,10 @@ use super::field_value::lines;
 pub(super) struct Found<'a> {
     /// The value, decoded; `None` if servers read it in different ways.
     pub(super) value: Option<Cow<'a, [u8]>>,
-    /// The value as it was sent.
-    pub(super) raw: &'a [u8],
-    /// Whether it has the name without being decoded.
-    pub(super) named_raw: bool,
+    /// The value as it was sent; `None` if there is only the name.
+    raw: Option<&'a [u8]>,
+    /// Whether it has the name as it is.
+    has_name: bool,
     /// The line it is in.
     line: &'a [u8],
 }
@@ -32,22 +32,30 @@ pub(super) fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item 
 
 impl<'a> Found<'a> {
     fn read(line: &'a [u8], pair: &'a [u8], name: &[u8]) -> Option<Self> {
-        let equals = pair.iter().position(|byte| *byte == b'=')?;
-        let (found, raw) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
-        let named_raw = found == name;
-        let is_named = named_raw || found.contains(&b'%') && percent_decode(found).eq(name.iter().copied());
-        is_named.then(|| Found { value: value(raw), raw, named_raw, line })
+        let equals = pair.iter().position(|byte| *byte == b'=');
+        let (found, raw) = equals.map_or((pair, None), |equals| (&pair[..equals], Some(&pair[equals + 1..])));
+        let trimmed = found.trim_ascii();
+        let is_named = trimmed == name || trimmed.contains(&b'%') && percent_decode(trimmed).eq(name.iter().copied());
+        is_named.then(|| {
+            let has_name = found.strip_suffix(name).is_some_and(|before| before.iter().all(|byte| *byte == b' '));
+            Found { value: value(raw.unwrap_or_default().trim_ascii()), raw, has_name, line }
+        })
     }
 
-    /// Whether a server sees it that leaves out values with bytes which none may have.
-    pub(super) fn is_well_formed(&self) -> bool {
-        unquoted(self.raw).iter().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(byte))
+    /// The value as it was sent.
+    pub(super) fn sent(&self) -> &'a [u8] {
+        self.raw.unwrap_or_default().trim_ascii()
     }
 
-    /// Whether a server sees it that leaves out lines which are no text, and what does not decode to some.
-    pub(super) fn decodes(&self) -> bool {
-        let is_text = self.line.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
-        is_text && percent_decode(self.raw).decode_utf8().is_ok()
+    /// Whether all servers see it: those that compare names as they are, those that leave out values with
+    /// bytes which none may have, and those that leave out lines which are no text, and what does not
+    /// decode to some.
+    pub(super) fn is_seen_by_all(&self) -> bool {
+        let Some(raw) = self.raw.map(<[u8]>::trim_ascii_end) else { return false };
+        let may_stand = |byte: &u8| matches!(byte, b'!'..=b'~' | b' ') && !b"\"\\".contains(byte);
+        let is_text = || self.line.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+        let is_value = !raw.starts_with(b" ") && unquoted(raw).iter().all(may_stand);
+        self.has_name && is_value && is_text() && percent_decode(raw).decode_utf8().is_ok()
     }
 }
 

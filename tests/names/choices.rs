@@ -93,6 +93,8 @@ fn a_choice_of_cookies_in_which_servers_differ_is_ambiguous() {
     let real = || session("session=REAL");
     let last = ["session=REAL; %73ession=x", "session=REAL; session=%FF", "session=REAL; session=\"a\\101\""];
     are_ambiguous(key::cookie("session").last(), real(), last.map(session));
+    // Some leave out a value that begins with a tab.
+    are_ambiguous(key::cookie("session").first(), real(), [session("session=\tx; session=REAL")]);
     // One server drops a lone quote, and another the line that is no text.
     let quoted = with([("cookie", "session=\""), ("cookie", "session=\u{e9}")]);
     are_ambiguous(key::cookie("session").last(), real(), [quoted.clone(), quoted]);
