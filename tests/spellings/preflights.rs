@@ -53,7 +53,7 @@ fn a_forged_preflight_that_the_extractor_rejects_is_refused() {
         None => {
             let mut response = Response::new(Bytes::new());
             *response.status_mut() = http::StatusCode::UNAUTHORIZED;
-            Err(response)
+            Err(Box::new(response))
         }
     });
     let app = app(Policy::new("user", ONE).key(rejecting));
