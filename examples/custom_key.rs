@@ -1,14 +1,14 @@
 //! A limit for each tenant, told by the first label of the host: `acme.example.com` counts as `acme`.
 
-use axum::http::header::HOST;
 use axum::http::request::Parts;
 use axum::{Router, routing::get};
+use tollgate::key::{self, Ambiguous};
 use tollgate::{Key, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer};
 
-fn tenant(parts: &Parts) -> Option<Key> {
-    let host = parts.headers.get(HOST)?.to_str().ok()?;
-    let (tenant, _) = host.split_once('.')?;
-    Some(Key::new("tenant", tenant.to_ascii_lowercase()))
+fn tenant(parts: &Parts) -> Result<Option<Key>, Ambiguous> {
+    // The host in one form, whatever its case, and nothing where the request names two.
+    let host = key::host().name(parts)?;
+    Ok(host.as_deref().and_then(|host| host.split_once('.')).map(|(tenant, _)| Key::new("tenant", tenant)))
 }
 
 #[tokio::main]

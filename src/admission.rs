@@ -30,6 +30,8 @@ pub(crate) enum Verdict {
     Rejected(Box<Response<Bytes>>),
     /// It lacks the key of a policy that refuses such requests.
     NoKey,
+    /// It has no certain key for a policy that refuses such requests.
+    Ambiguous,
     /// Its client is on a list of those to refuse.
     Denied,
     /// No decision could be made.

@@ -7,7 +7,7 @@ use http::request::Parts;
 use crate::admission::Verdict;
 use crate::gate::Gate;
 use crate::key::Extracted;
-use crate::policy::{AccessList, Tiers};
+use crate::policy::{AccessList, Terms, Tiers};
 use crate::store::{Answer, Check, Counter, Mode};
 use crate::waiting::{Stage, Waiting};
 use crate::{Error, Key, MissingKey, OnFailure, Policy, Quota, RawValues};
@@ -46,61 +46,59 @@ pub(crate) struct Ask {
     cost: u64,
     critical: bool,
     quota: Quota,
+    terms: Terms,
 }
 
 impl Gate {
     /// Finds out what a policy makes of a request.
     pub(crate) fn resolve(&self, place: usize, parts: &Parts) -> Resolved {
         let options = self.policies[place].options();
-        if !options.scope.covers(parts) {
-            return Resolved::Skip;
-        }
-        let resolved = self.resolve_covered(place, parts);
+        let Some(terms) = options.scope.terms(parts) else { return Resolved::Skip };
+        let resolved = self.judge(place, parts, terms);
         if options.mode == Mode::Enforce { resolved } else { resolved.in_shadow() }
     }
 
-    /// As [`resolve`](Self::resolve), for a request to which the policy applies.
+    /// As [`resolve`](Self::resolve), for a request that the policy counts.
     pub(crate) fn resolve_covered(&self, place: usize, parts: &Parts) -> Resolved {
+        self.judge(place, parts, Terms::ALL)
+    }
+
+    fn judge(&self, place: usize, parts: &Parts, terms: Terms) -> Resolved {
         let policy = &self.policies[place];
         let options = policy.options();
-        let listed =
-            |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| self.lists(list, policy, parts));
-        if listed(&options.deny) {
+        let listed = |list: &AccessList| self.lists(list, policy, parts);
+        if options.deny.as_deref().is_some_and(|list| listed(list).unwrap_or(list.denies_unknown())) {
             return Resolved::verdict(Verdict::Denied);
         }
-        if listed(&options.allow) {
+        let allowed = options.allow.as_deref().is_some_and(|list| listed(list).unwrap_or(false));
+        let terms = if allowed { Terms::NONE } else { terms };
+        if !terms.counted && !terms.keyed && !policy.denies_values() {
             return Resolved::Skip;
         }
-        let tier = match &options.tiers {
-            Some(Tiers::By(choose)) => choose(parts),
-            _ => None,
-        };
-        let critical = options.reserve.as_ref().is_none_or(|reserve| reserve.is_critical(parts));
-        let quota = tier.unwrap_or(*policy.quota());
-        let ask = Ask { policy: place, cost: options.cost.of(parts), critical, quota };
+        let ask = Ask::of(place, policy, parts, terms);
         match policy.extractor().extract(parts) {
             Answer::Ready(extracted) => self.resolve_key(ask, extracted, Some(parts)),
+            // What looks like a preflight is not to have keys looked up without need: it costs nothing.
+            Answer::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip,
             Answer::Pending(extracting) => Resolved::Waiting(Box::new(Waiting::new(ask, Stage::Key(extracting)))),
         }
     }
 
-    /// Whether the request comes from an address on a list.
-    fn lists(&self, list: &AccessList, policy: &Policy, parts: &Parts) -> bool {
-        let address = || policy.extractor().address(parts).or_else(|| self.client.address(parts));
+    /// Whether the request comes from an address on a list, which is unknown if its address is.
+    fn lists(&self, list: &AccessList, policy: &Policy, parts: &Parts) -> Option<bool> {
         if !list.has_nets() {
-            return false;
+            return Some(false);
         }
-        let Some(address) = address() else {
-            if list.meets_unknown() {
-                tracing::warn!(
-                    code = "list_without_address",
-                    policy = policy.name(),
-                    "a request carries no address, so that lists of addresses to allow or deny do not match it"
-                );
-            }
-            return false;
-        };
-        list.has_address(address)
+        let address = policy.extractor().address(parts).or_else(|| self.client.address(parts));
+        if address.is_none() && list.meets_unknown() {
+            tracing::warn!(
+                code = "list_without_address",
+                policy = policy.name(),
+                "a request carries no address, so that it is on no list of addresses to allow, and refused by those to \
+                 deny, unless they serve unknown addresses"
+            );
+        }
+        address.map(|address| list.has_address(address))
     }
 
     /// Goes on with a policy whose key is known; `parts` is the request's head where it is at hand.
@@ -115,8 +113,10 @@ impl Gate {
                 (key, offered) = secret.into_parts();
                 key
             }
+            (Extracted::Rejected(_) | Extracted::Missing, _) if !ask.terms.keyed => return Resolved::Skip,
             (Extracted::Rejected(response), _) => return Resolved::verdict(Verdict::Rejected(response)),
             (Extracted::Failed(error), _) => return self.without_key(ask, *error),
+            (Extracted::Ambiguous, rule) => return self.ambiguous(ask, rule, parts),
             (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip,
             (Extracted::Missing, MissingKey::Deny) => return Resolved::verdict(Verdict::NoKey),
             (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
@@ -125,7 +125,7 @@ impl Gate {
         if listed(&options.deny) {
             return Resolved::verdict(Verdict::Denied);
         }
-        if listed(&options.allow) {
+        if !ask.terms.counted || listed(&options.allow) {
             return Resolved::Skip;
         }
         let Some(Tiers::Lookup(lookup)) = &options.tiers else { return Resolved::Check(ask.check(policy, key)) };
@@ -141,6 +141,33 @@ impl Gate {
         }
     }
 
+    /// Goes on with a policy of which a request does not say for certain whom it counts.
+    ///
+    /// It must not pass a list of those to refuse by that, nor start a counter of its own: all such
+    /// requests of a policy share one, of the policy's own quota.
+    fn ambiguous(&self, ask: Ask, rule: MissingKey, parts: Option<&Parts>) -> Resolved {
+        let policy = &self.policies[ask.policy];
+        policy.refusals().count_ambiguous(policy);
+        tracing::debug!(policy = policy.name(), ?rule, "a request does not say for certain whom to count");
+        if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
+            let mut offered = RawValues::default();
+            if let Some(parts) = parts {
+                policy.extractor().raw_values(parts, &mut offered);
+            }
+            if offered.iter().any(|value| list.has_value(value)) {
+                return Resolved::verdict(Verdict::Denied);
+            }
+            if !offered.are_all() {
+                return Resolved::verdict(Verdict::Ambiguous);
+            }
+        }
+        match rule {
+            MissingKey::Deny if ask.terms.keyed => Resolved::verdict(Verdict::Ambiguous),
+            _ if !ask.terms.counted => Resolved::Skip,
+            _ => Resolved::Check(ask.with_quota(*policy.quota()).check(policy, Key::fixed("ambiguous:"))),
+        }
+    }
+
     /// Goes on with a policy of which nobody knows whom it counts, as the layer says of failures.
     pub(crate) fn without_key(&self, ask: Ask, error: Error) -> Resolved {
         let (policy, rule) = (&self.policies[ask.policy], self.failure.on_failure);
@@ -151,19 +178,38 @@ impl Gate {
         match (rule, policy.rule_for_missing_key()) {
             (OnFailure::Allow, _) => Resolved::Skip,
             (OnFailure::Deny, _) | (_, MissingKey::Deny) => Resolved::verdict(Verdict::Failed(error)),
+            (OnFailure::Fallback, _) if !ask.terms.counted => Resolved::Skip,
             (OnFailure::Fallback, _) => Resolved::Check(ask.check(policy, Key::new("unknown", ""))),
         }
     }
 }
 
 impl Ask {
+    /// The ask of a request; only one that is counted has a cost and a tier.
+    fn of(place: usize, policy: &Policy, parts: &Parts, terms: Terms) -> Self {
+        let options = policy.options();
+        if !terms.counted {
+            return Self { terms, ..Self::new(place, 0, *policy.quota()) };
+        }
+        let tier = match &options.tiers {
+            Some(Tiers::By(choose)) => choose(parts),
+            _ => None,
+        };
+        let critical = options.reserve.as_ref().is_none_or(|reserve| reserve.is_critical(parts));
+        Self { policy: place, cost: options.cost.of(parts), critical, quota: tier.unwrap_or(*policy.quota()), terms }
+    }
+
     /// An ask of what is no request.
     pub(crate) fn new(policy: usize, cost: u64, quota: Quota) -> Self {
-        Self { policy, cost, critical: true, quota }
+        Self { policy, cost, critical: true, quota, terms: Terms::ALL }
     }
 
     pub(crate) fn with_tier(self, tier: Option<Quota>) -> Self {
-        Self { quota: tier.unwrap_or(self.quota), ..self }
+        self.with_quota(tier.unwrap_or(self.quota))
+    }
+
+    fn with_quota(self, quota: Quota) -> Self {
+        Self { quota, ..self }
     }
 
     pub(crate) fn check(&self, policy: &Policy, key: Key) -> Check {

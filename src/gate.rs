@@ -70,9 +70,9 @@ impl Gate {
         self.given.supports(policies)
     }
 
-    /// As [`supports`](Self::supports), for policies of requests: their lists have to match some.
+    /// As [`supports`](Self::supports), for policies of requests: their routes and lists have to match some.
     pub(crate) fn accepts(&self, policies: &[Policy]) -> Result<(), Error> {
-        policies.iter().try_for_each(|policy| policy.check_lists(&*self.client))?;
+        policies.iter().try_for_each(|policy| policy.check_matches(&*self.client))?;
         self.supports(policies)
     }
 

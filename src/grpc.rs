@@ -14,6 +14,7 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 pub(crate) const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
+const INVALID_ARGUMENT: HeaderValue = HeaderValue::from_static("3");
 const PERMISSION_DENIED: HeaderValue = HeaderValue::from_static("7");
 const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
@@ -54,6 +55,11 @@ pub(crate) fn exhausted(wait: Option<Duration>) -> Response<Bytes> {
     let mut response = trailers_only(RESOURCE_EXHAUSTED, message);
     response.headers_mut().insert(PUSHBACK, pushback.into());
     response
+}
+
+/// `INVALID_ARGUMENT`.
+pub(crate) fn invalid(message: &'static str) -> Response<Bytes> {
+    trailers_only(INVALID_ARGUMENT, message)
 }
 
 /// `PERMISSION_DENIED`.

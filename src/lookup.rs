@@ -16,6 +16,9 @@ pub(crate) use self::memory::Looked;
 pub(crate) use self::shared::Lookups;
 pub(crate) use self::warning::Warning;
 
+/// Values offered at most: requests may be full of them.
+const MOST_VALUES: usize = 64;
+
 /// What is looked up: a key, and the values it was made of.
 ///
 /// The values are as the client sent them, decoded but neither escaped nor hashed. They live as long as
@@ -45,7 +48,11 @@ pub struct Lookup {
 /// Values that a key may hold a hash of, as an extractor offers them to a [`Lookup`].
 #[derive(Clone, Default)]
 #[must_use]
-pub struct RawValues(Vec<Box<[u8]>>);
+pub struct RawValues {
+    values: Vec<Box<[u8]>>,
+    /// There may be others that nobody offers.
+    lacks_some: bool,
+}
 
 impl Lookup {
     pub(crate) fn new(key: &Key, offered: &RawValues) -> Self {
@@ -83,9 +90,13 @@ impl Lookup {
 }
 
 impl RawValues {
-    /// Offers a value.
+    /// Offers a value. More than 64 are not kept: a request says no more that mean a client.
     pub fn push(&mut self, value: impl AsRef<[u8]>) {
-        self.0.push(value.as_ref().into());
+        if self.values.len() == MOST_VALUES {
+            self.lack();
+        } else {
+            self.values.push(value.as_ref().into());
+        }
     }
 
     /// Offers a value that may not be there.
@@ -96,13 +107,32 @@ impl RawValues {
     }
 
     pub(crate) fn append(&mut self, mut other: Self) {
-        self.0.append(&mut other.0);
+        self.values.append(&mut other.values);
+        self.lacks_some |= other.lacks_some;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Says that there may be values beside those that are offered.
+    pub(crate) fn lack(&mut self) {
+        self.lacks_some = true;
+    }
+
+    /// Whether these are all the values there may be.
+    pub(crate) fn are_all(&self) -> bool {
+        !self.lacks_some && !self.values.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.values.iter().map(|value| &**value)
     }
 
     /// The value that stands in a key as `text`.
     fn value_of(&self, text: &str) -> Option<Box<[u8]>> {
         if Key::is_hash(text) {
-            return self.0.iter().find(|value| Key::hashed("", value).value() == text).cloned();
+            return self.values.iter().find(|value| Key::hashed("", value).value() == text).cloned();
         }
         Some(percent_decode_str(text).collect())
     }

@@ -1,6 +1,7 @@
 //! A named rule: a quota, a key, and their options.
 
 mod access;
+mod address;
 mod count;
 mod name;
 mod reserve;
@@ -20,7 +21,9 @@ pub(crate) use self::access::canonical;
 pub use self::count::Count;
 pub use self::name::PolicyName;
 pub(crate) use self::reserve::Reserve;
-pub(crate) use self::scope::Scope;
+#[cfg(all(feature = "axum", feature = "config"))]
+pub(crate) use self::scope::check_route;
+pub(crate) use self::scope::{Scope, Terms};
 pub use self::tier::TierLookup;
 pub(crate) use self::tier::Tiers;
 use crate::key::{self, KeyExtractor, ListEntry};
@@ -81,15 +84,20 @@ pub(crate) enum Cost {
     By(Arc<dyn Fn(&Parts) -> u64 + Send + Sync>),
 }
 
-/// What happens to a request that has no key for a policy.
+/// What happens to a request that has no key for a policy, or none that is certain.
+///
+/// An [ambiguous](crate::key::Extracted::Ambiguous) key is never skipped, nor a counter of its own: a
+/// client could choose either by writing one thing twice. All such requests of a policy share one counter,
+/// of the policy's own quota, apart from those that have no key; or they are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// The policy does not apply to it.
+    /// The policy does not apply to it; those with an ambiguous key are counted together.
     Skip,
-    /// It is refused.
+    /// It is refused: with 403, or with 400 if its key is ambiguous.
     Deny,
-    /// It is counted together with all others that have none.
+    /// It is counted together with all others that have none; those with an ambiguous key are counted
+    /// together apart from these.
     Share,
 }
 
@@ -133,7 +141,7 @@ impl Policy {
         Self { key: Arc::new(key), ..self }
     }
 
-    /// Sets what happens to requests without a key. By default IP keys share one counter, and
+    /// Sets what happens to requests without a [certain](MissingKey) key. By default IP keys share one counter, and
     /// policies with another key are skipped.
     pub fn missing_key(self, rule: MissingKey) -> Self {
         self.with(|options| options.missing_key = Some(rule))
@@ -168,12 +176,16 @@ impl Policy {
         self.with(|options| options.refund_dropped = true)
     }
 
-    /// Applies to requests with these methods only.
+    /// Applies to requests with these methods only. A list with GET covers HEAD, too: axum's handlers of
+    /// GET answer both.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.with(|options| options.scope.methods = Some(methods.into_iter().collect()))
     }
 
-    /// Applies to these routes only, given as axum's templates, such as `/users/{id}`.
+    /// Applies to these routes only, given as templates of axum 0.8, such as `/users/{id}`.
+    ///
+    /// A layer is not built with a template that can never match: one of older versions (`/users/:id`),
+    /// with braces that are open, or without a leading slash.
     #[cfg(feature = "axum")]
     pub fn routes<'a>(self, templates: impl IntoIterator<Item = &'a str>) -> Self {
         self.with(|options| options.scope.routes = Some(templates.into_iter().map(Box::from).collect()))
@@ -184,13 +196,26 @@ impl Policy {
         self.with(|options| options.scope.when = Some(Arc::new(applies)))
     }
 
-    /// Applies to CORS preflights too, which are not counted by default.
+    /// Counts CORS preflights too.
+    ///
+    /// By default those that the policy applies to are not counted. All else is as for other requests, as
+    /// anybody can send what looks like a preflight: lists refuse those they [`deny`](Self::deny), an
+    /// extractor may reject them, and [`MissingKey::Deny`] refuses those without a key.
     pub fn with_preflights(self) -> Self {
         self.with(|options| options.scope.preflights = true)
     }
 
+    /// Lets CORS preflights pass that have no key, or whose key the extractor rejects.
+    ///
+    /// Browsers send them without credentials. So a policy that needs a key refuses them, unless this is
+    /// set or, better, a layer for CORS outside of this one answers them: what looks like a preflight
+    /// may be none, and then it reaches the inner service without a key.
+    pub fn preflights_without_key(self) -> Self {
+        self.with(|options| options.scope.keyless_preflights = true)
+    }
+
     /// Never limits the clients of a list. Where it and [`deny`](Self::deny) name a client, it is
-    /// refused.
+    /// refused. A client of an allowed address needs no key.
     ///
     /// Of a joined key any part may have the value of an entry: [`AccessList`] has the rules. A layer is
     /// not built with an entry that no request can match.
@@ -198,10 +223,16 @@ impl Policy {
         self.with(|options| options.allow = Some(Arc::new(clients)))
     }
 
-    /// Refuses every request of the clients of a list with 403, as [`allow`](Self::allow) finds them.
+    /// Refuses every request of the clients of a list with 403, as [`allow`](Self::allow) finds them, where
+    /// the policy applies: also those it does not count.
     ///
-    /// A request without a key is refused by its address only, unless
-    /// [`missing_key`](Self::missing_key) says otherwise: a pair is missing if one of its parts is.
+    /// A request whose address is not known is refused if the list has addresses, as it may come from one
+    /// of them, unless the list [serves unknown addresses](AccessList::serve_unknown_addresses). A request
+    /// without a key is refused by its address only, unless [`missing_key`](Self::missing_key) says
+    /// otherwise: a pair is missing if one of its parts is. One whose key is
+    /// [ambiguous](crate::key::Extracted::Ambiguous) is refused if any of the values it may have is on the
+    /// list; and with 400 if the extractor does not [offer](KeyExtractor::raw_values) each of them, and the
+    /// list has values.
     pub fn deny(self, clients: AccessList) -> Self {
         self.with(|options| options.deny = Some(Arc::new(clients)))
     }
@@ -276,8 +307,27 @@ impl Policy {
         self.options.missing_key.unwrap_or_else(|| self.key.missing_key())
     }
 
-    /// Refuses lists that can match nothing, where clients without another address have that of `client`.
-    pub(crate) fn check_lists(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
+    /// Whether keys of some values are refused.
+    pub(crate) fn denies_values(&self) -> bool {
+        self.options.deny.as_ref().is_some_and(|list| list.has_values())
+    }
+
+    /// Whether it may refuse a request of these terms for its key, or for having none.
+    pub(crate) fn refuses_by_key(&self, terms: Terms) -> bool {
+        self.denies_values() || (terms.keyed && self.rule_for_missing_key() == MissingKey::Deny)
+    }
+
+    /// Refuses routes and lists that can match nothing, where clients without another address have that
+    /// of `client`.
+    pub(crate) fn check_matches(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
+        self.options.scope.check_routes().map_err(|error| {
+            let text = format!("policy {:?}: {error}", self.name());
+            Error::invalid(text)
+        })?;
+        self.check_lists(client)
+    }
+
+    fn check_lists(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
         let can_match = |entry: ListEntry<'_>| self.key.can_match(entry) || is_address_of(client, entry);
         for (what, list) in [("allow", &self.options.allow), ("deny", &self.options.deny)] {
             let Some((place, is_address)) = list.as_ref().and_then(|list| list.idle(can_match)) else { continue };
@@ -294,7 +344,6 @@ impl Policy {
         &self.options
     }
 
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody counts"))]
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }

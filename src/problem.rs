@@ -23,6 +23,9 @@ const REDUCED_CAPACITY: &str = concat!(
     r#""title":"Temporary Reduced Capacity","status":503,"detail":""#,
 );
 
+/// The document of a 400, up to its detail.
+const BAD_REQUEST: &str = r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":""#;
+
 /// The document of a 403, up to its detail.
 const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#;
 
@@ -52,9 +55,16 @@ pub(crate) fn quota_exceeded<'a>(wait: Option<u64>, policies: impl Iterator<Item
     problem(StatusCode::TOO_MANY_REQUESTS, body)
 }
 
+pub(crate) fn bad_request(detail: &str) -> Response<Bytes> {
+    refused(StatusCode::BAD_REQUEST, BAD_REQUEST, detail)
+}
+
 pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
-    let body = document(FORBIDDEN, &[detail]) + "}";
-    let mut response = problem(StatusCode::FORBIDDEN, body);
+    refused(StatusCode::FORBIDDEN, FORBIDDEN, detail)
+}
+
+fn refused(status: StatusCode, head: &str, detail: &str) -> Response<Bytes> {
+    let mut response = problem(status, document(head, &[detail]) + "}");
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }

@@ -23,6 +23,8 @@ use crate::{grpc, problem};
 
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NO_KEY: &str = "The request lacks what clients are told apart by.";
+const AMBIGUOUS: &str =
+    "What clients are told apart by is not certain in the request: it must be there once, well-formed.";
 const DENIED: &str = "This client is not served.";
 
 pin_project! {
@@ -130,8 +132,10 @@ impl Gate {
             Verdict::Refused(decision) => self.too_many(&decision, &parts, is_grpc),
             Verdict::Rejected(response) => *response,
             Verdict::NoKey if is_grpc => grpc::forbidden(NO_KEY),
+            Verdict::Ambiguous if is_grpc => grpc::invalid(AMBIGUOUS),
             Verdict::Denied if is_grpc => grpc::forbidden(DENIED),
             Verdict::NoKey => problem::forbidden(NO_KEY),
+            Verdict::Ambiguous => problem::bad_request(AMBIGUOUS),
             Verdict::Denied => problem::forbidden(DENIED),
             Verdict::Failed(error) => {
                 tracing::debug!(error = format!("{error:#}"), "a request was refused, as no decision could be made");

@@ -40,6 +40,7 @@ fn text(key: &impl KeyExtractor, parts: &Parts) -> String {
         Some(Extracted::Key(key)) => key.to_string(),
         Some(Extracted::Secret(secret)) => secret.key().to_string(),
         Some(Extracted::Missing) => "missing".to_owned(),
+        Some(Extracted::Ambiguous) => "ambiguous".to_owned(),
         Some(Extracted::Rejected(response)) => format!("rejected with {}", response.status().as_u16()),
         other => panic!("no answer: {other:?}"),
     }

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use http::request::Parts;
 
 use super::keys::DynKey;
-use crate::MissingKey;
 use crate::key::{ClientIp, Extracted, KeyExtractor, ListEntry};
 use crate::store::Answer;
+use crate::{MissingKey, RawValues};
 
 /// A key, and how else the client's address is known.
 pub(super) struct Addressed {
@@ -26,6 +26,10 @@ impl KeyExtractor for Addressed {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.key.address(parts).or_else(|| self.client.address(parts))
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        self.key.raw_values(parts, offered);
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {

@@ -9,6 +9,7 @@ use super::fault::{Fault, choose_word};
 use super::header::from_header;
 use super::lists::OneOrMany;
 use super::values::{CostText, Whole};
+use crate::key::field_value::lines;
 use crate::{Count, Policy};
 
 /// Makes a count.
@@ -32,9 +33,13 @@ pub(super) fn with_cost(mut policy: Policy, table: &PolicyTable) -> Result<Polic
     }
 }
 
-/// The units a request's header says, or 1.
+/// The units a request's header says, or 1; of several lines, the most that one says.
 fn said(parts: &Parts, header: &HeaderName) -> u64 {
-    let text = parts.headers.get(header).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    lines(&parts.headers, header).map(units).max().unwrap_or(1)
+}
+
+fn units(line: &[u8]) -> u64 {
+    let text = str::from_utf8(line).unwrap_or_default();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return 1;
     }

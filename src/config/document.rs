@@ -3,11 +3,14 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::lists::{OneOrMany, TextList, TierTable};
+use super::lists::{Client, OneOrMany, TextList, TierTable};
 use super::values::{CostText, Fraction, Period, Whole};
 
 /// A list of texts, with its place.
 pub(super) type Texts = Spanned<TextList>;
+
+/// A list of clients, with its place.
+pub(super) type Clients = Spanned<TextList<Client>>;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,8 +37,9 @@ pub(super) struct PolicyTable {
     pub(super) missing_key: Option<Spanned<String>>,
     pub(super) methods: Option<Texts>,
     pub(super) routes: Option<Texts>,
-    pub(super) allow: Option<Texts>,
-    pub(super) deny: Option<Texts>,
+    pub(super) allow: Option<Clients>,
+    pub(super) deny: Option<Clients>,
+    pub(super) serve_unknown_addresses: Option<Spanned<bool>>,
     pub(super) reserve: Option<Spanned<Fraction>>,
     pub(super) critical: Option<Spanned<CriticalTable>>,
     pub(super) tiers: Option<Spanned<TierTable>>,
@@ -43,6 +47,7 @@ pub(super) struct PolicyTable {
     pub(super) shadow: Option<bool>,
     pub(super) metered: Option<bool>,
     pub(super) preflights: Option<bool>,
+    pub(super) preflights_without_key: Option<Spanned<bool>>,
     pub(super) refund_dropped: Option<bool>,
 }
 
@@ -51,7 +56,7 @@ pub(super) struct PolicyTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct CriticalTable {
     pub(super) header: Spanned<String>,
-    pub(super) value: String,
+    pub(super) value: Spanned<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
@@ -31,7 +32,24 @@ impl Listed for Whole {
 
 /// Texts, in a list.
 #[derive(Debug)]
-pub(super) struct TextList(pub(super) Vec<Spanned<String>>);
+pub(super) struct TextList<T = String>(pub(super) Vec<Spanned<T>>);
+
+/// A client on a list.
+#[derive(Debug)]
+pub(super) enum Client {
+    /// An address, a network, or a value that does not look like one.
+    Text(String),
+    /// A value, whatever it looks like.
+    Value(ValueTable),
+}
+
+/// The value of a key, or of the keys of a name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ValueTable {
+    pub(super) value: String,
+    pub(super) key: Option<String>,
+}
 
 /// Limits by the names of tiers, and where a request says its tier.
 #[derive(Debug)]
@@ -65,23 +83,47 @@ impl<'de, T: Listed + Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
     }
 }
 
-impl<'de> Deserialize<'de> for TextList {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for TextList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
+        struct Reader<T>(PhantomData<T>);
 
-        impl<'de> Visitor<'de> for Reader {
-            type Value = TextList;
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = TextList<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of texts in quotes, such as [\"a\", \"b\"]")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<TextList, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<TextList<T>, A::Error> {
                 elements(list).map(TextList)
             }
         }
 
-        deserializer.deserialize_seq(Reader)
+        deserializer.deserialize_seq(Reader(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Client {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Client;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, or a table such as { value = \"a\", key = \"header:x-api-key\" }")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Client, E> {
+                Ok(Client::Text(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Client, A::Error> {
+                ValueTable::deserialize(MapAccessDeserializer::new(map)).map(Client::Value)
+            }
+        }
+
+        deserializer.deserialize_any(Reader)
     }
 }
 

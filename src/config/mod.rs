@@ -41,22 +41,25 @@
 //! | `cost` | units a request takes, 0 only looks; or `"header:NAME"`, whose value says them, in digits | 1 |
 //! | `count` | what counts, once it is answered: `"all"`, `"failures"` (4xx and 5xx), `"successes"` (all others) or a list of statuses | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
-//! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH | all |
-//! | `routes` | the policy applies to these route templates only, such as `"/users/{id}"` | all |
-//! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list | none |
+//! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
+//! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |
+//! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list; `{ value = "TEXT" }` is a value whatever it looks like, `{ value = "TEXT", key = "header:NAME" }` one of that part | none |
 //! | `deny` | clients that are always refused, in the same words | none |
+//! | `serve_unknown_addresses` | whether clients of unknown address are served where `deny` has addresses | `false` |
 //! | `reserve` | the fraction of the capacity that is kept for critical requests, above 0 and below 1 | none |
-//! | `critical` | `{ header = "NAME", value = "TEXT" }`: the requests that carry this are critical | with `reserve` |
+//! | `critical` | `{ header = "NAME", value = "TEXT" }`: the requests whose header has this value, and no other beside it, are critical | with `reserve` |
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
 //! | `advertise` | whether headers and bodies name the policy | `true` |
 //! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
 //! | `metered` | whether handlers say the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
 //! | `preflights` | whether CORS preflights count | `false` |
+//! | `preflights_without_key` | whether CORS preflights pass without the key that `missing_key = "deny"` asks for: see [`Policy::preflights_without_key`](crate::Policy::preflights_without_key) | `false` |
 //! | `refund_dropped` | whether a request whose client goes away gets back what it took | `false` |
 //!
 //! A request whose cost is above the capacity is never admitted. Where a header says the cost, one that
 //! is missing, or is not all digits, stands for 1; what is larger than any number is larger than any
-//! capacity.
+//! capacity; of several lines, the one that says most counts. White space around the value of a header
+//! counts nowhere.
 //!
 //! **Who sets those headers?** Clients send what they like: a cost of 0, a tier, a priority. Where `cost`,
 //! `critical` or `tiers` read a header, something before the layer has to set it or remove it.
@@ -67,10 +70,16 @@
 //! `"method"`, `"host"`, `"global"`, `"header:NAME"`, `"cookie:NAME"`, `"bearer"`, `"basic_user"` and
 //! `"query:NAME"`. The functions in [`key`](crate::key) say what each of them counts.
 //!
+//! Before a header, cookie or query, `"first:"` or `"last:"` says which of several values the application
+//! takes, as in `"last:cookie:session"`: without it, several that differ are
+//! [ambiguous](crate::key::Extracted::Ambiguous). Before these and `basic_user`, `"ignore_case:"` takes
+//! letters of either case for the same.
+//!
 //! ## Tiers
 //!
 //! The value of the header that `by` names chooses the limit; it is compared with the tiers' names as it
-//! is, letter by letter. A request without it, or with a name that is none, has the policy's own `limit`.
+//! is, letter by letter. A request without it, with a name that is none, or with several that differ, has
+//! the policy's own `limit`.
 //! Algorithm and window are the policy's, and so are `burst` and `queue`; without a `burst`, a tier's
 //! bucket holds the tier's limit.
 //!
@@ -93,6 +102,7 @@
 mod access;
 #[cfg(feature = "axum")]
 mod addressed;
+mod choices;
 mod cost;
 mod document;
 mod fault;

@@ -7,10 +7,11 @@ use toml::Spanned;
 
 use super::document::PolicyTable;
 use super::fault::{Fault, choose};
-use super::header::from_header;
+use super::header::{from_header, normal_value};
 use super::lists::TierTable;
 use super::policy::required;
 use super::values::{Period, Whole};
+use crate::key::field_value::only;
 use crate::{Algorithm, Error, Policy, Quota};
 
 /// What counts, by its name in files.
@@ -84,11 +85,12 @@ pub(super) fn with_tiers(policy: Policy, table: &PolicyTable) -> Result<Policy, 
     let form = Form::read(table)?;
     let mut quotas = HashMap::new();
     for (name, limit) in limits {
+        normal_value("tiers", limit.span(), name)?;
         let quota = tier(form, policy.quota().window(), table, limit.get_ref().0);
         let quota = quota.map_err(|error| Fault::at(limit.span(), format!("tier {name:?}: {error}")))?;
         quotas.insert(name.clone().into_bytes(), quota);
     }
-    Ok(policy.tier(move |parts| quotas.get(parts.headers.get(&header)?.as_bytes()).copied()))
+    Ok(policy.tier(move |parts| quotas.get(only(&parts.headers, &header).ok()??).copied()))
 }
 
 /// The quota with another limit.

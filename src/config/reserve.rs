@@ -6,9 +6,10 @@ use toml::Spanned;
 
 use super::document::{CriticalTable, PolicyTable};
 use super::fault::Fault;
-use super::header::header_name;
+use super::header::{header_name, normal_value};
 use super::values::Fraction;
 use crate::Policy;
+use crate::key::field_value::only;
 
 pub(super) fn with_reserve(policy: Policy, table: &PolicyTable) -> Result<Policy, Fault> {
     match (&table.reserve, &table.critical) {
@@ -26,11 +27,11 @@ pub(super) fn with_reserve(policy: Policy, table: &PolicyTable) -> Result<Policy
 
 fn with(policy: Policy, share: &Spanned<Fraction>, critical: &CriticalTable) -> Result<Policy, Fault> {
     let header = header_name("critical", critical.header.span(), critical.header.get_ref())?;
-    let value = critical.value.clone();
+    let value = normal_value("critical", critical.value.span(), critical.value.get_ref())?.to_owned();
     let reserved = policy.try_reserve(share.get_ref().0, move |parts| has(parts, &header, &value));
     reserved.map_err(|error| Fault::at(share.span(), error.to_string()))
 }
 
 fn has(parts: &Parts, header: &HeaderName, value: &str) -> bool {
-    parts.headers.get(header).is_some_and(|found| found.as_bytes() == value.as_bytes())
+    only(&parts.headers, header) == Ok(Some(value.as_bytes()))
 }

@@ -3,10 +3,38 @@
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
-/// What follows the name of a scheme, whatever its case, in the first `Authorization` header.
-pub(super) fn credentials<'a>(parts: &'a Parts, scheme: &str) -> Option<&'a [u8]> {
-    let value = parts.headers.get(AUTHORIZATION)?.as_bytes().trim_ascii();
-    let end = value.iter().position(u8::is_ascii_whitespace).unwrap_or(value.len());
-    let (found, rest) = value.split_at(end);
-    found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| rest.trim_ascii())
+use super::field_value::{lines, trimmed};
+use super::{Ambiguous, reading};
+
+/// What follows the name of a scheme, whatever its case, in the `Authorization` header.
+///
+/// Several lines are ambiguous if one has the scheme and another says something else: applications take
+/// the first, the last or neither. So are credentials with white space or a comma inside, which may be
+/// those of several lines.
+pub(super) fn credentials<'a>(parts: &'a Parts, scheme: &str) -> Result<Option<&'a [u8]>, Ambiguous> {
+    let found = reading::same(each(parts, scheme))?.flatten();
+    if found.is_some_and(|found| !is_one(found)) { Err(Ambiguous) } else { Ok(found) }
+}
+
+/// What follows the name of the scheme in each line that has it.
+pub(super) fn all<'a>(parts: &'a Parts, scheme: &str) -> impl Iterator<Item = &'a [u8]> {
+    each(parts, scheme).flatten()
+}
+
+/// Whether these are the credentials of one line.
+pub(super) fn is_one(credentials: &[u8]) -> bool {
+    !credentials.iter().any(|byte| separates(*byte))
+}
+
+/// Whether a byte stands between credentials, or between them and a scheme.
+pub(super) fn separates(byte: u8) -> bool {
+    b" \t,".contains(&byte)
+}
+
+fn each<'a>(parts: &'a Parts, scheme: &str) -> impl Iterator<Item = Option<&'a [u8]>> {
+    lines(&parts.headers, AUTHORIZATION).map(move |line| {
+        let end = line.iter().position(|byte| b" \t".contains(byte)).unwrap_or(line.len());
+        let (found, rest) = line.split_at(end);
+        found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| trimmed(rest))
+    })
 }

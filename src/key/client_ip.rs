@@ -33,6 +33,10 @@ enum Source {
 
 /// Counts by the client's address: IPv4 whole, IPv6 by /56.
 ///
+/// IPv6 addresses that stand for IPv4 count as IPv4: mapped ones, those of NAT64 (`64:ff9b::/96`), of 6to4
+/// (`2002::/16`) and of Teredo (`2001::/32`). A translator with a prefix of its own network is not known as
+/// one: its clients are IPv6.
+///
 /// By default nobody is trusted, and the client is the peer: the address at the other end of the
 /// connection, as with [`peer_ip`](super::peer_ip), which says what the app has to be served with.
 ///

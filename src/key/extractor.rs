@@ -22,6 +22,10 @@ pub enum Extracted {
     Secret(Box<Secret>),
     /// The request has none: the policy's [`MissingKey`] rule decides.
     Missing,
+    /// The request names several clients, or one that cannot be told for certain: a header twice with
+    /// different values, say. It is never a key of its own, and never none: the policy's [`MissingKey`]
+    /// rule says whether such requests are refused or share one counter.
+    Ambiguous,
     /// The request is refused with this response.
     Rejected(Box<Response<Bytes>>),
     /// It is not known whether it has one: [`OnFailure`](crate::OnFailure#keys) decides.
@@ -61,9 +65,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
         true
     }
 
-    /// Offers the values of which the key of this request may hold a hash, for look-ups by it.
+    /// Offers the values of which the key of this request may hold a hash, for look-ups by it; where the
+    /// key is [ambiguous](Extracted::Ambiguous), every value the application may see in its place.
     ///
-    /// Called only for a look-up: see [`Lookup::raw`](crate::Lookup::raw).
+    /// Called only for a look-up, see [`Lookup::raw`](crate::Lookup::raw), and for an ambiguous request of
+    /// a policy that [denies](crate::Policy::deny) values.
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         let _ = (parts, offered);
     }

@@ -14,16 +14,20 @@ pub struct FromFn<F> {
 }
 
 /// Counts what a closure returns: a [`Key`](super::Key), text, an `Option` of one of them, or a
-/// `Result` whose error is the response, boxed or not, that refuses the request.
+/// `Result` whose error is the response, boxed or not, that refuses the request, or
+/// [`Ambiguous`](super::Ambiguous).
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::{key, Key};
+/// use tollgate::Key;
+/// use tollgate::key::{self, Ambiguous};
 ///
+/// // `acme.example.com` is the tenant `acme`.
 /// let tenant = key::from_fn(|parts| {
-///     let host = parts.uri.host()?;
-///     Some(Key::new("tenant", host.split('.').next()?))
+///     let host = key::host().name(parts)?;
+///     let tenant = host.as_deref().and_then(|host| host.split('.').next());
+///     Ok::<_, Ambiguous>(tenant.map(|tenant| Key::new("tenant", tenant)))
 /// });
 /// # let _ = tenant;
 /// ```

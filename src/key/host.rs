@@ -1,21 +1,30 @@
 //! The host that is asked for.
 
+use std::borrow::Cow;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use http::header::HOST;
 use http::request::Parts;
-use http::uri::Authority;
 
-use super::{Extracted, Key, KeyExtractor, ListEntry};
+use super::field_value::lines;
+use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
 use crate::store::Answer;
+
+static KIND: Kind = Kind::fixed("host:");
 
 /// The host that is asked for. See [`host`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host;
 
-/// Counts by the host: that of the URI (HTTP/2), else the `Host` header.
+/// Counts by the host: that of the `Host` header, and of the URI (HTTP/2, and proxies' requests).
 ///
-/// It is lower-cased, and its port and a final dot are dropped. A request without a host, with several,
-/// or with a malformed one has no key.
+/// It is lower-cased, its port and a final dot are dropped, and an IPv6 literal is shortened. A request
+/// without a host has no key.
+///
+/// It is [ambiguous](Extracted::Ambiguous) where hosts differ (`Host` lines among themselves, or from the
+/// URI), or one is not as it should be: with user information, `%`, an empty label, a port that is none,
+/// or an IP literal in a form such as `127.1`; and where it is empty.
 ///
 /// Clients choose it: every host they make up starts a counter of its own, unless something before the
 /// layer refuses unknown ones.
@@ -23,49 +32,169 @@ pub fn host() -> Host {
     Host
 }
 
+impl Host {
+    /// The host, in the form in which it is counted: for closures that go on from it.
+    ///
+    /// HTTP/1.1 has it in the `Host` header, and `parts.uri.host()` is `None`.
+    ///
+    /// # Errors
+    ///
+    /// If it is ambiguous.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::{self, Ambiguous};
+    /// use tollgate::Key;
+    ///
+    /// // `acme.example.com` is the tenant `acme`.
+    /// let tenant = key::from_fn(|parts| {
+    ///     let host = key::host().name(parts)?;
+    ///     let tenant = host.as_deref().and_then(|host| host.strip_suffix(".example.com"));
+    ///     Ok::<_, Ambiguous>(tenant.map(|tenant| Key::new("tenant", tenant)))
+    /// });
+    /// # let _ = tenant;
+    /// ```
+    pub fn name<'a>(&self, parts: &'a Parts) -> Result<Option<Cow<'a, str>>, Ambiguous> {
+        let mut names = authorities(parts);
+        let Some(first) = names.next() else { return Ok(None) };
+        let first = normal(first).ok_or(Ambiguous)?;
+        let alike = names.all(|other| normal(other).is_some_and(|other| other == first));
+        if alike { Ok(Some(first)) } else { Err(Ambiguous) }
+    }
+}
+
 impl KeyExtractor for Host {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(found(parts).map(|host| Key::new("host", host)).into())
+        let name = self.name(parts);
+        Answer::Ready(name.map(|name| name.map(|name| KIND.key(name.as_bytes()))).into())
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        offered.push_any(found(parts));
+        for authority in authorities(parts) {
+            match normal(authority) {
+                Some(name) => offered.push(&*name),
+                None => offered.push(guess(authority)),
+            }
+        }
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of("host", is_normal)
+        entry.is_of("host", |value| normal(value).is_some_and(|name| name.as_bytes() == value))
     }
 }
 
-fn found(parts: &Parts) -> Option<String> {
-    match parts.uri.host() {
-        Some(host) => normal(host),
-        None => header(parts).and_then(|authority| normal(authority.host())),
+/// The hosts a request names, with their ports.
+fn authorities(parts: &Parts) -> impl Iterator<Item = &[u8]> {
+    let of_uri = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
+    of_uri.into_iter().chain(lines(&parts.headers, HOST))
+}
+
+/// The name in an authority, if it is well-formed and has one form only.
+fn normal(authority: &[u8]) -> Option<Cow<'_, str>> {
+    let authority = std::str::from_utf8(authority).ok()?;
+    if let Some(literal) = authority.strip_prefix('[') {
+        let (address, port) = literal.split_once(']')?;
+        let address: Ipv6Addr = address.parse().ok()?;
+        return is_port(port).then(|| Cow::Owned(format!("[{address}]")));
     }
+    let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if !is_port(port) || !is_name(name) {
+        return None;
+    }
+    let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
+    Some(if is_lower { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) })
 }
 
-fn header(parts: &Parts) -> Option<Authority> {
-    let mut lines = parts.headers.get_all(HOST).iter();
-    let (Some(only), None) = (lines.next(), lines.next()) else { return None };
-    let authority = Authority::try_from(only.as_bytes()).ok()?;
-    let port = authority.as_str().strip_prefix(authority.host())?;
-    (port.is_empty() || is_port(port)).then_some(authority)
-}
-
-/// A colon, and a number or nothing: <https://www.rfc-editor.org/rfc/rfc3986#section-3.2.3>.
+/// Nothing, or a colon and a number or nothing: <https://www.rfc-editor.org/rfc/rfc3986#section-3.2.3>.
 fn is_port(text: &str) -> bool {
-    text.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    let digits = text.strip_prefix(':').unwrap_or(text);
+    let fits = digits.is_empty() || digits.parse::<u16>().is_ok();
+    (text.is_empty() || text.starts_with(':')) && fits && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn normal(host: &str) -> Option<String> {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    (!host.is_empty()).then(|| host.to_ascii_lowercase())
+/// Labels with dots between, or an IPv4 address in its usual form.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~!$&'()*+,;=".contains(&byte);
+    let mut labels = name.split('.');
+    // What ends in a number is an address: https://url.spec.whatwg.org/#ends-in-a-number-checker
+    let is_number = |label: &str| {
+        let hex = label.strip_prefix("0x").or(label.strip_prefix("0X"));
+        label.bytes().all(|byte| byte.is_ascii_digit())
+            || hex.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    };
+    labels.all(|label| !label.is_empty() && label.bytes().all(is_plain))
+        && (!name.rsplit('.').next().is_some_and(is_number) || name.parse::<Ipv4Addr>().is_ok())
 }
 
-/// Whether the host of a request can be told so: in lower case, without a port and a final dot.
-fn is_normal(value: &[u8]) -> bool {
-    let authority = Authority::try_from(value);
-    authority.is_ok_and(|host| {
-        host.host().as_bytes() == value && normal(host.host()).is_some_and(|host| host.as_bytes() == value)
-    })
+/// The name that a lenient reader may take out of a malformed authority.
+fn guess(authority: &[u8]) -> Vec<u8> {
+    let after = authority.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
+    let host = &authority[after..];
+    let end = if host.starts_with(b"[") { host.iter().position(|byte| *byte == b']').map(|at| at + 1) } else { None };
+    let end = end.or_else(|| host.iter().position(|byte| *byte == b':')).unwrap_or(host.len());
+    let decoded: Vec<u8> = percent_encoding::percent_decode(&host[..end]).collect();
+    let kept = decoded.iter().rposition(|byte| *byte != b'.').map_or(0, |at| at + 1);
+    decoded[..kept].to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn row(authority: &str, expected: Option<&str>) {
+        assert_eq!(normal(authority.as_bytes()).as_deref(), expected, "{authority}");
+    }
+
+    #[test]
+    fn spellings_of_a_host_have_one_form() {
+        for authority in ["acme", "ACME", "acme.", "acme:80", "Acme.:8080", "acme:", "acme:0080"] {
+            row(authority, Some("acme"));
+        }
+        row("127.0.0.1:80", Some("127.0.0.1"));
+        row("[2001:DB8:0:0::1]:443", Some("[2001:db8::1]"));
+        row("a_b.example", Some("a_b.example"));
+        row("1.example", Some("1.example"));
+    }
+
+    #[test]
+    fn a_host_that_is_not_as_it_should_be_has_none() {
+        for authority in [
+            "",
+            ".",
+            ":80",
+            "acme..",
+            "a..b",
+            ".acme",
+            "acme:8x",
+            "acme:99999",
+            "acme:+1",
+            "user@acme",
+            "ac%6De",
+            "a b",
+            "a/b",
+            "127.1",
+            "0x7f.0.0.1",
+            "127.0.0.01",
+            "2130706433",
+            "[::1",
+            "[::1]x",
+            "[fe80::1%25eth0]",
+            "[v1.a]",
+            "2001:db8::1",
+            "a\u{e9}",
+        ] {
+            row(authority, None);
+        }
+    }
+
+    #[test]
+    fn a_malformed_host_is_offered_as_what_it_may_be_taken_for() {
+        for authority in ["user:pass@Acme:80", "acme..", "acme:8x", "ac%6De", "acme:99999"] {
+            assert_eq!(guess(authority.as_bytes()), b"acme", "{authority}");
+        }
+        assert_eq!(guess(b"[::1]x"), b"[::1]");
+    }
 }

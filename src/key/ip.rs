@@ -3,16 +3,16 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Key;
+use super::{Key, counted};
 
 /// Who has one IPv6 address mostly has 2^72 of them: a site's usual delegation is a /56.
 pub(super) const DEFAULT_V6_PREFIX: u8 = 56;
 
-/// The key of an address: IPv4 whole, also when mapped into IPv6; IPv6 by its prefix.
+/// The key of an address: IPv4 whole, also where IPv6 stands for it; other IPv6 by its prefix.
 pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
     let mut text = [0_u8; 48];
     let mut rest = &mut text[..];
-    match address.to_canonical() {
+    match counted(address) {
         IpAddr::V4(v4) => write_v4(&mut rest, v4),
         IpAddr::V6(v6) => write!(rest, "{}/{v6_prefix}", network(v6, v6_prefix)),
     }

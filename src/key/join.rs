@@ -40,8 +40,8 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        self.first.raw_values(parts, offered);
-        self.second.raw_values(parts, offered);
+        offer(&self.first, parts, offered);
+        offer(&self.second, parts, offered);
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
@@ -59,6 +59,15 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
     }
 }
 
+/// Offers the values of a part; one that offers none may have some all the same.
+fn offer(part: &impl KeyExtractor, parts: &Parts, offered: &mut RawValues) {
+    let before = offered.len();
+    part.raw_values(parts, offered);
+    if offered.len() == before {
+        offered.lack();
+    }
+}
+
 /// Waits for two answers at a time.
 async fn both<T>(mut first: Answer<T>, mut second: Answer<T>) -> (T, T) {
     poll_fn(|cx| if first.is_ready(cx) & second.is_ready(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
@@ -70,6 +79,7 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
         (Extracted::Key(first), Extracted::Key(second)) => Extracted::Key(first.join(&second)),
         (Extracted::Rejected(response), _) | (_, Extracted::Rejected(response)) => Extracted::Rejected(response),
         (Extracted::Failed(error), _) | (_, Extracted::Failed(error)) => Extracted::Failed(error),
+        (Extracted::Ambiguous, _) | (_, Extracted::Ambiguous) => Extracted::Ambiguous,
         (Extracted::Missing, _) | (_, Extracted::Missing) => Extracted::Missing,
         (first, second) => join_secrets(first, second),
     }

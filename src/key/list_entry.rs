@@ -53,8 +53,3 @@ impl fmt::Debug for ListEntry<'_> {
         }
     }
 }
-
-/// Whether a header can carry a value: <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
-pub(super) fn in_header(value: &[u8]) -> bool {
-    value.trim_ascii() == value && http::HeaderValue::from_bytes(value).is_ok()
-}

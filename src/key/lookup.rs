@@ -30,6 +30,7 @@ pub struct KeyLookup<K> {
 enum FoundKey {
     Key(Key),
     Missing,
+    Ambiguous,
     Rejected(Arc<Response<Bytes>>),
 }
 
@@ -45,7 +46,7 @@ enum FoundKey {
 /// - At most 256 are under way ([`in_flight`](KeyLookup::in_flight)), and one may take 50 ms
 ///   ([`timeout`](KeyLookup::timeout)); a request waits for it no longer than its
 ///   [budget](crate::RateLimitLayer::budget) allows.
-/// - Up to 10,000 keys are remembered, for 60 s; that there is none, and a response that refuses, for
+/// - Up to 10,000 keys are remembered, for 60 s; that there is none, or none for certain, and a response that refuses, for
 ///   10 s; that a look-up failed, took too long or panicked, for 1 s.
 ///
 /// A key that could not be looked up is not one that is missing: what happens then is what
@@ -172,6 +173,7 @@ impl FoundKey {
             Extracted::Key(key) => FoundKey::Key(key),
             Extracted::Secret(secret) => FoundKey::Key(secret.into_parts().0),
             Extracted::Missing => FoundKey::Missing,
+            Extracted::Ambiguous => FoundKey::Ambiguous,
             Extracted::Rejected(response) => FoundKey::Rejected(Arc::new(*response)),
             Extracted::Failed(error) => return Err(*error),
         })
@@ -189,6 +191,7 @@ impl From<Result<FoundKey, Error>> for Extracted {
         match found {
             Ok(FoundKey::Key(key)) => Extracted::Key(key),
             Ok(FoundKey::Missing) => Extracted::Missing,
+            Ok(FoundKey::Ambiguous) => Extracted::Ambiguous,
             Ok(FoundKey::Rejected(response)) => Extracted::Rejected(Box::new(Response::clone(&response))),
             Err(error) => Extracted::Failed(Box::new(error)),
         }

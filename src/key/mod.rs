@@ -1,26 +1,36 @@
 //! Who is counted: keys, and what extracts them from a request.
 //!
-//! An extractor looks at the head of a request and answers with a [`Key`], with "there is none", or
-//! with a response that refuses the request. The functions here make the common ones; a closure
-//! over `&Parts` makes any other:
+//! An extractor looks at the head of a request and answers with a [`Key`], with "there is none", with
+//! "it cannot be told for certain", or with a response that refuses the request. The functions here make
+//! the common ones; a closure over `&Parts` makes any other:
 //!
 //! ```
 //! use http::request::Parts;
 //! use tollgate::{key, Policy, Quota};
 //!
-//! let by_tenant = key::from_fn(|parts| parts.uri.host().map(str::to_owned));
-//! let policy = Policy::new("tenant", Quota::per_minute(600)).key(by_tenant);
+//! // The session is in a type that a layer for authentication puts there.
+//! # #[derive(Clone)] struct Session { account: String }
+//! let by_account = key::from_fn(|parts| parts.extensions.get::<Session>().map(|session| session.account.clone()));
+//! let policy = Policy::new("account", Quota::per_minute(600)).key(by_account);
 //! # let _ = policy;
 //! ```
+//!
+//! A closure sees what the client wrote. What the application takes for the same client has to be the same
+//! key: [`host`], [`path`] and the like have one form for all spellings, and closures that go on from the
+//! host have it from [`Host::name`], as `parts.uri.host()` is `None` on HTTP/1.1.
 
+mod ambiguous;
 mod authorization;
 mod basic_user;
 mod bearer;
 #[cfg(feature = "axum")]
 mod client_ip;
 mod cookie;
+mod cookie_pairs;
+mod embedded;
 mod extension;
 mod extractor;
+pub(crate) mod field_value;
 #[cfg(feature = "axum")]
 mod forwarded;
 mod from_fn;
@@ -41,18 +51,23 @@ mod path_param;
 #[cfg(feature = "axum")]
 mod peer_ip;
 mod query;
+pub(crate) mod reading;
 #[cfg(feature = "axum")]
 mod route;
 mod secret;
+#[cfg(feature = "axum")]
+mod template;
 mod text;
 #[cfg(feature = "axum")]
 mod trust;
 
+pub use ambiguous::Ambiguous;
 pub use basic_user::{BasicUser, basic_user};
 pub use bearer::{Bearer, bearer};
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, client_ip};
 pub use cookie::{Cookie, cookie};
+pub(crate) use embedded::counted;
 pub use extension::{Extension, extension};
 pub use extractor::{Extracted, KeyExtractor};
 pub use from_fn::{FromFn, from_fn};
@@ -72,5 +87,7 @@ pub use query::{Query, query};
 #[cfg(feature = "axum")]
 pub use route::{Route, route};
 pub use secret::Secret;
+#[cfg(feature = "axum")]
+pub(crate) use template::is_template;
 pub use text::Key;
 use text::Kind;

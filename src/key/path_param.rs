@@ -1,10 +1,18 @@
 //! A parameter of the route.
 
-use axum::extract::{MatchedPath, OriginalUri};
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{FromRequestParts, MatchedPath, NestedPath, OriginalUri, RawPathParams};
 use http::request::Parts;
 use percent_encoding::percent_decode_str;
+use smallvec::SmallVec;
 
-use super::{Extracted, KeyExtractor, Kind, ListEntry};
+use super::template::{Piece, pieces};
+use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
 use crate::store::Answer;
 
@@ -18,8 +26,10 @@ pub struct PathParam {
 /// Counts by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`,
 /// percent-decoded.
 ///
-/// The value stays readable in the store unless it is long. A request whose route has no such parameter
-/// has no key. axum knows the route only in layers added with `Router::layer` or `route_layer`, not in
+/// The value is the one that axum's `Path` has, also where the path was rewritten before it was routed. It
+/// stays readable in the store unless it is long. A request whose route has no such parameter has no key;
+/// one whose value is not UTF-8, or of which nested routers have several with this name that differ, is
+/// [ambiguous](Extracted::Ambiguous). axum knows the route only in layers added with `Router::layer` or `route_layer`, not in
 /// those around the whole service.
 pub fn path_param(name: &str) -> PathParam {
     PathParam { name: name.to_owned(), kind: Kind::new(&format!("path_param {name}")) }
@@ -27,69 +37,110 @@ pub fn path_param(name: &str) -> PathParam {
 
 impl KeyExtractor for PathParam {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
-        Answer::Ready(self.value(parts).map(|value| self.kind.key(&value)).into())
+        let value = one(self.values(parts));
+        Answer::Ready(value.map(|value| value.map(|value| self.kind.key(value.as_bytes()))).into())
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        offered.push_any(self.value(parts));
+        for value in self.values(parts) {
+            match value {
+                Value::Text(text) => offered.push(&*text),
+                Value::NoText(bytes) => offered.push(bytes),
+                Value::Unknown => offered.lack(),
+            }
+        }
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of_named("path_param", &self.name, |_| true)
+        entry.is_of_named("path_param", &self.name, |value| str::from_utf8(value).is_ok())
     }
 }
 
 impl PathParam {
-    fn value(&self, parts: &Parts) -> Option<Vec<u8>> {
-        let template = parts.extensions.get::<MatchedPath>();
+    /// All values of parameters with this name.
+    fn values<'a>(&self, parts: &'a Parts) -> Values<'a> {
+        let Some(template) = parts.extensions.get::<MatchedPath>() else { return Values::new() };
         // The template is that of the outermost router, but nested ones see a shortened path.
-        let uri = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |OriginalUri(uri)| uri);
-        let value = template.and_then(|template| capture(template.as_str(), uri.path(), &self.name));
-        value.map(|value| percent_decode_str(value).collect())
-    }
-}
-
-/// What the path has where the template has `{name}` or `{*name}`.
-fn capture<'a>(template: &str, path: &'a str, name: &str) -> Option<&'a str> {
-    let mut rest = path;
-    for segment in template.split('/') {
-        let (here, after) = rest.split_once('/').unwrap_or((rest, ""));
-        match parameter(segment, name) {
-            Some(Parameter { tail: true, before, .. }) => return rest.get(before..),
-            Some(Parameter { before, after, .. }) => return here.get(before..here.len().checked_sub(after)?),
-            None => rest = after,
+        let whole = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |OriginalUri(uri)| uri.path());
+        let found = if is_routed(whole, parts) { captures(template.as_str(), whole, &self.name) } else { None };
+        match found {
+            Some(found) => found.into_iter().map(decoded).collect(),
+            None => told(parts, &self.name),
         }
     }
-    None
 }
 
-/// A parameter in a segment, which static text may surround.
-struct Parameter {
-    /// How many bytes of the path stand before it in the segment.
-    before: usize,
-    /// How many stand after it.
-    after: usize,
-    /// Whether it takes the rest of the path.
-    tail: bool,
+type Values<'a> = SmallVec<[Value<'a>; 1]>;
+
+/// A decoded value.
+#[derive(Debug)]
+enum Value<'a> {
+    Text(Cow<'a, str>),
+    NoText(Vec<u8>),
+    Unknown,
 }
 
-fn parameter(segment: &str, name: &str) -> Option<Parameter> {
-    let open = segment.match_indices('{').map(|(at, _)| at).find(|at| opens(segment, *at))?;
-    let (inside, after) = segment[open + 1..].split_once('}')?;
-    let tail = inside.strip_prefix('*');
-    let found = Parameter { before: unescaped(&segment[..open]), after: unescaped(after), tail: tail.is_some() };
-    (tail.unwrap_or(inside) == name).then_some(found)
+fn decoded(raw: &str) -> Value<'_> {
+    let decoded = percent_decode_str(raw);
+    decoded.clone().decode_utf8().map_or_else(|_| Value::NoText(decoded.collect()), Value::Text)
 }
 
-/// Whether the brace opens a parameter: doubled ones are text.
-fn opens(segment: &str, at: usize) -> bool {
-    let before = segment[..at].bytes().rev().take_while(|byte| *byte == b'{').count();
-    before % 2 == 0 && !segment[at + 1..].starts_with('{')
+/// The only value, or the only one among equal ones.
+fn one(values: Values<'_>) -> Result<Option<Cow<'_, str>>, Ambiguous> {
+    let mut values = values.into_iter();
+    match values.next() {
+        None => Ok(None),
+        Some(Value::Text(first)) if values.all(|other| matches!(other, Value::Text(text) if text == first)) => {
+            Ok(Some(first))
+        }
+        Some(_) => Err(Ambiguous),
+    }
 }
 
-/// The length of static text whose braces are doubled.
-fn unescaped(text: &str) -> usize {
-    text.replace("{{", "{").replace("}}", "}").len()
+/// Whether this is the path that was routed: the one that is there, before it was nested.
+fn is_routed(whole: &str, parts: &Parts) -> bool {
+    let path = parts.uri.path();
+    let is_nested = |prefix| {
+        let nest = parts.extensions.get::<NestedPath>();
+        nest.is_some_and(|nest| captures(nest.as_str(), prefix, "").is_some())
+    };
+    path == whole || whole.strip_suffix(path).is_some_and(is_nested)
+}
+
+/// What a path has where its template has `{name}` or `{*name}`; `None` if it is not the template's.
+fn captures<'a>(template: &str, path: &'a str, name: &str) -> Option<SmallVec<[&'a str; 1]>> {
+    let (mut rest, mut found) = (path, SmallVec::new());
+    for piece in pieces(template) {
+        let (value, of) = match piece.ok()? {
+            Piece::Text(text) => {
+                rest = rest.strip_prefix(text)?;
+                continue;
+            }
+            Piece::Parameter(of) => (&rest[..rest.find('/').unwrap_or(rest.len())], of),
+            Piece::Rest(of) => (rest, of),
+        };
+        rest = &rest[value.len()..];
+        if of == name {
+            found.push(value);
+        }
+    }
+    rest.is_empty().then_some(found)
+}
+
+/// What the router itself says it captured, which only its extractor can tell.
+fn told<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
+    let mut of_router = http::Request::new(()).into_parts().0;
+    of_router.extensions = parts.extensions.clone();
+    let params = pin!(RawPathParams::from_request_parts(&mut of_router, &()));
+    match params.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(params)) => {
+            let named = params.iter().filter(|(of, _)| *of == name);
+            named.map(|(_, value)| Value::Text(Cow::Owned(value.to_owned()))).collect()
+        }
+        // Without parameters there is none of this name; else one is no text, and the router does not say which.
+        Poll::Ready(Err(RawPathParamsRejection::MissingPathParams(_))) => Values::new(),
+        _ => [Value::Unknown].into_iter().collect(),
+    }
 }
 
 #[cfg(test)]
@@ -97,35 +148,41 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn row(template: &str, path: &str, value: Option<&str>) {
-        assert_eq!(capture(template, path, "id"), value);
+    fn row(template: &str, path: &str, values: Option<&[&str]>) {
+        assert_eq!(captures(template, path, "id").as_deref(), values, "{template} {path}");
     }
 
     #[test]
     fn a_parameter_is_what_the_path_has_in_its_place() {
-        row("/users/{id}", "/users/7", Some("7"));
-        row("/{id}", "/7", Some("7"));
-        row("/a/{x}/{id}/b", "/a/1/2/b", Some("2"));
-        row("/users/{other}", "/users/7", None);
-        row("/users/id", "/users/id", None);
-        row("/", "/", None);
-        row("/users/{id}", "/users", Some(""));
+        row("/users/{id}", "/users/7", Some(&["7"]));
+        row("/{id}", "/7", Some(&["7"]));
+        row("/a/{x}/{id}/b", "/a/1/2/b", Some(&["2"]));
+        row("/users/{other}", "/users/7", Some(&[]));
+        row("/users/id", "/users/id", Some(&[]));
+        row("/", "/", Some(&[]));
+        row("/{id}/a/{id}", "/1/a/2", Some(&["1", "2"]));
     }
 
     #[test]
     fn a_wildcard_takes_the_rest_of_the_path() {
-        row("/files/{*id}", "/files/a/b/", Some("a/b/"));
-        row("/{*id}", "/a", Some("a"));
-        row("/files/{*rest}", "/files/a", None);
+        row("/files/{*id}", "/files/a/b/", Some(&["a/b/"]));
+        row("/{*id}", "/a", Some(&["a"]));
+        row("/files/{*rest}", "/files/a", Some(&[]));
     }
 
     #[test]
     fn static_text_around_a_parameter_is_left_out() {
-        row("/v{id}", "/v7", Some("7"));
-        row("/{id}.png", "/7.png", Some("7"));
-        row("/{{{id}", "/{7", Some("7"));
-        row("/{{id}}", "/{id}", None);
-        row("/{{id}}/{id}", "/{id}/7", Some("7"));
+        row("/v{id}", "/v7", Some(&["7"]));
+        row("/{{{id}", "/{7", Some(&["7"]));
+        row("/{{id}}", "/{id}", Some(&[]));
+        row("/{{id}}/{id}", "/{id}/7", Some(&["7"]));
+    }
+
+    #[test]
+    fn a_path_of_another_template_has_no_parameters() {
+        row("/users/{id}", "/users", None);
+        row("/users/{id}", "/a/users/7", None);
+        row("/users/{id}", "/users/7/b", None);
         row("/long{id}", "/é", None);
     }
 }

@@ -17,7 +17,8 @@ pub struct PeerIp {
     v6_prefix: u8,
 }
 
-/// Counts by the address at the other end of the connection: IPv4 whole, IPv6 by /56.
+/// Counts by the address at the other end of the connection: IPv4 whole, IPv6 by /56; an IPv6 address
+/// that stands for IPv4, as [`client_ip`](super::client_ip) has them, is IPv4.
 ///
 /// Behind a proxy that is the proxy's address: see [`client_ip`](super::client_ip) for the client's.
 /// axum tells the address only if the app is served with

@@ -3,7 +3,7 @@
 use axum::extract::MatchedPath;
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor, Kind, ListEntry};
+use super::{Extracted, KeyExtractor, Kind, ListEntry, is_template};
 use crate::RawValues;
 use crate::store::Answer;
 
@@ -34,7 +34,7 @@ impl KeyExtractor for Route {
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of("route", |value| value.starts_with(b"/") || value == UNMATCHED.as_bytes())
+        entry.is_of("route", |value| str::from_utf8(value).is_ok_and(|text| is_template(text) || text == UNMATCHED))
     }
 }
 

@@ -63,7 +63,7 @@ impl Key {
     }
 
     /// A key whose whole text is known.
-    pub(super) const fn fixed(text: &'static str) -> Self {
+    pub(crate) const fn fixed(text: &'static str) -> Self {
         Self { text: SmolStr::new_static(text) }
     }
 

@@ -14,19 +14,20 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the store does not [support](crate::Store::supports) it beside those that are there, or a list
-    /// of it has an entry that no request can match: see [`AccessList`](crate::AccessList). Most stores
-    /// support all. The other methods that add a policy panic likewise.
+    /// If the store does not [support](crate::Store::supports) it beside those that are there, or if no
+    /// request can match one of its [routes](crate::Policy::routes) or an entry of its lists: see
+    /// [`AccessList`](crate::AccessList). Most stores support all. The other methods that add a policy panic
+    /// likewise.
     pub fn policy(self, policy: Policy) -> Self {
-        self.try_policy(policy).expect("the store supports the policy, and its lists can match")
+        self.try_policy(policy).expect("the store supports the policy, and its routes and lists can match")
     }
 
     /// As [`policy`](Self::policy).
     ///
     /// # Errors
     ///
-    /// If the store does not [support](crate::Store::supports) the policy beside those that are there, or a
-    /// list of it has an entry that no request can match: the message says why not.
+    /// If the store does not [support](crate::Store::supports) the policy beside those that are there, or no
+    /// request can match one of its routes or an entry of its lists: the message says why not.
     pub fn try_policy(self, policy: Policy) -> Result<Self, Error> {
         self.try_policies([policy])
     }
@@ -37,7 +38,7 @@ impl RateLimitLayer {
     ///
     /// As [`policy`](Self::policy).
     pub fn policies(self, policies: impl IntoIterator<Item = Policy>) -> Self {
-        self.try_policies(policies).expect("the store supports the policies, and their lists can match")
+        self.try_policies(policies).expect("the store supports the policies, and their routes and lists can match")
     }
 
     /// As [`policies`](Self::policies): for those of a file, say.

@@ -54,6 +54,7 @@ struct Undecided {
     /// No policy applies.
     allowed: Counter,
     forbidden: Counter,
+    ambiguous: Counter,
     rejected: Counter,
     unavailable: Counter,
     seconds: Histogram,
@@ -83,6 +84,7 @@ impl Decisions {
         let undecided = &self.handles().undecided;
         match verdict {
             Verdict::NoKey | Verdict::Denied => undecided.forbidden.increment(1),
+            Verdict::Ambiguous => undecided.ambiguous.increment(1),
             Verdict::Rejected(_) => undecided.rejected.increment(1),
             Verdict::Failed(_) => undecided.unavailable.increment(1),
             Verdict::Admitted(_) | Verdict::Refused(_) => {}
@@ -137,6 +139,7 @@ impl Undecided {
         Self {
             allowed: counter(SOURCE, "allowed"),
             forbidden: counter(SOURCE, "forbidden"),
+            ambiguous: counter(SOURCE, "ambiguous"),
             rejected: counter(SOURCE, "rejected"),
             unavailable: counter(SOURCE, "unavailable"),
             seconds: seconds(SOURCE),

@@ -27,6 +27,12 @@ pub(super) const POLICY_REFUSALS: Metric = Metric {
     text: "Decisions in which a policy refused; in shadow, in which it would have.",
 };
 
+pub(super) const AMBIGUOUS_KEYS: Metric = Metric {
+    name: "tollgate_ambiguous_keys_total",
+    unit: Unit::Count,
+    text: "Requests of which a policy could not tell for certain whom to count.",
+};
+
 pub(super) const STORE_FAILURES: Metric = Metric {
     name: "tollgate_store_failures_total",
     unit: Unit::Count,

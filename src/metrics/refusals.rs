@@ -1,10 +1,10 @@
-//! What one policy refuses.
+//! What one policy refuses, and of which requests it cannot tell whom to count.
 
 use std::sync::OnceLock;
 
 use metrics::{Counter, Label};
 
-use super::names::POLICY_REFUSALS;
+use super::names::{AMBIGUOUS_KEYS, POLICY_REFUSALS};
 use crate::store::Mode;
 use crate::{Outcome, Policy};
 
@@ -14,6 +14,7 @@ use crate::{Outcome, Policy};
 pub(crate) struct Refusals {
     enforced: OnceLock<Counter>,
     in_shadow: OnceLock<Counter>,
+    ambiguous: OnceLock<Counter>,
 }
 
 impl Refusals {
@@ -28,5 +29,16 @@ impl Refusals {
         if !outcome.is_allowed() {
             counter.increment(1);
         }
+        self.ambiguous(policy);
+    }
+
+    /// Counts a request whose key is not certain.
+    pub(crate) fn count_ambiguous(&self, policy: &Policy) {
+        self.ambiguous(policy).increment(1);
+    }
+
+    fn ambiguous(&self, policy: &Policy) -> &Counter {
+        let labels = || vec![Label::new("policy", policy.name().to_owned())];
+        self.ambiguous.get_or_init(|| AMBIGUOUS_KEYS.counter_of(labels()))
     }
 }

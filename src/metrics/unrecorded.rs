@@ -26,6 +26,11 @@ impl Decisions {
 #[derive(Clone, Default)]
 pub(crate) struct Refusals {}
 
+#[allow(clippy::unused_self, reason = "as with metrics")]
+impl Refusals {
+    pub(crate) fn count_ambiguous(&self, _: &Policy) {}
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {}
 

@@ -2,18 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::key::ListEntry;
+use super::address::read_net;
+use crate::key::{ListEntry, counted};
 use crate::{Error, Key};
 
 /// Clients by address or by key: see [`Policy::allow`](crate::Policy::allow).
 ///
-/// An address or a network matches the address of the client, whatever the policy's key is. A value
+/// An address or a network matches the address of the client, whatever the policy's key is, and also
+/// the IPv4 address it stands for if it is mapped or translated into IPv6, as keys count it. A value
 /// matches a key that has it, and a joined key (as of [`and`](crate::key::KeyExtractor::and)) of which
 /// any part has it, byte for byte, and as the request carries it: lists know what keys escape and hash.
 /// Where clients choose one of the parts, a value that is meant for another part is to be listed by
@@ -47,6 +50,7 @@ pub struct AccessList {
     values_of: HashMap<String, HashSet<String>>,
     /// Whether a client without an address was met.
     met_unknown: Arc<AtomicBool>,
+    serves_unknown: bool,
 }
 
 #[derive(Clone)]
@@ -62,11 +66,26 @@ impl AccessList {
     ///
     /// # Errors
     ///
-    /// If an entry is made like a CIDR and is none.
+    /// If an entry is made like an address and is none: a list would miss who it is meant for. Such are
+    ///
+    /// - numbers between three dots or more, between fewer where there is a star or a slash as well
+    ///   (`203.0.113.*`, `10.1/16`), and hexadecimal numbers between two colons or more, with nothing
+    ///   else around them than other numbers, white space, brackets, quotes and `,` `;` `/` `-` and the
+    ///   like (`[2001:db8::1]`, `203.0.113.7:80`, `10.0.0.1-10.0.0.9`, `10.0.0.0/33`, `010.0.0.1`);
+    /// - an address before white space, a slash or `%` (`10.0.0.1 # office`, `fe80::1%eth0`).
+    ///
+    /// What has any other letter in it, as `tenant-1.2` and `v1.2.3.4`, begins with a slash, or has two
+    /// dots at most (`1.2.3`) is a value. A value that looks like an address is given to
+    /// [`key`](Self::key) or [`key_of`](Self::key_of).
     pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
-        entries.into_iter().try_fold(Self::default(), |list, entry| match read_net(entry)? {
-            Some(net) => Ok(list.net(net)),
-            None => Ok(list.key(entry)),
+        entries.into_iter().try_fold(Self::default(), Self::entry)
+    }
+
+    /// As [`parse`](Self::parse), for one more entry.
+    pub(crate) fn entry(self, entry: &str) -> Result<Self, Error> {
+        Ok(match read_net(entry)? {
+            Some(net) => self.net(net),
+            None => self.key(entry),
         })
     }
 
@@ -98,6 +117,18 @@ impl AccessList {
         self
     }
 
+    /// Does not refuse clients of unknown address where this is a list to deny that has addresses.
+    ///
+    /// By default it does, as they may be those it means. Addresses are unknown where the app is not
+    /// served with `into_make_service_with_connect_info::<SocketAddr>()`, and of Unix sockets.
+    pub fn serve_unknown_addresses(self) -> Self {
+        Self { serves_unknown: true, ..self }
+    }
+
+    pub(crate) fn denies_unknown(&self) -> bool {
+        !self.serves_unknown
+    }
+
     /// Whether a client of unknown address is the first one; a list that refuses nobody is not to be found
     /// out about by an attack.
     pub(crate) fn meets_unknown(&self) -> bool {
@@ -105,14 +136,24 @@ impl AccessList {
     }
 
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        self.nets.iter().any(|net| net.contains(&address))
+        let (plain, counted) = (address.to_canonical(), counted(address));
+        self.nets.iter().any(|net| net.contains(&plain) || net.contains(&counted))
     }
 
     pub(crate) fn has_key(&self, key: &Key) -> bool {
         let of_any = |value| !self.values.is_empty() && self.values.contains(value);
         let of_kind = |kind, value| self.values_of.get(kind).is_some_and(|values| values.contains(value));
         key.joined().any(|(kind, value)| of_any(value) || of_kind(kind, value))
+    }
+
+    /// Whether a value is on it, for keys of whatever kind.
+    pub(crate) fn has_value(&self, value: &[u8]) -> bool {
+        let sets = || iter::once(&self.values).chain(self.values_of.values());
+        texts("", value).iter().any(|text| sets().any(|values| values.contains(text.value())))
+    }
+
+    pub(crate) fn has_values(&self) -> bool {
+        !self.values.is_empty() || !self.values_of.is_empty()
     }
 
     pub(crate) fn has_nets(&self) -> bool {
@@ -156,28 +197,6 @@ impl fmt::Debug for AccessList {
         let values = self.entries.len() - self.nets.len();
         f.debug_struct("AccessList").field("nets", &self.nets).field("values", &values).finish_non_exhaustive()
     }
-}
-
-fn read_net(entry: &str) -> Result<Option<IpNet>, Error> {
-    if let Ok(address) = entry.parse::<IpAddr>() {
-        return Ok(Some(address.to_canonical().into()));
-    }
-    match entry.parse() {
-        Ok(net) => Ok(Some(net)),
-        Err(error) if is_made_like_a_net(entry) => Err(Error::invalid(format!(
-            "{entry:?} is no CIDR: give an address and a prefix length, such as 10.0.0.0/8 or 2001:db8::/32"
-        ))
-        .with_source(error)),
-        Err(_) => Ok(None),
-    }
-}
-
-fn is_made_like_a_net(entry: &str) -> bool {
-    let (address, bits) = entry.split_once('/').unwrap_or((entry, ""));
-    let digits = address.chars().all(|c| c.is_ascii_hexdigit() || c == '.' || c == ':');
-    let dots = if bits.is_empty() { 3 } else { 1 };
-    let colons = if bits.is_empty() { 2 } else { 1 };
-    digits && (address.matches(':').count() >= colons || address.matches('.').count() >= dots)
 }
 
 /// Addresses are looked up as IPv4 if they are mapped, so networks of mapped ones are kept as IPv4.

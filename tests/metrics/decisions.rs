@@ -142,6 +142,17 @@ async fn requests_that_are_turned_away_before_are_no_refusals_of_a_quota() {
     }
 }
 
+#[tokio::test]
+async fn a_request_that_does_not_say_for_certain_whom_to_count_is_seen() {
+    let unsure = || Policy::new("user", ONE).key(|_: &http::request::Parts| Err::<Key, _>(key::Ambiguous));
+    let (watch, sharing) = (Watch::start(), RateLimitLayer::new(MemoryStore::new(), unsure()));
+    ask(&sharing, "ada").await;
+    watch.saw(&[("decisions_total{source=store,verdict=allowed}", 1), ("ambiguous_keys_total{policy=user}", 1)]);
+    let refusing = RateLimitLayer::new(MemoryStore::new(), unsure().missing_key(MissingKey::Deny));
+    assert_eq!(ask(&refusing, "ada").await.status(), 400);
+    watch.saw(&[("decisions_total{source=none,verdict=ambiguous}", 1), ("ambiguous_keys_total{policy=user}", 1)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_decision_is_timed_from_asking_the_store_to_its_answer() {
     let (watch, store) = (Watch::start(), Moody::new(Mood::DecidesIn(ms(20))));

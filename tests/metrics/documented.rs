@@ -83,11 +83,12 @@ async fn as_many_series_as_are_told() {
     let count = |prefix: &str| found.iter().filter(|(series, ..)| series.starts_with(prefix)).count();
     let (decisions, times) = (count("tollgate_decisions_total"), count("tollgate_decision_seconds"));
     let (policies, all) = (count("tollgate_policy_refusals_total"), found.len());
-    let stores = all - decisions - times - policies;
+    let ambiguous = count("tollgate_ambiguous_keys_total");
+    let stores = all - decisions - times - policies - ambiguous;
     let told = format!("{decisions} series of decisions, {times} of times (each with its buckets), {stores} of stores");
     let document = include_str!("../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(document.contains(&told), "{told}");
-    assert_eq!(policies, 2);
+    assert_eq!((policies, ambiguous), (2, 2));
 }
 
 /// A metric's labels, each with the values it takes, in the order in which they are made.

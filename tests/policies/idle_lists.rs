@@ -48,6 +48,7 @@ fn a_value_that_no_key_of_the_policy_has_is_an_error() {
     idle(key::client_ip(), value("10.0.0.0/8"));
     idle(key::peer_ip(), value("friend"));
     idle(key::method(), value("get"));
+    idle(key::method(), value("HEAD"));
     idle(key::path(), value("login"));
     idle(key::path(), value("/search?q=1"));
     idle(key::path(), value("/a b"));
@@ -58,8 +59,14 @@ fn a_value_that_no_key_of_the_policy_has_is_an_error() {
     idle(key::header("x-user"), value("read from a file\n"));
     idle(key::header("x-user"), value(" ada"));
     idle(key::bearer(), value("token\r\n"));
-    idle(key::cookie("session"), value("a;b"));
+    idle(key::cookie("session"), value(" a"));
+    idle(key::cookie("session"), value("\"a\""));
+    idle(key::cookie("session").ignore_case(), value("A"));
+    idle(key::header("x-user").ignore_case(), value("Ada"));
+    idle(key::header("x-user").normalize(|id| id.to_ascii_lowercase().into()), value("Ada"));
+    idle(key::bearer(), value("two tokens"));
     idle(key::basic_user(), value("ada:password"));
+    idle(key::path_param("id"), AccessList::default().key([0xff]));
     idle(key::query("q"), AccessList::default().key([0xff]));
     idle(key::method().and(key::client_ip()), value("friend"));
 }
@@ -83,9 +90,10 @@ fn a_value_that_some_request_may_have_is_fine() {
     fine(key::header("x-user"), value(""));
     fine(key::bearer(), value("token"));
     fine(key::cookie("session"), value("a=b"));
+    fine(key::cookie("session"), value("a;b"));
     fine(key::basic_user(), value("ada l"));
     fine(key::query("q"), value("a\n"));
-    fine(key::path_param("id"), AccessList::default().key([0xff]));
+    fine(key::path_param("id"), value("Zoë"));
     fine(key::from_fn(|_| Some("x")), value("anything"));
     fine(|_: &http::request::Parts| "x", value("anything"));
     fine(key::extension(|_: &u8| Key::new("user", "x")), value("anything"));
@@ -173,7 +181,7 @@ fn a_list_that_meets_clients_of_unknown_address_says_so_once() {
     let service = Rig::memory().service([Policy::new("listed", Quota::per_hour(10)).deny(list)]);
     expect(&service, from("11.0.0.1"), 200);
     assert_eq!(log.count("list_without_address"), 0, "the address is known");
-    (0..5).for_each(|_| expect(&service, get(), 200));
+    (0..5).for_each(|_| expect(&service, get(), 403));
     assert_eq!(log.count("list_without_address"), 1);
     assert_eq!(log.count("policy=\"listed\""), 1);
 }

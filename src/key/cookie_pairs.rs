@@ -1,0 +1,92 @@
+//! The pairs of `Cookie` headers, as the servers that read them may see them.
+
+use std::borrow::Cow;
+
+use http::header::COOKIE;
+use http::request::Parts;
+use percent_encoding::percent_decode;
+
+use super::field_value::lines;
+
+/// A cookie of the wanted name.
+pub(super) struct Found<'a> {
+    /// The value, decoded; `None` if servers read it in different ways.
+    pub(super) value: Option<Cow<'a, [u8]>>,
+    /// The value as it was sent; `None` if there is only the name.
+    raw: Option<&'a [u8]>,
+    /// Whether it has the name as it is.
+    has_name: bool,
+    /// The line it is in.
+    line: &'a [u8],
+}
+
+/// The cookies of a name, percent-encoded or not, of all lines: HTTP/2 splits them.
+///
+/// The `cookie` crate reads text only, so one cookie that is not UTF-8 would hide the others of its line.
+pub(super) fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = Found<'a>> {
+    lines(&parts.headers, COOKIE).flat_map(move |line| {
+        let pairs = line.split(|byte| *byte == b';');
+        pairs.filter_map(move |pair| Found::read(line, pair, name))
+    })
+}
+
+impl<'a> Found<'a> {
+    fn read(line: &'a [u8], pair: &'a [u8], name: &[u8]) -> Option<Self> {
+        let equals = pair.iter().position(|byte| *byte == b'=');
+        let (found, raw) = equals.map_or((pair, None), |equals| (&pair[..equals], Some(&pair[equals + 1..])));
+        let trimmed = found.trim_ascii();
+        let is_named = trimmed == name || trimmed.contains(&b'%') && percent_decode(trimmed).eq(name.iter().copied());
+        is_named.then(|| {
+            let has_name = found.strip_suffix(name).is_some_and(|before| before.iter().all(|byte| *byte == b' '));
+            Found { value: value(raw.unwrap_or_default().trim_ascii()), raw, has_name, line }
+        })
+    }
+
+    /// The value as it was sent.
+    pub(super) fn sent(&self) -> &'a [u8] {
+        self.raw.unwrap_or_default().trim_ascii()
+    }
+
+    /// Whether all servers see it: those that compare names as they are, those that leave out values with
+    /// bytes which none may have, and those that leave out lines which are no text, and what does not
+    /// decode to some.
+    pub(super) fn is_seen_by_all(&self) -> bool {
+        let Some(raw) = self.raw.map(<[u8]>::trim_ascii_end) else { return false };
+        let may_stand = |byte: &u8| matches!(byte, b'!'..=b'~' | b' ') && !b"\"\\".contains(byte);
+        let is_text = || self.line.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t'));
+        let is_value = !raw.starts_with(b" ") && unquoted(raw).iter().all(may_stand);
+        self.has_name && is_value && is_text() && percent_decode(raw).decode_utf8().is_ok()
+    }
+}
+
+/// The normal form of a value, whatever is decoded first: quotes, white space or percent signs.
+fn value(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let inner = unquoted(raw);
+    let has_quotes = inner.len() < raw.len();
+    // Some servers drop a quote that stands alone, and read a backslash in quotes as an escape.
+    let is_unclear = if has_quotes { inner.contains(&b'\\') } else { raw.starts_with(b"\"") || raw.ends_with(b"\"") };
+    if is_unclear {
+        return None;
+    }
+    let decoded = Cow::from(percent_decode(inner));
+    str::from_utf8(&decoded).ok()?;
+    Some(match decoded {
+        Cow::Borrowed(decoded) => Cow::Borrowed(bare(decoded)),
+        Cow::Owned(decoded) if bare(&decoded).len() < decoded.len() => Cow::Owned(bare(&decoded).to_vec()),
+        Cow::Owned(decoded) => Cow::Owned(decoded),
+    })
+}
+
+/// Whether values that were read have this form.
+pub(super) fn is_normal(value: &[u8]) -> bool {
+    bare(value) == value && str::from_utf8(value).is_ok()
+}
+
+/// A decoded value, without white space and quotes around it.
+fn bare(decoded: &[u8]) -> &[u8] {
+    unquoted(decoded.trim_ascii()).trim_ascii()
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value)
+}

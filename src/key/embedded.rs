@@ -1,0 +1,53 @@
+//! IPv4 addresses that are written as IPv6.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The address by which a client is counted: IPv4 where an IPv6 address stands for one.
+///
+/// Such are mapped ones (`::ffff:0:0/96`), those of translators (NAT64's `64:ff9b::/96`, RFC 6052), of
+/// 6to4 (`2002::/16`, RFC 3056) and of Teredo (`2001::/32`, RFC 4380), the client's, not the server's.
+pub(crate) fn counted(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
+    }
+}
+
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let low = || Ipv4Addr::from_bits(u32::from(address.segments()[6]) << 16 | u32::from(address.segments()[7]));
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => Some(low()),
+        [0x2002, high, rest, ..] => Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(rest))),
+        // Teredo inverts its bits: https://www.rfc-editor.org/rfc/rfc4380#section-4
+        [0x2001, 0, ..] => Some(Ipv4Addr::from_bits(!low().to_bits())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn row(given: &str, expected: &str) {
+        assert_eq!(counted(given.parse().unwrap()), expected.parse::<IpAddr>().unwrap());
+    }
+
+    #[test]
+    fn an_ipv6_address_that_stands_for_ipv4_counts_as_that() {
+        row("::ffff:203.0.113.7", "203.0.113.7");
+        row("64:ff9b::203.0.113.7", "203.0.113.7");
+        row("2002:cb00:7107:1::9", "203.0.113.7");
+        row("2001:0:4136:e378:8000:63bf:34ff:8ef8", "203.0.113.7");
+    }
+
+    #[test]
+    fn any_other_ipv6_address_counts_as_itself() {
+        for address in
+            ["64:ff9b:1::203.0.113.7", "64:ff9b::1:203.0.113.7", "2001:db8::1", "2001:1::1", "::1", "::203.0.113.7"]
+        {
+            row(address, address);
+        }
+        row("203.0.113.7", "203.0.113.7");
+    }
+}

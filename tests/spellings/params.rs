@@ -1,0 +1,88 @@
+//! Parameters of routes whose path was rewritten.
+
+use std::convert::Infallible;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get as on_get;
+use futures::FutureExt;
+use http::{Request, Response};
+use tollgate::{MissingKey, Policy, key};
+use tower::util::BoxCloneService;
+use tower::{ServiceExt, service_fn};
+
+use crate::rig::{ONE, get, layer};
+
+type App = BoxCloneService<Request<Body>, Response<Body>, Infallible>;
+
+fn users(policy: Policy) -> Router {
+    Router::new().route("/users/{id}", on_get(|| async {})).layer(layer(policy))
+}
+
+fn by_id() -> Policy {
+    Policy::new("id", ONE).key(key::path_param("id"))
+}
+
+/// A router that hands every request on, with another path.
+fn rewriting(inner: Router, rewrite: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> App {
+    let rewritten = service_fn(move |mut request: Request<Body>| {
+        *request.uri_mut() = rewrite(request.uri().path()).parse().expect("a path");
+        inner.clone().oneshot(request)
+    });
+    BoxCloneService::new(Router::new().fallback_service(rewritten).into_service())
+}
+
+#[track_caller]
+fn expect(app: &App, path: &str, status: u16) {
+    let response = app.clone().oneshot(get(path)).now_or_never().expect("an answer at once").expect("a response");
+    assert_eq!(response.status(), status, "{path}");
+}
+
+#[test]
+fn a_parameter_is_that_of_the_path_which_was_routed() {
+    let app = rewriting(users(by_id()), |_| "/users/ada".to_owned());
+    expect(&app, "/users/junk1", 200);
+    expect(&app, "/users/junk2", 429);
+    expect(&app, "/users/junk3", 429);
+}
+
+#[test]
+fn a_parameter_is_found_after_a_prefix_was_cut_off() {
+    let app = rewriting(users(by_id()), |path| path.trim_start_matches("/app").to_owned());
+    expect(&app, "/app/users/ada", 200);
+    expect(&app, "/app/app/users/ada", 429);
+    expect(&app, "/app/users/bob", 200);
+}
+
+#[test]
+fn the_rest_of_a_path_is_that_of_the_path_which_was_routed() {
+    let files = Router::new().route("/{*id}", on_get(|| async {})).layer(layer(by_id()));
+    let app = rewriting(files, |path| path.rsplit_once("/x").map_or("/", |(_, rest)| rest).to_owned());
+    expect(&app, "/junk1/x/a", 200);
+    expect(&app, "/junk2/x/a", 429);
+}
+
+#[test]
+fn a_parameter_of_a_nested_router_is_found() {
+    let nested = Router::new().nest("/api/{version}", users(by_id()));
+    let app: App = BoxCloneService::new(nested.into_service());
+    expect(&app, "/api/1/users/ada", 200);
+    expect(&app, "/api/1/users/%61da", 429);
+    expect(&app, "/api/1/users/bob", 200);
+}
+
+#[test]
+fn parameters_of_one_name_that_differ_are_ambiguous() {
+    let nested = Router::new().nest_service("/{id}", users(by_id().missing_key(MissingKey::Deny)));
+    let app: App = BoxCloneService::new(nested.into_service());
+    expect(&app, "/ada/users/bob", 400);
+    expect(&app, "/ada/users/ada", 200);
+}
+
+#[test]
+fn a_parameter_that_is_no_text_is_ambiguous() {
+    let app: App = BoxCloneService::new(users(by_id()).into_service());
+    expect(&app, "/users/%ff", 200);
+    expect(&app, "/users/%fe", 429);
+    expect(&app, "/users/ada", 200);
+}
