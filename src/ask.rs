@@ -1,5 +1,7 @@
 //! What each policy asks of the store for a request.
 
+mod ambiguous;
+
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -138,33 +140,6 @@ impl Gate {
         match lookup.find(&key, offered) {
             Answer::Ready(tier) => Resolved::Check(ask.with_tier(tier).check(policy, key)),
             Answer::Pending(finding) => Resolved::Waiting(Box::new(Waiting::new(ask, Stage::Tier(key, finding)))),
-        }
-    }
-
-    /// Goes on with a policy of which a request does not say for certain whom it counts.
-    ///
-    /// It must not pass a list of those to refuse by that, nor start a counter of its own: all such
-    /// requests of a policy share one, of the policy's own quota.
-    fn ambiguous(&self, ask: Ask, rule: MissingKey, parts: Option<&Parts>) -> Resolved {
-        let policy = &self.policies[ask.policy];
-        policy.refusals().count_ambiguous(policy);
-        tracing::debug!(policy = policy.name(), ?rule, "a request does not say for certain whom to count");
-        if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
-            let mut offered = RawValues::default();
-            if let Some(parts) = parts {
-                policy.extractor().raw_values(parts, &mut offered);
-            }
-            if offered.iter().any(|value| list.has_value(value)) {
-                return Resolved::verdict(Verdict::Denied);
-            }
-            if !offered.are_all() {
-                return Resolved::verdict(Verdict::Ambiguous);
-            }
-        }
-        match rule {
-            MissingKey::Deny if ask.terms.keyed => Resolved::verdict(Verdict::Ambiguous),
-            _ if !ask.terms.counted => Resolved::Skip,
-            _ => Resolved::Check(ask.with_quota(*policy.quota()).check(policy, Key::fixed("ambiguous:"))),
         }
     }
 

@@ -4,7 +4,7 @@ use http::request::Parts;
 
 use super::authorization::{all, credentials, is_one, separates};
 use super::field_value::is_normal;
-use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
+use super::{Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
 use crate::store::Answer;
 
@@ -39,12 +39,10 @@ impl KeyExtractor for Bearer {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        match credentials(parts, SCHEME) {
-            Ok(token) => offered.push_any(token),
-            Err(Ambiguous) => {
-                let tokens = all(parts, SCHEME).flat_map(|found| found.split(|byte| separates(*byte)));
-                tokens.filter(|token| !token.is_empty()).for_each(|token| offered.push(token));
-            }
+        if let Ok(token) = credentials(parts, SCHEME) {
+            return offered.push_any(token);
         }
+        let tokens = all(parts, SCHEME).flat_map(|found| found.split(|byte| separates(*byte)));
+        tokens.filter(|token| !token.is_empty()).for_each(|token| offered.push(token));
     }
 }

@@ -100,15 +100,16 @@ impl KeyExtractor for Cookie {
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
-        match self.value(parts) {
-            Ok(value) => offered.push_any(value),
-            Err(Ambiguous) => named(parts, self.name.as_bytes()).for_each(|found| match found.value {
-                Some(value) => offered.push(self.reading.form(value)),
-                None => {
-                    offered.push(found.sent());
-                    offered.lack();
-                }
-            }),
+        if let Ok(value) = self.value(parts) {
+            return offered.push_any(value);
+        }
+        for found in named(parts, self.name.as_bytes()) {
+            if let Some(value) = found.value {
+                offered.push(self.reading.form(value));
+            } else {
+                offered.push(found.sent());
+                offered.lack();
+            }
         }
     }
 }

@@ -18,7 +18,9 @@ use crate::{Error, Key};
 /// An address or a network matches the address of the client, whatever the policy's key is, and also
 /// the IPv4 address it stands for if it is mapped or translated into IPv6, as keys count it. A value
 /// matches a key that has it, and a joined key (as of [`and`](crate::key::KeyExtractor::and)) of which
-/// any part has it, byte for byte, and as the request carries it: lists know what keys escape and hash.
+/// any part has it, byte for byte, in the key's normal form (a cookie decoded, a header without white space
+/// around it): lists know what keys escape and hash. Of an [ambiguous](crate::key::Extracted::Ambiguous) key
+/// each value counts where clients are denied, and none where they are allowed.
 /// Where clients choose one of the parts, a value that is meant for another part is to be listed by
 /// [`key_of`](Self::key_of): else they could put it there.
 ///

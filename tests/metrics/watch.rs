@@ -43,7 +43,7 @@ impl Watch {
         assert_eq!(counts, expected);
         let samples: i64 = times.values().sum();
         let decided = |series: &str| {
-            let untimed = ["source=none,verdict=allowed", "verdict=forbidden", "verdict=rejected"];
+            let untimed = ["source=none,verdict=allowed", "verdict=forbidden", "verdict=ambiguous", "verdict=rejected"];
             series.starts_with("tollgate_decisions_total") && !untimed.iter().any(|labels| series.contains(labels))
         };
         let decisions: i64 = counts.iter().filter(|(series, _)| decided(series)).map(|(_, count)| count).sum();

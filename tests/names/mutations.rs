@@ -50,7 +50,7 @@ fn queries() -> impl Strategy<Value = String> {
 /// The names and values of cookies; those without a value have an empty one.
 fn pairs(lines: &[String]) -> impl DoubleEndedIterator<Item = (&str, &str)> {
     let pairs = lines.iter().flat_map(|line| line.trim().split(';'));
-    pairs.map(|pair| pair.trim()).map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    pairs.map(str::trim).map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
 /// The first value that has no byte which none may have: Go's rule, which trims names, and did not.
@@ -70,7 +70,7 @@ fn rack(lines: &[String]) -> Option<String> {
 
 /// The last of whatever values: Starlette's rule.
 fn starlette(lines: &[String]) -> Option<String> {
-    let last = pairs(lines).filter(|(name, _)| name.trim() == "s").next_back();
+    let last = pairs(lines).rfind(|(name, _)| name.trim() == "s");
     last.map(|(_, value)| unquoted(value.trim()).to_owned())
 }
 

@@ -87,12 +87,12 @@ fn admitted(
     mut other: impl FnMut(usize) -> Request<()>,
 ) -> usize {
     let service = service(policy(key));
-    let seen = |request: Request<()>| sees(&request.into_parts().0);
-    assert_eq!(seen(real.clone()).as_deref(), Some(REAL));
+    let client = |request: Request<()>| sees(&request.into_parts().0);
+    assert_eq!(client(real.clone()).as_deref(), Some(REAL));
     expect(&service, [(real.clone(), 200), (real, 429)]);
     let mut others = (0..NAMES).map(|number| {
         let request = other(number);
-        assert_eq!(seen(request.clone()).as_deref(), Some(REAL), "name {number} is of the client");
+        assert_eq!(client(request.clone()).as_deref(), Some(REAL), "name {number} is of the client");
         status(&service, request)
     });
     others.by_ref().filter(|status| *status == 200).count()
