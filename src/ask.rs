@@ -7,7 +7,7 @@ use http::request::Parts;
 use crate::admission::Verdict;
 use crate::gate::Gate;
 use crate::key::Extracted;
-use crate::policy::{AccessList, Tiers};
+use crate::policy::{AccessList, Cost, Tiers};
 use crate::store::{Answer, Check, Counter, Mode};
 use crate::waiting::{Stage, Waiting};
 use crate::{Error, Key, MissingKey, OnFailure, Policy, Quota, RawValues};
@@ -55,12 +55,13 @@ impl Gate {
         if !options.scope.covers(parts) {
             return Resolved::Skip;
         }
-        let resolved = self.resolve_covered(place, parts);
+        let resolved = self.resolve_covered(place, parts, |cost| cost.of(parts));
         if options.mode == Mode::Enforce { resolved } else { resolved.in_shadow() }
     }
 
-    /// As [`resolve`](Self::resolve), for a request to which the policy applies.
-    pub(crate) fn resolve_covered(&self, place: usize, parts: &Parts) -> Resolved {
+    /// As [`resolve`](Self::resolve), for a request to which the policy applies, and which takes what
+    /// `units` makes of its cost.
+    pub(crate) fn resolve_covered(&self, place: usize, parts: &Parts, units: impl FnOnce(&Cost) -> u64) -> Resolved {
         let policy = &self.policies[place];
         let options = policy.options();
         let listed =
@@ -77,7 +78,7 @@ impl Gate {
         };
         let critical = options.reserve.as_ref().is_none_or(|reserve| reserve.is_critical(parts));
         let quota = tier.unwrap_or(*policy.quota());
-        let ask = Ask { policy: place, cost: options.cost.of(parts), critical, quota };
+        let ask = Ask { policy: place, cost: units(&options.cost), critical, quota };
         match policy.extractor().extract(parts) {
             Answer::Ready(extracted) => self.resolve_key(ask, extracted, Some(parts)),
             Answer::Pending(extracting) => Resolved::Waiting(Box::new(Waiting::new(ask, Stage::Key(extracting)))),

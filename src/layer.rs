@@ -5,6 +5,7 @@ mod policies;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -16,6 +17,7 @@ use tower_layer::Layer;
 use crate::gate::{Gate, SharedGate};
 #[cfg(feature = "axum")]
 use crate::key;
+use crate::policy::Predicate;
 use crate::status::StatusService;
 use crate::store::FailureRules;
 use crate::{BreakerState, Decision, Error, Headers, Limiter, OnFailure, Policy, RateLimit, Store};
@@ -43,6 +45,8 @@ use crate::{BreakerState, Decision, Error, Headers, Limiter, OnFailure, Policy, 
 #[must_use]
 pub struct RateLimitLayer {
     gate: SharedGate,
+    /// Whether a status service shows all clients what is theirs.
+    shows_all: Arc<AtomicBool>,
 }
 
 impl RateLimitLayer {
@@ -66,7 +70,7 @@ impl RateLimitLayer {
 
     /// A layer without a policy yet: it admits everything.
     pub fn composite(store: impl Store) -> Self {
-        Self { gate: Arc::new(ArcSwap::from_pointee(Gate::new(Arc::new(store)))) }
+        Self::of(Gate::new(Arc::new(store)))
     }
 
     /// Sets how the client's address is known: for the policies added by [`ip`](Self::ip) after it,
@@ -151,8 +155,53 @@ impl RateLimitLayer {
 
     /// A service that tells each client its limits, without taking anything: for a route such as
     /// `GET /rate_limit`, outside this layer.
-    pub fn status_service(&self) -> StatusService {
-        StatusService::new(Arc::clone(&self.gate))
+    ///
+    /// It asks nobody who they are, and costs nothing. So it shows only what a client's connection or the
+    /// server says is that client's: policies whose key is
+    /// [proven](crate::key::KeyExtractor::is_proven), as addresses, [extensions](crate::key::extension),
+    /// the route and what is one for all are, and whose quota no [`tier`](Policy::tier) chooses by what the
+    /// request says. For others there is [`status_service_for`](Self::status_service_for).
+    ///
+    /// When policies are [replaced](Self::replace_policies), those it may not show are left out, and one
+    /// warning with the code `status_left_out` names them.
+    ///
+    /// # Errors
+    ///
+    /// If a policy that clients are told of may not be shown to all: the message says which, and what to do.
+    pub fn status_service(&self) -> Result<StatusService, Error> {
+        let gate = self.gate.load();
+        if let Some(policy) = gate.unproven().next() {
+            return Err(Error::invalid(format!(
+                "the status of policy {:?} would be shown to whoever writes another client's key or tier: say who may \
+                 see it with status_service_for, count by what the connection or the server says, or make the policy \
+                 unadvertised",
+                policy.name()
+            )));
+        }
+        self.shows_all.store(true, Ordering::Relaxed);
+        Ok(StatusService::new(Arc::clone(&self.gate), None))
+    }
+
+    /// As [`status_service`](Self::status_service), of all policies that clients are told of, but only for
+    /// requests of which a closure over their head says so; others are answered 403.
+    ///
+    /// A client is shown the counters of the key its request has, and the quota of its tier. So the closure
+    /// must say whether the request is by that client, as what authenticates the other requests does:
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
+    ///
+    /// /// Put into the request's extensions by what checks the password.
+    /// #[derive(Clone)]
+    /// struct Authenticated;
+    ///
+    /// let limits = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(5_000), key::basic_user());
+    /// let status = limits.status_service_for(|parts| parts.extensions.get::<Authenticated>().is_some());
+    /// # let _ = status;
+    /// ```
+    pub fn status_service_for(&self, shows_to: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> StatusService {
+        let shows_to: Arc<Predicate> = Arc::new(shows_to);
+        StatusService::new(Arc::clone(&self.gate), Some(shows_to))
     }
 
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
@@ -163,7 +212,11 @@ impl RateLimitLayer {
     fn change(self, change: impl FnOnce(&mut Gate)) -> Self {
         let mut gate = Gate::clone(&self.gate.load());
         change(&mut gate);
-        Self { gate: Arc::new(ArcSwap::from_pointee(gate)) }
+        Self::of(gate)
+    }
+
+    fn of(gate: Gate) -> Self {
+        Self { gate: Arc::new(ArcSwap::from_pointee(gate)), shows_all: Arc::default() }
     }
 }
 

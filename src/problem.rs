@@ -26,6 +26,9 @@ const REDUCED_CAPACITY: &str = concat!(
 /// The document of a 403, up to its detail.
 const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#;
 
+/// The document of a 500.
+const INTERNAL_ERROR: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500}"#;
+
 /// Room in bytes for a document with a few policies.
 const USUAL_SIZE: usize = 256;
 
@@ -55,6 +58,13 @@ pub(crate) fn quota_exceeded<'a>(wait: Option<u64>, policies: impl Iterator<Item
 pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
     let body = document(FORBIDDEN, &[detail]) + "}";
     let mut response = problem(StatusCode::FORBIDDEN, body);
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// The response when the program failed.
+pub(crate) fn internal_error() -> Response<Bytes> {
+    let mut response = problem(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR.to_owned());
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }

@@ -106,9 +106,14 @@ impl Gate {
     /// The response to a request that is not admitted.
     pub(crate) fn refuse<B, R>(&self, verdict: Verdict, request: Request<B>) -> Response<ResponseBody<R>> {
         let (parts, _) = request.into_parts();
+        self.turn_away(verdict, &parts).map(ResponseBody::own)
+    }
+
+    /// As [`refuse`](Self::refuse), for the head of the request.
+    pub(crate) fn turn_away(&self, verdict: Verdict, parts: &request::Parts) -> Response<Bytes> {
         let is_grpc = grpc::is_call(&parts.headers);
-        let response = match verdict {
-            Verdict::Refused(decision) => self.too_many(&decision, &parts, is_grpc),
+        match verdict {
+            Verdict::Refused(decision) => self.too_many(&decision, parts, is_grpc),
             Verdict::Rejected(response) => *response,
             Verdict::NoKey if is_grpc => grpc::forbidden(NO_KEY),
             Verdict::Denied if is_grpc => grpc::forbidden(DENIED),
@@ -120,8 +125,7 @@ impl Gate {
                 if is_grpc { grpc::unavailable(wait) } else { problem::unavailable(wait) }
             }
             Verdict::Admitted(_) => unreachable!("an admitted request is served"),
-        };
-        response.map(ResponseBody::own)
+        }
     }
 
     fn too_many(&self, decision: &Decision, parts: &request::Parts, is_grpc: bool) -> Response<Bytes> {

@@ -57,6 +57,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
             _ => MissingKey::Share,
         }
     }
+
+    fn is_proven(&self) -> bool {
+        self.first.is_proven() && self.second.is_proven()
+    }
 }
 
 /// Waits for two answers at a time.

@@ -36,6 +36,11 @@ impl KeyExtractor for Route {
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of("route", |value| value.starts_with(b"/") || value == UNMATCHED.as_bytes())
     }
+
+    /// Templates are the server's, and stand for no client.
+    fn is_proven(&self) -> bool {
+        true
+    }
 }
 
 fn template(parts: &Parts) -> &str {

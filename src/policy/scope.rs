@@ -19,6 +19,11 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
+    /// Whether the closure of a policy says so, if it has one.
+    pub(crate) fn applies_when(&self, parts: &Parts) -> bool {
+        self.when.as_ref().is_none_or(|when| when(parts))
+    }
+
     pub(crate) fn covers(&self, parts: &Parts) -> bool {
         (self.preflights || !is_preflight(&parts.method, &parts.headers))
             && self.methods.as_ref().is_none_or(|methods| methods.contains(&parts.method))
