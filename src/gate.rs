@@ -81,24 +81,6 @@ impl Gate {
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.given), self.failure));
     }
 
-    /// Policies that clients are told of, but must not be of what is not theirs.
-    pub(crate) fn unproven(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.iter().filter(|policy| policy.is_shown() && !policy.is_proven())
-    }
-
-    /// Says which policies a status for all leaves out.
-    pub(crate) fn warn_of_unproven(&self) {
-        let policies: Vec<&str> = self.unproven().map(Policy::name).collect();
-        if !policies.is_empty() {
-            tracing::warn!(
-                code = "status_left_out",
-                ?policies,
-                "the status service leaves policies out, as it would show them to whoever writes another client's key \
-                 or tier: use status_service_for"
-            );
-        }
-    }
-
     /// Whether a policy may be named to clients.
     pub(crate) fn advertises(&self, name: &str) -> bool {
         !self.policy_field.hides || self.policies.iter().all(|policy| policy.is_shown() || policy.name() != name)

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "axum")]
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::RateLimitLayer;
 use crate::gate::Gate;
@@ -95,9 +94,7 @@ impl RateLimitLayer {
             gate.set_policies(policies.clone());
             gate
         });
-        if self.shows_all.load(Ordering::Relaxed) {
-            self.gate.load().warn_of_unproven();
-        }
+        self.warn_of_unproven();
         Ok(())
     }
 }

@@ -376,7 +376,9 @@ impl Watched {
 
 impl Store for Watched {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        checks.iter().for_each(|check| self.note(format!("{} units", check.cost)));
+        for check in checks {
+            self.note(format!("{} units", check.cost));
+        }
         self.memory.decide(checks, deadline)
     }
 

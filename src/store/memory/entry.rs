@@ -197,9 +197,9 @@ mod tests {
         let mut entry = entry(rank);
         for requests in 2..200 {
             if requests % 2 == 0 {
-                entry.refused()
+                entry.refused();
             } else {
-                entry.set(STATE, rank, 0)
+                entry.set(STATE, rank, 0);
             }
             entry.set(STATE, rank.without_credit(), 0);
             assert_eq!((credit(&entry), entry.rank().idle_at()), (requests.min(127), rank.idle_at()));
