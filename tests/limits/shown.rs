@@ -402,7 +402,7 @@ impl Store for Watched {
 fn telling_takes_no_unit_makes_no_key_and_prolongs_none() {
     let now = Arc::new(Mutex::new(1_000 * HOUR));
     let clock = Arc::clone(&now);
-    let memory = MemoryStore::builder().capacity(64).with_clock(move || *clock.lock().expect("nobody panics here"));
+    let memory = MemoryStore::builder().capacity(200).with_clock(move || *clock.lock().expect("nobody panics here"));
     let store = Watched { memory: memory.build(), asked: Arc::default() };
     let policy = by(key::header("x-user")).cost(3).metered().refund_dropped().reserve(0.5, |_| false);
     let layer = RateLimitLayer::new(store.clone(), policy);
