@@ -9,7 +9,7 @@ use http::request::Parts;
 use crate::admission::Verdict;
 use crate::gate::Gate;
 use crate::key::Extracted;
-use crate::policy::{AccessList, Terms, Tiers};
+use crate::policy::{AccessList, Cost, Terms, Tiers};
 use crate::store::{Answer, Check, Counter, Mode};
 use crate::waiting::{Stage, Waiting};
 use crate::{Error, Key, MissingKey, OnFailure, Policy, Quota, RawValues};
@@ -56,16 +56,17 @@ impl Gate {
     pub(crate) fn resolve(&self, place: usize, parts: &Parts) -> Resolved {
         let options = self.policies[place].options();
         let Some(terms) = options.scope.terms(parts) else { return Resolved::Skip };
-        let resolved = self.judge(place, parts, terms);
+        let resolved = self.judge(place, parts, terms, |cost| cost.of(parts));
         if options.mode == Mode::Enforce { resolved } else { resolved.in_shadow() }
     }
 
-    /// As [`resolve`](Self::resolve), for a request that the policy counts.
-    pub(crate) fn resolve_covered(&self, place: usize, parts: &Parts) -> Resolved {
-        self.judge(place, parts, Terms::ALL)
+    /// As [`resolve`](Self::resolve), for a request that the policy counts, and which takes what `units` makes
+    /// of its cost.
+    pub(crate) fn resolve_covered(&self, place: usize, parts: &Parts, units: impl FnOnce(&Cost) -> u64) -> Resolved {
+        self.judge(place, parts, Terms::ALL, units)
     }
 
-    fn judge(&self, place: usize, parts: &Parts, terms: Terms) -> Resolved {
+    fn judge(&self, place: usize, parts: &Parts, terms: Terms, units: impl FnOnce(&Cost) -> u64) -> Resolved {
         let policy = &self.policies[place];
         let options = policy.options();
         let listed = |list: &AccessList| self.lists(list, policy, parts);
@@ -77,7 +78,7 @@ impl Gate {
         if !terms.counted && !terms.keyed && !policy.denies_values() {
             return Resolved::Skip;
         }
-        let ask = Ask::of(place, policy, parts, terms);
+        let ask = Ask::of(place, policy, parts, terms, units);
         match policy.extractor().extract(parts) {
             Answer::Ready(extracted) => self.resolve_key(ask, extracted, Some(parts)),
             // What looks like a preflight is not to have keys looked up without need: it costs nothing.
@@ -161,7 +162,7 @@ impl Gate {
 
 impl Ask {
     /// The ask of a request; only one that is counted has a cost and a tier.
-    fn of(place: usize, policy: &Policy, parts: &Parts, terms: Terms) -> Self {
+    fn of(place: usize, policy: &Policy, parts: &Parts, terms: Terms, units: impl FnOnce(&Cost) -> u64) -> Self {
         let options = policy.options();
         if !terms.counted {
             return Self { terms, ..Self::new(place, 0, *policy.quota()) };
@@ -171,7 +172,7 @@ impl Ask {
             _ => None,
         };
         let critical = options.reserve.as_ref().is_none_or(|reserve| reserve.is_critical(parts));
-        Self { policy: place, cost: options.cost.of(parts), critical, quota: tier.unwrap_or(*policy.quota()), terms }
+        Self { policy: place, cost: units(&options.cost), critical, quota: tier.unwrap_or(*policy.quota()), terms }
     }
 
     /// An ask of what is no request.

@@ -1,10 +1,12 @@
 //! The layer: a store, policies, and what to send.
 
 mod policies;
+mod status;
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -16,7 +18,6 @@ use tower_layer::Layer;
 use crate::gate::{Gate, SharedGate};
 #[cfg(feature = "axum")]
 use crate::key;
-use crate::status::StatusService;
 use crate::store::FailureRules;
 use crate::{BreakerState, Decision, Error, Headers, Limiter, OnFailure, Policy, RateLimit, Store};
 
@@ -43,6 +44,8 @@ use crate::{BreakerState, Decision, Error, Headers, Limiter, OnFailure, Policy, 
 #[must_use]
 pub struct RateLimitLayer {
     gate: SharedGate,
+    /// Whether a status service shows all clients what is theirs.
+    shows_all: Arc<AtomicBool>,
 }
 
 impl RateLimitLayer {
@@ -66,7 +69,7 @@ impl RateLimitLayer {
 
     /// A layer without a policy yet: it admits everything.
     pub fn composite(store: impl Store) -> Self {
-        Self { gate: Arc::new(ArcSwap::from_pointee(Gate::new(Arc::new(store)))) }
+        Self::of(Gate::new(Arc::new(store)))
     }
 
     /// Sets how the client's address is known: for the policies added by [`ip`](Self::ip) after it,
@@ -149,12 +152,6 @@ impl RateLimitLayer {
         Limiter::shared(Arc::clone(&self.gate))
     }
 
-    /// A service that tells each client its limits, without taking anything: for a route such as
-    /// `GET /rate_limit`, outside this layer.
-    pub fn status_service(&self) -> StatusService {
-        StatusService::new(Arc::clone(&self.gate))
-    }
-
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
         self.change(|gate| gate.change_failure(change))
     }
@@ -163,7 +160,11 @@ impl RateLimitLayer {
     fn change(self, change: impl FnOnce(&mut Gate)) -> Self {
         let mut gate = Gate::clone(&self.gate.load());
         change(&mut gate);
-        Self { gate: Arc::new(ArcSwap::from_pointee(gate)) }
+        Self::of(gate)
+    }
+
+    fn of(gate: Gate) -> Self {
+        Self { gate: Arc::new(ArcSwap::from_pointee(gate)), shows_all: Arc::default() }
     }
 }
 

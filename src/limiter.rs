@@ -134,8 +134,9 @@ impl Limiter {
     pub async fn status(&self, key: &Key) -> Result<Status, Error> {
         let gate = self.gate.load_full();
         let (looks, deadline) = looks(&gate, key).await?;
-        let decided = gate.store.decide(&looks.checks, deadline).wait().await?;
-        Ok(Status::of(&gate, &decided.decision, std::iter::repeat(0)))
+        let Decided { decision, receipt } = gate.store.decide(&looks.checks, deadline).wait().await?;
+        gate.store.settle(receipt, &[]);
+        Ok(Status::of(&gate, &decision))
     }
 
     /// Forgets what a key has taken from every policy.

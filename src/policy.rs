@@ -23,7 +23,7 @@ pub use self::name::PolicyName;
 pub(crate) use self::reserve::Reserve;
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::check_route;
-pub(crate) use self::scope::{Scope, Terms};
+pub(crate) use self::scope::{Predicate, Scope, Terms};
 pub use self::tier::TierLookup;
 pub(crate) use self::tier::Tiers;
 use crate::key::{self, KeyExtractor, ListEntry};
@@ -351,6 +351,11 @@ impl Policy {
     /// Whether clients are told of this policy.
     pub(crate) fn is_shown(&self) -> bool {
         self.options.advertised && self.options.mode == Mode::Enforce
+    }
+
+    /// Whether what it tells a client is by what the connection or the server says of that client.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.key.is_proven() && !matches!(self.options.tiers, Some(Tiers::By(_)))
     }
 
     fn with(mut self, set: impl FnOnce(&mut Options)) -> Self {

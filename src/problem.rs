@@ -29,6 +29,9 @@ const BAD_REQUEST: &str = r#"{"type":"about:blank","title":"Bad Request","status
 /// The document of a 403, up to its detail.
 const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#;
 
+/// The document of a 500.
+const INTERNAL_ERROR: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500}"#;
+
 /// Room in bytes for a document with a few policies.
 const USUAL_SIZE: usize = 256;
 
@@ -65,6 +68,13 @@ pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
 
 fn refused(status: StatusCode, head: &str, detail: &str) -> Response<Bytes> {
     let mut response = problem(status, document(head, &[detail]) + "}");
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// The response when the program failed.
+pub(crate) fn internal_error() -> Response<Bytes> {
+    let mut response = problem(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR.to_owned());
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }

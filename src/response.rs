@@ -127,9 +127,14 @@ impl Gate {
     /// The response to a request that is not admitted.
     pub(crate) fn refuse<B, R>(&self, verdict: Verdict, request: Request<B>) -> Response<ResponseBody<R>> {
         let (parts, _) = request.into_parts();
-        let is_grpc = grpc::is_call(&parts);
+        self.turn_away(verdict, &parts).map(ResponseBody::own)
+    }
+
+    /// As [`refuse`](Self::refuse), for the head of the request.
+    pub(crate) fn turn_away(&self, verdict: Verdict, parts: &request::Parts) -> Response<Bytes> {
+        let is_grpc = grpc::is_call(parts);
         let response = match verdict {
-            Verdict::Refused(decision) => self.too_many(&decision, &parts, is_grpc),
+            Verdict::Refused(decision) => self.too_many(&decision, parts, is_grpc),
             Verdict::Rejected(response) => *response,
             Verdict::NoKey if is_grpc => grpc::forbidden(NO_KEY),
             Verdict::Ambiguous if is_grpc => grpc::invalid(AMBIGUOUS),
@@ -144,8 +149,7 @@ impl Gate {
             }
             Verdict::Admitted(_) => unreachable!("an admitted request is served"),
         };
-        let response = if parts.method == Method::HEAD { without_body(response) } else { response };
-        response.map(ResponseBody::own)
+        if parts.method == Method::HEAD { without_body(response) } else { response }
     }
 
     fn too_many(&self, decision: &Decision, parts: &request::Parts, is_grpc: bool) -> Response<Bytes> {

@@ -7,6 +7,8 @@ mod support {
 
 #[path = "limits/asked.rs"]
 mod asked;
+#[path = "limits/shown.rs"]
+mod shown;
 #[path = "limits/status.rs"]
 mod status;
 #[path = "limits/waiting.rs"]

@@ -5,6 +5,9 @@ mod support {
     pub(crate) mod clock;
 }
 
+#[path = "evictions/made_up.rs"]
+mod made_up;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;

@@ -1,10 +1,12 @@
 //! What the server answers.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::extract::{FromRequest, Path, Query, Request};
+use axum::extract::{ConnectInfo, FromRequest, Path, Query, Request};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, FORWARDED};
+use axum::http::request::Parts;
 use axum::routing::{get, get_service, post};
 use axum::{Form, Json, Router};
 use serde::Deserialize;
@@ -22,7 +24,16 @@ pub(crate) fn app(layer: &RateLimitLayer) -> Router {
         .layer(layer.clone())
         // Added after the layer, so they are outside: neither is ever limited.
         .route("/healthz", get(async || "ok\n"))
-        .route("/rate_limit", get_service(layer.status_service()))
+        .route("/rate_limit", get_service(layer.status_service_for(is_local)))
+}
+
+/// Whether a request is from this machine, and through no proxy: nobody else is shown limits, as anybody can
+/// write another user's API key.
+fn is_local(parts: &Parts) -> bool {
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    let through_proxy = [FORWARDED.as_str(), "x-forwarded-for", "x-real-ip", "via"];
+    peer.is_some_and(|ConnectInfo(peer)| peer.ip().to_canonical().is_loopback())
+        && !through_proxy.iter().any(|name| parts.headers.contains_key(*name))
 }
 
 #[derive(Deserialize)]

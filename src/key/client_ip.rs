@@ -188,4 +188,8 @@ impl KeyExtractor for ClientIp {
     fn missing_key(&self) -> MissingKey {
         MissingKey::Share
     }
+
+    fn is_proven(&self) -> bool {
+        true
+    }
 }

@@ -53,6 +53,11 @@ where
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_value()
     }
+
+    /// What is before the layer says it.
+    fn is_proven(&self) -> bool {
+        true
+    }
 }
 
 impl<T, F: Clone> Clone for Extension<T, F> {

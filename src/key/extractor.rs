@@ -74,6 +74,14 @@ pub trait KeyExtractor: Send + Sync + 'static {
         let _ = (parts, offered);
     }
 
+    /// Whether a client cannot come by another client's key by what it writes into a request: its connection
+    /// or the server says the key, or the key stands for no client.
+    ///
+    /// A [status service](crate::RateLimitLayer::status_service) for all shows policies with such keys only.
+    fn is_proven(&self) -> bool {
+        false
+    }
+
     /// Counts each pair of this key and another's.
     fn and<K: KeyExtractor>(self, other: K) -> Join<Self, K>
     where
@@ -116,6 +124,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         (**self).raw_values(parts, offered);
+    }
+
+    fn is_proven(&self) -> bool {
+        (**self).is_proven()
     }
 }
 

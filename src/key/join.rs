@@ -57,6 +57,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
             _ => MissingKey::Share,
         }
     }
+
+    fn is_proven(&self) -> bool {
+        self.first.is_proven() && self.second.is_proven()
+    }
 }
 
 /// Offers the values of a part; one that offers none may have some all the same.

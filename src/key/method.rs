@@ -44,4 +44,9 @@ impl KeyExtractor for Method {
             |value: &[u8]| value == OTHER.as_bytes() || KNOWN.iter().any(|known| known.as_str().as_bytes() == value);
         entry.is_of("method", known)
     }
+
+    /// It stands for no client.
+    fn is_proven(&self) -> bool {
+        true
+    }
 }

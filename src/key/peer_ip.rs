@@ -51,6 +51,10 @@ impl KeyExtractor for PeerIp {
     fn missing_key(&self) -> MissingKey {
         MissingKey::Share
     }
+
+    fn is_proven(&self) -> bool {
+        true
+    }
 }
 
 /// The address at the other end of the connection, if axum tells it.

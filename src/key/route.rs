@@ -36,6 +36,11 @@ impl KeyExtractor for Route {
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of("route", |value| str::from_utf8(value).is_ok_and(|text| is_template(text) || text == UNMATCHED))
     }
+
+    /// Templates are the server's, and stand for no client.
+    fn is_proven(&self) -> bool {
+        true
+    }
 }
 
 fn template(parts: &Parts) -> &str {

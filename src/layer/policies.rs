@@ -81,7 +81,8 @@ impl RateLimitLayer {
     /// they are used.
     ///
     /// What was taken stays: a policy whose name, key, algorithm and window are as before goes on with
-    /// its counters. Requests under way end by the policies they began with.
+    /// its counters. Requests under way end by the policies they began with. What a
+    /// [status service](Self::status_service) for all may not show it leaves out, with a warning.
     ///
     /// # Errors
     ///
@@ -94,6 +95,7 @@ impl RateLimitLayer {
             gate.set_policies(policies.clone());
             gate
         });
+        self.warn_of_unproven();
         Ok(())
     }
 }

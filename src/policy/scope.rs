@@ -44,11 +44,16 @@ impl Terms {
 }
 
 impl Scope {
+    /// Whether the closure of a policy says so, if it has one.
+    pub(crate) fn applies_when(&self, parts: &Parts) -> bool {
+        self.when.as_ref().is_none_or(|when| when(parts))
+    }
+
     /// What is asked of a request, if the policy applies to it.
     pub(crate) fn terms(&self, parts: &Parts) -> Option<Terms> {
         let covered = self.methods.as_ref().is_none_or(|methods| is_listed(&parts.method, methods))
             && self.routes.as_ref().is_none_or(|routes| is_route(parts, routes))
-            && self.when.as_ref().is_none_or(|when| when(parts));
+            && self.applies_when(parts);
         covered.then(|| {
             let spared = Terms { counted: self.preflights, keyed: !self.keyless_preflights };
             if is_preflight(&parts.method, &parts.headers) { spared } else { Terms::ALL }

@@ -122,6 +122,15 @@ async fn the_status_shows_what_is_left_and_takes_nothing() {
 }
 
 #[tokio::test]
+async fn the_status_is_not_shown_through_a_proxy() {
+    let server = Server::start(&[]);
+    assert_eq!(server.status("/rate_limit", &[("x-api-key", "victim")]).await, 200);
+    for proxied in [("forwarded", "for=203.0.113.1"), ("x-forwarded-for", "203.0.113.1"), ("via", "1.1 proxy")] {
+        assert_eq!(server.status("/rate_limit", &[("x-api-key", "victim"), proxied]).await, 403, "{proxied:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_config_from_a_pipe_is_read_once() {
     let config = ConfigFile::new(&policy(2));
     std::fs::remove_file(config.path()).unwrap();

@@ -29,7 +29,7 @@ fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
 /// An app whose `/` is limited, and whose `/rate_limit` tells.
 fn app(layer: &RateLimitLayer) -> Router {
     let limited = Router::new().route("/", get(|| async {})).layer(layer.clone());
-    limited.route_service("/rate_limit", layer.status_service())
+    limited.route_service("/rate_limit", layer.status_service_for(|_| true))
 }
 
 fn request(method: Method, uri: &str, user: &str) -> Request<Body> {
@@ -67,10 +67,10 @@ fn user(quota: Quota) -> Policy {
 }
 
 #[test]
-fn what_is_kept_for_others_is_neither_used_nor_left() {
+fn what_is_kept_for_others_is_not_left() {
     let app = app(&layer([user(Quota::fixed_window(10, HOUR)).reserve(0.4, |_| false)]));
     assert_eq!(send(&app, request(Method::GET, "/", "ada")).status(), 200);
-    told(&app, "ada", r#"{"resources":{"user":{"limit":10,"used":1,"remaining":5,"reset":R}}}"#, &[HOUR]);
+    told(&app, "ada", r#"{"resources":{"user":{"limit":10,"used":5,"remaining":5,"reset":R}}}"#, &[HOUR]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn policies_that_clients_are_not_told_of_are_left_out() {
 #[test]
 fn policies_for_other_methods_and_routes_are_told_too() {
     let quota = Quota::fixed_window(1, HOUR);
-    let scoped = user(quota).methods([Method::POST]).when(|parts| parts.uri.path() == "/");
+    let scoped = user(quota).methods([Method::POST]).routes(["/"]);
     let app = app(&layer([scoped]));
     told(&app, "ada", r#"{"resources":{"user":{"limit":1,"used":0,"remaining":1,"reset":R}}}"#, &[Duration::ZERO]);
 }

@@ -221,7 +221,7 @@ async fn what_a_handler_and_a_limiter_ask_counts_and_a_look_does_not() {
         ("policy_refusals_total{policy=mail,mode=enforce}", 1),
     ]);
     assert_eq!(limiter.status(&ada).await.expect("memory decides").policies[0].remaining, 0);
-    layer.status_service().oneshot(Request::new(())).await.expect("a response");
+    layer.status_service_for(|_| true).oneshot(Request::new(())).await.expect("a response");
     watch.saw(&[]);
 }
 

@@ -48,13 +48,12 @@ fn a_forged_preflight_without_the_key_that_a_policy_needs_is_refused() {
 
 #[test]
 fn a_forged_preflight_that_the_extractor_rejects_is_refused() {
-    let rejecting = key::from_fn(|parts| match parts.headers.get("x-user") {
-        Some(user) => Ok(Key::new("user", user)),
-        None => {
+    let rejecting = key::from_fn(|parts| {
+        parts.headers.get("x-user").map(|user| Key::new("user", user)).ok_or_else(|| {
             let mut response = Response::new(Bytes::new());
             *response.status_mut() = http::StatusCode::UNAUTHORIZED;
-            Err(Box::new(response))
-        }
+            Box::new(response)
+        })
     });
     let app = app(Policy::new("user", ONE).key(rejecting));
     expect(&app, preflight(), 401);

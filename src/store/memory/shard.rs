@@ -17,6 +17,9 @@ const SMALL: usize = 64;
 /// them is paid by as many inserts.
 const EVICTED_SHARE: usize = 16;
 
+/// How many quarters of what stays then are each class's own: others do not push it out of them.
+const OWN_QUARTERS: [usize; Rank::CLASSES] = [1, 1, 2];
+
 #[derive(Debug)]
 pub(super) struct Shard {
     table: HashTable<Entry>,
@@ -57,7 +60,7 @@ impl Shard {
         {
             let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
             match found {
-                Some(entry) => entry.set(state, rank),
+                Some(entry) => entry.set(state, rank, now_us),
                 None => self.insert(of, state, rank, now_us),
             }
         }
@@ -66,12 +69,15 @@ impl Shard {
 
     /// Keeps the state that follows from an admitted step.
     pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, now_us: u64) {
-        if let Some(state) = step.state.take() {
-            self.put(of, state, Rank::new(quota, now_us, step.reset, step.remaining == 0), now_us);
+        let Some(state) = step.state.take() else { return };
+        let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
+        match self.find(of) {
+            Some(entry) => entry.set(state, rank, now_us),
+            None => self.insert(of, state, rank, now_us),
         }
     }
 
-    /// Notes that a key was refused, so that it is evicted last.
+    /// Notes that a key was refused, so that it is evicted late.
     pub(super) fn refused(&mut self, of: Fingerprint) {
         if let Some(entry) = self.find(of) {
             entry.refused();
@@ -93,7 +99,11 @@ impl Shard {
         let after = state.as_ref().map(|(state, _)| state).or(before.as_deref());
         let step = algorithm::decide(quota, after, now, 0, floor);
         if let Some((state, reset)) = state {
-            self.put(of, state, Rank::new(quota, now_us, reset, step.remaining == 0), now_us);
+            let rank = Rank::new(quota, now_us, reset, step.remaining == 0);
+            match self.find(of) {
+                Some(entry) => entry.set(state, rank.without_credit(), now_us),
+                None => self.insert(of, state, rank, now_us),
+            }
         }
         (units, step)
     }
@@ -108,13 +118,6 @@ impl Shard {
         self.table.find_mut(of.hash, |entry| entry.is_of(of))
     }
 
-    fn put(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
-        match self.find(of) {
-            Some(entry) => entry.set(state, rank),
-            None => self.insert(of, state, rank, now_us),
-        }
-    }
-
     /// Keeps a counter that is not kept yet.
     fn insert(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
         if self.table.len() >= self.sweep_at {
@@ -124,30 +127,45 @@ impl Shard {
         self.table.insert_unique(of.hash, entry, |entry| entry.hash);
     }
 
-    /// Drops what is idle; if that is not enough, active keys, and throttled ones only if there is
-    /// nothing else.
+    /// Drops what is idle; if that is not enough, active keys, as [`evict`](Self::evict) chooses them.
     fn make_room(&mut self, now_us: u64) {
         self.table.retain(|entry| entry.rank().idle_at() > now_us);
-        let share = (self.capacity / EVICTED_SHARE).max(1);
-        if self.table.len() + share > self.capacity {
-            // A sweep that freed little must not be followed by one for each insert, so some active
-            // keys make way too; throttled ones only for want of room.
-            let throttled = self.table.iter().all(|entry| entry.rank().throttled());
-            if !throttled || self.table.len() >= self.capacity {
-                self.evict_soonest_idle(throttled, share);
-            }
+        // A sweep that freed little must not be followed by one for each insert.
+        let stay = self.capacity - (self.capacity / EVICTED_SHARE).max(1);
+        if self.table.len() > stay {
+            self.evict(stay);
         }
         self.sweep_at = (2 * self.table.len()).clamp(SMALL.min(self.capacity), self.capacity);
     }
 
-    fn evict_soonest_idle(&mut self, throttled: bool, share: usize) {
-        let of_class = self.table.iter().filter(|entry| entry.rank().throttled() == throttled);
-        let mut times: Vec<u64> = of_class.map(|entry| entry.rank().idle_at()).collect();
-        let mut evicted = share.min(times.len());
-        let (_, &mut last, _) = times.select_nth_unstable(evicted - 1);
+    /// Evicts active keys until so many stay, of the lowest class that has more than its own.
+    fn evict(&mut self, stay: usize) {
+        let mut kept = [0_usize; Rank::CLASSES];
+        self.table.iter().for_each(|entry| kept[entry.rank().class()] += 1);
+        let mut surplus = self.table.len() - stay;
+        for (class, quarters) in OWN_QUARTERS.into_iter().enumerate() {
+            let evicted = surplus.min(kept[class].saturating_sub(stay * quarters / 4));
+            self.evict_of(class, evicted);
+            surplus -= evicted;
+        }
+    }
+
+    /// Evicts so many keys of a class: those of the least credit, and of them those soonest idle. What the
+    /// last of them had is taken from all that stay, so that no credit stays for longer than it pays.
+    fn evict_of(&mut self, class: usize, mut evicted: usize) {
+        let Some(index) = evicted.checked_sub(1) else { return };
+        let ranks = self.table.iter().map(Entry::rank);
+        let mut ranks: Vec<Rank> = ranks.filter(|rank| rank.class() == class).collect();
+        let (_, &mut last, _) = ranks.select_nth_unstable(index);
         self.table.retain(|entry| {
-            let evict = evicted > 0 && entry.rank().throttled() == throttled && entry.rank().idle_at() <= last;
+            if entry.rank().class() != class {
+                return true;
+            }
+            let evict = evicted > 0 && entry.rank() <= last;
             evicted -= usize::from(evict);
+            if !evict {
+                entry.lose(last.credit());
+            }
             !evict
         });
     }

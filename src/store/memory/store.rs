@@ -20,9 +20,28 @@ const KEYS_PER_SHARD: usize = 1_024;
 
 /// Counters in the memory of this process.
 ///
-/// Bounded: by default it keeps 1 million keys. Idle keys, whose state says
-/// nothing any more, are dropped as new ones come; if every key is active, those nearest to idle go
-/// first and those being throttled last. Clones share the counters. Needs no runtime and no thread.
+/// Bounded: by default it keeps 1 million keys. Clones share the counters. Needs no runtime and no
+/// thread.
+///
+/// # Eviction
+///
+/// Idle keys, whose state says nothing any more, are dropped as new ones come. If all are active, keys
+/// make way by class: first those that have units left, then those that have used up all, and last those
+/// being refused. A quarter of the room is the first class's own, a quarter the second's, and half the
+/// last's: others do not push it out of that. Within a class those go first for which the fewest requests
+/// came, admitted or refused, since they were last idle, and the requests of those that go are discounted
+/// from all that stay. So whoever can make up keys, as many as it likes, to have a counter forgotten:
+///
+/// - has no key forgotten that is being refused by made-up keys that are not refused themselves, though
+///   they have used up all they had;
+/// - needs at least as many requests as a fifth of the capacity for each request that is forgotten, and two
+///   fifths, of keys that are refused, where the key is being refused: 100 requests of a key are paid by 20
+///   million others at the default capacity, spent before the key is idle by itself.
+///
+/// That holds for up to 127 requests of one key, as no more of them are told apart, and for requests that
+/// make up one key: one that makes up keys of several policies counts as several.
+///
+/// # Memory
 ///
 /// A counter takes 32 bytes of a table, half of which may be empty; a sliding log takes its units
 /// besides. Texts are not kept: counters are told apart by 84 bits of a hash (SipHash-1-3) of

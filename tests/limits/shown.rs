@@ -1,0 +1,423 @@
+//! Whom the status service shows what, and that no client can break it.
+#![cfg(feature = "axum")]
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use futures::FutureExt;
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tollgate::key::{Extracted, KeyExtractor};
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+};
+use tollgate::{
+    AccessList, Error, Headers, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, StatusService,
+    TierLookup, key,
+};
+use tower::{Layer, ServiceExt, service_fn};
+use tracing::{Dispatch, Level};
+use tracing_subscriber::fmt::MakeWriter;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const TEN: Quota = Quota::fixed_window(10, HOUR);
+
+fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
+    RateLimitLayer::composite(MemoryStore::new()).policies(policies)
+}
+
+fn by(key: impl KeyExtractor) -> Policy {
+    Policy::new("by", TEN).key(key)
+}
+
+fn request(headers: &[(&str, &str)]) -> Request<Body> {
+    let peer = ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4711)));
+    let request = Request::builder().uri("/rate_limit").extension(peer);
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    request.body(Body::empty()).expect("a request")
+}
+
+/// The status and the text of what a service answers.
+#[track_caller]
+fn asked(service: StatusService, request: Request<Body>) -> (u16, String) {
+    let response = service.oneshot(request).now_or_never().expect("an answer at once").expect("a response");
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().now_or_never().expect("a body at once").expect("a body");
+    (status, String::from_utf8(body.to_bytes().into()).expect("text"))
+}
+
+/// What is told to anybody whom a closure lets see all.
+#[track_caller]
+fn told(layer: &RateLimitLayer, headers: &[(&str, &str)]) -> String {
+    let (status, text) = asked(layer.status_service_for(|_| true), request(headers));
+    assert_eq!(status, 200, "{text}");
+    text
+}
+
+/// The response to a request that is limited.
+#[track_caller]
+fn served(layer: &RateLimitLayer, request: Request<Body>) -> Response<()> {
+    let inner =
+        service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::default())) });
+    let response = layer.layer(inner).oneshot(request).now_or_never().expect("an answer at once");
+    response.expect("a response").map(drop)
+}
+
+#[test]
+fn a_status_for_all_is_not_built_where_clients_can_make_up_a_key() {
+    let dynamic: Arc<dyn KeyExtractor> = Arc::new(key::header("x-user"));
+    let found = key::lookup(key::peer_ip(), |_: Lookup| async { Ok::<_, Infallible>(Key::new("k", "v")) });
+    let policies = [
+        by(key::header("x-user")),
+        by(key::cookie("session")),
+        by(key::query("tenant")),
+        by(key::bearer()),
+        by(key::basic_user()),
+        by(key::host()),
+        by(key::path()),
+        by(key::path_param("id")),
+        by(key::from_fn(|_: &Parts| "text")),
+        by(|_: &Parts| "text"),
+        by(key::peer_ip().and(key::header("x-user"))),
+        by(key::header("x-user").and(key::peer_ip())),
+        by(dynamic),
+        by(found),
+        // What a tier is, a client would find out with an API key that is a guess.
+        by(key::peer_ip()).tier(|parts| (parts.headers.get("x-api-key")? == "secret").then(|| Quota::per_hour(5_000))),
+    ];
+    for (place, policy) in policies.into_iter().enumerate() {
+        let error = layer([Policy::new("all", TEN), policy]).status_service().expect_err("anybody could see it");
+        assert!(error.is_invalid(), "policy {place}: {error}");
+        let told = error.to_string();
+        assert!(told.contains("policy \"by\"") && told.contains("status_service_for"), "policy {place}: {told}");
+    }
+}
+
+#[derive(Clone)]
+struct User(&'static str);
+
+#[test]
+fn a_status_for_all_is_built_for_keys_that_the_connection_or_the_server_says() {
+    let dynamic: Arc<dyn KeyExtractor> = Arc::new(key::client_ip());
+    let tiers = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(None) });
+    let policies = [
+        by(key::peer_ip()),
+        by(key::client_ip().trusted_hops(1)),
+        by(key::global()),
+        by(key::route()),
+        by(key::method()),
+        by(key::extension(|user: &User| Key::new("user", user.0))),
+        by(key::peer_ip().and(key::route())),
+        by(dynamic),
+        by(key::peer_ip()).tier_lookup(tiers),
+        // Nobody is told of them.
+        by(key::header("x-user")).unadvertised(),
+        by(key::header("x-user")).shadow(),
+    ];
+    for (place, policy) in policies.into_iter().enumerate() {
+        layer([policy]).status_service().unwrap_or_else(|error| panic!("policy {place}: {error}"));
+    }
+}
+
+#[test]
+fn a_client_is_shown_its_own_by_its_connection_and_by_what_earlier_layers_found() {
+    let user = Policy::new("user", TEN).key(key::extension(|user: &User| Key::new("user", user.0)));
+    let layer = layer([by(key::peer_ip()), user]);
+    let status = layer.status_service().expect("all of it is proven");
+    let of = |user: &'static str| {
+        let mut request = request(&[("x-user", "victim"), ("authorization", "Basic dmljdGltOg==")]);
+        request.extensions_mut().insert(User(user));
+        request
+    };
+    served(&layer, of("ada"));
+    let (_, ada) = asked(status.clone(), of("ada"));
+    assert!(ada.contains(r#""by":{"limit":10,"used":1"#) && ada.contains(r#""user":{"limit":10,"used":1"#), "{ada}");
+    let (_, bob) = asked(status, of("bob"));
+    assert!(bob.contains(r#""by":{"limit":10,"used":1"#) && bob.contains(r#""user":{"limit":10,"used":0"#), "{bob}");
+}
+
+#[test]
+fn nobody_is_shown_the_counters_of_a_user_whose_name_it_writes() {
+    let layer = layer([by(key::basic_user())]);
+    let status = layer.status_service_for(|parts| parts.extensions.get::<User>().is_some());
+    let victim = || request(&[("authorization", "Basic dmljdGltOg==")]);
+    let (code, text) = asked(status.clone(), victim());
+    assert_eq!(code, 403);
+    assert!(text.contains(r#""status":403"#) && !text.contains("by"), "{text}");
+    let mut request = victim();
+    request.extensions_mut().insert(User("victim"));
+    assert!(asked(status, request).1.contains(r#""by":{"limit":10,"used":0"#));
+}
+
+/// The lines of a log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn count(&self, text: &str) -> usize {
+        let log = String::from_utf8(self.0.lock().expect("nobody panics here").clone()).expect("text");
+        log.lines().filter(|line| line.contains(text)).count()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panics here").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[test]
+fn replaced_policies_that_may_not_be_shown_to_all_are_left_out_with_one_warning() {
+    let log = Log::default();
+    let subscriber = || {
+        let lines = tracing_subscriber::fmt().with_writer(log.clone()).with_max_level(Level::WARN).with_ansi(false);
+        Dispatch::new(lines.finish())
+    };
+    // While there is only one, a line first met by another test's thread is taken for one nobody reads.
+    let (_other, told) = (subscriber(), subscriber());
+    let _told = tracing::dispatcher::set_default(&told);
+    let user = || Policy::new("user", TEN).key(key::header("x-user"));
+    let replaced = || [by(key::peer_ip()), user(), user().unadvertised()];
+
+    let other = layer([by(key::peer_ip())]);
+    other.replace_policies(replaced()).expect("they are valid");
+    let layer = layer([by(key::peer_ip())]);
+    let status = layer.status_service().expect("addresses are proven");
+    layer.clone().replace_policies([by(key::peer_ip())]).expect("they are valid");
+    assert_eq!(log.count("status_left_out"), 0);
+
+    layer.clone().replace_policies(replaced()).expect("they are valid");
+    for _ in 0..10 {
+        let (code, text) = asked(status.clone(), request(&[("x-user", "victim")]));
+        assert_eq!(code, 200);
+        assert!(text.contains(r#""by""#) && !text.contains(r#""user""#), "{text}");
+    }
+    assert_eq!(log.count("status_left_out"), 1);
+    assert_eq!(log.count(r#"["user"]"#), 1);
+}
+
+#[test]
+fn a_policy_that_does_not_apply_by_its_closure_is_left_out() {
+    let premium = |parts: &Parts| parts.headers.contains_key("x-premium");
+    let layer = layer([Policy::new("premium", TEN).when(premium), Policy::new("all", TEN)]);
+    assert!(!told(&layer, &[]).contains("premium"));
+    assert!(told(&layer, &[("x-premium", "1")]).contains(r#""premium":{"limit":10,"used":0"#));
+}
+
+fn units(parts: &Parts) -> u64 {
+    let units = parts.headers.get("x-units").and_then(|units| units.to_str().ok()).and_then(|units| units.parse().ok());
+    units.expect("the policy applies to requests with units")
+}
+
+#[test]
+fn a_cost_that_relies_on_where_its_policy_applies_is_not_worked_out() {
+    let has_units = |parts: &Parts| parts.headers.contains_key("x-units");
+    let policy = |name| Policy::new(name, TEN).cost_by(units);
+    let layer = layer([
+        policy("when").when(has_units),
+        policy("routes").routes(["/units"]).methods([Method::POST]),
+        policy("anywhere"),
+    ]);
+    let text = told(&layer, &[]);
+    assert!(!text.contains("when") && text.contains("routes") && text.contains("anywhere"), "{text}");
+    // What a client writes is no cost either: it is only looked.
+    let text = told(&layer, &[("x-units", "none")]);
+    assert!(text.contains(r#""when":{"limit":10,"used":0,"remaining":10"#), "{text}");
+}
+
+#[test]
+fn a_policy_whose_closure_panics_is_left_out_and_others_are_told() {
+    let tier = |parts: &Parts| Some(Quota::per_hour(units(parts)));
+    let is_critical = |parts: &Parts| units(parts) > 1;
+    let policy = |name| Policy::new(name, TEN).methods([Method::POST]);
+    let layer = layer([
+        policy("tier").tier(tier),
+        policy("reserve").reserve(0.5, is_critical),
+        policy("key").key(|parts: &Parts| units(parts).to_string()),
+        policy("when").when(is_critical),
+        policy("all"),
+    ]);
+    let text = told(&layer, &[]);
+    assert!(text.starts_with(r#"{"resources":{"all":{"limit":10,"used":0,"remaining":10,"reset":"#), "{text}");
+    assert_eq!(text.matches("limit").count(), 1, "{text}");
+    assert_eq!(told(&layer, &[("x-units", "7")]).matches("limit").count(), 5);
+}
+
+/// A key whose future panics.
+struct Later;
+
+impl KeyExtractor for Later {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        let has_units = parts.headers.contains_key("x-units");
+        Answer::pending(async move {
+            assert!(has_units, "nobody else comes here");
+            Extracted::Key(Key::new("k", "v"))
+        })
+    }
+}
+
+#[tokio::test]
+async fn no_panic_ends_a_connection() {
+    let shows_to = |parts: &Parts| !parts.headers.contains_key("x-shown") || units(parts) > 0;
+    let costs = layer([Policy::new("costs", TEN).cost_by(units)]).status_service_for(shows_to);
+    let later = layer([Policy::new("later", TEN).key(Later).methods([Method::POST])]).status_service_for(shows_to);
+    let app: Router = Router::new().route_service("/costs", costs).route_service("/later", later);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let server = tokio::spawn(axum::serve(listener, app).into_future());
+    let stream = tokio::net::TcpStream::connect(address).await.expect("the server listens");
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.expect("it speaks HTTP");
+    let connection = tokio::spawn(connection);
+    for (path, name, expected) in [
+        ("/costs", "x-other", 200),
+        ("/costs", "x-shown", 500),
+        ("/later", "x-other", 500),
+        ("/later", "x-units", 200),
+        ("/costs", "x-other", 200),
+    ] {
+        let request = Request::builder().uri(path).header("host", "test").header(name, "1");
+        sender.ready().await.expect("the connection is kept");
+        let response = sender.send_request(request.body(Empty::<bytes::Bytes>::new()).expect("a request")).await;
+        let response = response.expect("an answer on the same connection");
+        assert_eq!(response.status(), expected, "{path} with {name}");
+        response.into_body().collect().await.expect("a whole body");
+    }
+    connection.abort();
+    server.abort();
+}
+
+#[test]
+fn a_client_whom_the_layer_denies_is_shown_nothing() {
+    let list = || AccessList::parse(["10.0.0.1", "2001:db8::/32"]).expect("addresses");
+    let all = || Policy::new("all", TEN);
+    for denying in [all().deny(list()), all().deny(list()).unadvertised()] {
+        let layer = layer([Policy::new("other", TEN), denying]);
+        let (code, text) = asked(layer.status_service().expect("it is proven"), request(&[]));
+        assert!(code == 403 && !text.contains("limit\""), "{code} {text}");
+        assert_eq!(served(&layer, request(&[])).status(), 403);
+    }
+    // What is denied elsewhere is not denied here, and what never refuses denies nobody.
+    let layer = layer([all().deny(list()).methods([Method::POST]), all().deny(list()).shadow(), all()]);
+    assert_eq!(asked(layer.status_service().expect("it is proven"), request(&[])).0, 200);
+}
+
+#[test]
+fn a_request_without_a_key_that_must_be_there_is_answered_as_by_the_layer() {
+    let layer = layer([by(key::header("x-user")).missing_key(MissingKey::Deny)]);
+    let (code, text) = asked(layer.status_service_for(|_| true), request(&[]));
+    let refused = served(&layer, request(&[]));
+    assert_eq!((code, refused.status().as_u16()), (403, 403), "{text}");
+    assert_eq!(asked(layer.status_service_for(|_| true), request(&[("x-user", "ada")])).0, 200);
+}
+
+#[test]
+fn what_is_told_is_what_the_headers_told_with_a_reserve_too() {
+    let is_critical = |parts: &Parts| parts.headers.contains_key("x-critical");
+    let quotas = [
+        TEN,
+        Quota::token_bucket(10, HOUR),
+        Quota::token_bucket(10, HOUR).burst(4),
+        Quota::sliding_window(10, HOUR),
+        Quota::sliding_log(10, HOUR),
+    ];
+    for quota in quotas {
+        for fraction in [None, Some(0.3), Some(0.7)] {
+            let policy = Policy::new("user", quota).key(key::header("x-user"));
+            let policy = fraction.into_iter().fold(policy, |policy, fraction| policy.reserve(fraction, is_critical));
+            let layer = layer([policy]).headers(Headers::both().with_used());
+            for headers in [&[("x-user", "ada")][..], &[("x-user", "ada"), ("x-critical", "1")]] {
+                for _ in 0..4 {
+                    let response = served(&layer, request(headers));
+                    let header = |name: &str| response.headers()[name].to_str().expect("a number").to_owned();
+                    let [limit, used, left] =
+                        ["limit", "used", "remaining"].map(|name| header(&format!("x-ratelimit-{name}")));
+                    let expected = format!(r#""limit":{limit},"used":{used},"remaining":{left},"#);
+                    let text = told(&layer, headers);
+                    assert!(text.contains(&expected), "{quota}, reserve {fraction:?}: {text} is not {expected}");
+                }
+            }
+        }
+    }
+}
+
+/// A store that writes down what is asked of one in memory.
+#[derive(Clone)]
+struct Watched {
+    memory: MemoryStore,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Watched {
+    fn note(&self, what: String) {
+        self.asked.lock().expect("nobody panics here").push(what);
+    }
+}
+
+impl Store for Watched {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        for check in checks {
+            self.note(format!("{} units", check.cost));
+        }
+        self.memory.decide(checks, deadline)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.note(format!("{} changes", changes.len()));
+        self.memory.settle(receipt, changes)
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.note(format!("{change:?}"));
+        self.memory.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.note("a reset".to_owned());
+        self.memory.reset(counter)
+    }
+}
+
+#[test]
+fn telling_takes_no_unit_makes_no_key_and_prolongs_none() {
+    let now = Arc::new(Mutex::new(1_000 * HOUR));
+    let clock = Arc::clone(&now);
+    let memory = MemoryStore::builder().capacity(200).with_clock(move || *clock.lock().expect("nobody panics here"));
+    let store = Watched { memory: memory.build(), asked: Arc::default() };
+    let policy = by(key::header("x-user")).cost(3).metered().refund_dropped().reserve(0.5, |_| false);
+    let layer = RateLimitLayer::new(store.clone(), policy);
+    for number in 0..100 {
+        told(&layer, &[("x-user", &number.to_string())]);
+    }
+    assert!(store.memory.is_empty());
+    assert_eq!(*store.asked.lock().expect("nobody panics here"), ["0 units", "0 changes"].repeat(100));
+
+    served(&layer, request(&[("x-user", "ada")]));
+    *now.lock().expect("nobody panics here") += HOUR / 2;
+    (0..10).for_each(|_| assert!(told(&layer, &[("x-user", "ada")]).contains(r#""used":8,"remaining":2"#)));
+    // When its window is over, it makes way.
+    *now.lock().expect("nobody panics here") += HOUR;
+    (0..64).for_each(|number| drop(served(&layer, request(&[("x-user", &number.to_string())]))));
+    assert_eq!(store.memory.len(), 64);
+    assert!(told(&layer, &[("x-user", "ada")]).contains(r#""used":5,"remaining":5"#));
+}
