@@ -21,6 +21,7 @@ mod reply;
 mod request;
 mod script;
 mod servers;
+mod settle;
 mod source;
 mod store;
 mod tls;

@@ -7,11 +7,10 @@ use std::time::Duration;
 use deadpool_redis::Pool;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
-use tokio::sync::oneshot::Receiver;
 
 use super::builder::RedisStoreBuilder;
-use super::engine::{Inner, settled};
-use super::job::{Settled, Unanswered};
+use super::engine::Inner;
+use super::job::Unanswered;
 use super::reply::Answered;
 use super::request::{MOST_CHECKS, Request};
 use super::verdict::{self, Verdict};
@@ -22,7 +21,7 @@ use crate::store::deny::{Asked, Question, Refusals};
 use crate::store::evaluate::{of_any, told, told_of_one};
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement,
-    Settling, Store, Taken,
+    Settling, Store,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -48,7 +47,7 @@ use crate::store::{
 #[derive(Clone)]
 pub struct RedisStore {
     pub(super) inner: Arc<Inner>,
-    refusals: Option<Arc<Refusals>>,
+    pub(super) refusals: Option<Arc<Refusals>>,
 }
 
 impl RedisStore {
@@ -188,14 +187,7 @@ impl Store for RedisStore {
         if receipt.store() != self.inner.id || changes.is_empty() {
             return Answer::Ready(Ok(Vec::new()));
         }
-        let sent: SmallVec<[Sent; 1]> = changes.iter().map(|settlement| self.send(settlement, &receipt)).collect();
-        Answer::pending(async move {
-            let mut applied = Vec::with_capacity(sent.len());
-            for sent in sent {
-                applied.push(sent.applied().await?);
-            }
-            Ok(applied)
-        })
+        self.send_all(&receipt, changes)
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
@@ -225,34 +217,6 @@ impl Store for RedisStore {
 
     fn recall(&self, checks: &[Check]) -> Option<Decided> {
         self.refusals.as_ref().and_then(|refusals| refusals.recall(checks))
-    }
-}
-
-/// A change on its way, or why there is none.
-enum Sent {
-    Change(Box<(Taken, Change)>, Receiver<Settled>),
-    Nothing { stamp: u64 },
-}
-
-impl Sent {
-    async fn applied(self) -> Result<Applied, Error> {
-        match self {
-            Self::Change(made, answered) => verdict::changed(&made.0, made.1, settled(answered).await?),
-            Self::Nothing { stamp } => Ok(Applied::new(0, stamp)),
-        }
-    }
-}
-
-impl RedisStore {
-    fn send(&self, settlement: &Settlement, receipt: &Receipt) -> Sent {
-        let Some((taken, change)) = settlement.of(receipt) else {
-            return Sent::Nothing { stamp: receipt.taken().get(settlement.check).map_or(0, |taken| taken.stamp) };
-        };
-        if let Some(refusals) = &self.refusals {
-            refusals.settled(&taken.counter);
-        }
-        let request = Request::adjustment(&self.inner.prefix, settlement.before(receipt), taken, change);
-        Sent::Change(Box::new((taken.clone(), change)), self.inner.send(request))
     }
 }
 
