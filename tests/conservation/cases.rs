@@ -12,7 +12,9 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::{Barrier, Semaphore};
 use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
-use tollgate::{Count, Error, Handle, Key, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store};
+use tollgate::{
+    Count, Error, Handle, Key, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store, key,
+};
 use tower::Service;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -472,5 +474,32 @@ async fn a_charge_whose_answer_was_lost_is_not_made_again_nor_given_back() {
         }));
         service.oneshot(Request::new(Text::default())).await.expect("it does not fail");
         assert_eq!(rig.left(quota).await, left, "a real cost of {real}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_its_answer_has_back_what_was_charged_meanwhile() {
+    let server = RedisServer::start();
+    for is_answered in [true, false] {
+        let mut services = Vec::new();
+        for _ in 0..2 {
+            let store = RedisStore::connect(&server.url()).await.expect("the server was started");
+            let policy = Policy::new("policy", Quota::per_hour(10)).key(key::header("x-key").plain()).metered();
+            services.push(RateLimitLayer::new(store, policy).layer(service_fn(move |request| async move {
+                handle(&request).charge(9);
+                if is_answered {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                Ok::<_, Infallible>(cost(0))
+            })));
+        }
+        let mut refused = 0;
+        for number in 0..300 {
+            let mut request = Request::new(Text::default());
+            request.headers_mut().insert("x-key", is_answered.to_string().parse().expect("ASCII"));
+            let response = services[number % 2].clone().oneshot(request).await.unwrap();
+            refused += u32::from(response.status() == StatusCode::TOO_MANY_REQUESTS);
+        }
+        assert_eq!(refused, 0, "of 300, answered before the response: {is_answered}");
     }
 }
