@@ -117,12 +117,20 @@ impl Debt {
 
     /// Hands a change to the store. Units that are given back are not owed from then on.
     pub(super) fn make(&mut self, change: Change, gate: &Gate) -> Settling {
-        if let Change::Refund(units) = change {
-            let (receipt, changes) = self.parts.give_back(self.store, units);
-            return gate.store.settle(receipt, &changes);
-        }
+        let units = match change {
+            Change::Charge(units) => units,
+            Change::Refund(units) => {
+                let (receipt, changes) = self.parts.give_back(self.store, units);
+                return gate.store.settle(receipt, &changes);
+            }
+        };
         self.wanted.send();
-        gate.store.settle(self.parts.receipt_of_last(self.store), &[Settlement { check: 0, change }])
+        // If the store panics, nobody knows whether it charged them.
+        let doubted = self.doubted;
+        self.doubted = doubted.saturating_add(units);
+        let settling = gate.store.settle(self.parts.receipt_of_last(self.store), &[Settlement { check: 0, change }]);
+        self.doubted = doubted;
+        settling
     }
 
     /// Whether what may be changed later depends on what becomes of a change that was just made.

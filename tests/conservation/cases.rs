@@ -503,3 +503,46 @@ async fn a_client_that_waits_for_its_answer_has_back_what_was_charged_meanwhile(
         assert_eq!(refused, 0, "of 300, answered before the response: {is_answered}");
     }
 }
+
+/// Charges, and panics.
+struct Shaky(MemoryStore);
+
+impl Store for Shaky {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.0.decide(checks, deadline)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        let is_charge = matches!(changes, [Settlement { change: Change::Charge(_), .. }]);
+        let settling = self.0.settle(receipt, changes);
+        assert!(!is_charge, "it was charged, but nobody hears of it");
+        settling
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.0.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.0.reset(counter)
+    }
+}
+
+#[tokio::test]
+async fn a_charge_in_which_the_store_panicked_is_not_made_again() {
+    let quota = Quota::fixed_window(100, HOUR);
+    let store = Arc::new(Shaky(MemoryStore::builder().with_clock(ManualClock::new().reader()).build()));
+    let rig = Rig { name: "shaky", clock: ManualClock::new(), store, _server: None };
+    let handler = |handle: Handle| async move {
+        for _ in 0..3 {
+            let charging = tokio::spawn({
+                let handle = handle.clone();
+                async move { handle.charge(5) }
+            });
+            charging.await.expect_err("it panics");
+        }
+        Response::new(Text::default())
+    };
+    serve(&rig, quota, handler).await;
+    assert_eq!(rig.left(quota).await, 100 - 1 - 15);
+}
