@@ -546,3 +546,25 @@ async fn a_charge_in_which_the_store_panicked_is_not_made_again() {
     serve(&rig, quota, handler).await;
     assert_eq!(rig.left(quota).await, 100 - 1 - 15);
 }
+
+#[tokio::test]
+async fn a_request_leaves_a_line_with_all_that_it_took_there() {
+    on_each_store(async |rig| {
+        let quota = Quota::leaky_bucket(100, 1_000 * HOUR).queue(99);
+        let policy = Policy::new("policy", quota).count(Count::failures());
+        let (line, none) = (policy.clone(), Policy::new("none", Quota::per_hour(100)));
+        let service = rig.layer(none).layer(service_fn(move |request| {
+            let line = line.clone();
+            async move {
+                for _ in 0..3 {
+                    handle(&request).check(&line, Key::new("global", "")).await.expect("the store answers");
+                }
+                Ok::<_, Infallible>(Response::new(Text::default()))
+            }
+        }));
+        service.oneshot(Request::new(Text::default())).await.expect("it does not fail");
+        answered().await;
+        assert_eq!(rig.left(quota).await, 100, "{}", rig.name);
+    })
+    .await;
+}
