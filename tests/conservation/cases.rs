@@ -13,7 +13,8 @@ use http_body_util::Full;
 use tokio::sync::{Barrier, Semaphore};
 use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
 use tollgate::{
-    Count, Error, Handle, Key, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store, key,
+    Count, Decision, Error, Handle, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost,
+    RedisStore, Source, Store, key,
 };
 use tower::Service;
 use tower::{Layer, ServiceExt, service_fn};
@@ -545,6 +546,51 @@ async fn a_charge_in_which_the_store_panicked_is_not_made_again() {
     };
     serve(&rig, quota, handler).await;
     assert_eq!(rig.left(quota).await, 100 - 1 - 15);
+}
+
+#[tokio::test]
+async fn stores_around_a_store_give_back_as_much_of_many_small_charges() {
+    // A unit a second.
+    let quota = Quota::token_bucket(3_600, HOUR).burst(100);
+    for is_leased in [true, false] {
+        let clock = ManualClock::new();
+        let inner = MemoryStore::builder().with_clock(clock.reader()).build();
+        let store: Arc<dyn Store> = if is_leased {
+            Arc::new(LeaseStore::new(inner))
+        } else {
+            Arc::new(HybridStore::builder(inner).tick(Duration::from_millis(20)).allowance(50).build().expect("valid"))
+        };
+        let rig = Rig { name: if is_leased { "leases" } else { "a hybrid store" }, clock, store, _server: None };
+        let source = async || {
+            let response = serve(&rig, quota, |_| async { Response::new(Text::default()) }).await;
+            response.extensions().get::<Decision>().map(Decision::source)
+        };
+        let mut before = 0;
+        while source().await != Some(Source::Lease) {
+            before += 1;
+            assert!(before < 50, "{}: nothing was admitted by it", rig.name);
+            answered().await;
+        }
+        let left = rig.left(quota).await;
+        let clock = rig.clock.clone();
+        let handler = move |handle: Handle| {
+            let clock = clock.clone();
+            async move {
+                for _ in 0..20 {
+                    clock.set(clock.now() + S / 1_000);
+                    handle.charge(1);
+                    tokio::task::yield_now().await;
+                }
+                clock.set(clock.now() + 2 * S);
+                cost(1)
+            }
+        };
+        serve(&rig, quota, handler).await;
+        answered().await;
+        // What it owes was refilled meanwhile; a hybrid store pays some of that later.
+        let now = rig.left(quota).await;
+        assert!(now + 3 >= left, "{}: {now} of {left} are left", rig.name);
+    }
 }
 
 #[tokio::test]
