@@ -100,7 +100,15 @@ impl Debt {
     pub(super) fn matters_soon(&self, before: &Outcome) -> bool {
         let is_due = self.is_busy || self.due(true).is_some();
         let may_refuse = before.mode() == Mode::Enforce;
-        may_refuse && is_due && before.remaining().min(self.shown(before).remaining()) < self.cost.max(1)
+        may_refuse && is_due && self.least_remaining(before) < self.cost.max(1)
+    }
+
+    /// The least that was left since the decision, or is until the last change: when all is taken that a charge
+    /// on its way asks for.
+    fn least_remaining(&self, before: &Outcome) -> u64 {
+        let after = self.after.as_ref().map_or(u64::MAX, |(after, _)| after.remaining());
+        let units = if self.is_busy { self.wanted.most() } else { self.wanted.units() };
+        before.remaining().min(after).min(self.shown_with(before, units).remaining())
     }
 
     pub(super) fn is_as_taken(&self) -> bool {
@@ -109,12 +117,20 @@ impl Debt {
 
     /// Hands a change to the store. Units that are given back are not owed from then on.
     pub(super) fn make(&mut self, change: Change, gate: &Gate) -> Settling {
-        if let Change::Refund(units) = change {
-            let (receipt, changes) = self.parts.give_back(self.store, units);
-            return gate.store.settle(receipt, &changes);
-        }
+        let units = match change {
+            Change::Charge(units) => units,
+            Change::Refund(units) => {
+                let (receipt, changes) = self.parts.give_back(self.store, units);
+                return gate.store.settle(receipt, &changes);
+            }
+        };
         self.wanted.send();
-        gate.store.settle(self.parts.receipt_of_last(self.store), &[Settlement { check: 0, change }])
+        // If the store panics, nobody knows whether it charged them.
+        let doubted = self.doubted;
+        self.doubted = doubted.saturating_add(units);
+        let settling = gate.store.settle(self.parts.receipt_of_last(self.store), &[Settlement { check: 0, change }]);
+        self.doubted = doubted;
+        settling
     }
 
     /// Whether what may be changed later depends on what becomes of a change that was just made.
@@ -146,9 +162,14 @@ impl Debt {
 
     /// The outcome of the decision, as it is after the changes.
     pub(super) fn shown(&self, before: &Outcome) -> Outcome {
+        self.shown_with(before, self.wanted.units())
+    }
+
+    /// The same, if so many units were owed.
+    fn shown_with(&self, before: &Outcome, units: u64) -> Outcome {
         match &self.after {
-            Some((after, taken)) => before.after(after).settled(*taken, self.wanted.units()),
-            None => before.settled(self.cost, self.wanted.units()),
+            Some((after, taken)) => before.after(after).settled(*taken, units),
+            None => before.settled(self.cost, units),
         }
     }
 }

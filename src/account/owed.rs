@@ -119,9 +119,13 @@ impl Owed {
 
     /// Makes the changes that are due and depend on no answer. Those that are not `followed` are the last.
     pub(super) fn make_changes(&mut self, gate: &Gate, followed: bool) -> SmallVec<[Sent; 1]> {
-        let mut sent = SmallVec::new();
-        for (place, debt) in self.debts.iter_mut().enumerate() {
-            while let Some(change) = debt.due(self.is_ended) {
+        let (mut sent, places) = (SmallVec::new(), 0..self.debts.len());
+        // Debts may be to one counter: what was taken last goes back first.
+        let each = places.clone().map(|place| (place, false)).chain(places.rev().map(|place| (place, true)));
+        for (place, goes_back) in each {
+            let debt = &mut self.debts[place];
+            let is_now = |change: &Change| matches!(change, Change::Refund(_)) == goes_back;
+            while let Some(change) = debt.due(self.is_ended).filter(is_now) {
                 match debt.make(change, gate) {
                     Settling::Ready(applied) => debt.learn(change, applied),
                     settling if self.matters || followed && debt.depends_on(change) => {

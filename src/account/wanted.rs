@@ -24,6 +24,11 @@ impl Wanted {
         self.units
     }
 
+    /// The most that was to be owed since a charge was sent.
+    pub(super) fn most(&self) -> u64 {
+        self.units.max(self.sent)
+    }
+
     /// So many more.
     pub(super) fn add(&mut self, units: u64) {
         self.units = self.units.saturating_add(units);

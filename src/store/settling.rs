@@ -2,14 +2,15 @@
 
 use super::{Answer, Applied, Change, Receipt, Settlement, Settling, Taken};
 
-/// Settles each part of what a store around a store decided by itself.
+/// Settles each part of what a store around a store decided by itself; `settle` is given what the earlier checks
+/// took as well.
 pub(super) fn settle_each(
     receipt: &Receipt,
     changes: &[Settlement],
-    mut settle: impl FnMut(&Taken, Change) -> Settling,
+    mut settle: impl FnMut(&[Taken], &Taken, Change) -> Settling,
 ) -> Settling {
     let each = changes.iter().map(|settlement| match settlement.of(receipt) {
-        Some((taken, change)) => settle(taken, change),
+        Some((taken, change)) => settle(settlement.before(receipt), taken, change),
         None => Answer::Ready(Ok(vec![Applied::new(0, 0)])),
     });
     without_outcomes(join(each.collect()))

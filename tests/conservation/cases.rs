@@ -12,7 +12,10 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::{Barrier, Semaphore};
 use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
-use tollgate::{Count, Error, Handle, Key, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store};
+use tollgate::{
+    Count, Decision, Error, Handle, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost,
+    RedisStore, Source, Store, key,
+};
 use tower::Service;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -473,4 +476,141 @@ async fn a_charge_whose_answer_was_lost_is_not_made_again_nor_given_back() {
         service.oneshot(Request::new(Text::default())).await.expect("it does not fail");
         assert_eq!(rig.left(quota).await, left, "a real cost of {real}");
     }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_its_answer_has_back_what_was_charged_meanwhile() {
+    let server = RedisServer::start();
+    for is_answered in [true, false] {
+        let mut services = Vec::new();
+        for _ in 0..2 {
+            let store = RedisStore::connect(&server.url()).await.expect("the server was started");
+            let policy = Policy::new("policy", Quota::per_hour(10)).key(key::header("x-key").plain()).metered();
+            services.push(RateLimitLayer::new(store, policy).layer(service_fn(move |request| async move {
+                handle(&request).charge(9);
+                if is_answered {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                Ok::<_, Infallible>(cost(0))
+            })));
+        }
+        let mut refused = 0;
+        for number in 0..300 {
+            let mut request = Request::new(Text::default());
+            request.headers_mut().insert("x-key", is_answered.to_string().parse().expect("ASCII"));
+            let response = services[number % 2].clone().oneshot(request).await.unwrap();
+            refused += u32::from(response.status() == StatusCode::TOO_MANY_REQUESTS);
+        }
+        assert_eq!(refused, 0, "of 300, answered before the response: {is_answered}");
+    }
+}
+
+/// Charges, and panics.
+struct Shaky(MemoryStore);
+
+impl Store for Shaky {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.0.decide(checks, deadline)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        let is_charge = matches!(changes, [Settlement { change: Change::Charge(_), .. }]);
+        let settling = self.0.settle(receipt, changes);
+        assert!(!is_charge, "it was charged, but nobody hears of it");
+        settling
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.0.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.0.reset(counter)
+    }
+}
+
+#[tokio::test]
+async fn a_charge_in_which_the_store_panicked_is_not_made_again() {
+    let quota = Quota::fixed_window(100, HOUR);
+    let store = Arc::new(Shaky(MemoryStore::builder().with_clock(ManualClock::new().reader()).build()));
+    let rig = Rig { name: "shaky", clock: ManualClock::new(), store, _server: None };
+    let handler = |handle: Handle| async move {
+        for _ in 0..3 {
+            let charging = tokio::spawn({
+                let handle = handle.clone();
+                async move { handle.charge(5) }
+            });
+            charging.await.expect_err("it panics");
+        }
+        Response::new(Text::default())
+    };
+    serve(&rig, quota, handler).await;
+    assert_eq!(rig.left(quota).await, 100 - 1 - 15);
+}
+
+#[tokio::test]
+async fn stores_around_a_store_give_back_as_much_of_many_small_charges() {
+    // A unit a second.
+    let quota = Quota::token_bucket(3_600, HOUR).burst(100);
+    for is_leased in [true, false] {
+        let clock = ManualClock::new();
+        let inner = MemoryStore::builder().with_clock(clock.reader()).build();
+        let store: Arc<dyn Store> = if is_leased {
+            Arc::new(LeaseStore::new(inner))
+        } else {
+            Arc::new(HybridStore::builder(inner).tick(Duration::from_millis(20)).allowance(50).build().expect("valid"))
+        };
+        let rig = Rig { name: if is_leased { "leases" } else { "a hybrid store" }, clock, store, _server: None };
+        let source = async || {
+            let response = serve(&rig, quota, |_| async { Response::new(Text::default()) }).await;
+            response.extensions().get::<Decision>().map(Decision::source)
+        };
+        let mut before = 0;
+        while source().await != Some(Source::Lease) {
+            before += 1;
+            assert!(before < 50, "{}: nothing was admitted by it", rig.name);
+            answered().await;
+        }
+        let left = rig.left(quota).await;
+        let clock = rig.clock.clone();
+        let handler = move |handle: Handle| {
+            let clock = clock.clone();
+            async move {
+                for _ in 0..20 {
+                    clock.set(clock.now() + S / 1_000);
+                    handle.charge(1);
+                    tokio::task::yield_now().await;
+                }
+                clock.set(clock.now() + 2 * S);
+                cost(1)
+            }
+        };
+        serve(&rig, quota, handler).await;
+        answered().await;
+        // What it owes was refilled meanwhile; a hybrid store pays some of that later.
+        let now = rig.left(quota).await;
+        assert!(now + 3 >= left, "{}: {now} of {left} are left", rig.name);
+    }
+}
+
+#[tokio::test]
+async fn a_request_leaves_a_line_with_all_that_it_took_there() {
+    on_each_store(async |rig| {
+        let quota = Quota::leaky_bucket(100, 1_000 * HOUR).queue(99);
+        let policy = Policy::new("policy", quota).count(Count::failures());
+        let (line, none) = (policy.clone(), Policy::new("none", Quota::per_hour(100)));
+        let service = rig.layer(none).layer(service_fn(move |request| {
+            let line = line.clone();
+            async move {
+                for _ in 0..3 {
+                    handle(&request).check(&line, Key::new("global", "")).await.expect("the store answers");
+                }
+                Ok::<_, Infallible>(Response::new(Text::default()))
+            }
+        }));
+        service.oneshot(Request::new(Text::default())).await.expect("it does not fail");
+        answered().await;
+        assert_eq!(rig.left(quota).await, 100, "{}", rig.name);
+    })
+    .await;
 }

@@ -133,7 +133,7 @@ impl Charge {
         let back = shard.find(self.hash, &self.counter).map_or(0, |entry| entry.ledger.arrived(applied));
         drop(shard);
         if back > 0 {
-            drop(self.shared.refund(&self.counter, back, applied.stamp));
+            drop(self.shared.refund_charged(&self.counter, back, applied.stamp));
         }
     }
 

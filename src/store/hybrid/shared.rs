@@ -105,30 +105,39 @@ impl Shared {
         Some(Decided { decision, receipt: Receipt::new(self.id, taken) })
     }
 
-    /// Settles what was admitted here. What has been charged already goes back where it was charged.
-    pub(super) fn settle(self: &Arc<Self>, taken: &Taken, change: Change) -> Settling {
+    /// Settles what was admitted here, to a request that took others `before`. What has been charged already goes
+    /// back where it was charged.
+    pub(super) fn settle(self: &Arc<Self>, before: &[Taken], taken: &Taken, change: Change) -> Settling {
         let units = match change {
             Change::Refund(units) => units,
             Change::Charge(units) => return self.charge_more(&taken.counter, units),
         };
         let nothing = Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
         if !is_turn(taken.stamp) {
-            let stamp = unmarked(taken.stamp, self.epoch(&taken.counter));
-            return stamp.map_or(nothing, |stamp| self.refund(&taken.counter, units, stamp));
+            let epoch = self.epoch(&taken.counter);
+            let Some(stamp) = unmarked(taken.stamp, epoch) else { return nothing };
+            let same = before.iter().filter(|part| part.counter == taken.counter && !is_turn(part.stamp));
+            let there = same.filter_map(|part| Some(Taken { stamp: unmarked(part.stamp, epoch)?, ..part.clone() }));
+            return self.refund(there.collect(), Taken { stamp, ..taken.clone() }, units);
         }
         let hash = self.shards.hash(&taken.counter);
         let back = self.shards.lock(hash).find(hash, &taken.counter).map(|entry| entry.take_back(units, taken.stamp));
         match back {
-            Some(Back::Charged { units, stamp }) => self.refund(&taken.counter, units, stamp),
+            Some(Back::Charged { units, stamp }) => self.refund_charged(&taken.counter, units, stamp),
             Some(Back::Unpaid(units) | Back::Owed(units)) => Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)])),
             Some(Back::Nothing) | None => nothing,
         }
     }
 
     /// Gives units back that a charge took in the inner store.
-    pub(super) fn refund(&self, counter: &Counter, units: u64, stamp: u64) -> Settling {
-        let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(vec![Applied::new(0, stamp)])) };
-        let taken = Taken { counter: counter.clone(), units, floor: 0, stamp, slot: 0 };
-        self.inner.settle(Receipt::new(store, [taken]), &[Settlement { check: 0, change: Change::Refund(units) }])
+    pub(super) fn refund_charged(&self, counter: &Counter, units: u64, stamp: u64) -> Settling {
+        self.refund(Vec::new(), Taken { counter: counter.clone(), units, floor: 0, stamp, slot: 0 }, units)
+    }
+
+    /// Gives units back of what the inner store took, and before it others of the same request.
+    fn refund(&self, before: Vec<Taken>, taken: Taken, units: u64) -> Settling {
+        let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])) };
+        let change = Settlement { check: before.len(), change: Change::Refund(units) };
+        self.inner.settle(Receipt::new(store, before.into_iter().chain([taken])), &[change])
     }
 }

@@ -104,7 +104,7 @@ impl Store for HybridStore {
         if receipt.store() != self.shared.id {
             return without_outcomes(self.shared.settle_there(receipt, changes));
         }
-        settle_each(&receipt, changes, |taken, change| self.shared.settle(taken, change))
+        settle_each(&receipt, changes, |before, taken, change| self.shared.settle(before, taken, change))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {

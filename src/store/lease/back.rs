@@ -147,8 +147,8 @@ impl Shared {
         backs
     }
 
-    /// Settles what was spent from a lease.
-    pub(super) fn settle(&self, taken: &Taken, change: Change) -> Settling {
+    /// Settles what was spent from a lease, by a request that took others `before`.
+    pub(super) fn settle(&self, before: &[Taken], taken: &Taken, change: Change) -> Settling {
         if let Change::Refund(units) = change {
             let counts = |returned: u64| {
                 let mut shard = self.shards.lock(self.shards.hash(&taken.counter));
@@ -164,7 +164,8 @@ impl Shared {
         let Some(&store) = self.inner_id.get() else {
             return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
         };
-        self.inner.settle(Receipt::new(store, [taken.clone()]), &[Settlement { check: 0, change }])
+        let receipt = Receipt::new(store, before.iter().chain([taken]).cloned());
+        self.inner.settle(receipt, &[Settlement { check: before.len(), change }])
     }
 
     fn put_back(&self, counter: &Counter, stamp: u64, units: u64) -> bool {

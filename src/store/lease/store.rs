@@ -122,7 +122,7 @@ impl Store for LeaseStore {
         if receipt.store() != self.shared.id {
             return without_outcomes(self.shared.inner.settle(receipt, changes));
         }
-        settle_each(&receipt, changes, |taken, change| self.shared.settle(taken, change))
+        settle_each(&receipt, changes, |before, taken, change| self.shared.settle(before, taken, change))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
