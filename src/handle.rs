@@ -91,8 +91,10 @@ impl Handle {
     /// is that of this handle's layer.
     ///
     /// What was taken is settled with the request, as the policy's [`count`](Policy::count) says,
-    /// and shown in its headers. Only the quota, the cost, `count`, `metered` and `refund_dropped`
-    /// of the policy have a meaning here.
+    /// and shown in its headers, if it is one of the first 64 checks of the request and was made before the
+    /// response. What later ones take is settled with an earlier check of the same key, if there is one; else
+    /// it changes only by [`charge`](Self::charge) and [`refund`](Self::refund). Only the quota, the cost,
+    /// `count`, `metered` and `refund_dropped` of the policy have a meaning here.
     ///
     /// # Errors
     ///

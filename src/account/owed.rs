@@ -6,9 +6,18 @@ use tokio::sync::oneshot;
 use super::debt::{Debt, Of};
 use super::wanted::Wanted;
 use crate::gate::Gate;
+use crate::lookup::Warning;
 use crate::policy::Options;
 use crate::store::{Applied, Change, Receipt, Settles, Settling};
 use crate::{Decision, Error, Outcome, Policy, Store};
+
+/// Decisions of the handler that are shown and settled with the response.
+const MOST_ASKED: usize = 64;
+
+/// The same, with those that are only charged and refunded.
+const MOST_KEPT: usize = 1_024;
+
+static MANY: Warning = Warning::new();
 
 /// All that one request owes: nothing, if nothing that it took can change.
 #[derive(Debug, Default)]
@@ -54,19 +63,23 @@ impl Owed {
 
     /// Adds what a decision took that the handler asked for.
     ///
-    /// After the end, only what the handler charges and refunds can change it; and what one counter has of it
-    /// is one debt, as a handle may be used for long.
+    /// After the end, and of more than [`MOST_ASKED`], only what the handler charges and refunds can change it;
+    /// and what one counter has of it is one debt, as a handle may be used for long.
     pub(super) fn add(&mut self, gate: &Gate, policy: &Policy, decision: &Decision, receipt: Receipt) {
+        let is_late = self.is_ended || self.asked.len() >= MOST_ASKED;
         let known = self.debts.iter_mut().find(|debt| match receipt.taken() {
-            [only] if self.is_ended => debt.is_to(receipt.store(), &only.counter),
+            [only] if is_late => debt.is_to(receipt.store(), &only.counter),
             _ => false,
         });
         if let Some(debt) = known {
             receipt.taken().iter().for_each(|taken| debt.add(taken));
-        } else if !self.is_ended || policy.options().metered {
+        } else if !is_late || policy.options().metered && self.asked.len() < MOST_KEPT {
             let place = self.asked.len();
             self.asked.push(Asked { policy: policy.clone(), decision: decision.clone() });
             return self.insert(gate, decision, receipt, |_| (Of::Handler(place), policy));
+        } else if !self.is_ended && MANY.is_due() {
+            let policy = policy.name();
+            tracing::warn!(code = "many_checks", policy, "a handler asks so many policies that some are not settled");
         }
         drop(gate.store.settle(receipt, &[]));
     }
@@ -176,7 +189,7 @@ impl Owed {
             return decision.clone();
         }
         let layer = decision.outcomes().iter().enumerate().map(|(check, outcome)| (None, check, outcome));
-        let asked = self.asked.iter().enumerate().flat_map(|(place, asked)| {
+        let asked = self.asked.iter().take(MOST_ASKED).enumerate().flat_map(|(place, asked)| {
             let outcomes = asked.decision.outcomes().iter().enumerate();
             outcomes.map(move |(check, outcome)| (Some(place), check, outcome))
         });

@@ -8,6 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) struct Warning(AtomicU64);
 
 impl Warning {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
     /// Whether it is due.
     pub(crate) fn is_due(&self) -> bool {
         let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -55,7 +55,8 @@ pub trait Store: Send + Sync + 'static {
     /// each, in their order.
     ///
     /// Never blocks and may be called from `Drop`; what has to be sent is sent in the background,
-    /// once. A receipt of another store is ignored.
+    /// once. A receipt of another store is ignored. The answer comes in a bounded time, even if only to say
+    /// that it is not known: requests that wait for it are kept until then.
     ///
     /// # Errors
     ///

@@ -614,3 +614,26 @@ async fn a_request_leaves_a_line_with_all_that_it_took_there() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_handler_that_asks_one_counter_for_ever_is_shown_the_first_checks_and_settled_for_all() {
+    on_each_store(async |rig| {
+        let (quota, asked) = (Quota::fixed_window(100, HOUR), Quota::fixed_window(5_000, HOUR));
+        let handler = move |handle: Handle| async move {
+            let policy = Policy::new("policy", asked).count(Count::failures());
+            for _ in 0..500 {
+                handle.check(&policy, Key::new("user", "ada")).await.expect("the store answers");
+            }
+            Response::new(Text::default())
+        };
+        let response = serve(rig, quota, handler).await;
+        let length: usize = response.headers().values().map(|value| value.len()).sum();
+        assert!(length < 8_000, "{}: {length} bytes of headers", rig.name);
+        answered().await;
+        let user = Counter { key: Key::new("user", "ada"), ..counter(asked) };
+        let looked = rig.store.decide(&[Check::new(user, 0)], Deadline::none()).wait().await;
+        let left = looked.expect("the store answers").decision.outcomes()[0].remaining();
+        assert_eq!(left, 5_000, "{}: nothing counts", rig.name);
+    })
+    .await;
+}
