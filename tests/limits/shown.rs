@@ -16,6 +16,8 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+#[cfg(feature = "config")]
+use tollgate::config::Config;
 use tollgate::key::{Extracted, KeyExtractor};
 use tollgate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
@@ -420,4 +422,15 @@ fn telling_takes_no_unit_makes_no_key_and_prolongs_none() {
     (0..64).for_each(|number| drop(served(&layer, request(&[("x-user", &number.to_string())]))));
     assert_eq!(store.memory.len(), 64);
     assert!(told(&layer, &[("x-user", "ada")]).contains(r#""used":5,"remaining":5"#));
+}
+
+#[cfg(feature = "config")]
+#[test]
+fn a_list_of_clients_in_a_file_makes_no_address_a_guess() {
+    let file = |key: &str| {
+        let policy = format!("[[policy]]\nname = \"by\"\nlimit = 10\nwindow = \"1h\"\nkey = \"{key}\"");
+        let config = Config::from_toml(&format!("{policy}\ndeny = [\"203.0.113.0/24\"]")).expect("a policy");
+        layer(config.into_policies()).status_service().is_ok()
+    };
+    assert!(file("client_ip") && file("global") && !file("header:x-api-key"));
 }
