@@ -13,6 +13,7 @@ use axum::extract::ConnectInfo;
 use futures::FutureExt;
 use http::request::Parts;
 use http::{Method, Request, Response};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -433,4 +434,17 @@ fn a_list_of_clients_in_a_file_makes_no_address_a_guess() {
         layer(config.into_policies()).status_service().is_ok()
     };
     assert!(file("client_ip") && file("global") && !file("header:x-api-key"));
+}
+
+#[test]
+fn a_head_request_for_the_status_has_no_body_but_its_length() {
+    let layer = layer([Policy::new("all", TEN)]);
+    for service in [layer.status_service().expect("it is proven"), layer.status_service_for(|_| false)] {
+        let (_, text) = asked(service.clone(), request(&[]));
+        let mut head = request(&[]);
+        *head.method_mut() = Method::HEAD;
+        let response = service.oneshot(head).now_or_never().expect("an answer at once").expect("a response");
+        let length = response.headers().get("content-length").expect("it is told").to_str().expect("digits").parse();
+        assert_eq!((length, response.into_body().size_hint().exact()), (Ok(text.len()), Some(0)));
+    }
 }
