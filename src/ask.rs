@@ -154,6 +154,8 @@ impl Gate {
         match (rule, policy.rule_for_missing_key()) {
             (OnFailure::Allow, _) => Resolved::Skip,
             (OnFailure::Deny, _) | (_, MissingKey::Deny) => Resolved::verdict(Verdict::Failed(error)),
+            // Anybody can bring about that keys are not found out, and may be on the list.
+            _ if policy.denies_values() => Resolved::verdict(Verdict::Failed(error)),
             (OnFailure::Fallback, _) if !ask.terms.counted => Resolved::Skip,
             (OnFailure::Fallback, _) => Resolved::Check(ask.check(policy, Key::new("unknown", ""))),
         }

@@ -192,7 +192,7 @@ impl Gate {
 }
 
 /// The answer to a HEAD request, which has no body (RFC 9110 §9.3.2), but the length of it.
-fn without_body(response: Response<Bytes>) -> Response<Bytes> {
+pub(crate) fn without_body(response: Response<Bytes>) -> Response<Bytes> {
     let (mut parts, body) = response.into_parts();
     if !body.is_empty() {
         parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| number(body.len() as u64));

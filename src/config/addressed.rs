@@ -35,4 +35,8 @@ impl KeyExtractor for Addressed {
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         matches!(entry, ListEntry::Net(_)) || self.key.can_match(entry)
     }
+
+    fn is_proven(&self) -> bool {
+        self.key.is_proven()
+    }
 }

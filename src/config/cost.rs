@@ -9,7 +9,7 @@ use super::fault::{Fault, choose_word};
 use super::header::from_header;
 use super::lists::OneOrMany;
 use super::values::{CostText, Whole};
-use crate::key::field_value::lines;
+use crate::key::field_value::{lines, trimmed};
 use crate::{Count, Policy};
 
 /// Makes a count.
@@ -33,13 +33,15 @@ pub(super) fn with_cost(mut policy: Policy, table: &PolicyTable) -> Result<Polic
     }
 }
 
-/// The units a request's header says, or 1; of several lines, the most that one says.
+/// The units a request's header says, or 1; of several lines, which proxies may have made one with commas, the most
+/// that one says.
 fn said(parts: &Parts, header: &HeaderName) -> u64 {
-    lines(&parts.headers, header).map(units).max().unwrap_or(1)
+    let joined = lines(&parts.headers, header);
+    joined.flat_map(|line| line.split(|byte| *byte == b',')).map(units).max().unwrap_or(1)
 }
 
 fn units(line: &[u8]) -> u64 {
-    let text = str::from_utf8(line).unwrap_or_default();
+    let text = str::from_utf8(trimmed(line)).unwrap_or_default();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return 1;
     }

@@ -58,8 +58,8 @@
 //!
 //! A request whose cost is above the capacity is never admitted. Where a header says the cost, one that
 //! is missing, or is not all digits, stands for 1; what is larger than any number is larger than any
-//! capacity; of several lines, the one that says most counts. White space around the value of a header
-//! counts nowhere.
+//! capacity; of several lines, or values with commas between, the one that says most counts. White space
+//! around the value of a header counts nowhere.
 //!
 //! **Who sets those headers?** Clients send what they like: a cost of 0, a tier, a priority. Where `cost`,
 //! `critical` or `tiers` read a header, something before the layer has to set it or remove it.

@@ -74,7 +74,7 @@ impl KeyExtractor for Host {
         for authority in authorities(parts) {
             match normal(authority) {
                 Some(name) => offered.push(&*name),
-                None => offered.push(guess(authority)),
+                None => offer_guess(authority, offered),
             }
         }
     }
@@ -126,6 +126,17 @@ fn is_name(name: &str) -> bool {
     };
     labels.all(|label| !label.is_empty() && label.bytes().all(is_plain))
         && (!name.rsplit('.').next().is_some_and(is_number) || name.parse::<Ipv4Addr>().is_ok())
+}
+
+/// Offers what a malformed authority may be taken for. Of one with more than a name and a port that are slightly
+/// wrong, readers may take anything.
+fn offer_guess(authority: &[u8], offered: &mut RawValues) {
+    let name = guess(authority);
+    let is_near = authority.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:%[]".contains(byte));
+    if !is_near || !(name.is_empty() || normal(&name).is_some()) {
+        offered.lack();
+    }
+    offered.push(name);
 }
 
 /// The name that a lenient reader may take out of a malformed authority.

@@ -88,6 +88,6 @@ pub use query::{Query, query};
 pub use route::{Route, route};
 pub use secret::Secret;
 #[cfg(feature = "axum")]
-pub(crate) use template::is_template;
+pub(crate) use template::{is_template, matched, normal as normal_template};
 pub use text::Key;
 use text::Kind;

@@ -59,7 +59,8 @@ impl KeyExtractor for PathParam {
 impl PathParam {
     /// All values of parameters with this name.
     fn values<'a>(&self, parts: &'a Parts) -> Values<'a> {
-        let Some(template) = parts.extensions.get::<MatchedPath>() else { return Values::new() };
+        // A nested service, or the fallback of a nested router, has parameters of its prefix and no route.
+        let Some(template) = parts.extensions.get::<MatchedPath>() else { return told(parts, &self.name) };
         // The template is that of the outermost router, but nested ones see a shortened path.
         let whole = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |OriginalUri(uri)| uri.path());
         let found = if is_routed(whole, parts) { captures(template.as_str(), whole, &self.name) } else { None };

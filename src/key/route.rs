@@ -1,8 +1,8 @@
 //! The route that matched.
 
-use axum::extract::MatchedPath;
 use http::request::Parts;
 
+use super::template::{matched, normal};
 use super::{Extracted, KeyExtractor, Kind, ListEntry, is_template};
 use crate::RawValues;
 use crate::store::Answer;
@@ -34,7 +34,7 @@ impl KeyExtractor for Route {
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of("route", |value| str::from_utf8(value).is_ok_and(|text| is_template(text) || text == UNMATCHED))
+        entry.is_of("route", |value| str::from_utf8(value).is_ok_and(|text| is_normal(text) || text == UNMATCHED))
     }
 
     /// Templates are the server's, and stand for no client.
@@ -44,5 +44,9 @@ impl KeyExtractor for Route {
 }
 
 fn template(parts: &Parts) -> &str {
-    parts.extensions.get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str)
+    matched(parts).unwrap_or(UNMATCHED)
+}
+
+fn is_normal(text: &str) -> bool {
+    is_template(text) && normal(text) == text
 }

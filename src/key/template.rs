@@ -1,6 +1,23 @@
 //! Route templates, as axum reads them.
 
+use axum::extract::MatchedPath;
+use http::request::Parts;
 use http::uri::PathAndQuery;
+
+/// The template of the route that matched, if one did, in its [`normal`] form.
+pub(crate) fn matched(parts: &Parts) -> Option<&str> {
+    parts.extensions.get::<MatchedPath>().map(|template| normal(template.as_str()))
+}
+
+/// A template with one slash at most at its end.
+///
+/// The root of a nested service has one or two there, as the request has none or one, and is one route.
+pub(crate) fn normal(mut template: &str) -> &str {
+    while let Some(shorter) = template.strip_suffix('/').filter(|shorter| shorter.ends_with('/')) {
+        template = shorter;
+    }
+    template
+}
 
 /// A piece of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

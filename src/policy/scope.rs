@@ -8,7 +8,7 @@ use http::{HeaderMap, Method};
 
 use crate::Error;
 #[cfg(feature = "axum")]
-use crate::key::is_template;
+use crate::key::{is_template, matched, normal_template};
 
 /// What is shown of a bad template is cut here.
 #[cfg(feature = "axum")]
@@ -98,8 +98,7 @@ fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
 
 #[cfg(feature = "axum")]
 fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
-    let matched = parts.extensions.get::<axum::extract::MatchedPath>();
-    matched.is_some_and(|matched| routes.iter().any(|route| &**route == matched.as_str()))
+    matched(parts).is_some_and(|matched| routes.iter().any(|route| normal_template(route) == matched))
 }
 
 #[cfg(not(feature = "axum"))]

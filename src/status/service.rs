@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::Full;
 use tower_service::Service;
 
@@ -18,7 +18,8 @@ use super::look::Scope;
 use crate::gate::{Gate, SharedGate};
 use crate::lookup::Warning;
 use crate::policy::Predicate;
-use crate::{problem, response};
+use crate::problem;
+use crate::response::{json, without_body};
 
 const NOT_SHOWN: &str = "Limits are not shown to this client.";
 
@@ -80,7 +81,10 @@ impl<B> Service<Request<B>> for StatusService {
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (service, gate) = (self.clone(), self.gate.load_full());
         let (parts, _) = request.into_parts();
-        Box::pin(async move { Ok(unless_it_panics(service.answer(&gate, &parts)).await.map(Full::new)) })
+        Box::pin(async move {
+            let answer = unless_it_panics(service.answer(&gate, &parts)).await;
+            Ok(if parts.method == Method::HEAD { without_body(answer) } else { answer }.map(Full::new))
+        })
     }
 }
 
@@ -92,7 +96,7 @@ impl StatusService {
             None => Scope::Proven,
         };
         match gate.status(parts, scope, &self.panics).await {
-            Ok(status) => response::json(status.to_json()),
+            Ok(status) => json(status.to_json()),
             Err(verdict) => gate.turn_away(verdict, parts),
         }
     }

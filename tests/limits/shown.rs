@@ -13,9 +13,12 @@ use axum::extract::ConnectInfo;
 use futures::FutureExt;
 use http::request::Parts;
 use http::{Method, Request, Response};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+#[cfg(feature = "config")]
+use tollgate::config::Config;
 use tollgate::key::{Extracted, KeyExtractor};
 use tollgate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
@@ -420,4 +423,28 @@ fn telling_takes_no_unit_makes_no_key_and_prolongs_none() {
     (0..64).for_each(|number| drop(served(&layer, request(&[("x-user", &number.to_string())]))));
     assert_eq!(store.memory.len(), 64);
     assert!(told(&layer, &[("x-user", "ada")]).contains(r#""used":5,"remaining":5"#));
+}
+
+#[cfg(feature = "config")]
+#[test]
+fn a_list_of_clients_in_a_file_makes_no_address_a_guess() {
+    let file = |key: &str| {
+        let policy = format!("[[policy]]\nname = \"by\"\nlimit = 10\nwindow = \"1h\"\nkey = \"{key}\"");
+        let config = Config::from_toml(&format!("{policy}\ndeny = [\"203.0.113.0/24\"]")).expect("a policy");
+        layer(config.into_policies()).status_service().is_ok()
+    };
+    assert!(file("client_ip") && file("global") && !file("header:x-api-key"));
+}
+
+#[test]
+fn a_head_request_for_the_status_has_no_body_but_its_length() {
+    let layer = layer([Policy::new("all", TEN)]);
+    for service in [layer.status_service().expect("it is proven"), layer.status_service_for(|_| false)] {
+        let (_, text) = asked(service.clone(), request(&[]));
+        let mut head = request(&[]);
+        *head.method_mut() = Method::HEAD;
+        let response = service.oneshot(head).now_or_never().expect("an answer at once").expect("a response");
+        let length = response.headers().get("content-length").expect("it is told").to_str().expect("digits").parse();
+        assert_eq!((length, response.into_body().size_hint().exact()), (Ok(text.len()), Some(0)));
+    }
 }

@@ -3,7 +3,7 @@
 use std::future::ready;
 
 use tollgate::key::{self, Extracted};
-use tollgate::{Error, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
+use tollgate::{AccessList, Error, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 
 use crate::rig::{Directory, HOUR, MANY, Rig, by, memory, ms, on_each_store, send, status, with_token};
 
@@ -51,6 +51,18 @@ async fn a_layer_that_denies_what_fails_answers_503() {
 async fn where_a_missing_key_is_refused_an_unknown_one_is_too() {
     let layer = RateLimitLayer::new(memory(), broken(MANY).missing_key(MissingKey::Deny));
     assert_eq!(statuses(&layer).await, [503; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_client_does_not_pass_by_having_look_ups_fail() {
+    let stolen = || AccessList::default().key_of("account", "stolen");
+    let late = Directory::default().accounts(ms(10)).in_flight(1);
+    let layer = RateLimitLayer::new(memory(), by(late).deny(stolen())).budget(HOUR);
+    let (busy, full) = tokio::join!(status(&layer, "made-up"), status(&layer, "stolen"));
+    assert_eq!((busy.as_u16(), full.as_u16()), (200, 503));
+    assert_eq!([status(&layer, "stolen").await, status(&layer, "ada").await], [403, 200]);
+    let shadow = RateLimitLayer::new(memory(), broken(TWO).deny(stolen()).shadow());
+    assert_eq!(statuses(&shadow).await, [200; 4]);
 }
 
 #[tokio::test]

@@ -76,6 +76,14 @@ fn of_costs_that_differ_the_highest_counts() {
 }
 
 #[test]
+fn a_proxy_that_joins_lines_lowers_no_cost() {
+    let service = limited("limit = 10\ncost = \"header:x-cost\"");
+    assert_eq!(left(&service, one("x-cost", "0, 3")), "7");
+    assert_eq!(left(&service, one("x-cost", "2 ,x")), "5");
+    assert_eq!(left(&service, with(["0,0", "1,\t4"].map(|cost| ("x-cost", cost)))), "1");
+}
+
+#[test]
 fn white_space_around_a_cost_does_not_lower_it() {
     let service = limited("limit = 10\ncost = \"header:x-cost\"");
     assert_eq!(left(&service, one("x-cost", "4 ")), "6");

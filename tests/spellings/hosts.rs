@@ -146,3 +146,16 @@ fn a_pair_with_an_uncertain_host_starts_no_counter_of_its_own() {
     expect(&app, with(get("http://junk1/"), "host", "acme"), 200);
     expect(&app, with(get("http://junk2/"), "host", "acme"), 429);
 }
+
+#[test]
+fn a_denied_host_is_not_reached_by_what_some_take_for_it() {
+    let app = app(by_host().deny(list(["acme"])));
+    for host in ["acme", "acme..", "acme:8x", "u@acme", "%61cme"] {
+        expect(&app, with(get("/"), "host", host), 403);
+    }
+    let odd = ["acme/x", "acme?x", "acme#x", "acme, b:", "b:, acme", "acme b", "acme\\x", "[acme]", "acme%20"];
+    for host in odd.into_iter().chain(["http://acme/", "acme:x@b"]) {
+        expect(&app, with(get("/"), "host", host), 400);
+    }
+    expect(&app, with(get("/"), "host", "b..:80"), 200);
+}

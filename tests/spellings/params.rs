@@ -1,9 +1,10 @@
-//! Parameters of routes whose path was rewritten.
+//! Parameters of routes whose path was rewritten, and of routers without a route.
 
 use std::convert::Infallible;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
+use axum::extract::Path;
 use axum::routing::get as on_get;
 use futures::FutureExt;
 use http::{Request, Response};
@@ -85,4 +86,28 @@ fn a_parameter_that_is_no_text_is_ambiguous() {
     expect(&app, "/users/%ff", 200);
     expect(&app, "/users/%fe", 429);
     expect(&app, "/users/ada", 200);
+}
+
+/// The parameters that the application has.
+async fn seen(Path(parameters): Path<Vec<(String, String)>>) -> String {
+    parameters.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+}
+
+#[test]
+fn a_parameter_is_found_where_its_router_only_hands_on() {
+    let layer = || layer(by_id());
+    let below = || Router::new().fallback(seen);
+    for router in [
+        Router::new().nest("/users/{id}", below()).layer(layer()),
+        Router::new().nest("/users/{id}", below().layer(layer())),
+        Router::new().nest_service("/users/{id}", below()).layer(layer()),
+        Router::new().nest_service("/users/{id}", below().layer(layer())),
+    ] {
+        let app: App = BoxCloneService::new(router.into_service());
+        let response = app.clone().oneshot(get("/users/ada/x")).now_or_never().expect("at once").expect("a response");
+        let body = to_bytes(response.into_body(), 100).now_or_never().expect("at once").expect("a body");
+        assert_eq!(body, "id=ada");
+        expect(&app, "/users/%61da/y", 429);
+        expect(&app, "/users/bob/x", 200);
+    }
 }

@@ -1,8 +1,11 @@
-//! Templates that no request can match.
+//! Templates that no request can match, and routes that have two.
 
+use axum::Router;
+use axum::routing::any;
+use http::Uri;
 use tollgate::{AccessList, Policy, key};
 
-use crate::rig::{ONE, file, refusal};
+use crate::rig::{ONE, expect, file, get, layer, refusal};
 
 #[track_caller]
 fn refused(route: &str) {
@@ -60,4 +63,19 @@ fn a_list_of_routes_has_templates_that_can_match() {
     let listed = |route: &str| refusal(Policy::new("r", ONE).key(key::route()).allow(AccessList::default().key(route)));
     assert!(listed("/users/:id").expect("it can never match").contains("can never match"));
     assert_eq!(listed("/users/{id}"), None);
+}
+
+#[test]
+fn a_slash_after_a_nested_service_makes_no_other_route_inside_of_it() {
+    let root = |policy: Policy| {
+        let inner = Router::new().route("/", any(|uri: Uri| async move { uri.path().to_owned() })).layer(layer(policy));
+        Router::new().nest_service("/api", inner)
+    };
+    for policy in [Policy::new("listed", ONE).routes(["/api/"]), Policy::new("route", ONE).key(key::route())] {
+        let app = root(policy);
+        expect(&app, get("/api/"), 200);
+        expect(&app, get("/api"), 429);
+        expect(&app, get("/api//"), 429);
+    }
+    expect(&root(Policy::new("none", ONE).routes(["/api"])), get("/api"), 200);
 }

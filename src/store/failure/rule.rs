@@ -36,9 +36,10 @@ const BUDGET: Duration = Duration::from_millis(100);
 /// The same rule is for keys that could not be found out, as a [look-up](crate::key::lookup) failed, was
 /// late, or was one too many. The store decides the other policies as ever. With
 /// [`Fallback`](Self::Fallback) the policy counts all such requests together, with its own quota, or, where
-/// it [refuses](crate::MissingKey::Deny) those without a key, refuses them with 503; with
-/// [`Allow`](Self::Allow), however long it lasts, it does not apply to them; with [`Deny`](Self::Deny) they
-/// are refused with 503. A warning with the code `key_unknown` is logged, once a second at most.
+/// it [refuses](crate::MissingKey::Deny) those without a key or [denies](crate::Policy::deny) keys of some
+/// values, refuses them with 503; with [`Allow`](Self::Allow), however long it lasts, it does not apply to
+/// them, not even what it denies; with [`Deny`](Self::Deny) they are refused with 503. A warning with the
+/// code `key_unknown` is logged, once a second at most.
 ///
 /// # Clients
 ///
