@@ -228,8 +228,8 @@ impl Policy {
     ///
     /// A request whose address is not known is refused if the list has addresses, as it may come from one
     /// of them, unless the list [serves unknown addresses](AccessList::serve_unknown_addresses). A request
-    /// without a key is refused by its address only, unless [`missing_key`](Self::missing_key) says
-    /// otherwise: a pair is missing if one of its parts is. One whose key is
+    /// without a key is refused by its address, by the parts of a joined key that it has, or if
+    /// [`missing_key`](Self::missing_key) says so. One whose key is
     /// [ambiguous](crate::key::Extracted::Ambiguous) is refused if any of the values it may have is on the
     /// list; and with 400 if the extractor does not [offer](KeyExtractor::raw_values) each of them, and the
     /// list has values.

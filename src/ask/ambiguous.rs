@@ -5,13 +5,26 @@ use http::request::Parts;
 use super::{Ask, Resolved};
 use crate::admission::Verdict;
 use crate::gate::Gate;
-use crate::{Key, MissingKey, RawValues};
+use crate::key::site;
+use crate::{Key, MissingKey, Policy, RawValues};
 
 impl Gate {
+    /// Whether one of the values that the key of a request would be made of is on a list of those to refuse,
+    /// though others are missing.
+    pub(super) fn denies_part(&self, policy: &Policy, parts: Option<&Parts>) -> bool {
+        let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) else { return false };
+        let mut offered = RawValues::default();
+        if let Some(parts) = parts {
+            policy.extractor().raw_values(parts, &mut offered);
+        }
+        offered.iter().any(|value| list.has_value(value))
+    }
+
     /// Goes on with a policy of which a request does not say for certain whom it counts.
     ///
     /// It must not pass a list of those to refuse by that, nor start a counter of its own: all such
-    /// requests of a policy share one, of the policy's own quota.
+    /// requests of a policy share one, of the policy's own quota. Where the key has the client's address,
+    /// which is certain, those of one address do, so that nobody uses up what is others'.
     pub(super) fn ambiguous(&self, ask: Ask, rule: MissingKey, parts: Option<&Parts>) -> Resolved {
         let policy = &self.policies[ask.policy];
         policy.refusals().count_ambiguous(policy);
@@ -28,10 +41,12 @@ impl Gate {
                 return Resolved::verdict(Verdict::Ambiguous);
             }
         }
+        let address = parts.and_then(|parts| policy.extractor().address(parts));
+        let key = || address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
         match rule {
             MissingKey::Deny if ask.terms.keyed => Resolved::verdict(Verdict::Ambiguous),
             _ if !ask.terms.counted => Resolved::Skip,
-            _ => Resolved::Check(ask.with_quota(*policy.quota()).check(policy, Key::fixed("ambiguous:"))),
+            _ => Resolved::Check(ask.with_quota(*policy.quota()).check(policy, key())),
         }
     }
 }

@@ -13,6 +13,14 @@ pub(crate) fn counted(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Where a client is, as far as nobody can choose it: IPv4 whole, of other IPv6 the /56 that a site has.
+pub(crate) fn site(address: IpAddr) -> String {
+    match counted(address) {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 72 << 72).to_string(),
+    }
+}
+
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let low = || Ipv4Addr::from_bits(u32::from(address.segments()[6]) << 16 | u32::from(address.segments()[7]));
     match address.segments() {

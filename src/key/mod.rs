@@ -67,7 +67,7 @@ pub use bearer::{Bearer, bearer};
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, client_ip};
 pub use cookie::{Cookie, cookie};
-pub(crate) use embedded::counted;
+pub(crate) use embedded::{counted, site};
 pub use extension::{Extension, extension};
 pub use extractor::{Extracted, KeyExtractor};
 pub use from_fn::{FromFn, from_fn};

@@ -20,7 +20,8 @@ pub struct PeerIp {
 /// Counts by the address at the other end of the connection: IPv4 whole, IPv6 by /56; an IPv6 address
 /// that stands for IPv4, as [`client_ip`](super::client_ip) has them, is IPv4.
 ///
-/// Behind a proxy that is the proxy's address: see [`client_ip`](super::client_ip) for the client's.
+/// Behind a proxy that is the proxy's address: see [`client_ip`](super::client_ip) for the client's, which is
+/// also the one that lists of addresses are about.
 /// axum tells the address only if the app is served with
 /// `into_make_service_with_connect_info::<SocketAddr>()`; else there is no key, a warning in the log
 /// says so once, and by default all requests share one counter.
@@ -42,10 +43,6 @@ impl KeyExtractor for PeerIp {
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         matches!(entry, ListEntry::Net(_)) || entry.is_of("ip", |value| is_ip_key(value, self.v6_prefix))
-    }
-
-    fn address(&self, parts: &Parts) -> Option<IpAddr> {
-        peer(parts).map(|address| address.to_canonical())
     }
 
     fn missing_key(&self) -> MissingKey {

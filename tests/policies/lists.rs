@@ -108,6 +108,13 @@ fn a_client_behind_a_trusted_proxy_is_known_to_the_lists_of_any_policy() {
 }
 
 #[test]
+fn a_client_behind_a_trusted_proxy_is_denied_also_where_the_proxys_address_is_counted() {
+    let service = hello(&proxied(Policy::new("peer", ONE).key(key::peer_ip()).deny(list(["203.0.113.9"]))));
+    expect(&service, and(from("192.0.2.1"), "x-forwarded-for", "203.0.113.9"), 403);
+    expect(&service, and(from("192.0.2.1"), "x-forwarded-for", "203.0.113.8"), 200);
+}
+
+#[test]
 fn a_client_cannot_write_itself_onto_the_list_of_those_allowed() {
     let layer = Rig::memory().layer([Policy::new("all", ONE).allow(list(["10.0.0.0/8"]))]);
     let service = hello(&layer);

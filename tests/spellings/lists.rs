@@ -1,8 +1,9 @@
 //! Entries of lists that are nearly addresses, and clients whose address is not known.
 
-use tollgate::{AccessList, MissingKey, Policy, key};
+use tollgate::key::{self, KeyExtractor};
+use tollgate::{AccessList, MissingKey, Policy};
 
-use crate::rig::{ONE, app, expect, file, from, get, list, with};
+use crate::rig::{ONE, app, by, expect, file, from, get, list, with};
 
 #[track_caller]
 fn refused(entries: &[&str]) {
@@ -165,4 +166,29 @@ fn a_denied_key_is_refused_from_an_allowed_address_too() {
         expect(&app, from("10.0.0.1"), 200);
     }
     expect(&app, from("11.0.0.1"), 403);
+}
+
+#[test]
+fn a_denied_part_of_a_joined_key_is_refused_also_where_the_other_part_is_missing() {
+    let join = key::header("x-user").and(key::query("tenant"));
+    let app = app(Policy::new("user", ONE).key(join).deny(list(["stolen"])));
+    for uri in ["/?tenant=1", "/"] {
+        expect(&app, with(get(uri), "x-user", "stolen"), 403);
+    }
+    for _ in 0..2 {
+        expect(&app, with(get("/"), "x-user", "ada"), 200);
+    }
+}
+
+#[test]
+fn ambiguous_requests_of_one_address_use_up_nothing_of_another() {
+    let app = app(Policy::new("paths", ONE).key(key::client_ip().and(key::path())));
+    let odd = |peer: &str| by(get("/@scope%2fpackage"), peer);
+    expect(&app, by(get("//"), "192.0.2.1"), 200);
+    expect(&app, odd("192.0.2.1"), 429);
+    expect(&app, odd("192.0.2.2"), 200);
+    // A site has a /56.
+    expect(&app, odd("2001:db8::1"), 200);
+    expect(&app, odd("2001:db8:0:ff::2"), 429);
+    expect(&app, odd("2001:db8:0:100::2"), 200);
 }
