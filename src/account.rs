@@ -4,26 +4,23 @@ mod debt;
 mod learning;
 mod owed;
 mod parts;
+mod shared;
 mod wanted;
 
 use std::cell::Cell;
-use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::Extensions;
 use http::response::Parts;
-use smallvec::SmallVec;
-use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
-use self::learning::Learning;
-use self::owed::{Owed, Sent};
-use self::wanted::Wanted;
+use self::owed::Owed;
+pub(crate) use self::shared::Shared;
 use crate::gate::Gate;
 use crate::store::Decided;
-use crate::{Count, Decision, Handle, Policy, RealCost};
+use crate::{Count, Decision, Handle, RealCost};
 
 /// The account of one request. Dropped before there is a response, it settles the request as one
 /// whose client went away.
@@ -45,14 +42,6 @@ enum Stage {
     Settled,
 }
 
-/// What the layer and the request's handles have in common.
-pub(crate) struct Shared {
-    pub(crate) gate: Arc<Gate>,
-    /// The layer's.
-    decision: Decision,
-    owed: Mutex<Owed>,
-}
-
 /// Ready once the store has said what became of a request's last changes.
 pub(crate) type Settled = oneshot::Receiver<()>;
 
@@ -62,8 +51,8 @@ pub(crate) type InTime = Pin<Box<Timeout<Settled>>>;
 impl Account {
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
-        let owed = Mutex::new(Owed::of_layer(&gate, &decision, receipt, policies));
-        let shared = Arc::new(Shared { gate, decision, owed });
+        let owed = Owed::of_layer(&gate, &decision, receipt, policies);
+        let shared = Arc::new(Shared::new(gate, decision, owed));
         Self { shared, queues: false, stage: Stage::UnderWay, is_as_decided: false }
     }
 
@@ -171,65 +160,5 @@ impl Drop for Account {
             if unused || options.refund_dropped { 0 } else { wanted }
         });
         drop(self.shared.end(owed, self.has_handles()));
-    }
-}
-
-impl Shared {
-    fn owed(&self) -> MutexGuard<'_, Owed> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Charges units to every metered policy.
-    pub(crate) fn charge(self: &Arc<Self>, units: u64) {
-        self.meter(|wanted| wanted.add(units));
-    }
-
-    /// Gives units of every metered policy back.
-    pub(crate) fn refund(self: &Arc<Self>, units: u64) {
-        self.meter(|wanted| wanted.subtract(units));
-    }
-
-    fn meter(self: &Arc<Self>, change: impl Fn(&mut Wanted)) {
-        let mut owed = self.owed();
-        owed.meter(&self.gate, change);
-        let sent = owed.make_changes(&self.gate, true);
-        self.follow(owed, sent);
-    }
-
-    /// Notes a decision the handler asked for.
-    pub(crate) fn add(&self, policy: &Policy, decided: Decided) -> Decision {
-        let Decided { mut decision, receipt } = decided;
-        if !policy.is_shown() {
-            decision = decision.hidden();
-        }
-        if decision.is_allowed() {
-            self.owed().add(&self.gate, policy, &decision, receipt);
-        }
-        decision
-    }
-
-    /// Makes a request's last changes, unless they are followed by others. Returns what to wait for, if the next
-    /// request of this client may depend on it.
-    fn end(self: &Arc<Self>, mut owed: MutexGuard<'_, Owed>, followed: bool) -> Option<Settled> {
-        let sent = owed.make_changes(&self.gate, followed);
-        let waits = owed.matters && owed.is_busy() && Runtime::try_current().is_ok();
-        let settled = waits.then(|| owed.when_settled());
-        self.follow(owed, sent);
-        settled
-    }
-
-    /// Learns what becomes of changes in tasks, which may lead to other changes. Outside of a runtime that has to
-    /// wait until something else happens to the account.
-    fn follow(self: &Arc<Self>, mut owed: MutexGuard<'_, Owed>, sent: SmallVec<[Sent; 1]>) {
-        if sent.is_empty() && owed.unheard.is_empty() {
-            return;
-        }
-        let Ok(runtime) = Runtime::try_current() else { return owed.unheard.extend(sent) };
-        let unheard = mem::take(&mut owed.unheard);
-        // A runtime that ends drops what it is given, and that is learnt at once.
-        drop(owed);
-        for sent in unheard.into_iter().chain(sent) {
-            runtime.spawn(Learning::of(Arc::clone(self), sent));
-        }
     }
 }
