@@ -11,6 +11,8 @@ use super::{App, Choices, Kind, Spelling};
 /// What was found out about the clients of a kind.
 pub(crate) struct Ledger<'a> {
     kind: &'a Kind,
+    /// How many of the applications read each request.
+    readers: usize,
     /// By application, key and client: the only counter of its own that it has, and how it came by it.
     counters: HashMap<(usize, usize, String), Option<(String, Spelling)>>,
     pub(crate) tally: Tally,
@@ -30,8 +32,8 @@ pub(crate) struct Tally {
 }
 
 impl<'a> Ledger<'a> {
-    pub(crate) fn new(kind: &'a Kind) -> Self {
-        Self { kind, counters: HashMap::new(), tally: Tally::default() }
+    pub(crate) fn new(kind: &'a Kind, readers: usize) -> Self {
+        Self { kind, readers, counters: HashMap::new(), tally: Tally::default() }
     }
 
     /// Makes a request, and compares its counter with those of the clients that applications see.
@@ -40,10 +42,12 @@ impl<'a> Ledger<'a> {
     ///
     /// If a client has another counter than before, or none.
     pub(crate) fn next(&mut self, choices: &mut Choices<'_>) -> Result<(), String> {
+        let first = choices.below(self.kind.apps.len());
         let spelling = (self.kind.spell)(choices);
         let Some(parts) = self.kind.receive(&spelling) else { return Ok(()) };
         let mut seen = false;
-        for (number, app) in self.kind.apps.iter().enumerate() {
+        let apps = self.kind.apps.iter().enumerate();
+        for (number, app) in apps.cycle().skip(first).take(self.readers.min(self.kind.apps.len())) {
             let Some(client) = (app.sees)(&parts) else { continue };
             seen = true;
             self.enter_plain(number, app, &client)?;

@@ -16,7 +16,7 @@ use crate::check::{Choices, Spelling};
 use crate::spellings::{bytes, number, seed};
 
 /// Requests of a kind over each protocol, to each server.
-const REQUESTS: usize = 300;
+const REQUESTS: usize = 200;
 
 /// What became of requests.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ fn row(name: &str, port: impl FnOnce(&Server) -> u16, is_http2: bool) {
     });
     println!("{name}: {answers}; {} clients (SEED={seed})", server.clients());
     let many = answers.served + answers.refused;
-    assert!(answers.served > 50 && answers.refused * 2 > many, "too little was found out: {answers}");
+    assert!(answers.served > 50 && answers.refused * 3 > many, "too little was found out: {answers}");
 }
 
 #[test]
