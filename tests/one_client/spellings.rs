@@ -8,7 +8,7 @@ use crate::check::{Choices, Ledger, Tally, kinds};
 const REQUESTS: usize = 100_000;
 
 /// Applications that read each of them.
-const READERS: usize = 3;
+const READERS: usize = 2;
 
 /// Bytes that choose what a request is.
 const BYTES: usize = 64;

@@ -94,7 +94,8 @@ fn a_number_is_one_client_however_it_is_written() {
         _ => id.into(),
     });
     let app = users(Policy::new("id", ONE).key(key));
-    for (id, status) in [("7", 200), ("07", 429), ("+7", 429), ("%2B007", 429), ("8", 200), ("ada", 200), ("ada", 429)] {
+    for (id, status) in [("7", 200), ("07", 429), ("+7", 429), ("%2B007", 429), ("8", 200), ("ada", 200), ("ada", 429)]
+    {
         rig::expect(&app, get(&format!("/users/{id}")), status);
     }
 }

@@ -1,7 +1,7 @@
 //! Bearer tokens, and users of basic authentication.
 
-use axum_extra::headers::authorization::{Authorization, Basic, Bearer};
 use axum_extra::headers::HeaderMapExt;
+use axum_extra::headers::authorization::{Authorization, Basic, Bearer};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use http::header::AUTHORIZATION;
@@ -40,8 +40,11 @@ pub(super) fn bearers() -> Kind {
 
 pub(super) fn users() -> Kind {
     let plain = |user: &str| Spelling::with(NAME, [format!("Basic {}", STANDARD.encode(format!("{user}:pw")))]);
-    let app = |name, sees| {
-        App { name, sees, plain, keys: keys![key::basic_user(), key::basic_user().plain(), key::basic_user().ignore_case()] }
+    let app = |name, sees| App {
+        name,
+        sees,
+        plain,
+        keys: keys![key::basic_user().plain(), key::basic_user().plain().ignore_case()],
     };
     let cased = |name, sees| App { name, sees, plain, keys: keys![key::basic_user().plain().ignore_case()] };
     let apps = vec![

@@ -21,7 +21,7 @@ pub(super) fn kind() -> Kind {
             name: "CookieJar",
             sees: jar,
             plain: encoded,
-            keys: keys![session(), session().last(), key::cookie("s"), key::cookie("s").last()],
+            keys: keys![session(), session().last(), key::cookie("s").last()],
         },
         App {
             name: "CookieJar in lower case",

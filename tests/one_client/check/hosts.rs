@@ -43,8 +43,27 @@ fn spell(choices: &mut Choices<'_>) -> Spelling {
 
 fn authority(choices: &mut Choices<'_>) -> String {
     const NAMES: &[&str] = &[
-        "acme", "acme", "acme", "other", "acme.", "acme..", "ac%6De", "user@acme", "u:p@acme", "127.0.0.1", "127.1",
-        "[::1]", "[0:0::1]", "[::ffff:127.0.0.1]", "", ".", "acme,other", "acme other", "acme/", "xn--caf-dma", "[::1",
+        "acme",
+        "acme",
+        "acme",
+        "other",
+        "acme.",
+        "acme..",
+        "ac%6De",
+        "user@acme",
+        "u:p@acme",
+        "127.0.0.1",
+        "127.1",
+        "[::1]",
+        "[0:0::1]",
+        "[::ffff:127.0.0.1]",
+        "",
+        ".",
+        "acme,other",
+        "acme other",
+        "acme/",
+        "xn--caf-dma",
+        "[::1",
     ];
     const PORTS: &[&str] = &["", "", "", "", ":80", ":8080", ":", ":8x", ":080", ":99999", ":+1", ":80:80"];
     let name = choices.pick(NAMES);

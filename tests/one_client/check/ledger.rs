@@ -79,7 +79,8 @@ impl<'a> Ledger<'a> {
         parts: &Parts,
     ) -> Result<(), String> {
         for (at, (name, key)) in app.keys.iter().enumerate() {
-            let whose = || format!("{}: {:?}, who is {client:?} to {}, has by {name}", self.kind.name, spelling, app.name);
+            let whose =
+                || format!("{}: {:?}, who is {client:?} to {}, has by {name}", self.kind.name, spelling, app.name);
             let found = self.kind.key(&**key, parts).map_err(|other| format!("{} no counter: {other}", whose()))?;
             self.tally.keys += 1;
             self.tally.certain += usize::from(found.is_some());

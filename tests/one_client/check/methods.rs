@@ -15,18 +15,22 @@ pub(super) fn kind() -> Kind {
         app("the method in capital letters", |parts| {
             Some(parts.method.as_str().to_ascii_uppercase()).filter(|method| method != "HEAD")
         }),
-        app("whether it is safe", |parts| parts.method.is_safe().then(|| parts.method.to_string()).filter(|it| it == "GET")),
+        app("whether it is safe", |parts| {
+            parts.method.is_safe().then(|| parts.method.to_string()).filter(|it| it == "GET")
+        }),
     ];
     Kind { name: "method", spell, is_routed: true, shared: Some("method:<other>"), apps }
 }
 
 fn spell(choices: &mut Choices<'_>) -> Spelling {
     const METHODS: &[&str] = &[
-        "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "Get", "gET", "GETT", "M",
+        "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "Get", "gET", "GETT",
+        "M",
     ];
     let method = choices.pick(METHODS);
     let method = choices.cased(method);
-    let mut spelling = Spelling::by(if choices.one_in(8) { choices.text(&["GET", "HEAD", "A", "-", "_"], 3) } else { method });
+    let mut spelling =
+        Spelling::by(if choices.one_in(8) { choices.text(&["GET", "HEAD", "A", "-", "_"], 3) } else { method });
     spelling.target = choices.pick(&["/", "/?q", "http://acme/", "/?"]).to_owned();
     if choices.one_in(4) {
         spelling.lines.push((choices.pick(&["x-http-method-override", "x-http-method"]), b"DELETE".to_vec()));

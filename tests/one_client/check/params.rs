@@ -9,8 +9,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tollgate::key;
 
 use super::kind::keys;
-use super::routed::AtHandler;
 use super::queries::as_number;
+use super::routed::AtHandler;
 use super::{App, Choices, Kind, Spelling};
 
 pub(super) fn kind() -> Kind {
@@ -43,7 +43,8 @@ pub(super) fn kind() -> Kind {
 
 fn spell(choices: &mut Choices<'_>) -> Spelling {
     const ROUTES: &[&str] = &["/u/", "/u/", "/u/", "/api/u/", "/o/acme/u/", "/n/1/u/", "/n/7/u/", "/f/", "/api/f/"];
-    const IDS: &[&str] = &["7", "7", "7", "1", "07", "+7", "ada", "a da", "caf\u{e9}", "a%2Fb", "a/b", "", ".", "..", "%"];
+    const IDS: &[&str] =
+        &["7", "7", "7", "1", "07", "+7", "ada", "a da", "caf\u{e9}", "a%2Fb", "a/b", "", ".", "..", "%"];
     let id = choices.pick(IDS);
     let id = choices.encoded(id).replace(' ', "%20");
     let origin = choices.pick(&["", "", "", "http://acme"]);

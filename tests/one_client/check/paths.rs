@@ -35,7 +35,8 @@ pub(super) fn kind() -> Kind {
 
 fn spell(choices: &mut Choices<'_>) -> Spelling {
     const SEGMENTS: &[&str] = &["abc", "abc", "a", "f", "..", ".", "", "a.b", "a~b", "a b", "caf\u{e9}", "ABC", "100%"];
-    const ODD: &[&str] = &["%2f", "%5C", "\\", "%00", "%", "%zz", "%FF", "+", ";x=1", "{", "|", "%2e", "%25", "\u{e9}", ":"];
+    const ODD: &[&str] =
+        &["%2f", "%5C", "\\", "%00", "%", "%zz", "%FF", "+", ";x=1", "{", "|", "%2e", "%25", "\u{e9}", ":"];
     let mut path = choices.pick(&["", "", "", "/f", "http://acme", "http://acme", "/f"]).to_owned();
     for _ in 0..choices.pick(&[1, 1, 2, 2, 3]) {
         let segment = choices.pick(SEGMENTS);

@@ -65,7 +65,8 @@ pub(super) fn kind() -> Kind {
 }
 
 fn spell(choices: &mut Choices<'_>) -> Spelling {
-    const PIECES: &[&str] = &["k=", "k=REAL", "%6b=", "&", "&", ";", "+", "%20", "%", "%FF", "=", "x", "k", "REAL", "?"];
+    const PIECES: &[&str] =
+        &["k=", "k=REAL", "%6b=", "&", "&", ";", "+", "%20", "%", "%FF", "=", "x", "k", "REAL", "?"];
     let query = if choices.one_in(4) {
         choices.text(PIECES, 9)
     } else {
@@ -78,7 +79,21 @@ fn spell(choices: &mut Choices<'_>) -> Spelling {
 
 fn pair(choices: &mut Choices<'_>) -> String {
     let name = choices.pick(&["k", "k", "k", "k", "K", "x", "k[]", "k.x"]);
-    let value = choices.pick(&["REAL", "REAL", "Other", "RE+AL", "", "caf%C3%A9", "a=b", "%26k%3DREAL", "a;b", "%00", "7", "07", "%2B7"]);
+    let value = choices.pick(&[
+        "REAL",
+        "REAL",
+        "Other",
+        "RE+AL",
+        "",
+        "caf%C3%A9",
+        "a=b",
+        "%26k%3DREAL",
+        "a;b",
+        "%00",
+        "7",
+        "07",
+        "%2B7",
+    ]);
     let value = if value.contains('%') { value.to_owned() } else { choices.encoded(value) };
     let (name, value) = (choices.encoded(name), choices.cased(&value));
     format!("{name}{}{value}", choices.pick(&["=", "=", "=", "==", "", "%3D", "=+"]))
