@@ -7,8 +7,8 @@ use crate::check::{Choices, Ledger, Tally, kinds};
 /// Requests of a kind in which an application sees a client.
 const REQUESTS: usize = 100_000;
 
-/// Applications that read each of them.
-const READERS: usize = 2;
+/// Applications that read each of them, in turn.
+const READERS: usize = 1;
 
 /// Bytes that choose what a request is.
 const BYTES: usize = 64;
@@ -35,7 +35,7 @@ fn row(name: &str) -> Tally {
     let (seed, wanted) = (seed(), number("REQUESTS", REQUESTS));
     let kinds = kinds();
     let kind = kinds.iter().find(|kind| kind.name == name).expect("there is such a kind");
-    let mut ledger = Ledger::new(kind, READERS);
+    let mut ledger = Ledger::new(kind, number("READERS", READERS));
     for number in 0..wanted * 10 {
         let found = ledger.next(&mut Choices::new(&bytes(seed, number)));
         found.unwrap_or_else(|error| panic!("SEED={seed}, request {number}: {error}"));
