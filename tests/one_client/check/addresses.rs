@@ -170,7 +170,7 @@ fn lenient(text: &str) -> Option<String> {
     let text = if text.matches(':').count() == 1 { text.split(':').next().unwrap_or_default() } else { text };
     let text = text.trim_end_matches('.');
     let old = || {
-        let octets = text.split('.').map(|octet| octet.parse::<u8>()).collect::<Result<Vec<_>, _>>().ok()?;
+        let octets = text.split('.').map(str::parse::<u8>).collect::<Result<Vec<_>, _>>().ok()?;
         Some(IpAddr::from(<[u8; 4]>::try_from(octets).ok()?))
     };
     text.parse().ok().or_else(old).map(|address: IpAddr| address.to_canonical().to_string())

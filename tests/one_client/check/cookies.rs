@@ -1,5 +1,7 @@
 //! A cookie.
 
+use std::borrow::Cow;
+
 use axum_extra::extract::CookieJar;
 use axum_extra::extract::cookie::Cookie;
 use http::header::COOKIE;
@@ -113,7 +115,7 @@ fn express(parts: &Parts) -> Option<String> {
     let line = lines(parts).join("; ");
     let mut pairs = line.split(';').filter_map(|pair| pair.split_once('='));
     let value = pairs.find(|(name, _)| name.trim() == "s").map(|(_, value)| unquoted(value.trim()))?;
-    Some(percent_decode_str(value).decode_utf8().map_or_else(|_| value.to_owned(), |decoded| decoded.into_owned()))
+    Some(percent_decode_str(value).decode_utf8().map_or_else(|_| value.to_owned(), Cow::into_owned))
 }
 
 /// The first value, whatever it is, of the name as it stands.

@@ -31,7 +31,7 @@ fn spell(choices: &mut Choices<'_>) -> Spelling {
     let method = choices.cased(method);
     let mut spelling =
         Spelling::by(if choices.one_in(8) { choices.text(&["GET", "HEAD", "A", "-", "_"], 3) } else { method });
-    spelling.target = choices.pick(&["/", "/?q", "http://acme/", "/?"]).to_owned();
+    spelling.target = String::from(choices.pick(&["/", "/?q", "http://acme/", "/?"]));
     if choices.one_in(4) {
         spelling.lines.push((choices.pick(&["x-http-method-override", "x-http-method"]), b"DELETE".to_vec()));
     }

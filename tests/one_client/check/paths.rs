@@ -1,5 +1,7 @@
 //! The path.
 
+use std::borrow::Cow;
+
 use axum::extract::{FromRequestParts, Path};
 use futures::FutureExt;
 use http::request::Parts;
@@ -26,7 +28,7 @@ pub(super) fn kind() -> Kind {
         }),
         app("dots resolved, then decoded", |parts| {
             let path = joined(parts.uri.path(), true, true);
-            percent_decode_str(&path).decode_utf8().ok().map(|path| path.into_owned())
+            percent_decode_str(&path).decode_utf8().ok().map(Cow::into_owned)
         }),
         app("Path of a wildcard", wildcard),
     ];
@@ -56,7 +58,7 @@ fn plain(client: &str) -> Spelling {
 }
 
 fn decoded(parts: &Parts) -> Option<String> {
-    percent_decode_str(parts.uri.path()).decode_utf8().ok().map(|path| path.into_owned())
+    percent_decode_str(parts.uri.path()).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// A path whose slashes are merged, and whose dot segments are resolved.

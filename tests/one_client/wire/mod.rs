@@ -46,8 +46,8 @@ impl fmt::Display for Answers {
 }
 
 /// Requests of every kind, each to some application with a key that fits it.
-fn requests(server: &Server, seed: u64) -> impl Iterator<Item = (Spelling, usize)> {
-    server.kinds().flat_map(move |(kind, variants)| {
+fn requests(seed: u64) -> impl Iterator<Item = (Spelling, usize)> {
+    Server::kinds().flat_map(move |(kind, variants)| {
         (0..number("SOCKET_REQUESTS", REQUESTS)).map(move |number| {
             let bytes = bytes(seed, number);
             let (first, rest) = bytes.split_at(1);
@@ -63,7 +63,7 @@ fn row(name: &str, port: impl FnOnce(&Server) -> u16, is_http2: bool) {
     let port = port(&server);
     let answers = runtime.block_on(async {
         let (mut answers, mut client) = (Answers::default(), http2::Client::new(port));
-        for (spelling, variant) in requests(&server, seed) {
+        for (spelling, variant) in requests(seed) {
             let status = if is_http2 {
                 client.send(&spelling, variant).await
             } else {

@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// The kinds of keys, and the numbers of the applications that read them.
-    pub(super) fn kinds(&self) -> impl Iterator<Item = (&'static Kind, Range<usize>)> + use<> {
+    pub(super) fn kinds() -> impl Iterator<Item = (&'static Kind, Range<usize>)> {
         let mut start = 0;
         KINDS.iter().map(move |kind| {
             let end = start + kind.apps.iter().map(|app| app.keys.len()).sum::<usize>();
@@ -133,12 +133,10 @@ fn variant<B>(request: &Request<B>) -> Option<usize> {
 async fn answer(router: Option<Router>, request: Request<Incoming>) -> Response {
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(ConnectInfo(SocketAddr::from((PROXY, 4711))));
-    match router {
-        Some(router) => router.oneshot(request).await.expect("it never fails"),
-        None => {
-            let mut response = Response::default();
-            *response.status_mut() = StatusCode::NOT_FOUND;
-            response
-        }
+    if let Some(router) = router {
+        return router.oneshot(request).await.expect("it never fails");
     }
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
 }
