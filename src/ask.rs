@@ -116,7 +116,9 @@ impl Gate {
                 (key, offered) = secret.into_parts();
                 key
             }
-            (Extracted::Missing, _) if self.denies_part(policy, parts) => return Resolved::verdict(Verdict::Denied),
+            (Extracted::Missing, _) if ambiguous::denies_part(policy, parts) => {
+                return Resolved::verdict(Verdict::Denied);
+            }
             (Extracted::Rejected(_) | Extracted::Missing, _) if !ask.terms.keyed => return Resolved::Skip,
             (Extracted::Rejected(response), _) => return Resolved::verdict(Verdict::Rejected(response)),
             (Extracted::Failed(error), _) => return self.without_key(ask, *error),

@@ -9,17 +9,6 @@ use crate::key::site;
 use crate::{Key, MissingKey, Policy, RawValues};
 
 impl Gate {
-    /// Whether one of the values that the key of a request would be made of is on a list of those to refuse,
-    /// though others are missing.
-    pub(super) fn denies_part(&self, policy: &Policy, parts: Option<&Parts>) -> bool {
-        let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) else { return false };
-        let mut offered = RawValues::default();
-        if let Some(parts) = parts {
-            policy.extractor().raw_values(parts, &mut offered);
-        }
-        offered.iter().any(|value| list.has_value(value))
-    }
-
     /// Goes on with a policy of which a request does not say for certain whom it counts.
     ///
     /// It must not pass a list of those to refuse by that, nor start a counter of its own: all such
@@ -30,10 +19,7 @@ impl Gate {
         policy.refusals().count_ambiguous(policy);
         tracing::debug!(policy = policy.name(), ?rule, "a request does not say for certain whom to count");
         if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
-            let mut offered = RawValues::default();
-            if let Some(parts) = parts {
-                policy.extractor().raw_values(parts, &mut offered);
-            }
+            let offered = offered(policy, parts);
             if offered.iter().any(|value| list.has_value(value)) {
                 return Resolved::verdict(Verdict::Denied);
             }
@@ -49,4 +35,20 @@ impl Gate {
             _ => Resolved::Check(ask.with_quota(*policy.quota()).check(policy, key())),
         }
     }
+}
+
+/// Whether one of the values that the key of a request would be made of is on a list of those to refuse, though
+/// others are missing.
+pub(super) fn denies_part(policy: &Policy, parts: Option<&Parts>) -> bool {
+    let list = policy.options().deny.as_deref().filter(|list| list.has_values());
+    list.is_some_and(|list| offered(policy, parts).iter().any(|value| list.has_value(value)))
+}
+
+/// The values of which the key of a request may be made.
+fn offered(policy: &Policy, parts: Option<&Parts>) -> RawValues {
+    let mut offered = RawValues::default();
+    if let Some(parts) = parts {
+        policy.extractor().raw_values(parts, &mut offered);
+    }
+    offered
 }

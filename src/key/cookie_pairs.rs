@@ -82,9 +82,16 @@ pub(super) fn is_normal(value: &[u8]) -> bool {
     bare(value) == value && str::from_utf8(value).is_ok()
 }
 
-/// A decoded value, without white space and quotes around it.
-fn bare(decoded: &[u8]) -> &[u8] {
-    unquoted(decoded.trim_ascii()).trim_ascii()
+/// A decoded value, without white space and quotes around it: however many, as some may have been encoded
+/// and others not.
+fn bare(mut decoded: &[u8]) -> &[u8] {
+    loop {
+        let inner = unquoted(decoded.trim_ascii()).trim_ascii();
+        if inner.len() == decoded.len() {
+            return inner;
+        }
+        decoded = inner;
+    }
 }
 
 fn unquoted(value: &[u8]) -> &[u8] {

@@ -11,6 +11,8 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
+use super::query::bytes;
+use super::reading::Reading;
 use super::template::{Piece, pieces};
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
@@ -21,6 +23,7 @@ use crate::store::Answer;
 pub struct PathParam {
     name: String,
     kind: Kind,
+    reading: Reading,
 }
 
 /// Counts by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`,
@@ -31,20 +34,23 @@ pub struct PathParam {
 /// one whose value is not UTF-8, or of which nested routers have several with this name that differ, is
 /// [ambiguous](Extracted::Ambiguous). axum knows the route only in layers added with `Router::layer` or `route_layer`, not in
 /// those around the whole service.
+///
+/// Where the application parses it, several values are one client: `07` and `+7` are `7` to `Path<u64>`. Say
+/// so with [`normalize`](PathParam::normalize).
 pub fn path_param(name: &str) -> PathParam {
-    PathParam { name: name.to_owned(), kind: Kind::new(&format!("path_param {name}")) }
+    PathParam { name: name.to_owned(), kind: Kind::new(&format!("path_param {name}")), reading: Reading::default() }
 }
 
 impl KeyExtractor for PathParam {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let value = one(self.values(parts));
-        Answer::Ready(value.map(|value| value.map(|value| self.kind.key(value.as_bytes()))).into())
+        Answer::Ready(value.map(|value| value.map(|value| self.kind.key(&self.form(value)))).into())
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         for value in self.values(parts) {
             match value {
-                Value::Text(text) => offered.push(&*text),
+                Value::Text(text) => offered.push(self.form(text)),
                 Value::NoText(bytes) => offered.push(bytes),
                 Value::Unknown => offered.lack(),
             }
@@ -52,11 +58,40 @@ impl KeyExtractor for PathParam {
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        entry.is_of_named("path_param", &self.name, |value| str::from_utf8(value).is_ok())
+        let is_text = |value: &[u8]| str::from_utf8(value).is_ok();
+        entry.is_of_named("path_param", &self.name, |value| self.reading.yields(value, is_text))
     }
 }
 
 impl PathParam {
+    /// Takes ASCII letters of either case for the same, as the application does.
+    pub fn ignore_case(self) -> Self {
+        Self { reading: self.reading.ignore_case(), ..self }
+    }
+
+    /// Counts by what a function makes of the decoded value.
+    ///
+    /// It has to make the same of all that the application takes for the same client, and to leave what it
+    /// made as it is: lists of clients have such values.
+    ///
+    /// ```
+    /// use tollgate::key;
+    ///
+    /// // The application has `Path<u64>`.
+    /// let user = key::path_param("id").normalize(|id| match std::str::from_utf8(id).map(str::parse::<u64>) {
+    ///     Ok(Ok(number)) => number.to_string().into_bytes().into(),
+    ///     _ => id.into(),
+    /// });
+    /// # let _ = user;
+    /// ```
+    pub fn normalize(self, normalize: impl Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync + 'static) -> Self {
+        Self { reading: self.reading.normalize(normalize), ..self }
+    }
+
+    fn form<'a>(&self, value: Cow<'a, str>) -> Cow<'a, [u8]> {
+        self.reading.form(bytes(value))
+    }
+
     /// All values of parameters with this name.
     fn values<'a>(&self, parts: &'a Parts) -> Values<'a> {
         // A nested service, or the fallback of a nested router, has parameters of its prefix and no route.

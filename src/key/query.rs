@@ -101,7 +101,7 @@ impl KeyExtractor for Query {
     }
 }
 
-fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),

@@ -627,7 +627,7 @@ async fn a_handler_that_asks_one_counter_for_ever_is_shown_the_first_checks_and_
             Response::new(Text::default())
         };
         let response = serve(rig, quota, handler).await;
-        let length: usize = response.headers().values().map(|value| value.len()).sum();
+        let length: usize = response.headers().values().map(http::HeaderValue::len).sum();
         assert!(length < 8_000, "{}: {length} bytes of headers", rig.name);
         answered().await;
         let user = Counter { key: Key::new("user", "ada"), ..counter(asked) };

@@ -101,3 +101,10 @@ fn a_denied_session_is_refused_in_whatever_way_it_is_written() {
     expect(&service, names.map(|name| (line(name), 403)));
     expect(&service, [(line("session=another"), 200)]);
 }
+
+#[test]
+fn a_value_in_several_pairs_of_quotes_is_the_same_client_with_some_of_them_encoded() {
+    let quoted = |parts: &Parts| jar(parts).filter(|value| value == "\"\"REAL\"\"").map(|_| "REAL".to_owned());
+    let names = ["session=%22%22REAL%22%22", "session=\"%22REAL%22\"", "session=%22\"REAL\"%22"];
+    same(session(), quoted, line("session=\"\"REAL\"\""), names.map(line));
+}

@@ -122,3 +122,24 @@ fn a_denied_user_is_refused_in_whatever_way_it_is_written() {
     let both = || lines(["Basic Ym9iOnB3".into(), "Basic YWRhOnB3".into()]);
     expect(&service, [(both(), 403), (line("Basic Ym9iOnB3"), 200)]);
 }
+
+/// The token in whichever of the credentials that a proxy joined.
+fn joined_token(parts: &Parts) -> Option<String> {
+    let line = parts.headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let token = line.split(',').find_map(|part| part.trim().strip_prefix("Bearer "))?;
+    Some(token.trim().to_owned())
+}
+
+#[test]
+fn a_token_that_a_proxy_joined_to_other_credentials_is_counted() {
+    let real = || line("Bearer REAL");
+    shared(key::bearer(), joined_token, real(), |n| line(format!("Basic junk{n}, Bearer REAL")));
+    shared(key::bearer(), joined_token, real(), |n| line(format!("Digest a=\"{n}\",\tBearer REAL ,")));
+}
+
+#[test]
+fn a_denied_token_is_refused_beside_other_credentials() {
+    let denied = AccessList::parse(["STOLEN"]).expect("the entries are right");
+    let service = service(policy(key::bearer()).deny(denied));
+    expect(&service, [(line("Basic YWRhOnB3, Bearer STOLEN"), 403), (line("Digest a=\"b\", c=\"Bearer d\""), 200)]);
+}

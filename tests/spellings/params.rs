@@ -1,4 +1,4 @@
-//! Parameters of routes whose path was rewritten, and of routers without a route.
+//! Parameters of routes: of rewritten paths, of routers without a route, and of values that applications parse.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use tollgate::{MissingKey, Policy, key};
 use tower::util::BoxCloneService;
 use tower::{ServiceExt, service_fn};
 
-use crate::rig::{ONE, get, layer};
+use crate::rig::{self, ONE, get, layer, list, refusal};
 
 type App = BoxCloneService<Request<Body>, Response<Body>, Infallible>;
 
@@ -110,4 +110,27 @@ fn a_parameter_is_found_where_its_router_only_hands_on() {
         expect(&app, "/users/%61da/y", 429);
         expect(&app, "/users/bob/x", 200);
     }
+}
+
+#[test]
+fn a_number_is_one_client_however_it_is_written() {
+    let key = key::path_param("id").normalize(|id| match str::from_utf8(id).map(str::parse::<u64>) {
+        Ok(Ok(number)) => number.to_string().into_bytes().into(),
+        _ => id.into(),
+    });
+    let app = users(Policy::new("id", ONE).key(key));
+    for (id, status) in [("7", 200), ("07", 429), ("+7", 429), ("%2B007", 429), ("8", 200), ("ada", 200), ("ada", 429)]
+    {
+        rig::expect(&app, get(&format!("/users/{id}")), status);
+    }
+}
+
+#[test]
+fn a_parameter_whose_case_does_not_matter_is_one_client() {
+    let key = || key::path_param("id").ignore_case();
+    let app = users(Policy::new("id", ONE).key(key()).deny(list(["eve"])));
+    for (id, status) in [("ada", 200), ("ADA", 429), ("%41da", 429), ("Eve", 403)] {
+        rig::expect(&app, get(&format!("/users/{id}")), status);
+    }
+    assert!(refusal(Policy::new("id", ONE).key(key()).deny(list(["Eve"]))).is_some(), "it can never match");
 }

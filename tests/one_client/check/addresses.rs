@@ -1,0 +1,177 @@
+//! The client's address, as proxies write it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use http::request::Parts;
+use tollgate::key;
+
+use super::kind::keys;
+use super::{App, Choices, Kind, Spelling};
+
+/// A proxy, by which all are counted whose address it does not say.
+pub(crate) const PROXY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+const SHARED: Option<&str> = Some("ip:10.0.0.1");
+
+pub(super) fn listed() -> Kind {
+    let x_forwarded_for = |name, sees| App {
+        name,
+        sees,
+        plain: |client| Spelling::with("x-forwarded-for", [client]),
+        keys: keys![by_hops(), by_nets()],
+    };
+    let forwarded = |name, sees| App {
+        name,
+        sees,
+        plain: |client| Spelling::with("forwarded", [format!("for=\"{client}\"")]),
+        keys: keys![by_hops().forwarded(), by_nets().forwarded()],
+    };
+    let apps = vec![
+        x_forwarded_for("the last of X-Forwarded-For", |parts| address(&last(parts, "x-forwarded-for")?)),
+        x_forwarded_for("the last of X-Forwarded-For, however written", |parts| {
+            lenient(&last(parts, "x-forwarded-for")?)
+        }),
+        x_forwarded_for("nginx in front", |parts| {
+            let seen = lines(parts, "x-seen-by-nginx").next()?;
+            let is_forwarded = parts.headers.contains_key("x-forwarded-for") && seen != "127.0.0.1";
+            if is_forwarded { address(&seen) } else { None }
+        }),
+        forwarded("the last of Forwarded", |parts| address(&node(&last(parts, "forwarded")?)?)),
+        forwarded("the last of Forwarded, however written", |parts| lenient(&node(&last(parts, "forwarded")?)?)),
+    ];
+    Kind { name: "client_ip", spell, is_routed: false, shared: SHARED, apps }
+}
+
+pub(super) fn single() -> Kind {
+    let app = |name, sees| App {
+        name,
+        sees,
+        plain: |client| Spelling::with("x-real-ip", [client]),
+        keys: keys![by_hops().header("x-real-ip"), by_nets().header("x-real-ip")],
+    };
+    let apps = vec![
+        app("the address in X-Real-IP", |parts| address(&lines(parts, "x-real-ip").next()?)),
+        app("the address in X-Real-IP, however written", |parts| lenient(&lines(parts, "x-real-ip").next_back()?)),
+    ];
+    let spell = |choices: &mut Choices<'_>| {
+        let lines = choices.lines(|choices| {
+            let one = spelled(choices);
+            choices.spaced(&one).into_bytes()
+        });
+        Spelling::with("x-real-ip", lines)
+    };
+    Kind { name: "client_ip of one header", spell, is_routed: false, shared: SHARED, apps }
+}
+
+fn by_hops() -> key::ClientIp {
+    key::client_ip().trusted_hops(1)
+}
+
+fn by_nets() -> key::ClientIp {
+    key::client_ip().trusted_proxies(["10.0.0.0/8"])
+}
+
+fn spell(choices: &mut Choices<'_>) -> Spelling {
+    let is_forwarded = choices.one_in(2);
+    let lines = choices.lines(|choices| {
+        let many = choices.pick(&[1, 1, 2, 3]);
+        let hops: Vec<String> = (0..many).map(|_| hop(choices, is_forwarded)).collect();
+        hops.join(choices.pick(&[", ", ",", " , ", ",,", ",\t"])).into_bytes()
+    });
+    Spelling::with(if is_forwarded { "forwarded" } else { "x-forwarded-for" }, lines)
+}
+
+fn hop(choices: &mut Choices<'_>, is_forwarded: bool) -> String {
+    let address = spelled(choices);
+    if !is_forwarded {
+        return choices.spaced(&address);
+    }
+    let key = choices.cased("for");
+    let rest = choices.pick(&["", "", ";proto=http", "; by=10.0.0.1", ";for=203.0.113.9", ";host=\"a,b\""]);
+    match choices.below(3) {
+        0 => format!("{key}={address}{rest}"),
+        1 => format!("proto=https;{key}=\"{address}\"{rest}"),
+        _ => format!("{key}=\"{address}\"{rest}"),
+    }
+}
+
+fn spelled(choices: &mut Choices<'_>) -> String {
+    const FORMS: &[&str] = &[
+        "203.0.113.7",
+        "203.0.113.7",
+        "203.0.113.7:80",
+        "203.0.113.7:",
+        "::ffff:203.0.113.7",
+        "::FFFF:CB00:7107",
+        "[::ffff:203.0.113.7]:80",
+        "[::ffff:cb00:7107]",
+        "64:ff9b::203.0.113.7",
+        "0:0:0:0:0:ffff:203.0.113.7",
+        "203.0.113.007",
+        "0203.0.113.7",
+        "0xcb.0.113.7",
+        "203.0.28935",
+        "\"203.0.113.7\"",
+        "203.0.113.8",
+        "2001:db8::1",
+        "2001:DB8:0:0::1",
+        "[2001:db8::1]:443",
+        "2001:db8::1%eth0",
+        "[2001:db8::1%25eth0]",
+        "2001:db8:0:0:0:0:0:1",
+        "unknown",
+        "_hidden",
+        "",
+        "junk",
+        "203.0.113.7.",
+        "2002:cb00:7107::1",
+        "[2001:db8::1",
+        "203.0.113.7%eth0",
+    ];
+    choices.pick(FORMS).to_owned()
+}
+
+fn lines(parts: &Parts, name: &str) -> impl DoubleEndedIterator<Item = String> {
+    parts.headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes()).trim().to_owned())
+}
+
+/// The last element of a list that is not empty.
+fn last(parts: &Parts, name: &str) -> Option<String> {
+    let all = lines(parts, name).collect::<Vec<_>>().join(",");
+    let mut quoted = false;
+    let is_comma = |letter: char| {
+        quoted ^= letter == '"';
+        letter == ',' && !quoted
+    };
+    let elements: Vec<&str> = all.split(is_comma).map(str::trim).collect();
+    elements.into_iter().rfind(|element| !element.is_empty()).map(str::to_owned)
+}
+
+/// What is in the only `for` of an element.
+fn node(element: &str) -> Option<String> {
+    let pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let mut nodes = pairs.filter(|(key, _)| key.eq_ignore_ascii_case("for"));
+    let (_, node) = nodes.next()?;
+    let node = node.strip_prefix('"').and_then(|node| node.strip_suffix('"')).unwrap_or(node);
+    nodes.next().is_none().then(|| node.to_owned())
+}
+
+/// As the standard library reads it, with a port or without.
+fn address(text: &str) -> Option<String> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let parsed = bare.parse().or_else(|_| text.parse().map(|address: SocketAddr| address.ip()));
+    parsed.ok().map(|address: IpAddr| address.to_canonical().to_string())
+}
+
+/// As an application reads it that drops whatever may stand around, and knows old forms.
+fn lenient(text: &str) -> Option<String> {
+    let text = text.trim_matches(|letter: char| "\" \t".contains(letter)).trim_start_matches('[');
+    let text = text.split(']').next().unwrap_or_default().split('%').next().unwrap_or_default();
+    let text = if text.matches(':').count() == 1 { text.split(':').next().unwrap_or_default() } else { text };
+    let text = text.trim_end_matches('.');
+    let old = || {
+        let octets = text.split('.').map(str::parse::<u8>).collect::<Result<Vec<_>, _>>().ok()?;
+        Some(IpAddr::from(<[u8; 4]>::try_from(octets).ok()?))
+    };
+    text.parse().ok().or_else(old).map(|address: IpAddr| address.to_canonical().to_string())
+}

@@ -1,0 +1,71 @@
+//! A kind of keys, and the applications that read what such keys are made of.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::ConnectInfo;
+use futures::FutureExt;
+use http::request::Parts;
+use tollgate::key::{Extracted, KeyExtractor};
+
+use super::addresses::PROXY;
+use super::routed::at_layer;
+use super::{Choices, Spelling};
+
+/// A kind of keys.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// Makes a request.
+    pub(crate) spell: fn(&mut Choices<'_>) -> Spelling,
+    /// Whether applications need to route it.
+    pub(crate) is_routed: bool,
+    /// What all that is not certain counts on, where that is no ambiguous key.
+    pub(crate) shared: Option<&'static str>,
+    pub(crate) apps: Vec<App>,
+}
+
+/// An application.
+pub(crate) struct App {
+    pub(crate) name: &'static str,
+    /// The client that it sees.
+    pub(crate) sees: fn(&Parts) -> Option<String>,
+    /// How a client is usually written for it.
+    pub(crate) plain: fn(&str) -> Spelling,
+    pub(crate) keys: Keys,
+}
+
+/// The keys that fit an application, by name.
+pub(crate) type Keys = Vec<(&'static str, Arc<dyn KeyExtractor>)>;
+
+/// Makes `Keys` of extractors, with their own text as the name.
+macro_rules! keys {
+    ($($key:expr),+ $(,)?) => {
+        vec![$((stringify!($key), std::sync::Arc::new($key) as std::sync::Arc<dyn tollgate::key::KeyExtractor>)),+]
+    };
+}
+pub(crate) use keys;
+
+impl Kind {
+    /// The request that a layer gets, if a server would hand it on.
+    pub(crate) fn receive(&self, spelling: &Spelling) -> Option<Parts> {
+        let mut request = spelling.request()?;
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from((PROXY, 4711))));
+        if self.is_routed { at_layer(request) } else { Some(request.into_parts().0) }
+    }
+
+    /// What a request is counted by: `None` is what is shared.
+    pub(crate) fn key(&self, key: &dyn KeyExtractor, parts: &Parts) -> Result<Option<String>, String> {
+        let found = counted(key, parts)?;
+        Ok(found.filter(|text| self.shared != Some(text.as_str())))
+    }
+}
+
+/// The text of the key, or `None` if it is ambiguous; an error if there is none.
+fn counted(key: &dyn KeyExtractor, parts: &Parts) -> Result<Option<String>, String> {
+    match key.extract(parts).wait().now_or_never() {
+        Some(Extracted::Key(key)) => Ok(Some(key.to_string())),
+        Some(Extracted::Secret(secret)) => Ok(Some(secret.key().to_string())),
+        Some(Extracted::Ambiguous) => Ok(None),
+        other => Err(format!("{other:?}")),
+    }
+}
