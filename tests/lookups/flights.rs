@@ -66,8 +66,13 @@ fn a_lookup_is_made_while_the_task_that_began_it_blocks_its_thread() {
     let seen = Arc::clone(&asked);
     let lookup = TierLookup::new(move |_| {
         seen.store(true, Ordering::SeqCst);
-        std::future::ready(Ok::<_, &str>(Some(PRO)))
+        // Long enough that it is waited for, even if it was begun at once elsewhere.
+        async {
+            tokio::time::sleep(ms(500)).await;
+            Ok::<_, &str>(Some(PRO))
+        }
     });
+    let lookup = lookup.timeout(Duration::from_secs(20));
     let layer = layer(lookup).budget(Duration::from_secs(40));
     let made = runtime.block_on(async move {
         let blocks = tokio::spawn(async move {
