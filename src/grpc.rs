@@ -21,8 +21,8 @@ const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 
 /// Whether a request is a gRPC call: a POST over HTTP/2 by a client that reads trailers.
 ///
-/// Its content type alone is no proof: any client can send it, and would be told of a refusal with the
-/// status 200.
+/// Its content type alone is no proof: any client can send it, and its refusals would have the status
+/// 200.
 pub(crate) fn is_call(parts: &request::Parts) -> bool {
     parts.method == Method::POST
         && parts.version >= Version::HTTP_2

@@ -37,11 +37,13 @@ impl Gate {
     }
 }
 
-/// Whether one of the values that the key of a request would be made of is on a list of those to refuse, though
-/// others are missing.
+/// Whether a part of a joined key is on a list of those to refuse, though another part is missing.
 pub(super) fn denies_part(policy: &Policy, parts: Option<&Parts>) -> bool {
     let list = policy.options().deny.as_deref().filter(|list| list.has_values());
-    list.is_some_and(|list| offered(policy, parts).iter().any(|value| list.has_value(value)))
+    let Some((list, parts)) = list.zip(parts) else { return false };
+    let mut found = Vec::new();
+    policy.extractor().keys(parts, &mut found);
+    found.iter().any(|key| list.has_key(key))
 }
 
 /// The values of which the key of a request may be made.

@@ -7,7 +7,7 @@ use http::request::Parts;
 use super::keys::DynKey;
 use crate::key::{ClientIp, Extracted, KeyExtractor, ListEntry};
 use crate::store::Answer;
-use crate::{MissingKey, RawValues};
+use crate::{Key, MissingKey, RawValues};
 
 /// A key, and how else the client's address is known.
 pub(super) struct Addressed {
@@ -30,6 +30,10 @@ impl KeyExtractor for Addressed {
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         self.key.raw_values(parts, offered);
+    }
+
+    fn keys(&self, parts: &Parts, found: &mut Vec<Key>) {
+        self.key.keys(parts, found);
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {

@@ -74,7 +74,20 @@ pub trait KeyExtractor: Send + Sync + 'static {
         let _ = (parts, offered);
     }
 
-    /// Whether a client cannot come by another client's key by what it writes into a request: its connection
+    /// Finds the keys of a request of which this is made: its own, and of a joined key those of the parts that
+    /// the request has.
+    ///
+    /// Called only for a request without a key, of a policy that [denies](crate::Policy::deny) values: so that
+    /// nobody passes by leaving another part out. Nothing is looked up for it.
+    fn keys(&self, parts: &Parts, found: &mut Vec<Key>) {
+        match self.extract(parts) {
+            Answer::Ready(Extracted::Key(key)) => found.push(key),
+            Answer::Ready(Extracted::Secret(secret)) => found.push(secret.key().clone()),
+            _ => {}
+        }
+    }
+
+    /// Whether a client cannot have another client's key by what it writes into a request: its connection
     /// or the server says the key, or the key stands for no client.
     ///
     /// A [status service](crate::RateLimitLayer::status_service) for all shows policies with such keys only.
@@ -124,6 +137,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         (**self).raw_values(parts, offered);
+    }
+
+    fn keys(&self, parts: &Parts, found: &mut Vec<Key>) {
+        (**self).keys(parts, found);
     }
 
     fn is_proven(&self) -> bool {

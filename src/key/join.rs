@@ -58,6 +58,11 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
         }
     }
 
+    fn keys(&self, parts: &Parts, found: &mut Vec<Key>) {
+        self.first.keys(parts, found);
+        self.second.keys(parts, found);
+    }
+
     fn is_proven(&self) -> bool {
         self.first.is_proven() && self.second.is_proven()
     }

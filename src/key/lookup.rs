@@ -46,8 +46,8 @@ enum FoundKey {
 /// - At most 256 are under way ([`in_flight`](KeyLookup::in_flight)), and one may take 50 ms
 ///   ([`timeout`](KeyLookup::timeout)); a request waits for it no longer than its
 ///   [budget](crate::RateLimitLayer::budget) allows.
-/// - Up to 10,000 keys are remembered, for 60 s; that there is none, or none for certain, and a response that refuses, for
-///   10 s; that a look-up failed, took too long or panicked, for 1 s.
+/// - Up to 10,000 keys are remembered, for 60 s; that there is none, or none for certain, and a response that
+///   refuses, for 10 s; that a look-up failed, took too long or panicked, for 1 s.
 ///
 /// A key that could not be looked up is not one that is missing: what happens then is what
 /// [`OnFailure`](crate::OnFailure#keys) says. It is logged with the code `lookup_failed`, or `lookups_full`
@@ -156,6 +156,9 @@ impl<K: KeyExtractor> KeyExtractor for KeyLookup<K> {
     fn missing_key(&self) -> MissingKey {
         self.by.missing_key()
     }
+
+    /// None: they would have to be looked up.
+    fn keys(&self, _: &Parts, _: &mut Vec<Key>) {}
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.by.address(parts)

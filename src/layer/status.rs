@@ -26,7 +26,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If a policy that clients are told of may not be shown to all: the message says which, and what to do.
+    /// If an advertised policy may not be shown to all: the message says which, and what to do.
     pub fn status_service(&self) -> Result<StatusService, Error> {
         let gate = self.gate.load();
         if let Some(policy) = gate.unproven().next() {
@@ -41,8 +41,8 @@ impl RateLimitLayer {
         Ok(StatusService::new(Arc::clone(&self.gate), None))
     }
 
-    /// As [`status_service`](Self::status_service), of all policies that clients are told of, but only for
-    /// requests of which a closure over their head says so; others are answered 403.
+    /// As [`status_service`](Self::status_service), of all advertised policies, but only for requests
+    /// of which a closure over their head says so; others are answered with 403.
     ///
     /// A client is shown the counters of the key its request has, and the quota of its tier. So the closure
     /// must say whether the request is by that client, as what authenticates the other requests does:
@@ -79,7 +79,7 @@ impl RateLimitLayer {
 }
 
 impl Gate {
-    /// Policies that clients are told of, but not by what is proven to be theirs.
+    /// Advertised policies whose keys clients could make up.
     fn unproven(&self) -> impl Iterator<Item = &Policy> {
         self.policies.iter().filter(|policy| policy.is_shown() && !policy.is_proven())
     }

@@ -11,7 +11,7 @@ use crate::lookup::Warning;
 use crate::store::{Deadline, Decided, Mode, Store};
 use crate::{Policy, Status};
 
-/// Which policies are told of.
+/// Which policies are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// Those that clients may know of.
@@ -77,7 +77,7 @@ impl Gate {
 }
 
 impl Resolved {
-    /// What is left of it for a policy that is not told of.
+    /// What is left of it for a policy that is not shown.
     fn only_if_verdict(self) -> Self {
         if let Resolved::Verdict(_) = self { self } else { Resolved::Skip }
     }

@@ -33,14 +33,14 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 ///   their requests get.
 /// - Closures see the request for the status. Policies that do not apply to it by their
 ///   [`when`](crate::Policy::when) are left out. Those for other [methods](crate::Policy::methods) and
-///   routes are told of, as the request for the status has its own.
+///   routes are shown, as the request for the status has its own.
 /// - Costs are not worked out. A policy whose closure panics is left out, with a warning of the code
 ///   `status_panicked`, once a second at most.
 /// - Left out are policies whose key the request lacks, those in shadow, those that are not advertised,
 ///   and those whose list [allows](crate::Policy::allow) the client.
-/// - Whom the layer would turn away without asking the store, as a policy [denies](crate::Policy::deny) it,
-///   is answered likewise, if the policy covers the request for the status too. When the store cannot say,
-///   it answers 503.
+/// - A client that the layer would refuse without asking the store, as a policy [denies](crate::Policy::deny)
+///   it, gets the same response, if the policy applies to the request for the status too. When the store
+///   fails, the answer is 503.
 ///
 /// # Examples
 ///

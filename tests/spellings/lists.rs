@@ -181,6 +181,15 @@ fn a_denied_part_of_a_joined_key_is_refused_also_where_the_other_part_is_missing
 }
 
 #[test]
+fn a_denied_value_of_one_part_denies_no_other_part_that_has_it() {
+    let join = key::header("x-user").and(key::query("tenant"));
+    let denied = AccessList::default().key_of("header x-user", "7");
+    let app = app(Policy::new("user", ONE).key(join).deny(denied));
+    expect(&app, with(get("/"), "x-user", "7"), 403);
+    expect(&app, get("/?tenant=7"), 200);
+}
+
+#[test]
 fn ambiguous_requests_of_one_address_use_up_nothing_of_another() {
     let app = app(Policy::new("paths", ONE).key(key::client_ip().and(key::path())));
     let odd = |peer: &str| by(get("/@scope%2fpackage"), peer);
