@@ -3,6 +3,8 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod support {
     pub(crate) mod clock;
+    #[cfg(feature = "axum")]
+    pub(crate) mod log;
 }
 
 #[path = "limits/asked.rs"]

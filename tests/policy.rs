@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod support {
     pub(crate) mod clock;
+    pub(crate) mod log;
     pub(crate) mod server;
 }
 

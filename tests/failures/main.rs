@@ -5,6 +5,7 @@ mod support {
     #[cfg(all(feature = "redis", feature = "axum"))]
     #[allow(dead_code, reason = "other tests need more of it")]
     pub(crate) mod control;
+    pub(crate) mod log;
     #[cfg(all(feature = "redis", feature = "axum"))]
     #[allow(dead_code, reason = "other tests need more of it")]
     pub(crate) mod server;

@@ -2,7 +2,6 @@
 #![cfg(feature = "axum")]
 
 use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,8 +27,9 @@ use tollgate::{
     TierLookup, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
-use tracing::{Dispatch, Level};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::Level;
+
+use crate::support::log::Log;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const TEN: Quota = Quota::fixed_window(10, HOUR);
@@ -161,45 +161,10 @@ fn nobody_is_shown_the_counters_of_a_user_whose_name_it_writes() {
     assert!(asked(status, request).1.contains(r#""by":{"limit":10,"used":0"#));
 }
 
-/// The lines of a log.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn count(&self, text: &str) -> usize {
-        let log = String::from_utf8(self.0.lock().expect("nobody panics here").clone()).expect("text");
-        log.lines().filter(|line| line.contains(text)).count()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics here").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 #[test]
 fn replaced_policies_that_may_not_be_shown_to_all_are_left_out_with_one_warning() {
     let log = Log::default();
-    let subscriber = || {
-        let lines = tracing_subscriber::fmt().with_writer(log.clone()).with_max_level(Level::WARN).with_ansi(false);
-        Dispatch::new(lines.finish())
-    };
-    // While there is only one, a line first met by another test's thread is taken for one nobody reads.
-    let (_other, told) = (subscriber(), subscriber());
-    let _told = tracing::dispatcher::set_default(&told);
+    let _noting = log.note(Level::WARN);
     let user = || Policy::new("user", TEN).key(key::header("x-user"));
     let replaced = || [by(key::peer_ip()), user(), user().unadvertised()];
 

@@ -1,49 +1,20 @@
 //! What operators are told of look-ups.
 
 use std::future::Future;
-use std::io;
-use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use tollgate::{Policy, RateLimitLayer};
-use tracing::{Dispatch, Level};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::Level;
 
 use crate::rig::{Directory, MANY, by, memory, ms, status, tiered};
+use crate::support::log::Log;
 
-/// The lines of a log.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// Notes all that is logged while a test runs.
-    async fn of(test: impl Future<Output = ()>) -> String {
-        let log = Self::default();
-        let subscriber =
-            tracing_subscriber::fmt().with_max_level(Level::TRACE).with_ansi(false).with_writer(log.clone());
-        let _noting = tracing::dispatcher::set_default(&Dispatch::new(subscriber.finish()));
-        test.await;
-        let bytes = log.0.lock().expect("nobody panics here").clone();
-        String::from_utf8(bytes).expect("text")
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics here").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
+/// What is logged while a test runs.
+async fn logged(test: impl Future<Output = ()>) -> String {
+    let log = Log::default();
+    let _noting = log.note(Level::TRACE);
+    test.await;
+    log.text()
 }
 
 /// Sends many requests at once, with a secret each.
@@ -65,14 +36,14 @@ fn is_told_seldom(log: &str, code: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn lookups_that_are_too_many_are_told_of_once_a_second() {
-    let log = Log::of(send_many([tiered(Directory::default().tiers(ms(5)).in_flight(1))])).await;
+    let log = logged(send_many([tiered(Directory::default().tiers(ms(5)).in_flight(1))])).await;
     is_told_seldom(&log, "lookups_full");
 }
 
 #[tokio::test(start_paused = true)]
 async fn lookups_that_fail_are_told_of_once_a_second_and_never_with_what_they_looked_for() {
     let failing = Directory::default().tiers_by(|_| std::future::ready(Err("the directory is away")));
-    let log = Log::of(send_many([tiered(failing)])).await;
+    let log = logged(send_many([tiered(failing)])).await;
     is_told_seldom(&log, "lookup_failed");
     assert!(log.contains("the directory is away"), "{log}");
 }
@@ -80,6 +51,6 @@ async fn lookups_that_fail_are_told_of_once_a_second_and_never_with_what_they_lo
 #[tokio::test(start_paused = true)]
 async fn keys_that_are_unknown_are_told_of_once_a_second() {
     let failing = Directory::default().accounts_by(|_| std::future::ready(Err("the directory is away")));
-    let log = Log::of(send_many([by(failing), Policy::new("all", MANY)])).await;
+    let log = logged(send_many([by(failing), Policy::new("all", MANY)])).await;
     is_told_seldom(&log, "key_unknown");
 }

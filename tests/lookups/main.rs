@@ -6,6 +6,8 @@ mod support {
     #[allow(dead_code, reason = "other tests need more of it")]
     pub(crate) mod clock;
     #[allow(dead_code, reason = "other tests need more of it")]
+    pub(crate) mod log;
+    #[allow(dead_code, reason = "other tests need more of it")]
     pub(crate) mod server;
 }
 

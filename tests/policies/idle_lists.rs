@@ -1,13 +1,11 @@
 //! Lists that could never match anybody.
 
-use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{AccessList, Key, MemoryStore, Policy, Quota, RateLimitLayer};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::Level;
 
 use crate::rig::{Rig, expect, from, get};
+use crate::support::log::Log;
 
 const ONE: Quota = Quota::per_hour(1);
 
@@ -142,41 +140,10 @@ fn policies_that_replace_others_are_checked_too() {
     layer.replace_policies([policy(key::header("x-user")).deny(value("friend"))]).expect("it can");
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn count(&self, text: &str) -> usize {
-        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).matches(text).count()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 #[test]
 fn a_list_that_meets_clients_of_unknown_address_says_so_once() {
     let log = Log::default();
-    let subscriber = || tracing_subscriber::fmt().with_writer(log.clone()).with_ansi(false).finish();
-    // While there is only one, a line first met by another test's thread is taken for one nobody reads.
-    let (_other, told) = (tracing::Dispatch::new(subscriber()), tracing::Dispatch::new(subscriber()));
-    let _told = tracing::dispatcher::set_default(&told);
+    let _noting = log.note(Level::INFO);
     let list = AccessList::parse(["10.0.0.0/8"]).expect("a CIDR");
     let service = Rig::memory().service([Policy::new("listed", Quota::per_hour(10)).deny(list)]);
     expect(&service, from("11.0.0.1"), 200);
