@@ -1,0 +1,138 @@
+//! Time and randomness, in place of the operating system's.
+//!
+//! A thread that [`simulate`]s reads the time it is given, and random bytes that follow from its seed, also
+//! in libraries that ask the operating system: this module defines `clock_gettime` and `getrandom` for the
+//! whole program. All other threads get what the system says.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_long, c_uint, c_void};
+use std::sync::Once;
+
+use ahash::RandomState;
+use ahash::random_state::{RandomSource, set_random_source};
+
+/// When simulations begin, in seconds since the epoch.
+pub const START: u64 = 1_700_000_000;
+
+thread_local! {
+    /// Nanoseconds since the epoch, if this thread simulates.
+    static NOW: Cell<Option<u64>> = const { Cell::new(None) };
+    static RANDOM: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Has this thread simulate from now on: its clock stands at [`START`], its random bytes follow from a seed.
+pub fn simulate(seed: u64) {
+    static HASHES: Once = Once::new();
+    NOW.set(Some(START * 1_000_000_000));
+    HASHES.call_once(|| {
+        assert!(set_random_source(Fixed).is_ok(), "something was hashed before");
+        // Its keys are drawn with the first one, for the whole program.
+        RANDOM.set(1);
+        drop(RandomState::new());
+    });
+    RANDOM.set(seed ^ 0x9e37_79b9_7f4a_7c15);
+    fastrand::seed(seed);
+}
+
+/// Sets this thread's clock to so many nanoseconds after [`START`].
+pub fn set_clock(nanos: u64) {
+    NOW.set(Some(START * 1_000_000_000 + nanos));
+}
+
+/// Hashes as in every other run: those of a process would else differ by addresses and counters.
+struct Fixed;
+
+impl RandomSource for Fixed {
+    fn gen_hasher_seed(&self) -> usize {
+        0x5eed
+    }
+}
+
+/// The time of this thread's simulation, or the system's.
+///
+/// # Safety
+///
+/// As of the C function: `time` has to be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
+    match NOW.get() {
+        Some(now) => {
+            let time_of = |part: u64| c_long::try_from(part).unwrap_or(c_long::MAX);
+            // SAFETY: the caller vouches for the pointer.
+            unsafe {
+                (*time).tv_sec = time_of(now / 1_000_000_000);
+                (*time).tv_nsec = time_of(now % 1_000_000_000);
+            }
+            0
+        }
+        // SAFETY: the arguments are those that the caller has for this very call.
+        None => unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) }.try_into().unwrap_or(-1),
+    }
+}
+
+/// Random bytes that follow from the seed of this thread's simulation, or the system's.
+///
+/// # Safety
+///
+/// As of the C function: `buffer` has to be valid for writes of `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, flags: c_uint) -> isize {
+    if NOW.get().is_none() {
+        // SAFETY: the arguments are those that the caller has for this very call.
+        return unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) }.try_into().unwrap_or(-1);
+    }
+    for place in 0..length {
+        // SAFETY: the caller vouches for so many bytes.
+        unsafe { buffer.cast::<u8>().add(place).write(next_byte()) };
+    }
+    isize::try_from(length).unwrap_or(isize::MAX)
+}
+
+/// The next of a xorshift generator's bytes.
+fn next_byte() -> u8 {
+    let mut state = RANDOM.get();
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    RANDOM.set(state);
+    state.to_be_bytes()[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::hash_map::RandomState as StdState;
+    use std::hash::BuildHasher;
+    use std::thread;
+    use std::time::{Duration, Instant, SystemTime};
+
+    use super::*;
+
+    /// What a simulation of a seed sees, in a thread of its own.
+    fn seen(seed: u64) -> (u64, u64, u64, Duration, Duration) {
+        let run = move || {
+            simulate(seed);
+            let start = Instant::now();
+            set_clock(1_500_000_000);
+            let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after the epoch");
+            let hashes = (StdState::new().hash_one(1), RandomState::new().hash_one(1), fastrand::u64(..));
+            (hashes.0, hashes.1, hashes.2, start.elapsed(), wall)
+        };
+        thread::spawn(run).join().expect("it does not panic")
+    }
+
+    #[test]
+    fn a_thread_that_simulates_has_its_own_clock_and_no_other_randomness() {
+        let (std, _, random, elapsed, wall) = seen(7);
+        assert_eq!((elapsed, wall), (Duration::from_millis(1_500), Duration::from_millis(START * 1_000 + 1_500)));
+        assert_eq!(seen(7), seen(7));
+        assert_ne!((std, random), (seen(8).0, seen(8).2));
+    }
+
+    #[test]
+    fn a_thread_that_does_not_has_the_systems() {
+        seen(7);
+        let now = || thread::spawn(SystemTime::now).join().expect("it does not panic");
+        let wall = now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after the epoch");
+        assert!(wall > Duration::from_secs(START + 86_400 * 365), "{wall:?}");
+    }
+}

@@ -1,0 +1,1 @@
+//! What was really taken, as the scripts that ran show it.
