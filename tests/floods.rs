@@ -24,6 +24,11 @@ use tollgate::{
 };
 use tower::{Layer, Service, service_fn};
 
+#[path = "support/slow.rs"]
+mod slow;
+
+use self::slow::many;
+
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -87,7 +92,7 @@ fn memory() -> MemoryStore {
 fn made_up_keys_take_no_more_memory_than_the_memory_store_has_room_for() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let store = memory();
-    flood("memory", &store, ONE, 1, 200_000);
+    flood("memory", &store, ONE, 1, many([50_000, 200_000]));
     assert!(store.len() <= CAPACITY, "{} keys", store.len());
 }
 
@@ -95,7 +100,7 @@ fn made_up_keys_take_no_more_memory_than_the_memory_store_has_room_for() {
 fn refusals_of_made_up_keys_take_no_more_memory_than_the_deny_cache_has_room_for() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let store = DenyCache::builder().capacity(CAPACITY).build(memory()).expect("the settings are valid");
-    flood("deny cache", &store, ONE, 2, 100_000);
+    flood("deny cache", &store, ONE, 2, many([25_000, 100_000]));
     assert!(store.len() <= CAPACITY, "{} refusals", store.len());
 }
 
@@ -163,10 +168,12 @@ fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, u
 #[test]
 fn refusals_take_no_more_than_thirty_megabytes_however_long_their_keys_and_many_their_policies() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for (policies, most) in [(1, 15_000_000), (9, 30_000_000)] {
-        let (taken, kept) = most_refusals(100_000, policies, longest);
-        assert!(taken <= most, "{taken} bytes for {kept} refusals of {policies} policies");
-        assert!(kept > 99_000, "only {kept} refusals are kept");
+    // Of a quarter of the keys the table has as large parts, and a quarter of them.
+    let keys = many([25_000, 100_000]);
+    for (policies, most) in [(1, 150), (9, 300)] {
+        let (taken, kept) = most_refusals(keys, policies, longest);
+        assert!(taken <= most * keys, "{taken} bytes for {kept} refusals of {policies} policies");
+        assert!(kept as u64 > keys / 100 * 99, "only {kept} refusals of {keys} are kept");
     }
     // One more than half as large a table has room for.
     let (taken, kept) = most_refusals(1_793, 9, longest);
@@ -192,7 +199,7 @@ fn made_up_keys_that_are_hot_take_no_more_memory_than_leases_have_room_for() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
     let _entered = runtime.enter();
     let store = LeaseStore::builder(memory()).capacity(CAPACITY).build().expect("the settings are valid");
-    flood("leases", &store, MANY, 12, 40_000);
+    flood("leases", &store, MANY, 12, many([10_000, 40_000]));
     assert!(store.counts().leased > 0, "no key was hot: {:?}", store.counts());
 }
 
@@ -202,7 +209,7 @@ fn made_up_keys_take_no_more_memory_than_debts_have_room_for() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
     let _entered = runtime.enter();
     let store = HybridStore::builder(memory()).capacity(CAPACITY).build().expect("the settings are valid");
-    flood("debts", &store, MANY, 2, 100_000);
+    flood("debts", &store, MANY, 2, many([25_000, 100_000]));
 }
 
 /// What a service answers with, if it does.

@@ -5,6 +5,7 @@ mod support {
     pub(crate) mod clock;
     pub(crate) mod control;
     pub(crate) mod server;
+    pub(crate) mod slow;
 }
 
 mod redis_only {

@@ -16,4 +16,5 @@ mod recorder;
 mod support {
     pub(crate) mod clock;
     pub(crate) mod server;
+    pub(crate) mod slow;
 }

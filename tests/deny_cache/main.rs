@@ -6,6 +6,7 @@ mod support {
     pub(crate) mod clock;
     #[cfg(feature = "redis")]
     pub(crate) mod server;
+    pub(crate) mod slow;
 }
 
 mod answers;

@@ -10,8 +10,9 @@ use tollgate::{DenyCache, MemoryStore, Quota, Source};
 use super::rig::{Counting, EACH};
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;
+use crate::support::slow::many;
 
-const TRACES: u64 = 200;
+const TRACES: [u64; 2] = [60, 200];
 const STEPS: usize = 300;
 
 /// Ticks of a millisecond; shares that are no whole numbers; spacing without a queue.
@@ -123,7 +124,7 @@ fn one(rng: &mut Rng, key: &str, quota: Quota) -> Check {
 #[test]
 fn a_random_trace_is_decided_alike_with_and_without_a_cache_on_every_algorithm() {
     let quotas: Vec<Quota> = EACH.into_iter().chain(MORE).collect();
-    for (seed, index) in (0..TRACES).zip((0..quotas.len()).cycle()) {
+    for (seed, index) in (0..many(TRACES)).zip((0..quotas.len()).cycle()) {
         let (mut rng, mut pair, quota) = (Rng::with_seed(seed), Pair::new(), quotas[index]);
         let mut answered = 0;
         for _ in 0..STEPS {

@@ -6,6 +6,7 @@
 mod support {
     pub(crate) mod clock;
     pub(crate) mod server;
+    pub(crate) mod slow;
 }
 
 mod bombs;

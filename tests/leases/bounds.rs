@@ -6,8 +6,12 @@ use tollgate::{LeaseStore, MemoryStore, Quota};
 
 use crate::definition::assert_admits;
 use crate::sim::{Far, Traffic, bursts, clock, ms, secs, take};
+use crate::slow::many;
 
 const NOW: Duration = Duration::ZERO;
+
+/// How many quotas of each kind are tried.
+const QUOTAS: [usize; 2] = [1, usize::MAX];
 
 /// A minute of bursts on eight processes, and what holds of it.
 async fn simulate(quota: Quota, height: u64, share: f64, (before, after): (Duration, Duration)) {
@@ -33,7 +37,10 @@ async fn a_token_bucket_holds_over_eight_processes_that_lease() {
         (Quota::token_bucket(6_000, secs(20)).burst(500), 3, 0.3),
         (Quota::per_second(300), 3, 0.2),
         (Quota::token_bucket(30_000, secs(60)), 8, 1.0),
-    ] {
+    ]
+    .into_iter()
+    .take(many(QUOTAS))
+    {
         simulate(quota, height, share, (NOW, NOW)).await;
     }
 }
@@ -44,7 +51,10 @@ async fn a_fixed_window_holds_over_eight_processes_that_lease() {
         (Quota::fixed_window(2_000, secs(5)), 4, 0.1),
         (Quota::fixed_window(200, secs(1)), 2, 0.3),
         (Quota::fixed_window(12_000, secs(20)), 5, 1.0),
-    ] {
+    ]
+    .into_iter()
+    .take(many(QUOTAS))
+    {
         simulate(quota, height, share, (NOW, NOW)).await;
     }
 }
@@ -55,28 +65,39 @@ async fn a_sliding_window_holds_over_eight_processes_that_lease() {
         (Quota::sliding_window(2_000, secs(5)), 4, 0.1),
         (Quota::sliding_window(200, secs(1)), 2, 0.3),
         (Quota::sliding_window(12_000, secs(20)), 5, 1.0),
-    ] {
-        simulate(quota, height, share, (NOW, NOW)).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_sliding_log_holds_over_eight_processes_that_lease() {
-    for (quota, height, share) in
-        [(Quota::sliding_log(2_000, secs(5)), 4, 0.1), (Quota::sliding_log(9_000, secs(20)), 5, 1.0)]
+    ]
+    .into_iter()
+    .take(many(QUOTAS))
     {
         simulate(quota, height, share, (NOW, NOW)).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_that_are_long_on_their_way_hold_as_well() {
-    for way in [(ms(35), NOW), (NOW, ms(60))] {
-        simulate(Quota::token_bucket(6_000, secs(20)).burst(900), 6, 0.3, way).await;
-        simulate(Quota::sliding_log(1_500, secs(5)), 6, 0.2, way).await;
+async fn a_sliding_log_holds_over_eight_processes_that_lease() {
+    let quotas = [(Quota::sliding_log(2_000, secs(5)), 4, 0.1), (Quota::sliding_log(9_000, secs(20)), 5, 1.0)];
+    for (quota, height, share) in quotas.into_iter().take(many(QUOTAS)) {
+        simulate(quota, height, share, (NOW, NOW)).await;
     }
-    simulate(Quota::fixed_window(1_500, secs(5)), 6, 0.1, (ms(35), NOW)).await;
-    simulate(Quota::sliding_window(1_500, secs(5)), 6, 0.1, (ms(35), NOW)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_are_long_on_their_way_hold_as_well() {
+    let (log, bucket) = (Quota::sliding_log(1_500, secs(5)), Quota::token_bucket(6_000, secs(20)).burst(900));
+    let (there, back) = ((ms(35), NOW), (NOW, ms(60)));
+    for (quota, share, way) in [
+        (log, 0.2, there),
+        (bucket, 0.3, there),
+        (log, 0.2, back),
+        (bucket, 0.3, back),
+        (Quota::fixed_window(1_500, secs(5)), 0.1, there),
+        (Quota::sliding_window(1_500, secs(5)), 0.1, there),
+    ]
+    .into_iter()
+    .take(many(QUOTAS))
+    {
+        simulate(quota, 6, share, way).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

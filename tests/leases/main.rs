@@ -7,6 +7,8 @@ mod clock;
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../support/server.rs"]
 mod server;
+#[path = "../support/slow.rs"]
+mod slow;
 
 mod bounds;
 mod callers;

@@ -25,6 +25,7 @@ fn a_handler_that_keeps_its_thread_fails_no_request_of_others() {
 }
 
 #[test]
+#[ignore = "slow: scripts/slow runs it"]
 fn nor_does_one_in_a_server_that_is_mostly_idle() {
     assert_harms_nobody("a handler that blocks 150 ms", "/blocks", REST);
 }
@@ -35,6 +36,7 @@ fn nor_does_one_that_charges_before() {
 }
 
 #[test]
+#[ignore = "slow: scripts/slow runs it"]
 fn nor_does_one_that_charges_before_in_a_server_that_is_mostly_idle() {
     assert_harms_nobody("a handler that charges, then blocks 150 ms", "/charges", REST);
 }

@@ -5,5 +5,7 @@
 #![cfg(feature = "axum")]
 
 mod check;
+#[path = "../support/slow.rs"]
+mod slow;
 mod spellings;
 mod wire;

@@ -60,6 +60,7 @@ async fn decisions_resume_on_the_replica_after_the_primary_was_killed() {
 }
 
 #[tokio::test]
+#[ignore = "slow: scripts/slow runs it"]
 async fn decisions_leave_a_primary_that_became_a_replica() {
     let watched = Watched::start();
     let store = RedisStore::builder().budget(BUDGET).connect_sentinel(watched.urls(), NAME).await.unwrap();

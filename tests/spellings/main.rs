@@ -11,3 +11,5 @@ mod paths;
 mod preflights;
 mod rig;
 mod routes;
+#[path = "../support/slow.rs"]
+mod slow;

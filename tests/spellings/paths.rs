@@ -9,6 +9,7 @@ use tollgate::{AccessList, MissingKey, Policy, key};
 use tower::ServiceExt;
 
 use crate::rig::{ONE, app, expect, get, layer, list};
+use crate::slow::many;
 
 fn by_path() -> Policy {
     Policy::new("path", ONE).key(key::path())
@@ -127,7 +128,7 @@ fn spellings() -> impl Strategy<Value = [String; 2]> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: many([500, 4_000]), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn paths_of_which_axum_sees_the_same_share_a_counter_or_that_of_all_uncertain_ones(
