@@ -33,13 +33,14 @@ async fn simulate(processes: u64, quota: Quota, allowance: u64, height: u64, bef
 #[tokio::test(start_paused = true)]
 async fn processes_together_admit_at_most_an_allowance_each_but_one_more_than_the_limit() {
     for processes in many([&[4][..], &[1, 4, 8]]).iter().copied() {
-        for (quota, allowance) in [
-            (Quota::token_bucket(1_200, secs(10)).burst(800), 80),
-            (Quota::fixed_window(800, secs(5)), 80),
-            (Quota::sliding_window(800, secs(5)), 80),
-            (Quota::sliding_log(800, secs(5)), 80),
-        ] {
-            simulate(processes, quota, allowance, (8 / processes).max(2), ms(40), ms(0)).await;
+        let quotas = [
+            Quota::token_bucket(1_200, secs(10)).burst(800),
+            Quota::fixed_window(800, secs(5)),
+            Quota::sliding_window(800, secs(5)),
+            Quota::sliding_log(800, secs(5)),
+        ];
+        for quota in quotas.into_iter().take(many([1, usize::MAX])) {
+            simulate(processes, quota, 80, (8 / processes).max(2), ms(40), ms(0)).await;
         }
         simulate(processes, Quota::per_second(300), 40, (8 / processes).max(2), ms(30), ms(70)).await;
     }
