@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 
-use super::connector::Provider;
+use super::connector::{Dialer, Provider};
 use super::engine::Inner;
 use super::lane::{Plan, Settings};
 use super::script::Calls;
@@ -37,6 +37,7 @@ pub struct RedisStoreBuilder {
     pub(super) deny_cache: Option<DenyCacheBuilder>,
     pub(super) tls: Tls,
     pub(super) credentials: Option<Provider>,
+    pub(super) dialer: Option<Dialer>,
     #[cfg(feature = "sentinel")]
     pub(super) primary: deadpool_redis::RedisConnectionInfo,
 }
@@ -55,6 +56,7 @@ impl RedisStoreBuilder {
             deny_cache: Some(DenyCacheBuilder::new()),
             tls: Tls::default(),
             credentials: None,
+            dialer: None,
             #[cfg(feature = "sentinel")]
             primary: deadpool_redis::RedisConnectionInfo::default(),
         }

@@ -113,10 +113,9 @@ impl RedisStoreBuilder {
     ///
     /// If a setting is wrong.
     pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
-        if self.credentials.is_some() {
-            return Err(Error::invalid(
-                "credentials are of no use to a pool that is there already: it connects by itself",
-            ));
+        if self.credentials.is_some() || self.dialer.is_some() {
+            let text = "neither credentials nor a closure that dials are of use to a pool that is there already: it connects by itself";
+            return Err(Error::invalid(text));
         }
         let source = Source::given(pool, self.calls, self.connect_timeout.saturating_mul(CHECKING));
         let servers = Servers::One(self.plan().to(source));
@@ -154,8 +153,15 @@ impl RedisStoreBuilder {
     fn pools(&self, servers: &[ConnectionInfo], calls: Option<Calls>) -> Result<Pools, Error> {
         let addresses: Vec<ConnectionAddr> = servers.iter().map(|server| server.addr().clone()).collect();
         let encryption = self.tls.encryption(&addresses)?;
-        let (size, connect_timeout, credentials) = (self.pool_size, self.connect_timeout, self.credentials.clone());
-        Ok(Pools { size, connect_timeout, encryption, credentials, calls })
+        let (credentials, dialer) = (self.credentials.clone(), self.dialer.clone());
+        Ok(Pools {
+            size: self.pool_size,
+            connect_timeout: self.connect_timeout,
+            encryption,
+            credentials,
+            dialer,
+            calls,
+        })
     }
 
     /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.

@@ -7,7 +7,7 @@ use deadpool_redis::redis::ConnectionInfo;
 
 #[cfg(feature = "sentinel")]
 use super::connector::Sentinels;
-use super::connector::{Connector, LinkPool, Login, Manager, Provider, Server, Source};
+use super::connector::{Connector, Dialer, LinkPool, Login, Manager, Provider, Server, Source};
 use super::script::Calls;
 use super::tls::Encryption;
 use crate::Error;
@@ -27,6 +27,7 @@ pub(super) struct Pools {
     pub(super) connect_timeout: Duration,
     pub(super) encryption: Encryption,
     pub(super) credentials: Option<Provider>,
+    pub(super) dialer: Option<Dialer>,
     /// How decisions will be asked for, if by Lua.
     pub(super) calls: Option<Calls>,
 }
@@ -38,6 +39,7 @@ impl Pools {
             address: info.addr().clone(),
             login: Login::new(info.redis_settings().clone(), self.credentials.clone()),
             encryption: self.encryption.clone(),
+            dialer: self.dialer.clone(),
         }
     }
 

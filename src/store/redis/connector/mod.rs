@@ -6,6 +6,7 @@
 
 mod check;
 mod credentials;
+mod dial;
 mod manager;
 #[cfg(feature = "sentinel")]
 mod sentinel;
@@ -26,6 +27,7 @@ use crate::error::Kind;
 
 pub use credentials::Credentials;
 pub(super) use credentials::{Login, Provider};
+pub(super) use dial::Dialer;
 pub(in crate::store) use manager::Room;
 pub(super) use manager::{LinkPool, Manager};
 #[cfg(feature = "sentinel")]

@@ -3,7 +3,7 @@
 use deadpool_redis::redis::ConnectionAddr;
 
 use super::super::tls::Encryption;
-use super::{Connecting, Connector, Link, Login, stream};
+use super::{Connecting, Connector, Dialer, Link, Login, stream};
 use crate::Error;
 
 /// A server at an address that does not change.
@@ -12,12 +12,14 @@ pub(in crate::store::redis) struct Server {
     pub(in crate::store::redis) address: ConnectionAddr,
     pub(in crate::store::redis) login: Login,
     pub(in crate::store::redis) encryption: Encryption,
+    /// Who opens streams to it, if not this crate.
+    pub(in crate::store::redis) dialer: Option<Dialer>,
 }
 
 impl Server {
     pub(super) async fn open(&self) -> Result<Link, Error> {
         let login = self.login.next().await?;
-        stream::open(&self.address, &login, &self.encryption).await
+        stream::open(&self.address, &login, &self.encryption, self.dialer.as_ref()).await
     }
 
     /// The same server but for its host and port.

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::super::tls::Encryption;
-use super::{Link, not_connected};
+use super::{Dialer, Link, not_connected};
 use crate::Error;
 
 /// Opens a connection to an address and logs in.
@@ -18,25 +18,43 @@ pub(super) async fn open(
     address: &ConnectionAddr,
     login: &RedisConnectionInfo,
     encryption: &Encryption,
+    dialer: Option<&Dialer>,
 ) -> Result<Link, Error> {
-    match address {
-        ConnectionAddr::Tcp(host, port) => {
-            let stream = tcp(host, *port).await.map_err(not_connected)?;
-            logged_in(stream, login).await
+    match (address, dialer) {
+        (ConnectionAddr::Tcp(host, port), Some(dialer)) => {
+            logged_in(dialer.dial(host, *port).await.map_err(not_connected)?, login).await
+        }
+        (ConnectionAddr::Tcp(host, port), None) => {
+            logged_in(tcp(host, *port).await.map_err(not_connected)?, login).await
         }
         #[cfg(feature = "tls")]
-        ConnectionAddr::TcpTls { host, port, .. } => {
-            let stream = tcp(host, *port).await.map_err(not_connected)?;
-            let stream = encryption.wrap(host, stream).await.map_err(not_connected)?;
-            logged_in(stream, login).await
+        (ConnectionAddr::TcpTls { host, port, .. }, Some(dialer)) => {
+            encrypted(host, dialer.dial(host, *port).await.map_err(not_connected)?, login, encryption).await
+        }
+        #[cfg(feature = "tls")]
+        (ConnectionAddr::TcpTls { host, port, .. }, None) => {
+            encrypted(host, tcp(host, *port).await.map_err(not_connected)?, login, encryption).await
         }
         #[cfg(unix)]
-        ConnectionAddr::Unix(path) => {
+        (ConnectionAddr::Unix(path), _) => {
             let stream = tokio::net::UnixStream::connect(path).await.map_err(not_connected)?;
             logged_in(stream, login).await
         }
-        other => Err(not_connected(format!("{other} cannot be connected to from here"))),
+        (other, _) => Err(not_connected(format!("{other} cannot be connected to from here"))),
     }
+}
+
+#[cfg(feature = "tls")]
+async fn encrypted<S>(
+    host: &str,
+    stream: S,
+    login: &RedisConnectionInfo,
+    encryption: &Encryption,
+) -> Result<Link, Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    logged_in(encryption.wrap(host, stream).await.map_err(not_connected)?, login).await
 }
 
 async fn logged_in<S>(stream: S, login: &RedisConnectionInfo) -> Result<Link, Error>
