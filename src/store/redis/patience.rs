@@ -110,10 +110,12 @@ pub(super) fn is_of_the_connection(error: &RedisError) -> bool {
 /// Whether the connection has ended, or answered something else than was asked: what it answers next may
 /// be to the question before.
 pub(super) fn is_lost(error: &RedisError) -> bool {
-    error.is_io_error()
-        || error.is_connection_dropped()
-        || error.is_unrecoverable_error()
-        || error.kind() == ErrorKind::UnexpectedReturnType
+    is_cut(error) || error.is_unrecoverable_error() || error.kind() == ErrorKind::UnexpectedReturnType
+}
+
+/// Whether the connection has ended: what it answered before is good.
+pub(super) fn is_cut(error: &RedisError) -> bool {
+    error.is_io_error() || error.is_connection_dropped()
 }
 
 /// Whether it sends elsewhere, as only nodes of a Cluster do.

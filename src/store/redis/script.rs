@@ -14,6 +14,9 @@ pub(super) const CHECK: &str = include_str!("../../../lua/check.lua");
 /// Bytes of what is called, and of how many keys there are.
 const ROOM: usize = 64;
 
+/// How often a script is loaded for a call: the server may forget it again before that.
+const MOST_LOADS: usize = 3;
+
 /// How the Lua files are called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Calls {
@@ -112,11 +115,12 @@ impl Program {
         call: &Cmd,
         way: Way,
     ) -> Result<Value, RedisError> {
-        let answer = match way.send(connection, call).await {
+        let (mut answer, mut loads) = (way.send(connection, call).await, 0);
+        while loads < MOST_LOADS && answer.as_ref().is_err_and(is_missing) {
+            loads += 1;
             // Boxed, as it is rare.
-            Err(error) if is_missing(&error) => Box::pin(self.load_and_send(connection, call, way)).await,
-            answer => answer,
-        };
+            answer = Box::pin(self.load_and_send(connection, call, way)).await;
+        }
         match answer? {
             answer @ Value::BulkString(_) => Ok(answer),
             _ => Err((ErrorKind::UnexpectedReturnType, "a decision was answered with something else").into()),

@@ -23,7 +23,8 @@ pub(super) struct Call {
     pub(super) may_be_sent: bool,
     /// How many answers had come on the connection before.
     pub(super) answers_before: u64,
-    began: Instant,
+    /// When it was made, or something was answered since.
+    silent_since: Instant,
     /// When all budgets are over, so that it has failed.
     pub(super) until: Instant,
     /// That was so, and is counted.
@@ -46,7 +47,7 @@ impl Call {
             permit: None,
             may_be_sent: false,
             answers_before,
-            began,
+            silent_since: began,
             until,
             is_late: false,
             answering,
@@ -56,7 +57,14 @@ impl Call {
 
     /// Whether nothing was answered on its connection for so long, of which `answers` are the answers.
     pub(super) fn is_in_silence(&self, answers: u64, now: Instant, budget: Duration) -> bool {
-        self.answers_before == answers && now.saturating_duration_since(self.began) >= budget
+        self.answers_before == answers && now.saturating_duration_since(self.silent_since) >= budget
+    }
+
+    /// Looks from now on for silence, if something was answered since it last did.
+    pub(super) fn listen(&mut self, answers: u64, now: Instant) {
+        if self.answers_before != answers {
+            (self.answers_before, self.silent_since) = (answers, now);
+        }
     }
 
     /// Hands the call to the connection, which is driven next.
@@ -75,10 +83,10 @@ impl Call {
         self.jobs.first().map_or(Duration::ZERO, |job| job.patience.budget)
     }
 
-    /// When the next of those who wait gives up, or it has failed.
+    /// When the next of those who wait gives up, or it has failed, or its connection is silent.
     pub(super) fn next_late(&self) -> Option<Instant> {
         let waiting = self.jobs.iter().filter(|job| job.is_awaited()).map(|job| job.patience.until);
-        if self.is_late { None } else { waiting.chain([self.until]).min() }
+        if self.is_late { Some(self.silent_since + self.budget()) } else { waiting.chain([self.until]).min() }
     }
 }
 

@@ -90,12 +90,17 @@ impl Core {
         let Line::Up(connection, _) = &mut self.line else { return self.retired_until() };
         let mut calls = std::mem::take(&mut connection.calls);
         let (answers, mut is_stuck) = (connection.shared.answers(), false);
-        for call in calls.iter_mut().filter(|call| !call.is_late) {
-            self.late_callers(lane, call, now);
-            // What was sent just before it was late says nothing of the connection.
+        for call in &mut calls {
+            if !call.is_late {
+                self.late_callers(lane, call, now);
+            }
+            // What was sent just before it was late says nothing of the connection yet.
             is_stuck |= call.is_late && call.is_in_silence(answers, now, call.budget());
+            if call.is_late {
+                call.listen(answers, now);
+            }
         }
-        let next = calls.iter().filter_map(Call::next_late).min();
+        let next = calls.iter().filter(|_| !is_stuck).filter_map(Call::next_late).min();
         if let Line::Up(connection, _) = &mut self.line {
             connection.calls = calls;
         }
@@ -119,7 +124,8 @@ impl Core {
     }
 
     fn retired_until(&self) -> Option<Instant> {
-        let calls = self.retired.iter().flat_map(|connection| connection.calls.iter().filter_map(Call::next_late));
+        let calls = self.retired.iter().flat_map(|connection| &connection.calls).filter(|call| !call.is_late);
+        let calls = calls.filter_map(Call::next_late);
         let ends = self.retired.iter().filter_map(|connection| connection.polled_until);
         calls.chain(ends).min()
     }

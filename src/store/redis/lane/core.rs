@@ -8,15 +8,16 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::super::job::Job;
-use super::super::patience::{Failure, failed, is_of_the_connection};
+use super::super::patience::{Failure, failed, is_cut, is_of_the_connection};
 use super::alarm::Alarm;
 use super::call::{self, Call, checks};
 use super::connection::{Answer, Connection};
 use super::lane::Lane;
 use super::late::Lateness;
-use super::line::{Line, lost_connection};
+use super::line::{CONNECT_PAUSE, Line, lost_connection};
 use super::server::Redirected;
 use super::settings::{CALLS, parts, share};
+use crate::Error;
 
 /// Before keys of a slot that is on its way to another server are asked for again.
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
@@ -112,10 +113,14 @@ impl Core {
         let unsent = has_ended && fresh.filter(|call| !call.may_be_sent).count() == 1;
         connection.calls.iter_mut().for_each(|call| call.may_be_sent |= !has_ended);
         let (mut lost, mut ended) = (Vec::new(), SmallVec::<[_; 2]>::new());
+        // Which of them came first is not known: a call that loads its script has several answers. Those that came
+        // before the connection was cut are good; of those beside one that nothing asked for none is.
+        let is_odd = |error: &RedisError| lane.server.is_lost(error) && !is_cut(error);
+        let is_out_of_step = answered.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_odd));
         for (call, answer) in answered {
             match answer {
                 Err(error) if lane.server.is_lost(&error) => lost.push((call, Some(error))),
-                _ if !lost.is_empty() => lost.push((call, None)),
+                _ if is_out_of_step => lost.push((call, None)),
                 answer => ended.push((call, answer)),
             }
         }
@@ -172,7 +177,7 @@ impl Core {
         let Line::Up(connection, leave) = &mut self.line else { return };
         let permit = match leave.take().map_or_else(|| lane.server.ask(), |permit| Ok(Some(permit))) {
             Ok(permit) => permit,
-            Err(error) => return call::fail(jobs, &error),
+            Err(error) => return self.not_asked(jobs, &error),
         };
         let answering = lane.settings.call(connection.shared.handle.clone(), &mut jobs);
         let mut call = Call::new(jobs, self.round, connection.shared.answers(), answering);
@@ -180,6 +185,17 @@ impl Core {
         self.alarm.set(call.until);
         call.start(cx);
         connection.calls.push(call);
+    }
+
+    /// Fails decisions that the server is not asked for; settlements wait until it is asked again.
+    fn not_asked(&mut self, jobs: Vec<Job>, error: &Error) {
+        let (settlements, decisions): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_settlement);
+        call::fail(decisions, error);
+        if !settlements.is_empty() {
+            let again = Instant::now() + CONNECT_PAUSE;
+            self.alarm.set(again);
+            self.later.push((again, settlements));
+        }
     }
 
     /// Ends a call that was answered. Returns its jobs and their answer, or refuses them if that is an error.
@@ -225,6 +241,8 @@ impl Core {
             return;
         }
         let again = Instant::now() + SLOT_PAUSE;
+        // Who has less time than that is ended in time.
+        let again = jobs.iter().filter(|job| job.is_awaited()).map(|job| job.patience.until).fold(again, Instant::min);
         self.alarm.set(again);
         self.later.push((again, jobs));
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::super::connector::Link;
 use super::super::job::Job;
-use super::super::patience::{Failure, failed};
+use super::super::patience::{Failure, failed, is_cut};
 use super::call::{self, Call};
 use super::connection::Connection;
 use super::core::Core;
@@ -23,8 +23,8 @@ use crate::store::breaker::Permit;
 /// How often a job is sent anew that was surely not sent before.
 const MOST_TRIES: u8 = 3;
 
-/// Before it connects again for settlements that wait.
-const CONNECT_PAUSE: Duration = Duration::from_millis(250);
+/// Before it connects, or asks, again for settlements that wait.
+pub(super) const CONNECT_PAUSE: Duration = Duration::from_millis(250);
 
 /// Connections that are only polled for late answers.
 const MOST_RETIRED: usize = 4;
@@ -167,8 +167,11 @@ impl Core {
         }
         for mut connection in std::mem::take(&mut self.retired) {
             let has_ended = connection.drive(cx);
-            let mut is_in_step = true;
-            for (call, answer) in connection.answered(cx) {
+            let answered = connection.answered(cx);
+            // As in `receive`: which of them came first is not known.
+            let is_odd = |error: &RedisError| lane.server.is_lost(error) && !is_cut(error);
+            let mut is_in_step = !answered.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_odd));
+            for (call, answer) in answered {
                 match answer {
                     Ok(value) if is_in_step => is_in_step = call::answer(call.jobs, value),
                     Err(error) if is_in_step && !lane.server.is_lost(&error) => self.refuse(lane, call.jobs, &error),
