@@ -1,0 +1,116 @@
+//! Commands about keys, and those that scripts may call too.
+
+use super::arguments::integer;
+use super::data::Data;
+use super::fault::texts::{NO_INTEGER, SYNTAX};
+use super::reply::Reply;
+
+/// The most bytes of a value.
+const MOST_BYTES: usize = 512 * 1024 * 1024;
+
+/// Does what a command says, at a time in µs since the epoch; `None` if it is none of these.
+pub(super) fn run(data: &mut Data, now_us: u64, name: &str, words: &[&[u8]]) -> Option<Reply> {
+    let done = match name {
+        "get" => Ok(get(data, now_us, words[1])),
+        "mget" => Ok(Reply::Array(words[1..].iter().map(|key| get(data, now_us, key)).collect())),
+        "set" => set(data, now_us, words),
+        "setrange" => set_range(data, now_us, words),
+        "del" => Ok(count(&words[1..], |key| data.remove(key, now_us).is_some())),
+        "exists" => Ok(count(&words[1..], |key| data.get(key, now_us).is_some())),
+        "strlen" => Ok(length(data.get(words[1], now_us).map_or(0, |entry| entry.value.len()))),
+        "pttl" => Ok(remaining(data, now_us, words[1])),
+        "persist" => {
+            Ok(Reply::Integer(data.get(words[1], now_us).map_or(0, |entry| entry.until_ms.take().map_or(0, |_| 1))))
+        }
+        "dbsize" => Ok(length(data.iter().count())),
+        "flushall" => {
+            data.clear();
+            Ok(Reply::OK)
+        }
+        "time" => Ok(time(now_us)),
+        "ping" => ping(words),
+        "echo" => Ok(Reply::text(words[1])),
+        _ => return None,
+    };
+    Some(done.unwrap_or_else(Reply::error))
+}
+
+fn get(data: &mut Data, now_us: u64, key: &[u8]) -> Reply {
+    data.get(key, now_us).map_or(Reply::Nil, |entry| Reply::Bulk(entry.value.clone()))
+}
+
+fn count(keys: &[&[u8]], mut counts: impl FnMut(&[u8]) -> bool) -> Reply {
+    length(keys.iter().filter(|key| counts(key)).count())
+}
+
+fn length(length: usize) -> Reply {
+    Reply::Integer(i64::try_from(length).expect("there is not so much memory"))
+}
+
+fn time(now_us: u64) -> Reply {
+    Reply::Array(vec![Reply::text((now_us / 1_000_000).to_string()), Reply::text((now_us % 1_000_000).to_string())])
+}
+
+fn ping(words: &[&[u8]]) -> Result<Reply, &'static str> {
+    match words {
+        [_] => Ok(Reply::Simple("PONG".into())),
+        [_, text] => Ok(Reply::text(text)),
+        _ => Err("ERR wrong number of arguments for 'ping' command"),
+    }
+}
+
+/// `SET key value [NX | XX] [PX ms | EX s]`.
+fn set(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'static str> {
+    let (mut until_ms, mut only_if, mut rest) = (None, None, words[3..].iter());
+    while let Some(option) = rest.next() {
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        if (is("NX") || is("XX")) && only_if.is_none() {
+            only_if = Some(is("XX"));
+        } else if (is("PX") || is("EX")) && until_ms.is_none() {
+            let unit = if is("EX") { 1000 } else { 1 };
+            until_ms = Some(until(now_us, rest.next().ok_or(SYNTAX)?, unit)?);
+        } else {
+            return Err(SYNTAX);
+        }
+    }
+    if only_if.is_some_and(|there| data.get(words[1], now_us).is_some() != there) {
+        return Ok(Reply::Nil);
+    }
+    data.set(words[1], words[2].to_vec(), until_ms);
+    Ok(Reply::OK)
+}
+
+/// The last millisecond of a life of so many units of so many milliseconds.
+fn until(now_us: u64, life: &[u8], unit: i64) -> Result<u64, &'static str> {
+    const INVALID: &str = "ERR invalid expire time in 'set' command";
+    let life = integer(life)?;
+    let now = i64::try_from(now_us / 1000).map_err(|_| INVALID)?;
+    let until = life.checked_mul(unit).filter(|life| *life > 0).and_then(|life| now.checked_add(life));
+    until.and_then(|until| u64::try_from(until).ok()).ok_or(INVALID)
+}
+
+fn set_range(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'static str> {
+    let (offset, part) = (integer(words[2])?, words[3]);
+    let offset = usize::try_from(offset).map_err(|_| "ERR offset is out of range")?;
+    if part.is_empty() {
+        return Ok(length(data.get(words[1], now_us).map_or(0, |entry| entry.value.len())));
+    }
+    let end = offset.checked_add(part.len()).filter(|end| *end <= MOST_BYTES);
+    let end = end.ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)")?;
+    if data.get(words[1], now_us).is_none() {
+        data.set(words[1], Vec::new(), None);
+    }
+    let entry = data.get(words[1], now_us).ok_or(NO_INTEGER)?;
+    entry.value.resize(entry.value.len().max(end), 0);
+    entry.value[offset..end].copy_from_slice(part);
+    Ok(length(entry.value.len()))
+}
+
+/// For how many milliseconds a key is there.
+fn remaining(data: &mut Data, now_us: u64, key: &[u8]) -> Reply {
+    Reply::Integer(match data.get(key, now_us).map(|entry| entry.until_ms) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(until)) => i64::try_from(until - now_us / 1000).unwrap_or(i64::MAX),
+    })
+}

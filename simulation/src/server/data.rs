@@ -1,0 +1,46 @@
+//! Keys and values.
+
+use std::collections::BTreeMap;
+
+/// A value, and when it expires.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) value: Vec<u8>,
+    /// The last millisecond since the epoch at which it is there.
+    pub(super) until_ms: Option<u64>,
+}
+
+/// All keys of a node. Those that expired are removed when they are asked for.
+#[derive(Debug, Default)]
+pub(super) struct Data(BTreeMap<Vec<u8>, Entry>);
+
+impl Data {
+    pub(super) fn get(&mut self, key: &[u8], now_us: u64) -> Option<&mut Entry> {
+        let expired = self.0.get(key)?.until_ms.is_some_and(|until| now_us / 1000 > until);
+        if expired {
+            self.0.remove(key);
+        }
+        self.0.get_mut(key)
+    }
+
+    pub(super) fn set(&mut self, key: &[u8], value: Vec<u8>, until_ms: Option<u64>) {
+        match self.0.get_mut(key) {
+            Some(entry) => *entry = Entry { value, until_ms },
+            None => drop(self.0.insert(key.to_vec(), Entry { value, until_ms })),
+        }
+    }
+
+    /// Removes a key; returns what was there.
+    pub(super) fn remove(&mut self, key: &[u8], now_us: u64) -> Option<Entry> {
+        self.get(key, now_us)?;
+        self.0.remove(key)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        self.0.iter().map(|(key, entry)| (&**key, entry))
+    }
+}

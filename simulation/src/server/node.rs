@@ -1,0 +1,162 @@
+//! A server, alone or of a Cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mlua::Function;
+
+use super::data::Data;
+use super::fault::texts;
+use super::reply::Reply;
+use super::routing::{Place, keys_of};
+use super::table::{self, Spec};
+use super::{Call, Faults, Session, SlotTable, Vm, commands};
+
+/// How many databases there are.
+pub(super) const DATABASES: usize = 16;
+
+/// A simulated server, which does one command after the other.
+#[derive(Debug)]
+pub struct Node {
+    /// What is the matter with it.
+    pub fault: Faults,
+    pub(super) vm: Vm,
+    pub(super) databases: [Data; DATABASES],
+    /// By their hashes.
+    pub(super) scripts: BTreeMap<String, Function>,
+    /// By their names.
+    pub(super) functions: BTreeMap<String, Function>,
+    pub(super) libraries: BTreeSet<String>,
+    pub(super) place: Option<Place>,
+    pub(super) calls: Vec<Call>,
+    sessions: AtomicI64,
+}
+
+impl Node {
+    /// A server alone, which is empty.
+    pub fn new(vm: Vm) -> Self {
+        Self {
+            fault: Faults::default(),
+            vm,
+            databases: Default::default(),
+            scripts: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            libraries: BTreeSet::new(),
+            place: None,
+            calls: Vec::new(),
+            sessions: AtomicI64::new(0),
+        }
+    }
+
+    /// A primary of a Cluster at an address, `host:port`, which is empty. The table may not know the address
+    /// yet; which slots it has, the table says.
+    #[allow(clippy::needless_pass_by_value, reason = "an address is made for a node")]
+    pub fn in_cluster(vm: Vm, address: String, slots: Arc<Mutex<SlotTable>>) -> Self {
+        Self { place: Some(Place::new(slots, &address)), ..Self::new(vm) }
+    }
+
+    /// Does a command, name first, at a time in µs since the epoch.
+    pub fn execute(&mut self, session: &mut Session, command: &[impl AsRef<[u8]>], now_us: u64) -> Reply {
+        let words: Vec<&[u8]> = command.iter().map(AsRef::as_ref).collect();
+        let asking = std::mem::take(&mut session.asking);
+        if words.is_empty() {
+            return Reply::Array(Vec::new());
+        }
+        let spec = match table::find(&words) {
+            Ok(spec) => spec,
+            Err(text) => return Reply::Error(text),
+        };
+        if let Some(text) = self.refuse(spec, &words, session, asking, now_us) {
+            return Reply::Error(text);
+        }
+        let data = &mut self.databases[session.database];
+        match commands::run(data, now_us, spec.name, &words) {
+            Some(reply) => reply,
+            None => self.run(session, spec, &words, now_us).unwrap_or_else(Reply::Error),
+        }
+    }
+
+    /// Why a command is not done, in the order in which Redis asks.
+    fn refuse(&mut self, spec: &Spec, words: &[&[u8]], session: &Session, asking: bool, now_us: u64) -> Option<String> {
+        let known = || spec.name != "fcall" || self.function(words[1]).is_some();
+        let (writes, grows) = (spec.writes() && known(), spec.grows() && known());
+        if self.fault.password.is_some() && !session.authenticated && !spec.is_always_done() {
+            return Some(texts::NO_AUTH.to_owned());
+        }
+        if let Some(text) = self.misplaced(keys_of(spec, words), asking, now_us) {
+            return Some(text);
+        }
+        let fault = &self.fault;
+        let refusals = [
+            (grows && fault.out_of_memory && !fault.busy, texts::OUT_OF_MEMORY),
+            (writes && fault.read_only.is_some(), texts::READ_ONLY),
+            (fault.loading && !spec.is_done_while_loading(), texts::LOADING),
+            (fault.busy && !spec.is_always_done(), texts::BUSY),
+        ];
+        refusals.into_iter().find(|(refused, _)| *refused).map(|(_, text)| text.to_owned())
+    }
+
+    /// Why a command about some keys is not for this node.
+    fn misplaced(&mut self, keys: &[&[u8]], asking: bool, now_us: u64) -> Option<String> {
+        if self.fault.cluster_down && !keys.is_empty() {
+            return Some(texts::NOT_SERVED.to_owned());
+        }
+        self.place.as_ref()?.refuse(keys, asking, &mut self.databases[0], now_us)
+    }
+
+    pub(super) fn function(&self, name: &[u8]) -> Option<&Function> {
+        self.functions.get(str::from_utf8(name).ok()?)
+    }
+
+    pub(super) fn next_id(&self) -> i64 {
+        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The decisions that ran since the last time: calls of two arguments that were answered with bytes.
+    pub fn take_calls(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Forgets all scripts, and libraries too.
+    pub fn flush_scripts(&mut self) {
+        self.scripts.clear();
+        self.functions.clear();
+        self.libraries.clear();
+    }
+
+    /// Evicts a key; returns whether it was there.
+    pub fn forget(&mut self, key: &[u8]) -> bool {
+        self.databases.iter_mut().filter_map(|data| data.remove(key, 0)).count() > 0
+    }
+
+    /// Restarts it without memory: keys, scripts and libraries are gone. Its sessions ended.
+    pub fn clear(&mut self) {
+        self.databases.iter_mut().for_each(Data::clear);
+        self.flush_scripts();
+    }
+
+    /// Restarts it with what it wrote to disk: keys and libraries stay, scripts are gone. Its sessions ended.
+    pub fn restart_keeping_data(&mut self) {
+        self.scripts.clear();
+    }
+
+    /// Hands a key to another node, as `MIGRATE` does; returns whether it was there.
+    pub fn move_key(&mut self, to: &mut Self, key: &[u8], now_us: u64) -> bool {
+        let Some(entry) = self.databases[0].remove(key, now_us) else { return false };
+        to.databases[0].set(key, entry.value, entry.until_ms);
+        true
+    }
+
+    /// Every key in order, with its value and the µs since the epoch from which on it is gone. Those that
+    /// expired may be among them.
+    pub fn keys(&self) -> impl Iterator<Item = (&[u8], &[u8], Option<u64>)> {
+        let all = self.databases.iter().flat_map(Data::iter);
+        all.map(|(key, entry)| (key, &*entry.value, entry.until_ms.map(|until| (until + 1) * 1000)))
+    }
+
+    /// The interpreter, for the next run.
+    pub fn into_vm(self) -> Vm {
+        self.vm
+    }
+}

@@ -1,0 +1,55 @@
+//! The crate's scripts, put together by its own files, which it keeps to itself.
+
+#[allow(dead_code, unreachable_pub, clippy::pedantic, reason = "they are files of the crate")]
+#[path = "../../../src/store/redis/needs.rs"]
+mod needs;
+#[allow(dead_code, unreachable_pub, clippy::pedantic, reason = "they are files of the crate")]
+#[path = "../../../src/store/redis/source.rs"]
+mod source;
+
+use needs::Needs;
+
+/// What tells whether a server's Lua is that of Redis.
+const CHECK: &str = include_str!("../../../lua/check.lua");
+
+/// A script, what it does, and the numbers of its algorithms.
+pub(crate) struct Script {
+    pub(crate) hash: String,
+    pub(crate) source: String,
+    pub(crate) entry: &'static str,
+    pub(crate) algorithms: Vec<u8>,
+}
+
+impl Script {
+    fn new(needs: Needs, algorithms: Vec<u8>) -> Self {
+        let (entry, statements) = (needs.entry(), source::statements_for(needs, &[needs.entry()]));
+        let source = format!("{statements}return {entry}(KEYS, ARGV)\n");
+        Self { hash: hash(&source), source, entry, algorithms }
+    }
+}
+
+/// The scripts of each algorithm alone, and of all.
+pub(crate) fn scripts() -> Vec<Script> {
+    let each = Needs::each().enumerate().map(|(place, needs)| (needs, vec![u8::try_from(place / 3 + 1).unwrap()]));
+    let all = Needs::all().entries().map(|needs| (needs, (1..=5).collect()));
+    each.chain(all).map(|(needs, algorithms)| Script::new(needs, algorithms)).collect()
+}
+
+/// The script that checks a server's Lua.
+pub(crate) fn check() -> String {
+    format!("{CHECK}\nreturn check()\n")
+}
+
+/// The library of all functions, by a name of the tests' own.
+pub(crate) fn library(name: &str) -> String {
+    let entries = Needs::all().entries().map(Needs::entry);
+    let statements = source::statements_for(Needs::all(), &entries);
+    let register = |entry| format!("redis.register_function('{name}_{entry}', {entry})\n");
+    let registered = entries.map(register).concat() + &register("check");
+    format!("#!lua name={name}\n{statements}{CHECK}{registered}")
+}
+
+/// The SHA-1 of a script, as `EVALSHA` wants it.
+pub(crate) fn hash(source: &str) -> String {
+    sha1_smol::Sha1::from(source).digest().to_string()
+}
