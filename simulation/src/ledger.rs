@@ -1,1 +1,0 @@
-//! What was really taken, as the scripts that ran show it.

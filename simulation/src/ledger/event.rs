@@ -1,0 +1,138 @@
+//! What a call is taken apart into.
+
+use std::sync::Arc;
+
+/// How a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Algorithm {
+    /// Units per aligned window.
+    FixedWindow,
+    /// Units that return one after the other.
+    TokenBucket,
+    /// Units of the aligned window, and of the one before by its share.
+    SlidingWindow,
+    /// Units in any window.
+    SlidingLog,
+    /// Slots that follow each other.
+    LeakyBucket,
+}
+
+impl Algorithm {
+    /// The algorithm with this number in `lua/wire.lua`.
+    pub(super) fn numbered(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::FixedWindow,
+            2 => Self::TokenBucket,
+            3 => Self::SlidingWindow,
+            4 => Self::SlidingLog,
+            5 => Self::LeakyBucket,
+            _ => return None,
+        })
+    }
+}
+
+/// What a check is decided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// How is counted.
+    pub algorithm: Algorithm,
+    /// The window in µs, a multiple of the tick.
+    pub window_us: u64,
+    /// The tick in µs: what all times are rounded down to.
+    pub tick_us: u64,
+    /// Units per window.
+    pub limit: u64,
+    /// The most units that can be there at once.
+    pub capacity: u64,
+}
+
+impl Rule {
+    /// The window in ticks.
+    pub fn window(&self) -> u64 {
+        self.window_us / self.tick_us
+    }
+
+    /// The most units that can be left.
+    pub fn most(&self) -> u64 {
+        match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => self.capacity,
+            _ => self.limit,
+        }
+    }
+
+    /// Whether states by one rule can be read by the other.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        (self.algorithm, self.window_us, self.tick_us) == (other.algorithm, other.window_us, other.tick_us)
+    }
+}
+
+/// How many units are left; `None` if nobody can know, as for a log of which only a part was told.
+pub type Remaining = Option<u64>;
+
+/// One check or change of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The counter's key.
+    pub key: Arc<[u8]>,
+    /// The time it was decided at, in µs.
+    pub at_us: u64,
+    /// What it was decided by.
+    pub rule: Rule,
+    /// What was asked, and what became of it.
+    pub what: What,
+    /// How many requests of one unit fit after the whole request, by the model.
+    pub remaining: Remaining,
+}
+
+/// What was asked, and what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A check that costs something.
+    Take {
+        /// Units.
+        cost: u64,
+        /// Units that must remain.
+        floor: u64,
+        /// Whether it can refuse the request.
+        enforced: bool,
+        /// Whether it would be admitted alone.
+        fits: bool,
+        /// Whether its request was: what fits is taken only then.
+        admitted: bool,
+    },
+    /// A check that costs nothing.
+    Look {
+        /// Units that must remain.
+        floor: u64,
+        /// Whether its request was admitted.
+        admitted: bool,
+    },
+    /// Units given back.
+    Refund {
+        /// Units.
+        asked: u64,
+        /// Units that it came to.
+        units: u64,
+        /// What they were taken at, in ticks, as the algorithm has it.
+        stamp: Option<u64>,
+    },
+    /// Units added.
+    Charge {
+        /// Units.
+        asked: u64,
+        /// Units that it came to.
+        units: u64,
+    },
+    /// All forgotten.
+    Reset,
+}
+
+impl What {
+    /// Units that were taken.
+    pub fn taken(&self) -> u64 {
+        match *self {
+            Self::Take { cost, fits: true, admitted: true, .. } => cost,
+            _ => 0,
+        }
+    }
+}

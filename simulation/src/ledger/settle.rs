@@ -1,0 +1,112 @@
+//! Changes to what was taken.
+
+use super::answer::{Answer, Found};
+use super::counter::{Counter, Moment, Stored};
+use super::event::{Event, What};
+use super::log::Wait;
+use super::memory::Memory;
+use super::wire::{Asked, Kind};
+
+/// What a digest after a change is of.
+const LOOK: Wait = Wait { taken: 0, need: 1, floor: 0 };
+
+impl Counter {
+    /// Notes a refund, a charge or a reset.
+    pub(super) fn settle(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<Event, String> {
+        let changed = self.follow(asked.rule).and_then(|()| self.change(moment, asked, answer));
+        changed.map_err(|error| self.wrong(moment, asked, &error))?;
+        let (units, asked_units) = (answer.units, asked.units);
+        let what = match asked.kind {
+            Kind::Refund { stamp } => {
+                self.totals.refunded += units;
+                What::Refund { asked: asked_units, units, stamp }
+            }
+            Kind::Charge => {
+                self.totals.charged += units;
+                What::Charge { asked: asked_units, units }
+            }
+            Kind::Reset | Kind::Check { .. } => What::Reset,
+        };
+        Ok(self.event(moment, asked, what))
+    }
+
+    fn change(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<(), String> {
+        if asked.kind == Kind::Reset {
+            self.stored = Stored::Nothing;
+            let is_so = answer.fits && answer.found == Found::Fresh;
+            return if is_so { Ok(()) } else { Err(format!("a reset is answered {answer:?}")) };
+        }
+        if answer.fits != (answer.units > 0) || answer.units > asked.units {
+            return Err(format!("a change of {} is answered {answer:?}", asked.units));
+        }
+        if self.is_unknown(moment) {
+            return self.believe_change(moment, asked, answer);
+        }
+        let states = [Some(self.stored.clone()), self.may_be_gone(moment).then_some(Stored::Nothing)];
+        let mut wrong = Ok(());
+        for stored in states.into_iter().flatten() {
+            match self.try_change(stored, moment, asked, answer) {
+                Ok(()) => return Ok(()),
+                // What it should be from what should be there is said first.
+                Err(error) => wrong = wrong.and(Err(error)),
+            }
+        }
+        wrong
+    }
+
+    /// Whether the answer has to be believed.
+    fn is_unknown(&self, moment: Moment<'_>) -> bool {
+        let now = moment.ticks(&self.rule);
+        match &self.stored {
+            Stored::Doubt => true,
+            Stored::State(memory) => !memory.is_ahead(&self.rule, now) && !memory.is_known(now),
+            Stored::Nothing | Stored::Foreign => false,
+        }
+    }
+
+    fn believe_change(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<(), String> {
+        let now = moment.ticks(&self.rule);
+        let most = match (&self.stored, asked.kind) {
+            (Stored::State(Memory::Log(log)), Kind::Refund { .. }) => log.most(&self.rule, now),
+            _ => u64::MAX,
+        };
+        if answer.units > most {
+            return Err(format!("{} units are given back of {most} at most", answer.units));
+        }
+        self.believe(answer)?;
+        if answer.fits
+            && let Stored::State(memory) = &self.stored
+        {
+            self.write(memory.clone(), moment);
+        }
+        Ok(())
+    }
+
+    /// Checks the answer to a change of what is `stored`.
+    fn try_change(&mut self, stored: Stored, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<(), String> {
+        let (rule, now) = (self.rule, moment.ticks(&self.rule));
+        let (mut memory, before) = match &stored {
+            Stored::State(memory) if memory.is_ahead(&rule, now) => (Memory::new(&rule, now), Found::Ahead),
+            Stored::State(memory) => (memory.clone(), Found::Kept),
+            Stored::Foreign => (Memory::new(&rule, now), Found::Foreign),
+            Stored::Nothing | Stored::Doubt => (Memory::new(&rule, now), Found::Fresh),
+        };
+        let units = match asked.kind {
+            Kind::Refund { stamp } => memory.refund(&rule, now, asked.units, stamp),
+            _ => memory.charge(&rule, now, asked.units),
+        };
+        let found = if units > 0 { Found::Kept } else { before };
+        if (units, found) != (answer.units, answer.found) {
+            return Err(format!("it should come to {units} and find {found:?} of {stored:?}: {answer:?}"));
+        }
+        if let Some(told) = &answer.state {
+            memory.compare(&rule, now, LOOK, told)?;
+        }
+        if units > 0 {
+            self.write(memory, moment);
+        } else {
+            self.stored = stored;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! The scripts that are, and scripts that are broken.
+
+use super::history::History;
+use super::lua::{SOURCE, Server};
+
+/// How many histories there are: `LEDGER_SEEDS` says so, else 400.
+fn seeds() -> u64 {
+    std::env::var("LEDGER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(400)
+}
+
+/// The first seed of so many whose history is found wrong, and why.
+fn first_wrong(source: &str, seeds: u64, faults: bool) -> Option<(u64, String)> {
+    let server = Server::new(source);
+    (0..seeds).find_map(|seed| History::new(&server, seed).run(60, faults).err().map(|error| (seed, error)))
+}
+
+#[test]
+fn the_scripts_do_what_the_models_say() {
+    assert_eq!(first_wrong(SOURCE, seeds(), false), None);
+}
+
+#[test]
+fn the_scripts_do_what_the_models_say_whatever_clocks_and_servers_do() {
+    assert_eq!(first_wrong(SOURCE, seeds(), true), None);
+}
+
+/// Scripts with one thing changed, and what is wrong with them then.
+const BROKEN: &[(&str, &str, &str)] = &[
+    (
+        "a fixed window lets one more in",
+        "or count + cost + floor <= limit\n  if",
+        "or count + cost + floor <= limit + 1\n  if",
+    ),
+    (
+        "a fixed window lets one less in",
+        "or count + cost + floor <= limit\n  if",
+        "or count + cost + floor < limit\n  if",
+    ),
+    ("a fixed window never ends", "  if current > start then\n    return current, 0, KEPT\n  end\n", ""),
+    ("a fixed window has no floor", "or count + cost + floor <= limit\n  if", "or count + cost <= limit\n  if"),
+    ("a fixed window gives back what another took", "stamp ~= NEVER and stamp ~= start then", "false then"),
+    ("a fixed window gives back more than was taken", "max(0, count - refund)", "count - refund"),
+    (
+        "a fixed window keeps an expiry that is over",
+        "local stands = count > 0\n  count = count + cost\n  return true, found, fixed",
+        "local stands = found == KEPT\n  count = count + cost\n  return true, found, fixed",
+    ),
+    ("a fixed window is charged without bound", "min(kept + charge, max(kept, 2 * limit))", "kept + charge"),
+    ("a log lets one more in", "live + cost + floor <= limit", "live + cost + floor <= limit + 1"),
+    ("a log keeps a unit a tick too long", "+ age <= time then", "+ age < time then"),
+    ("a log forgets a unit a tick too soon", "+ age <= time then", "+ age <= time + 1 then"),
+    (
+        "a log goes back in time",
+        "local time = max(last, now)\n  local expired = log_aged(value, last, size, time, window)\n  local live",
+        "local time = now\n  local expired = log_aged(value, last, size, time, window)\n  local live",
+    ),
+    ("a log gives back what was taken later", "to = max(expired, log_aged(value, last, size, stamp, 0))", "to = size"),
+    ("a log is charged without bound", "min(charge, max(0, 2 * limit - kept))", "charge"),
+    (
+        "a sliding window forgets the window before",
+        "weight + count + cost + floor <= limit",
+        "count + cost + floor <= limit",
+    ),
+    (
+        "a sliding window rounds up",
+        "(weighed - weighed % window) / window\n  local fits",
+        "div_ceil(weighed, window)\n  local fits",
+    ),
+    ("a sliding window keeps the window before last", "return time, 0, 0, KEPT", "return time, 0, count, KEPT"),
+    ("a sliding window gives back what another took", "stamp == NEVER or stamp == start then", "true then"),
+    ("a sliding window gives back twice", "min(refund - refunded, previous)", "min(refund, previous)"),
+    ("a sliding window is charged without bound", "min(charge, max(0, 2 * limit - weight - kept))", "charge"),
+    (
+        "a token bucket goes below 0",
+        "deficit <= (capacity - cost - floor) * window",
+        "deficit <= (capacity - floor) * window",
+    ),
+    (
+        "a token bucket in one step has one more",
+        "return (capacity - floor) * window",
+        "return (capacity + 1 - floor) * window",
+    ),
+    ("a token bucket gives back what was refilled", "max(0, time - stamp) * limit", "0"),
+    (
+        "a token bucket fills over its rim",
+        "max(0, deficit - max(0, refund * window - refilled))",
+        "deficit - max(0, refund * window - refilled)",
+    ),
+    (
+        "a bucket refills by a clock that steps back",
+        "    return time, level, KEPT, expiry\n  end\n  -- Where",
+        "    return now, max(0, level - (time - now) * limit), KEPT, expiry\n  end\n  -- Where",
+    ),
+    (
+        "a bucket rewinds with its clock",
+        "    return time, level, KEPT, expiry\n  end\n  -- Where",
+        "    return now, level, KEPT, expiry\n  end\n  -- Where",
+    ),
+    (
+        "a bucket returns units that were never taken",
+        "max(0, level - (now - time) * limit)",
+        "level - (now - time) * limit",
+    ),
+    ("a bucket believes a time far ahead", "  if time > now + window then\n    return now, 0, AHEAD, 0\n  end\n", ""),
+    (
+        "a bucket is gone too soon",
+        "need <= expiry and expiry <= need + window",
+        "expiry > 0 and expiry <= need + window",
+    ),
+    ("a bucket in one step is gone too soon", "reset <= lasts and lasts <= reset + window", "lasts <= reset + window"),
+    (
+        "a leaky bucket has a place more",
+        "backlog <= (capacity - 1 - floor) * window",
+        "backlog <= (capacity - floor) * window",
+    ),
+    ("a leaky bucket gives back any slot", "stamp ~= time + div_ceil(backlog, limit)", "false"),
+    (
+        "a leaky bucket says it gave back more than was taken",
+        "charged or min(refund, div_ceil(backlog, window))",
+        "charged or refund",
+    ),
+    (
+        "a leaky bucket is charged without bound",
+        "2 * capacity * window - kept)\n  local charged = min(charge, (room - room % window) / window)\n  local changed = kept + charged * window\n  local units = charge > 0 and charged or min",
+        "3 * capacity * window - kept)\n  local charged = min(charge, (room - room % window) / window)\n  local changed = kept + charged * window\n  local units = charge > 0 and charged or min",
+    ),
+    ("a refused request takes what fits", "refused and 0 or last", "last"),
+    ("a shadow check refuses", "rule.enforced and not fits", "not fits"),
+    ("no check refuses", "return rule.enforced and not fits", "return false"),
+    ("checks of one counter do not add up", "rule.repeats and decide_repeat or decide_check", "decide_check"),
+    ("keys expire at once", "(life - life % 1000) / 1000 + 2", "1"),
+    ("a reset resets nothing", "batch.values[key], batch.expiries[key] = false, false", ""),
+    (
+        "a later request does not see the earlier",
+        "values[key], expiries[key] = state, ends[i] or expiries[key] or false",
+        "expiries[key] = ends[i] or false",
+    ),
+    ("a single check is not written", "call('SET', keys[1], state, 'PX', millis(expiry * tick))", ""),
+];
+
+#[test]
+fn each_script_that_is_broken_is_found() {
+    let found = |(what, right, broken): &(&'static str, &str, &str)| {
+        assert!(SOURCE.contains(right), "{what}: there is no {right:?}");
+        let wrong = first_wrong(&SOURCE.replace(right, broken), 2_000, true);
+        eprintln!("{what}: {wrong:?}");
+        wrong.is_none().then_some(*what)
+    };
+    let missed: Vec<_> = BROKEN.iter().filter_map(found).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}
