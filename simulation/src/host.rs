@@ -4,8 +4,9 @@
 //! in libraries that ask the operating system: this module defines `clock_gettime` and `getrandom` for the
 //! whole program. All other threads get what the system says.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_long, c_uint, c_void};
+use std::panic;
 use std::sync::Once;
 
 use ahash::RandomState;
@@ -18,6 +19,7 @@ thread_local! {
     /// Nanoseconds since the epoch, if this thread simulates.
     static NOW: Cell<Option<u64>> = const { Cell::new(None) };
     static RANDOM: Cell<u64> = const { Cell::new(0) };
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Has this thread simulate from now on: its clock stands at [`START`], its random bytes follow from a seed.
@@ -28,10 +30,27 @@ pub fn simulate(seed: u64) {
         assert!(set_random_source(Fixed).is_ok(), "something was hashed before");
         // Its keys are drawn with the first one, for the whole program.
         RANDOM.set(1);
-        drop(RandomState::new());
+        let _ = RandomState::new();
+        notice_panics();
     });
     RANDOM.set(seed ^ 0x9e37_79b9_7f4a_7c15);
     fastrand::seed(seed);
+}
+
+/// What panicked on this thread since it simulates, also in tasks, whose runtime keeps it from the thread.
+pub fn take_panics() -> Vec<String> {
+    PANICS.take()
+}
+
+/// Has threads that simulate remember their panics instead of printing them.
+fn notice_panics() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if NOW.get().is_none() {
+            return usual(panic);
+        }
+        PANICS.with_borrow_mut(|panics| panics.push(panic.to_string().replace('\n', " ")));
+    }));
 }
 
 /// Sets this thread's clock to so many nanoseconds after [`START`].

@@ -7,4 +7,7 @@
 
 pub mod host;
 pub mod ledger;
+pub mod many;
 pub mod server;
+pub mod shrink;
+pub mod world;

@@ -1,0 +1,129 @@
+//! What must be true.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tollgate::store::Mode;
+use tollgate::{Decision, Source};
+
+use super::World;
+use super::client::Answer;
+use super::plan::{Around, Ask, Patience, Rule};
+use super::state::{Record, State};
+use crate::ledger::{Event, What};
+
+/// What timers add, and their grain.
+const TIMERS: Duration = Duration::from_millis(2);
+
+/// The client who asks whether all is well.
+pub(super) const NOBODY: &str = "nobody";
+
+/// What who waits for another runtime adds.
+const GRACE: Duration = Duration::from_millis(6);
+
+impl World {
+    /// No caller waits beyond its budget and 2 ms.
+    pub(super) fn checks_wait(&self, state: &mut State, place: usize, ask: &Ask, began: Instant, until: Instant) {
+        let record = &state.records[place];
+        let delay = record.decision.as_ref().map_or(Duration::ZERO, Decision::delay);
+        let idles = match ask.patience {
+            Patience::Idles(millis) => Duration::from_millis(millis),
+            _ => Duration::ZERO,
+        };
+        let budget = Duration::from_millis(state.processes[record.process].budget_ms);
+        let grace = if record.is_elsewhere { GRACE } else { Duration::ZERO };
+        let most = budget.max(idles) + delay + TIMERS + grace + state.blocked_between(began, until);
+        let waited = until - began;
+        if waited > most {
+            state.violate(format_args!("cost {} waited {waited:?}, and may wait {most:?}", ask.cost));
+        }
+    }
+
+    /// Who is admitted by the store has paid for it; by whom else, the layer's rule says.
+    pub(super) fn checks_admission(&self, state: &mut State, place: usize) {
+        let record = state.records[place].clone();
+        let (process, Some(decision)) = (state.processes[record.process].clone(), &record.decision) else { return };
+        let source = decision.source();
+        let refuses = decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce);
+        let is_allowed = !refuses
+            || match source {
+                Source::Fallback => process.rule != Rule::Deny,
+                Source::Open => process.rule == Rule::Allow,
+                Source::DenyCache => false,
+                Source::Lease => process.around != Around::Plain,
+                _ => true,
+            };
+        if !is_allowed {
+            state.violate(format_args!("cost {} is admitted by {source:?}", record.cost));
+        }
+        if source != Source::Store || process.around != Around::Plain || state.is_crowd {
+            return;
+        }
+        for outcome in decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce) {
+            let paid = state.take(record.cost, outcome).map(|event| event.what.taken() == record.cost);
+            if paid != Some(true) {
+                let name = outcome.policy();
+                state.violate(format_args!("cost {} is admitted by {name}, and did not pay", record.cost));
+            }
+        }
+        state.checks_remaining(&record, decision);
+    }
+
+    /// Headers say what is left.
+    pub(super) fn checks_headers(&self, state: &mut State, place: usize, answer: &Answer) {
+        let record = state.records[place].clone();
+        state.checks_deny_cache(&record, answer);
+        if record.charged + record.refunded > 0 || !matches!(record.status, Some(200 | 429)) {
+            return;
+        }
+        let decision = answer.extensions().get::<Decision>();
+        let Some(decision) = decision.filter(|decision| decision.source() == Source::Store) else { return };
+        if state.processes[record.process].around == Around::Plain && !record.is_admitted {
+            state.checks_remaining(&record, decision);
+        }
+        state.checks_wait_told(&record, decision, answer);
+        if record.status == Some(200)
+            && !["ratelimit", "ratelimit-policy"].iter().all(|name| answer.headers().contains_key(*name))
+            && decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce)
+        {
+            state.violate(format_args!("cost {} is answered without a word of what is left", record.cost));
+        }
+        let header = answer.headers().get("ratelimit").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        for outcome in decision.outcomes() {
+            let wanted = format!("\"{}\";r={}", outcome.policy(), outcome.remaining());
+            let is_there = header.split(", ").any(|item| item == wanted || item.starts_with(&format!("{wanted};")));
+            if header.contains(&format!("\"{}\"", outcome.policy())) && !is_there {
+                state.violate(format_args!("cost {}: {wanted} is not in {header:?}", record.cost));
+            }
+        }
+    }
+}
+
+impl State {
+    /// The check of a request that an outcome is of.
+    pub(super) fn take(&self, cost: u64, outcome: &tollgate::Outcome) -> Option<&Event> {
+        let window = outcome.quota().window();
+        self.events.iter().rev().find(|event| {
+            u128::from(event.rule.window_us) == window.as_micros()
+                && matches!(event.what, What::Take { cost: taken, .. } if taken == cost)
+        })
+    }
+
+    fn checks_remaining(&mut self, record: &Record, decision: &Decision) {
+        // Two checks of one counter, or many of one cost, tell of each other.
+        if self.has_twins || self.is_crowd {
+            return;
+        }
+        for outcome in decision.outcomes() {
+            let Some(event) = self.take(record.cost, outcome) else { continue };
+            // What a part took goes back when another one refuses.
+            let Some(left) = event.remaining.filter(|_| decision.is_allowed() || event.what.taken() == 0) else {
+                continue;
+            };
+            if left != outcome.remaining() {
+                let (name, told) = (outcome.policy(), outcome.remaining());
+                self.violate(format_args!("cost {}: {name} has {left} left, and says {told}", record.cost));
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Processes: a layer over a store, as a user would build them.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Request, Response};
+use tollgate::store::Credentials;
+use tollgate::{
+    Algorithm, Count, HybridStore, Key, LeaseStore, Lookup, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, key,
+};
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, service_fn};
+
+use super::World;
+use super::caller::handle;
+use super::net::FIRST_PORT;
+use super::plan::{Around, By, PolicyPlan, Process, Rule, Setting};
+
+/// A response without a body.
+pub(super) type Answer = Response<tollgate::ResponseBody<String>>;
+
+/// A process: what its requests are sent to.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) layer: RateLimitLayer,
+    pub(super) redis: RedisStore,
+    pub(super) service: BoxCloneSyncService<Request<()>, Answer, Infallible>,
+}
+
+impl Client {
+    /// A process, which connects when it is asked.
+    pub(super) fn new(world: &World, setting: &Setting, process: &Process) -> Self {
+        let redis = redis(world, setting, process);
+        let layer = match process.around {
+            Around::Plain => RateLimitLayer::composite(redis.clone()),
+            Around::Lease => RateLimitLayer::composite(LeaseStore::new(redis.clone())),
+            Around::Hybrid => {
+                let settings = HybridStore::builder(redis.clone()).tick(Duration::from_millis(50)).allowance(8);
+                RateLimitLayer::composite(settings.build().expect("the settings are valid"))
+            }
+        };
+        let rule = match process.rule {
+            Rule::Fallback => OnFailure::Fallback,
+            Rule::Allow => OnFailure::Allow,
+            Rule::Deny => OnFailure::Deny,
+        };
+        let layer = layer.on_failure(rule).allow_for(Duration::from_secs(1)).policies(policies(setting, 100));
+        let service = BoxCloneSyncService::new(layer.layer(service_fn(served)));
+        Self { layer, redis, service }
+    }
+}
+
+type Serving = Pin<Box<dyn Future<Output = Result<Response<String>, Infallible>> + Send>>;
+
+fn served(request: Request<()>) -> Serving {
+    Box::pin(async move { Ok(handle(request).await) })
+}
+
+fn redis(world: &World, setting: &Setting, process: &Process) -> RedisStore {
+    let (dialed, asked) = (world.clone(), world.clone());
+    let mut settings = RedisStore::builder()
+        .budget(Duration::from_millis(process.budget_ms))
+        .connect_timeout(Duration::from_millis(200))
+        .pool_size(process.pool_size)
+        .batch_size(process.batch_size)
+        .dial(move |_, port| dialed.clone().dial(port))
+        .credentials(move || {
+            let password = asked.lock().password.1;
+            async move { Ok::<_, io::Error>(Credentials::new("default", password.to_string())) }
+        });
+    if setting.functions {
+        settings = settings.functions();
+    }
+    if !process.deny_cache {
+        settings = settings.without_deny_cache();
+    }
+    let url = |node: usize| format!("redis://node:{}", usize::from(FIRST_PORT) + node);
+    let store = match setting.nodes {
+        1 => settings.connect_lazy(&url(0)),
+        nodes => settings.connect_cluster_lazy((0..nodes).map(url)),
+    };
+    store.expect("the settings are valid")
+}
+
+/// The policies of a run, with so many percent of their limits.
+pub(super) fn policies(setting: &Setting, percent: u64) -> Vec<Policy> {
+    setting.policies.iter().enumerate().map(|(place, plan)| policy(place, plan, percent)).collect()
+}
+
+fn policy(place: usize, plan: &PolicyPlan, percent: u64) -> Policy {
+    let scaled = |units: u64| (units * percent / 100).max(1);
+    let window = Duration::from_millis(plan.window_ms);
+    let algorithm = ALGORITHMS[usize::from(plan.algorithm) - 1];
+    let quota = Quota::try_new(algorithm, scaled(plan.limit), window).expect("the quota is valid");
+    let quota = match algorithm {
+        Algorithm::TokenBucket => quota.burst(scaled(plan.burst)),
+        Algorithm::LeakyBucket => quota.queue(scaled(plan.burst)),
+        _ => quota,
+    };
+    let name = ["first", "second", "third"][if plan.is_twin { 0 } else { place }];
+    let policy = Policy::new(name, quota).cost_by(cost);
+    let policy = match plan.by {
+        By::User => policy.key(key::header("x-user")),
+        By::Everybody => policy.key(key::global()),
+        By::Account => policy.key(key::lookup(key::header("x-account"), account)),
+    };
+    let policy = if plan.metered { policy.metered() } else { policy };
+    let policy = if plan.successes { policy.count(Count::successes()) } else { policy };
+    let policy = if plan.shadow { policy.shadow() } else { policy };
+    if plan.refund_dropped { policy.refund_dropped() } else { policy }
+}
+
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::FixedWindow,
+    Algorithm::TokenBucket,
+    Algorithm::SlidingWindow,
+    Algorithm::SlidingLog,
+    Algorithm::LeakyBucket,
+];
+
+fn cost(parts: &Parts) -> u64 {
+    parts.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok()).unwrap_or(1)
+}
+
+/// Looks an account up: how that goes stands behind the user.
+async fn account(asked: Lookup) -> Result<Key, io::Error> {
+    let text = asked.text().unwrap_or_default().to_owned();
+    let (user, course) = text.split_once(' ').unwrap_or((&text, "0"));
+    match course {
+        "fails" => Err(io::Error::other("nobody knows")),
+        "hangs" => std::future::pending().await,
+        millis => {
+            tokio::time::sleep(Duration::from_millis(millis.parse().unwrap_or(0))).await;
+            Ok(Key::new("account", user))
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What is to happen in a run, as a seed decides it.
+
+mod draw;
+mod fault;
+
+pub use fault::{Fault, Mishap};
+
+/// All that a run is made from.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What decides all that the steps leave open, such as delays.
+    pub seed: u64,
+    /// What stands at the beginning.
+    pub setting: Setting,
+    /// What happens then, one after the other.
+    pub steps: Vec<Step>,
+}
+
+/// What stands at the beginning of a run.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Servers; more than one are a Cluster.
+    pub nodes: usize,
+    /// Processes, each with a layer and a store of its own.
+    pub processes: Vec<Process>,
+    /// Policies by index: the first process's, and all others'.
+    pub policies: Vec<PolicyPlan>,
+    /// How many clients there are.
+    pub users: u8,
+    /// Whether Redis Functions are called instead of scripts.
+    pub functions: bool,
+    /// Whether requests are many and cost 1 each, as leases want it; else each has a cost of its own.
+    pub is_crowd: bool,
+    /// How many of a hundred steps go wrong.
+    pub faults: u8,
+    /// Whether nothing is lost by what goes wrong.
+    pub loses_nothing: bool,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// What stands around its Redis store.
+    pub around: Around,
+    /// How long a decision may take, in milliseconds.
+    pub budget_ms: u64,
+    /// What its layer does without the store.
+    pub rule: Rule,
+    /// Whether refusals are remembered.
+    pub deny_cache: bool,
+    /// Connections to a server at most.
+    pub pool_size: usize,
+    /// Checks of a call at most.
+    pub batch_size: usize,
+}
+
+/// What stands around a Redis store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Around {
+    /// Nothing.
+    Plain,
+    /// Units taken in advance.
+    Lease,
+    /// Units admitted first and paid at each tick.
+    Hybrid,
+}
+
+/// What a layer does without its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A local store decides.
+    Fallback,
+    /// All is admitted, for a second.
+    Allow,
+    /// All is refused.
+    Deny,
+}
+
+/// A policy.
+#[derive(Clone, Debug)]
+pub struct PolicyPlan {
+    /// The algorithm, by its number in `lua/wire.lua`.
+    pub algorithm: u8,
+    /// Units in a window.
+    pub limit: u64,
+    /// In milliseconds; no two policies of a run have the same.
+    pub window_ms: u64,
+    /// Units at once, of buckets.
+    pub burst: u64,
+    /// What a request's key is.
+    pub by: By,
+    /// Whether handlers charge and refund.
+    pub metered: bool,
+    /// Whether only successful responses count.
+    pub successes: bool,
+    /// Whether it refuses nobody.
+    pub shadow: bool,
+    /// Whether units of requests that were dropped are given back.
+    pub refund_dropped: bool,
+    /// Whether it shares its counters with the first one.
+    pub is_twin: bool,
+}
+
+/// What a request's key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The client.
+    User,
+    /// One for all.
+    Everybody,
+    /// The client's account, which is looked up.
+    Account,
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// How long after the one before, in milliseconds.
+    pub after_ms: u64,
+    /// What happens.
+    pub what: What,
+}
+
+/// What happens in a step.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// A request.
+    Ask(Ask),
+    /// Something goes wrong.
+    Fault(Fault),
+    /// All is well again.
+    Heal,
+    /// Policies are replaced by the same with so many percent of their limits.
+    Replace {
+        /// Whose.
+        process: usize,
+        /// Of the limits at the beginning.
+        percent: u64,
+    },
+    /// Another runtime asks, for so many milliseconds, and stops. The first one does nothing meanwhile.
+    Runtime {
+        /// Of each request.
+        asks: Vec<Ask>,
+        /// For so long, in milliseconds.
+        lasts_ms: u64,
+    },
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Which process it comes to.
+    pub process: usize,
+    /// Whose it is.
+    pub user: u8,
+    /// Its cost, which no other request of the run has, but in a [crowd](Setting::is_crowd).
+    pub cost: u64,
+    /// What its handler does.
+    pub handler: Handler,
+    /// When its caller goes away.
+    pub patience: Patience,
+    /// What comes of looking its account up.
+    pub lookup: Lookup,
+}
+
+/// What a handler does, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Handler {
+    /// Units it charges.
+    pub charges: Vec<u64>,
+    /// Units it refunds.
+    pub refunds: Vec<u64>,
+    /// For so long it sleeps, in milliseconds.
+    pub sleeps_ms: u64,
+    /// For so long it blocks its thread, in milliseconds.
+    pub blocks_ms: u64,
+    /// Whether it answers with an error.
+    pub fails: bool,
+    /// It goes on charging a unit after the response.
+    pub goes_on: bool,
+}
+
+/// When a caller goes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It waits for the response.
+    Waits,
+    /// After so many milliseconds.
+    Leaves(u64),
+    /// It polls once, does nothing for so many milliseconds, and goes away.
+    PollsOnce(u64),
+    /// It polls once, does nothing for so many milliseconds, and then waits.
+    Idles(u64),
+}
+
+/// What comes of looking an account up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// It is found, after so many milliseconds.
+    Found(u64),
+    /// An error.
+    Fails,
+    /// It takes for ever.
+    Hangs,
+}
+
+/// What the first request of a run costs, but in a crowd; each costs one more than the one before.
+pub const FIRST_COST: u64 = 64;

@@ -1,0 +1,78 @@
+//! What must be true of refusals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tollgate::{Decision, Outcome, Source};
+
+use super::client::Answer;
+use super::plan::Around;
+use super::state::{Record, State};
+use crate::ledger::{Algorithm, What};
+
+impl State {
+    /// What one process refuses from memory, the server would refuse too.
+    pub(super) fn checks_deny_cache(&mut self, record: &Record, answer: &Answer) {
+        let decision = answer.extensions().get::<Decision>().cloned();
+        let Some(decision) = decision.filter(|decision| decision.source() == Source::DenyCache) else { return };
+        self.trace.meet("a refusal from memory");
+        let long_ago = |disturbed: Instant| disturbed.elapsed() > Duration::from_secs(2);
+        let is_sure =
+            self.processes.len() == 1 && self.disturbed.is_none_or(long_ago) && !self.is_crowd && !self.is_held_up;
+        // By the time it took to be asked: what came back since was not there then.
+        let then = self.clock().saturating_sub(u64::try_from(record.began.elapsed().as_micros()).unwrap_or(0) + 2_000);
+        for outcome in decision.violated().filter(|_| is_sure) {
+            let key = self.key_of(record.user, outcome);
+            // That of an account may be another one, while it is not known.
+            let is_certain = |key: &Arc<[u8]>| key.windows(8).any(|part| part == b"{header " || part == b"{global:");
+            let Some(key) = key.filter(is_certain) else { continue };
+            let Some(left) = self.ledger.remaining(&key, then) else { continue };
+            if left >= record.cost {
+                let (cost, name) = (record.cost, outcome.policy());
+                return self.violate(format_args!("cost {cost} is refused from memory, and {name} has {left} left"));
+            }
+        }
+    }
+
+    /// The key of a user's counter, if it was asked about.
+    fn key_of(&self, user: u8, outcome: &Outcome) -> Option<Arc<[u8]>> {
+        let costs = |cost: u64| self.records.iter().any(|record| record.cost == cost && record.user == user);
+        let event = self.events.iter().rev().find(|event| {
+            u128::from(event.rule.window_us) == outcome.quota().window().as_micros()
+                && matches!(event.what, What::Take { cost, .. } if costs(cost))
+        });
+        event.map(|event| Arc::clone(&event.key))
+    }
+
+    /// Who is refused may come again after the wait that it is told, and not before.
+    pub(super) fn checks_wait_told(&mut self, record: &Record, decision: &Decision, answer: &Answer) {
+        let after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        if record.status == Some(429) && after == Some(0) {
+            self.violate(format_args!("cost {} is told to come again at once", record.cost));
+        }
+        if record.status == Some(429) && after.is_none() && decision.retry_after().is_some() {
+            self.violate(format_args!("cost {} is refused, and not told when to come again", record.cost));
+        }
+        let is_disturbed = self.disturbed.is_some_and(|disturbed| disturbed >= record.began);
+        let is_plain = self.processes[record.process].around == Around::Plain;
+        let is_sure = is_plain && !is_disturbed && !self.has_twins && !self.is_crowd;
+        for outcome in decision.violated().filter(|_| is_sure) {
+            let Some(wait) = outcome.retry_after() else { continue };
+            let Some(event) = self.take(record.cost, outcome).filter(|event| event.what.taken() == 0) else { continue };
+            let is_last = self.events.iter().rfind(|other| other.key == event.key).is_some_and(|last| *last == *event);
+            let then = event.at_us + u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+            let left = |at_us| self.ledger.remaining(&event.key, at_us).unwrap_or(record.cost);
+            let is_leaky = event.rule.algorithm == Algorithm::LeakyBucket;
+            let fits = |left: u64| if is_leaky { left > 0 } else { left >= record.cost };
+            let before = then.saturating_sub(event.rule.tick_us.max(1_000));
+            let is_right = fits(left(then)) && (before <= event.at_us || !fits(left(before)));
+            if is_last && !is_right {
+                let (then, before) = (left(then), left(before));
+                let text =
+                    format!("cost {} is told to wait {wait:?}: there are {before}, then {then} left", record.cost);
+                return self.violate(format_args!("{text}"));
+            }
+        }
+    }
+}

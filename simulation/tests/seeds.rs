@@ -1,0 +1,27 @@
+//! Seeds that once failed, by what they found; and that all do again what they did.
+
+use tollgate_simulation::server::Vm;
+use tollgate_simulation::shrink::run_apart;
+use tollgate_simulation::world::plan::{Plan, What};
+
+/// Runs a seed; it must not fail any more.
+#[track_caller]
+fn passes(seed: u64) {
+    let report = run_apart(&Plan::of(seed), &Vm::new(), false);
+    assert!(report.violations.is_empty(), "scripts/simulate --seed {seed}: {:?}", report.violations);
+    assert!(report.decisions > 0, "seed {seed} decides nothing");
+}
+#[cfg(tokio_unstable)]
+#[test]
+fn a_seed_does_the_same_when_it_is_run_again() {
+    let vm = Vm::new();
+    let repeats = |plan: &Plan| plan.steps.iter().all(|step| !matches!(step.what, What::Runtime { .. }));
+    for plan in (0..300).map(Plan::of).filter(repeats) {
+        let seed = plan.seed;
+        let (one, two) = (run_apart(&plan, &vm, true), run_apart(&plan, &vm, true));
+        let lines = one.trace.lines().iter().zip(two.trace.lines());
+        let differs = lines.enumerate().find(|(_, (one, two))| one != two);
+        assert!(differs.is_none(), "seed {seed}: {differs:#?}");
+        assert_eq!(one.trace.hash(), two.trace.hash(), "seed {seed}");
+    }
+}
