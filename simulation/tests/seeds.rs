@@ -2,7 +2,9 @@
 
 use tollgate_simulation::server::Vm;
 use tollgate_simulation::shrink::run_apart;
-use tollgate_simulation::world::plan::{Plan, What};
+use tollgate_simulation::world::plan::Plan;
+#[cfg(tokio_unstable)]
+use tollgate_simulation::world::plan::What;
 
 /// Runs a seed; it must not fail any more.
 #[track_caller]
@@ -11,6 +13,22 @@ fn passes(seed: u64) {
     assert!(report.violations.is_empty(), "scripts/simulate --seed {seed}: {:?}", report.violations);
     assert!(report.decisions > 0, "seed {seed} decides nothing");
 }
+
+#[test]
+fn who_waits_for_a_slot_on_its_way_waits_no_longer_than_the_budget() {
+    passes(5_001_150);
+}
+
+#[test]
+fn settlements_wait_while_a_primary_is_not_asked() {
+    passes(5_001_663);
+}
+
+#[test]
+fn a_connection_that_goes_silent_after_an_answer_is_not_kept() {
+    passes(5_002_331);
+}
+
 #[cfg(tokio_unstable)]
 #[test]
 fn a_seed_does_the_same_when_it_is_run_again() {

@@ -90,8 +90,8 @@ impl World {
         record.decision = record.decision.take().or(decision);
         let (began, until) = (record.began, record.decided.or(record.ended).unwrap_or(record.began));
         record.decided = Some(until);
-        self.checks_wait(&mut state, place, ask, began, until);
-        self.checks_headers(&mut state, place, answer);
+        state.checks_wait(place, ask, began, until);
+        state.checks_headers(place, answer);
     }
 
     fn has_left(&self, place: usize, ask: &Ask) {
@@ -165,7 +165,7 @@ impl Job {
         state.trace.say(format_args!("cost {} is served, admitted by {source:?}", self.ask.cost));
         let record = &mut state.records[self.place];
         (record.is_admitted, record.decided, record.decision) = (true, Some(Instant::now()), decision);
-        self.world.checks_admission(&mut state, self.place);
+        state.checks_admission(self.place);
     }
 
     fn changes(&self, charged: u64, refunded: u64) {

@@ -6,7 +6,6 @@ use tokio::time::Instant;
 use tollgate::store::Mode;
 use tollgate::{Decision, Source};
 
-use super::World;
 use super::client::Answer;
 use super::plan::{Around, Ask, Patience, Rule};
 use super::state::{Record, State};
@@ -21,28 +20,28 @@ pub(super) const NOBODY: &str = "nobody";
 /// What who waits for another runtime adds.
 const GRACE: Duration = Duration::from_millis(6);
 
-impl World {
+impl State {
     /// No caller waits beyond its budget and 2 ms.
-    pub(super) fn checks_wait(&self, state: &mut State, place: usize, ask: &Ask, began: Instant, until: Instant) {
-        let record = &state.records[place];
+    pub(super) fn checks_wait(&mut self, place: usize, ask: &Ask, began: Instant, until: Instant) {
+        let record = &self.records[place];
         let delay = record.decision.as_ref().map_or(Duration::ZERO, Decision::delay);
         let idles = match ask.patience {
             Patience::Idles(millis) => Duration::from_millis(millis),
             _ => Duration::ZERO,
         };
-        let budget = Duration::from_millis(state.processes[record.process].budget_ms);
+        let budget = Duration::from_millis(self.processes[record.process].budget_ms);
         let grace = if record.is_elsewhere { GRACE } else { Duration::ZERO };
-        let most = budget.max(idles) + delay + TIMERS + grace + state.blocked_between(began, until);
+        let most = budget.max(idles) + delay + TIMERS + grace + self.blocked_between(began, until);
         let waited = until - began;
         if waited > most {
-            state.violate(format_args!("cost {} waited {waited:?}, and may wait {most:?}", ask.cost));
+            self.violate(format_args!("cost {} waited {waited:?}, and may wait {most:?}", ask.cost));
         }
     }
 
     /// Who is admitted by the store has paid for it; by whom else, the layer's rule says.
-    pub(super) fn checks_admission(&self, state: &mut State, place: usize) {
-        let record = state.records[place].clone();
-        let (process, Some(decision)) = (state.processes[record.process].clone(), &record.decision) else { return };
+    pub(super) fn checks_admission(&mut self, place: usize) {
+        let record = self.records[place].clone();
+        let (process, Some(decision)) = (self.processes[record.process].clone(), &record.decision) else { return };
         let source = decision.source();
         let refuses = decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce);
         let is_allowed = !refuses
@@ -54,52 +53,50 @@ impl World {
                 _ => true,
             };
         if !is_allowed {
-            state.violate(format_args!("cost {} is admitted by {source:?}", record.cost));
+            self.violate(format_args!("cost {} is admitted by {source:?}", record.cost));
         }
-        if source != Source::Store || process.around != Around::Plain || state.is_crowd {
+        if source != Source::Store || process.around != Around::Plain || self.is_crowd {
             return;
         }
         for outcome in decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce) {
-            let paid = state.take(record.cost, outcome).map(|event| event.what.taken() == record.cost);
+            let paid = self.take(record.cost, outcome).map(|event| event.what.taken() == record.cost);
             if paid != Some(true) {
                 let name = outcome.policy();
-                state.violate(format_args!("cost {} is admitted by {name}, and did not pay", record.cost));
+                self.violate(format_args!("cost {} is admitted by {name}, and did not pay", record.cost));
             }
         }
-        state.checks_remaining(&record, decision);
+        self.checks_remaining(&record, decision);
     }
 
     /// Headers say what is left.
-    pub(super) fn checks_headers(&self, state: &mut State, place: usize, answer: &Answer) {
-        let record = state.records[place].clone();
-        state.checks_deny_cache(&record, answer);
+    pub(super) fn checks_headers(&mut self, place: usize, answer: &Answer) {
+        let record = self.records[place].clone();
+        self.checks_deny_cache(&record, answer);
         if record.charged + record.refunded > 0 || !matches!(record.status, Some(200 | 429)) {
             return;
         }
         let decision = answer.extensions().get::<Decision>();
         let Some(decision) = decision.filter(|decision| decision.source() == Source::Store) else { return };
-        if state.processes[record.process].around == Around::Plain && !record.is_admitted {
-            state.checks_remaining(&record, decision);
+        if self.processes[record.process].around == Around::Plain && !record.is_admitted {
+            self.checks_remaining(&record, decision);
         }
-        state.checks_wait_told(&record, decision, answer);
+        self.checks_wait_told(&record, decision, answer);
         if record.status == Some(200)
             && !["ratelimit", "ratelimit-policy"].iter().all(|name| answer.headers().contains_key(*name))
             && decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce)
         {
-            state.violate(format_args!("cost {} is answered without a word of what is left", record.cost));
+            self.violate(format_args!("cost {} is answered without a word of what is left", record.cost));
         }
         let header = answer.headers().get("ratelimit").and_then(|value| value.to_str().ok()).unwrap_or_default();
         for outcome in decision.outcomes() {
             let wanted = format!("\"{}\";r={}", outcome.policy(), outcome.remaining());
             let is_there = header.split(", ").any(|item| item == wanted || item.starts_with(&format!("{wanted};")));
             if header.contains(&format!("\"{}\"", outcome.policy())) && !is_there {
-                state.violate(format_args!("cost {}: {wanted} is not in {header:?}", record.cost));
+                self.violate(format_args!("cost {}: {wanted} is not in {header:?}", record.cost));
             }
         }
     }
-}
 
-impl State {
     /// The check of a request that an outcome is of.
     pub(super) fn take(&self, cost: u64, outcome: &tollgate::Outcome) -> Option<&Event> {
         let window = outcome.quota().window();

@@ -29,7 +29,7 @@ impl State {
     /// What must be true once all has ended.
     pub(super) fn checks_at_the_end(&mut self, setting: &Setting) {
         let wrong = if setting.is_crowd { self.wrong_of_crowd(setting) } else { self.wrong_of_each(&setting.policies) };
-        let endless = self.nodes.iter().flat_map(|node| node.server.keys()).filter(|(.., until)| until.is_none());
+        let endless = self.nodes.iter().flat_map(|node| node.node.keys()).filter(|(.., until)| until.is_none());
         let endless: Vec<String> = endless.map(|(key, ..)| format!("{} never expires", key.escape_ascii())).collect();
         for wrong in wrong.into_iter().chain(endless) {
             self.violate(format_args!("{wrong}"));

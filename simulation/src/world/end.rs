@@ -38,7 +38,7 @@ impl World {
         let limiter = client.layer.limiter();
         for number in 0..40 {
             // On all nodes of a Cluster.
-            let key = Key::new("header x-user", &format!("{NOBODY}-{number}"));
+            let key = Key::new("header x-user", format!("{NOBODY}-{number}"));
             let decided = limiter.check(&key).await;
             let is_well = decided.is_ok_and(|decision| decision.source() == Source::Store);
             let is_closed = client.layer.breaker_state() == BreakerState::Closed

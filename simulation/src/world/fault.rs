@@ -76,13 +76,13 @@ impl State {
             }
             Fault::ReadOnly(node, is_old) => {
                 let how = if is_old { ReadOnly::Old } else { ReadOnly::New };
-                self.nodes[node].server.fault.read_only = Some(how);
+                self.nodes[node].node.fault.read_only = Some(how);
             }
-            Fault::Loading(node) => self.nodes[node].server.fault.loading = true,
-            Fault::OutOfMemory(node) => self.nodes[node].server.fault.out_of_memory = true,
-            Fault::Busy(node) => self.nodes[node].server.fault.busy = true,
-            Fault::ClusterDown(node) => self.nodes[node].server.fault.cluster_down = true,
-            Fault::FlushScripts(node) => self.nodes[node].server.flush_scripts(),
+            Fault::Loading(node) => self.nodes[node].node.fault.loading = true,
+            Fault::OutOfMemory(node) => self.nodes[node].node.fault.out_of_memory = true,
+            Fault::Busy(node) => self.nodes[node].node.fault.busy = true,
+            Fault::ClusterDown(node) => self.nodes[node].node.fault.cluster_down = true,
+            Fault::FlushScripts(node) => self.nodes[node].node.flush_scripts(),
             Fault::Clock(millis) => {
                 self.trace.meet(if millis < 0 { "a clock that steps back" } else { "a clock that steps forward" });
                 self.disturbed = Some(Instant::now());
@@ -99,13 +99,13 @@ impl State {
 
     fn lose_memory(&mut self, node: usize, keeps: bool) {
         if keeps {
-            return self.nodes[node].server.restart_keeping_data();
+            return self.nodes[node].node.restart_keeping_data();
         }
         self.disturbed = Some(Instant::now());
         for key in self.keys_of(node) {
             self.ledger.forgot(&key);
         }
-        self.nodes[node].server.clear();
+        self.nodes[node].node.clear();
     }
 
     /// Keys on nodes that do not have their slot any more, as it was on its way, are lost.
@@ -115,7 +115,7 @@ impl State {
                 let (slot, this) = (slot_of(&key), Some(node_number(node)));
                 let is_here = self.slots().owner(slot) == this || self.slots().destination(slot) == this;
                 if !is_here {
-                    self.nodes[node].server.forget(&key);
+                    self.nodes[node].node.forget(&key);
                     self.ledger.forgot(&key);
                 }
             }
@@ -123,7 +123,7 @@ impl State {
     }
 
     fn keys_of(&self, node: usize) -> Vec<Vec<u8>> {
-        self.nodes[node].server.keys().map(|(key, ..)| key.to_vec()).collect()
+        self.nodes[node].node.keys().map(|(key, ..)| key.to_vec()).collect()
     }
 
     fn evict(&mut self, node: usize, which: u8) {
@@ -131,7 +131,7 @@ impl State {
         let Some(key) = keys.get(usize::from(which) % keys.len().max(1)) else { return };
         self.trace.meet("an evicted key");
         self.disturbed = Some(Instant::now());
-        self.nodes[node].server.forget(key);
+        self.nodes[node].node.forget(key);
         self.ledger.forgot(key);
     }
 
@@ -158,7 +158,7 @@ impl State {
     fn move_key(&mut self, from: usize, to: usize, key: &[u8]) {
         let now_us = self.clock();
         let [from, to] = self.nodes.get_disjoint_mut([from, to]).expect("they are two");
-        from.server.move_key(&mut to.server, key, now_us);
+        from.node.move_key(&mut to.node, key, now_us);
     }
 
     fn change_password(&mut self) {
@@ -166,7 +166,7 @@ impl State {
         self.password.0 += 1;
         let password = Some(self.password.0.to_string());
         for node in &mut self.nodes {
-            node.server.fault.password.clone_from(&password);
+            node.node.fault.password.clone_from(&password);
         }
     }
 
@@ -175,8 +175,8 @@ impl State {
         self.trace.say(format_args!("all is well"));
         self.password.1 = self.password.0;
         for node in &mut self.nodes {
-            let password = node.server.fault.password.take();
-            node.server.fault = crate::server::Faults { password, ..Default::default() };
+            let password = node.node.fault.password.take();
+            node.node.fault = crate::server::Faults { password, ..Default::default() };
             (node.is_up, node.frozen_until, node.slow_ms) = (true, None, 0);
             node.mishaps.clear();
         }

@@ -121,7 +121,7 @@ impl World {
         state.connections.insert(number, connection);
         state.connects(node);
         state.trace.say(format_args!("connection {number} to node {node}"));
-        let session = Session::new(&state.nodes[node].server);
+        let session = Session::new(&state.nodes[node].node);
         drop(state);
         let there = There(self.clone(), number);
         tokio::spawn(async move {

@@ -68,7 +68,7 @@ pub(crate) struct State {
 
 /// A server, and what is wrong with it.
 pub(super) struct Server {
-    pub(super) server: Node,
+    pub(super) node: Node,
     pub(super) is_up: bool,
     pub(super) frozen_until: Option<Instant>,
     pub(super) slow_ms: u64,
@@ -103,7 +103,7 @@ pub(super) struct Record {
 impl State {
     pub(super) fn new(plan: &Plan, nodes: Vec<Node>, slots: Arc<Mutex<SlotTable>>, keeps_lines: bool) -> Self {
         let nodes = nodes.into_iter().map(Server::new).collect();
-        let rng = Rng::with_seed(plan.seed ^ 0x5eed_0f_de1a75);
+        let rng = Rng::with_seed(plan.seed ^ 0x5eed_0fde_1a75);
         Self {
             nodes,
             slots,
@@ -162,11 +162,11 @@ impl State {
     /// Runs a command on a node.
     pub(super) fn execute(&mut self, node: usize, session: &mut Session, command: &[Bytes]) -> Vec<u8> {
         let now_us = self.clock();
-        let reply = self.nodes[node].server.execute(session, command, now_us);
+        let reply = self.nodes[node].node.execute(session, command, now_us);
         if let Reply::Error(text) = &reply {
             self.is_refused(text);
         }
-        for call in self.nodes[node].server.take_calls() {
+        for call in self.nodes[node].node.take_calls() {
             match self.ledger.ran(&call) {
                 Ok(events) => self.note(events),
                 Err(broken) => self.violate(format_args!("the rules are broken: {broken}")),
@@ -216,7 +216,7 @@ impl State {
 }
 
 impl Server {
-    fn new(server: Node) -> Self {
-        Self { server, is_up: true, frozen_until: None, slow_ms: 0, mishaps: Mishaps::new(), attempts: 0 }
+    fn new(node: Node) -> Self {
+        Self { node, is_up: true, frozen_until: None, slow_ms: 0, mishaps: Mishaps::new(), attempts: 0 }
     }
 }

@@ -42,7 +42,7 @@ impl Trace {
         self.events += 1;
         let _ = writeln!(self.hash, "{micros} {event}");
         if let Some(lines) = &mut self.lines {
-            lines.push(format!("{:>11.3} ms  {event}", micros as f64 / 1_000.0));
+            lines.push(format!("{:>7}.{:03} ms  {event}", micros / 1_000, micros % 1_000));
         }
     }
 
