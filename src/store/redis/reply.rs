@@ -52,17 +52,22 @@ impl Reply {
     /// Takes the answer to the first request of those that are left.
     pub(super) fn take(&mut self, request: &Request) -> Option<Answered> {
         let flags = SmallVec::from_slice(self.flags.get(..request.size())?);
-        let mut size = 0;
-        for ((algorithm, view), flag) in request.told().zip(&flags) {
-            if found(*flag) == Found::Kept {
-                size += if view.is_change { UNITS } else { 0 };
-                size += size_of_view(algorithm, view.is_whole, self.views.get(size..)?)?;
-            }
-        }
+        let size = size_of(request, &flags, &self.views)?;
         let views = SmallVec::from_slice(self.views.get(..size)?);
         self.flags.advance(flags.len());
         self.views.advance(size);
         Some(Answered { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
+    }
+
+    /// Whether it is the answer to these requests, and to no more.
+    pub(super) fn answers<'a>(&self, requests: impl Iterator<Item = &'a Request>) -> bool {
+        let (mut flags, mut views) = (&self.flags[..], &self.views[..]);
+        for request in requests {
+            let Some((first, rest)) = flags.split_at_checked(request.size()) else { return false };
+            let Some(view) = size_of(request, first, views).and_then(|size| views.get(size..)) else { return false };
+            (flags, views) = (rest, view);
+        }
+        flags.is_empty() && views.is_empty()
     }
 
     /// Whether nothing is left.
@@ -134,6 +139,18 @@ fn found(flag: u8) -> Found {
         2 => Found::Ahead,
         _ => Found::Foreign,
     }
+}
+
+/// Bytes of what is told of all states of a request, which `views` begin with.
+fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
+    let mut size = 0;
+    for ((algorithm, view), flag) in request.told().zip(flags) {
+        if found(*flag) == Found::Kept {
+            size += if view.is_change { UNITS } else { 0 };
+            size += size_of_view(algorithm, view.is_whole, views.get(size..)?)?;
+        }
+    }
+    Some(size)
 }
 
 /// Bytes of what is told of a state, which `rest` begins with.

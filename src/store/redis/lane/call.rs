@@ -95,13 +95,22 @@ pub(super) fn checks(jobs: &[Job]) -> usize {
     jobs.iter().map(|job| job.request.size()).sum()
 }
 
+/// Reads what a script returned to some requests, if it can be that.
+pub(super) fn read(jobs: &[Job], value: Value) -> Option<Reply> {
+    match value {
+        Value::BulkString(bytes) => Reply::read(bytes.into(), checks(jobs)),
+        _ => None,
+    }
+}
+
+/// Whether a reply answers all of some requests, and no more.
+pub(super) fn fits(jobs: &[Job], reply: &Reply) -> bool {
+    reply.answers(jobs.iter().map(|job| &job.request))
+}
+
 /// Answers each request with its part of what a script returned. Returns whether that was an answer to
 /// all of them.
-pub(super) fn answer(jobs: Vec<Job>, value: Value) -> bool {
-    let reply = match value {
-        Value::BulkString(bytes) => Reply::read(bytes.into(), checks(&jobs)),
-        _ => None,
-    };
+pub(super) fn answer(jobs: Vec<Job>, reply: Option<Reply>) -> bool {
     let Some(mut reply) = reply else {
         fail(jobs, &no_decision());
         return false;

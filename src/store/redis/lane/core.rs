@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::super::job::Job;
 use super::super::patience::{Failure, failed, is_cut, is_of_the_connection};
+use super::super::reply::Reply;
 use super::alarm::Alarm;
 use super::call::{self, Call, checks};
 use super::connection::{Answer, Connection};
@@ -134,10 +135,18 @@ impl Core {
     /// Answers calls, in the order of the replies. Gives up a connection whose reply is no answer to its
     /// call: the next one may be to the call before.
     fn answer(&mut self, lane: &Lane, answered: SmallVec<[(Vec<Job>, Value); 2]>) {
-        let mut is_in_step = true;
-        for (jobs, value) in answered {
+        let read = |(jobs, value): (Vec<Job>, Value)| {
+            let reply = call::read(&jobs, value);
+            (jobs, reply)
+        };
+        let replies: SmallVec<[(Vec<Job>, Option<Reply>); 2]> = answered.into_iter().map(read).collect();
+        // As in `receive`: which of several came first is not known, so none is believed beside one that is odd.
+        let is_whole =
+            |(jobs, reply): &(Vec<Job>, Option<Reply>)| reply.as_ref().is_some_and(|reply| call::fits(jobs, reply));
+        let mut is_in_step = replies.len() < 2 || replies.iter().all(is_whole);
+        for (jobs, reply) in replies {
             if is_in_step {
-                is_in_step = call::answer(jobs, value);
+                is_in_step = call::answer(jobs, reply);
             } else {
                 call::fail(jobs, &lane.server.error(lost_connection(None)));
             }

@@ -173,7 +173,10 @@ impl Core {
             let mut is_in_step = !answered.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_odd));
             for (call, answer) in answered {
                 match answer {
-                    Ok(value) if is_in_step => is_in_step = call::answer(call.jobs, value),
+                    Ok(value) if is_in_step => {
+                        let reply = call::read(&call.jobs, value);
+                        is_in_step = call::answer(call.jobs, reply);
+                    }
                     Err(error) if is_in_step && !lane.server.is_lost(&error) => self.refuse(lane, call.jobs, &error),
                     answer => {
                         is_in_step = false;
