@@ -29,6 +29,12 @@ fn a_connection_that_goes_silent_after_an_answer_is_not_kept() {
     passes(5_002_331);
 }
 
+#[test]
+fn bytes_that_nothing_asked_for_give_no_caller_the_answer_to_another_one() {
+    passes(302_280);
+    passes(304_202);
+}
+
 #[cfg(tokio_unstable)]
 #[test]
 fn a_seed_does_the_same_when_it_is_run_again() {

@@ -23,6 +23,9 @@ pub(super) const FIRST_PORT: u16 = 7_000;
 /// Bytes on their way in one direction at most.
 const BUFFER: usize = 1 << 20;
 
+/// For so long clients receive answers that come late, less the time of one answer.
+const LATE: Duration = Duration::from_secs(6);
+
 /// A connection as the world sees it.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -35,6 +38,10 @@ pub(super) struct Connection {
     is_out_of_step: bool,
     /// What ran, and whose answer is on its way.
     pending: Wishes,
+    /// When that was.
+    since: Instant,
+    /// It was the world that ended it, not the client.
+    is_cut: bool,
     /// It was refused what a redirected call needs before it.
     is_not_asking: bool,
     /// What was answered last, and when.
@@ -64,7 +71,10 @@ impl Drop for There {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         if let Some(connection) = state.connections.remove(&self.1) {
-            state.unanswered(&connection.pending);
+            // A client that closes it before the answer comes has to have waited long for that.
+            if connection.is_cut || connection.is_swallowed || connection.since.elapsed() > LATE {
+                state.unanswered(&connection.pending);
+            }
             state.never_ran(&connection.refused);
             state.never_ran(&connection.missing);
         }
@@ -113,6 +123,8 @@ impl World {
             is_swallowed: false,
             is_out_of_step: false,
             pending: Wishes::new(),
+            since: Instant::now(),
+            is_cut: false,
             is_not_asking: false,
             answered: (Instant::now(), Wishes::new()),
             refused: Wishes::new(),
@@ -213,8 +225,9 @@ impl World {
 
     /// Ends all connections to a node.
     pub(super) fn cut(&self, node: usize) {
-        let state = self.lock();
-        for connection in state.connections.values().filter(|connection| connection.node == node) {
+        let mut state = self.lock();
+        for connection in state.connections.values_mut().filter(|connection| connection.node == node) {
+            connection.is_cut = true;
             connection.cut.notify_one();
         }
     }
@@ -238,6 +251,7 @@ impl State {
             // What came at the same time is not believed either.
             unanswered = std::mem::take(&mut connection.answered.1);
         }
+        connection.is_cut |= matches!(mishap, Some(Mishap::CutAfter | Mishap::Half));
         let (is_lost, node) = (connection.is_out_of_step || connection.is_swallowed, connection.node);
         let asked_again = ["-NOSCRIPT", "-MOVED", "-ASK", "-TRYAGAIN"];
         let is_refused = wishes.is_empty() && reply.starts_with(b"-");
@@ -257,7 +271,7 @@ impl State {
                 unanswered.append(&mut connection.pending);
                 unanswered.extend(wishes);
             } else {
-                connection.pending = wishes;
+                (connection.pending, connection.since) = (wishes, Instant::now());
             }
         } else if is_lost || was_not_asking || !asked_again.iter().any(|code| reply.starts_with(code.as_bytes())) {
             self.never_ran(&wishes);
