@@ -28,6 +28,16 @@ impl Totals {
     }
 }
 
+/// One request of a call.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    /// Of all keys of the call, where their counters are.
+    pub(super) places: &'a [usize],
+    pub(super) moment: Moment<'a>,
+    pub(super) asked: &'a [Asked],
+    pub(super) answers: &'a [Answer],
+}
+
 /// What was really taken from every counter.
 #[derive(Debug, Default)]
 pub struct Ledger {
@@ -59,23 +69,18 @@ impl Ledger {
             && let Some(last) = rest.0.iter().position(|asked| asked.is_last)
         {
             let (request, after) = (rest.0.split_at(last + 1), rest.1.split_at(last + 1));
-            done = self.request(&places, moment, request.0, after.0, &mut events);
+            let whole = Request { places: &places, moment, asked: request.0, answers: after.0 };
+            done = self.request(whole, &mut events);
             rest = (request.1, after.1);
         }
         self.clock = clock;
         done.map(|()| events)
     }
 
-    fn request(
-        &mut self,
-        places: &[usize],
-        moment: Moment<'_>,
-        asked: &[Asked],
-        answers: &[Answer],
-        events: &mut Vec<Event>,
-    ) -> Result<(), String> {
+    fn request(&mut self, request: Request<'_>, events: &mut Vec<Event>) -> Result<(), String> {
+        let Request { places, moment, asked, answers } = request;
         if asked[0].is_check() {
-            return self.decide(places, moment, asked, answers, events);
+            return self.decide(request, events);
         }
         events.push(self.counters[places[asked[0].key]].settle(moment, &asked[0], &answers[0])?);
         Ok(())

@@ -1,7 +1,7 @@
 //! Requests: all or nothing over their checks.
 
 use super::answer::Answer;
-use super::book::Ledger;
+use super::book::{Ledger, Request};
 use super::counter::{Counter, Moment};
 use super::event::{Event, What};
 use super::log::Wait;
@@ -21,14 +21,8 @@ struct Fitting {
 impl Ledger {
     /// Notes a request: what fits must be what the models say, and nothing is taken if an enforced check
     /// does not fit.
-    pub(super) fn decide(
-        &mut self,
-        places: &[usize],
-        moment: Moment<'_>,
-        asked: &[Asked],
-        answers: &[Answer],
-        events: &mut Vec<Event>,
-    ) -> Result<(), String> {
+    pub(super) fn decide(&mut self, request: Request<'_>, events: &mut Vec<Event>) -> Result<(), String> {
+        let Request { places, moment, asked, answers } = request;
         let (mut fitting, mut admitted): (Vec<Fitting>, bool) = (Vec::new(), true);
         for (check, (one, answer)) in asked.iter().zip(answers).enumerate() {
             let (place, before) = (places[one.key], sum_before(asked, answers, check));

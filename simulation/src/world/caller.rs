@@ -14,7 +14,7 @@ use tower::Service;
 use super::World;
 use super::client::{Answer, Client};
 use super::plan::{Ask, Lookup, Patience};
-use super::state::Record;
+use super::record::Record;
 
 /// What a request carries for its handler.
 #[derive(Clone)]

@@ -8,7 +8,8 @@ use tollgate::{Decision, Source};
 
 use super::client::Answer;
 use super::plan::{Around, Ask, Patience, Rule};
-use super::state::{Record, State};
+use super::record::Record;
+use super::state::State;
 use crate::ledger::{Event, What};
 
 /// What timers add, and their grain.

@@ -6,7 +6,8 @@ use tollgate::Source;
 
 use super::check::NOBODY;
 use super::plan::{Around, FIRST_COST, PolicyPlan, Setting};
-use super::state::{Record, State};
+use super::record::Record;
+use super::state::State;
 use crate::ledger::{Event, What};
 
 /// The number of the sliding log.

@@ -3,13 +3,16 @@
 mod caller;
 mod check;
 mod client;
+mod connection;
 mod conservation;
 mod end;
 mod fault;
 mod net;
 pub mod plan;
+mod record;
 mod refused;
 mod run;
+mod server;
 mod shown;
 mod state;
 mod trace;

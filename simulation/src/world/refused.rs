@@ -8,7 +8,8 @@ use tollgate::{Decision, Outcome, Source};
 
 use super::client::Answer;
 use super::plan::Around;
-use super::state::{Record, State};
+use super::record::Record;
+use super::state::State;
 use crate::ledger::{Algorithm, What};
 
 impl State {

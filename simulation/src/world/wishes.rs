@@ -1,10 +1,13 @@
 //! What calls ask, and what becomes of that when nobody learns it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::connection::Connection;
 use super::state::State;
 use crate::ledger::{Wish, wishes};
 
@@ -50,12 +53,19 @@ impl State {
         }
     }
 
-    /// Another connection is made to a node. Where many are made in vain, settlements are given up.
-    pub(super) fn connects(&mut self, node: usize) {
+    /// Another connection is made to a node: returns its number, and what ends it. Where many are made in
+    /// vain, settlements are given up.
+    pub(super) fn connects(&mut self, node: usize) -> (u64, Arc<Notify>) {
+        self.last_connection += 1;
+        let (number, connection) = (self.last_connection, Connection::new(node));
+        let cut = Arc::clone(&connection.cut);
+        self.connections.insert(number, connection);
         self.nodes[node].attempts += 1;
         if self.nodes[node].attempts > MANY {
             self.excuse();
         }
+        self.trace.say(format_args!("connection {number} to node {node}"));
+        (number, cut)
     }
 
     /// These run now, which may be long after they were asked.

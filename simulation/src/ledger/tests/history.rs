@@ -4,73 +4,25 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-use super::bytes::{NEVER, S, START, number};
+use super::bytes::{S, START};
 use super::lua::{Data, Server};
+use super::shape::Shape;
 use crate::ledger::{Event, Ledger, What};
-use crate::server::{Call, Entry};
+use crate::server::Entry;
 
-/// Windows in µs; those above 60 s are counted in ms.
-const WINDOWS: [u64; 9] = [1, 3, 10, 1_000, 7_000, S, 60 * S, 61 * S, 86_400 * S];
-const KEYS: [&str; 4] = ["a", "b", "c", "d"];
-
-/// How a key's counter counts.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    algorithm: u8,
-    window_us: u64,
-    limit: u64,
-    capacity: u64,
-}
-
-impl Shape {
-    fn random(rng: &mut Rng) -> Self {
-        let (algorithm, limit) = (rng.u8(1..=5), rng.u64(1..=7));
-        let capacity = if matches!(algorithm, 2 | 5) { rng.u64(1..=9) } else { limit };
-        Self { algorithm, window_us: WINDOWS[rng.usize(..WINDOWS.len())], limit, capacity }
-    }
-
-    fn tick_us(self) -> u64 {
-        if self.window_us > 60 * S { 1_000 } else { 1 }
-    }
-
-    /// The bytes of a rule: with flags, units, and the floor or stamp.
-    fn rule(self, flags: u8, units: u64, last: u64) -> Vec<u8> {
-        let flags = flags | if self.tick_us() > 1 { 2 } else { 0 };
-        let window = self.window_us / self.tick_us();
-        let numbers = [window, self.limit, self.capacity, units, last].into_iter().flat_map(|n| number(7, n));
-        [self.algorithm, flags].into_iter().chain(numbers).collect()
-    }
-
-    fn check(self, rng: &mut Rng, flags: u8) -> Vec<u8> {
-        let enforced = u8::from(rng.u8(..4) > 0);
-        let cost = [0, 1, 1, 1, 1, 2, 3, self.capacity, self.capacity + 1, 1 << 40];
-        let floor = [0, 0, 0, 0, 1, self.capacity];
-        self.rule(flags | enforced, cost[rng.usize(..cost.len())], floor[rng.usize(..floor.len())])
-    }
-
-    fn change(self, rng: &mut Rng, stamps: &[u64]) -> Vec<u8> {
-        let units = [1, 1, 2, self.capacity, 3 * self.capacity, 1 << 40][rng.usize(..6)];
-        let whole = 4 * u8::from(self.algorithm == 4 && rng.bool());
-        match rng.u8(..10) {
-            0 => self.rule(32, 0, 0),
-            1..=3 => self.rule(16 | whole, units, NEVER),
-            4 | 5 => self.rule(8 | whole, units, NEVER),
-            _ => self.rule(8 | whole, units, rng.choice(stamps).copied().unwrap_or(NEVER)),
-        }
-    }
-}
+pub(super) const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// One history: what is asked of a server, and what the ledger says of it.
 pub(super) struct History<'a> {
-    server: &'a Server,
-    rng: Rng,
+    pub(super) server: &'a Server,
+    pub(super) rng: Rng,
     ledger: Ledger,
-    shapes: [Shape; 4],
+    pub(super) shapes: [Shape; 4],
     /// Stamps of what was taken, by key.
-    stamps: BTreeMap<usize, Vec<u64>>,
+    pub(super) stamps: BTreeMap<usize, Vec<u64>>,
     older: Option<Data>,
     /// Whether the time is given in calls, as all of them do or none.
-    gives_time: bool,
+    pub(super) gives_time: bool,
 }
 
 impl<'a> History<'a> {
@@ -159,55 +111,6 @@ impl<'a> History<'a> {
             11 => self.shapes[place].limit = rng.u64(1..=7),
             _ => {}
         }
-    }
-
-    fn time(&self) -> Vec<u8> {
-        let now_us = self.server.data.lock().unwrap().now_us;
-        if self.gives_time { now_us.to_string().into_bytes() } else { Vec::new() }
-    }
-
-    fn singles(&mut self, count: usize) -> Call {
-        let mut places = [0, 1, 2, 3];
-        self.rng.shuffle(&mut places);
-        let keys: Vec<&[u8]> = places[..count].iter().map(|place| KEYS[*place].as_bytes()).collect();
-        let checks = places[..count].iter().flat_map(|place| {
-            let mut rule = self.shapes[*place].check(&mut self.rng, 0);
-            rule.push(1);
-            rule
-        });
-        let packed = [vec![u8::try_from(count).unwrap()], checks.collect()].concat();
-        let entry = if count == 1 && self.rng.bool() { Entry::Single } else { Entry::Singles };
-        let args = [self.time(), packed];
-        self.server.run(entry, &keys, args)
-    }
-
-    fn batch(&mut self) -> Call {
-        let (mut keys, mut rules, mut checks): (Vec<usize>, Vec<Vec<u8>>, Vec<u8>) = Default::default();
-        for _ in 0..self.rng.usize(1..=3) {
-            let count = if self.rng.u8(..3) == 0 { 0 } else { self.rng.usize(1..=4) };
-            let mut own: Vec<usize> = Vec::new();
-            checks.push(u8::try_from(count.max(1)).unwrap());
-            for _ in 0..count.max(1) {
-                let place = self.rng.usize(..4);
-                let repeats = own.contains(&place);
-                own.push(place);
-                let whole = if self.shapes[place].algorithm == 4 && self.rng.bool() { 4 } else { 0 };
-                let stamps = self.stamps.get(&place).map_or(&[][..], |stamps| stamps);
-                rules.push(match count {
-                    0 => self.shapes[place].change(&mut self.rng, stamps),
-                    _ => self.shapes[place].check(&mut self.rng, whole | if repeats { 64 } else { 0 }),
-                });
-                let key = keys.iter().position(|key| *key == place).unwrap_or_else(|| {
-                    keys.push(place);
-                    keys.len() - 1
-                });
-                checks.extend([u8::try_from(key + 1).unwrap(), u8::try_from(rules.len()).unwrap()]);
-            }
-        }
-        let packed = [vec![u8::try_from(rules.len()).unwrap()], rules.concat(), checks].concat();
-        let keys: Vec<&[u8]> = keys.into_iter().map(|place| KEYS[place].as_bytes()).collect();
-        let args = [self.time(), packed];
-        self.server.run(Entry::Batch, &keys, args)
     }
 
     /// Notes when something was taken, as its algorithm has it.
