@@ -1,5 +1,6 @@
 //! The end of a run: all is well again, and nothing is left.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -10,6 +11,17 @@ use super::World;
 use super::check::NOBODY;
 use super::client::Client;
 use super::plan::Plan;
+use crate::server::slot_of;
+
+/// How often a store is asked until it decides again, and its breakers are closed: for 2 s.
+///
+/// What the client may wait for, one after the other: the next probe of the layer's breaker (500 ms), that of a
+/// primary's (500 ms), the next look for the slots (500 ms), a connection that comes to nothing (200 ms, as the
+/// stores are set) and an answer on one that has gone silent (the budget, 100 ms at most).
+const TRIES: u32 = 8;
+
+/// Until it is asked once more.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Until all that was under way has ended.
 const REST: Duration = Duration::from_secs(14);
@@ -18,11 +30,13 @@ impl World {
     /// Makes all well, and sees that it is.
     pub(super) async fn end(&self, plan: &Plan, clients: Vec<Client>) {
         self.lock().heal();
-        sleep(REST).await;
-        for (process, client) in clients.iter().enumerate() {
-            self.recovers(process, client).await;
+        // Once at once, and once more when stores that lease have something to give back.
+        for _ in 0..2 {
+            for (process, client) in clients.iter().enumerate() {
+                self.recovers(process, client).await;
+            }
+            sleep(REST).await;
         }
-        sleep(REST).await;
         let waiting: Vec<u64> =
             self.lock().records.iter().filter(|record| record.ended.is_none()).map(|record| record.cost).collect();
         if !waiting.is_empty() {
@@ -36,20 +50,34 @@ impl World {
     /// Stores that answer again are asked, and close their breakers.
     async fn recovers(&self, process: usize, client: &Client) {
         let limiter = client.layer.limiter();
-        for number in 0..40 {
-            // On all nodes of a Cluster.
-            let key = Key::new("header x-user", format!("{NOBODY}-{number}"));
-            let decided = limiter.check(&key).await;
-            let is_well = decided.is_ok_and(|decision| decision.source() == Source::Store);
+        for _ in 0..TRIES {
+            let mut is_well = true;
+            for key in self.keys_of_all() {
+                let decided = limiter.check(&key).await;
+                is_well &= decided.is_ok_and(|decision| decision.source() == Source::Store);
+            }
             let is_closed = client.layer.breaker_state() == BreakerState::Closed
                 && self.lock().asked(client.redis.breakers()).all(|state| state == BreakerState::Closed);
             if is_well && is_closed {
                 return;
             }
-            sleep(Duration::from_millis(250)).await;
+            sleep(PAUSE).await;
         }
         let (layer, nodes) = (client.layer.breaker_state(), client.redis.breakers());
         self.lock().violate(format_args!("process {process} does not recover: {layer:?}, {nodes:?}"));
+    }
+
+    /// Keys that nobody has asked for, one on each node of a Cluster.
+    fn keys_of_all(&self) -> Vec<Key> {
+        let state = self.lock();
+        let now = state.trace.elapsed().as_millis();
+        let mut keys: BTreeMap<Option<u16>, Key> = BTreeMap::new();
+        for number in 0..64 {
+            let key = Key::new("header x-user", format!("{NOBODY}-{now}-{number}"));
+            let slot = slot_of(format!("{{{}}}", key.as_str()).as_bytes());
+            keys.entry(state.slots().owner(slot)).or_insert(key);
+        }
+        keys.into_values().collect()
     }
 
     /// No task and no connection is left.
