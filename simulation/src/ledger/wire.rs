@@ -64,8 +64,12 @@ impl<'a> Bytes<'a> {
 pub enum Wish {
     /// To take so many units.
     Take(u64),
-    /// To give back or charge so many.
-    Change(u64),
+    /// To give back so many.
+    Refund(u64),
+    /// To charge so many.
+    Charge(u64),
+    /// To forget all.
+    Reset,
 }
 
 /// What a call asks of each key, if it is one of tollgate's.
@@ -77,7 +81,9 @@ pub fn wishes<'a>(keys: &'a [impl AsRef<[u8]>], packed: &[u8]) -> Vec<(&'a [u8],
     };
     let wish = |asked: &Asked| match asked.kind {
         Kind::Check { .. } => Wish::Take(asked.units),
-        _ => Wish::Change(asked.units),
+        Kind::Refund { .. } => Wish::Refund(asked.units),
+        Kind::Charge => Wish::Charge(asked.units),
+        Kind::Reset => Wish::Reset,
     };
     read.unwrap_or_default().iter().map(|asked| (keys[asked.key].as_ref(), wish(asked))).collect()
 }

@@ -12,7 +12,7 @@ use tollgate::{Decision, Handle};
 use tower::Service;
 
 use super::World;
-use super::client::{Answer, Client};
+use super::client::{Answer, Client, user_name};
 use super::plan::{Ask, Lookup, Patience};
 use super::record::Record;
 
@@ -51,14 +51,16 @@ impl World {
         match answered {
             Some(Ok(answer)) => self.is_answered(place, &ask, &answer),
             Some(Err(never)) => match never {},
-            None => self.has_left(place, &ask),
+            None => self.has_left(place),
         }
     }
 
     fn begin(&self, ask: &Ask, is_elsewhere: bool) -> usize {
         let mut state = self.lock();
-        state.trace.say(format_args!("process {} is asked by user {}, cost {}", ask.process, ask.user, ask.cost));
+        let place = state.records.len();
+        let is_held_up = !state.is_calm();
         state.records.push(Record {
+            place,
             cost: ask.cost,
             user: ask.user,
             process: ask.process,
@@ -70,11 +72,14 @@ impl World {
             ended: None,
             has_left: false,
             is_excused: false,
+            is_held_up,
             charged: 0,
             refunded: 0,
             is_elsewhere,
         });
-        state.records.len() - 1
+        let name = state.records[place].name();
+        state.trace.say(format_args!("{name} is asked by user {}", ask.user));
+        place
     }
 
     fn is_answered(&self, place: usize, ask: &Ask, answer: &Answer) {
@@ -82,7 +87,8 @@ impl World {
         let decision = answer.extensions().get::<Decision>().cloned();
         let source = decision.as_ref().map(Decision::source);
         let status = answer.status().as_u16();
-        state.trace.say(format_args!("cost {} is answered with {status}, decided by {source:?}", ask.cost));
+        let name = state.records[place].name();
+        state.trace.say(format_args!("{name} is answered with {status}, decided by {source:?}"));
         state.decisions += 1;
         let record = &mut state.records[place];
         record.status = Some(status);
@@ -94,10 +100,11 @@ impl World {
         state.checks_headers(place, answer);
     }
 
-    fn has_left(&self, place: usize, ask: &Ask) {
+    fn has_left(&self, place: usize) {
         let mut state = self.lock();
         state.trace.meet("a caller that goes away");
-        state.trace.say(format_args!("the caller of cost {} has left", ask.cost));
+        let name = state.records[place].name();
+        state.trace.say(format_args!("the caller of {name} has left"));
         let record = &mut state.records[place];
         (record.has_left, record.ended) = (true, Some(Instant::now()));
     }
@@ -120,7 +127,7 @@ fn request(job: Job) -> Request<()> {
         Lookup::Hangs => "hangs".to_owned(),
     };
     Request::builder()
-        .header("x-user", format!("user-{}", job.ask.user))
+        .header("x-user", user_name(job.ask.user))
         .header("x-account", format!("user-{} {course}", job.ask.user))
         .header("x-cost", job.ask.cost)
         .extension(job)
@@ -162,7 +169,8 @@ impl Job {
     fn begins(&self, decision: Option<Decision>) {
         let mut state = self.world.lock();
         let source = decision.as_ref().map(Decision::source);
-        state.trace.say(format_args!("cost {} is served, admitted by {source:?}", self.ask.cost));
+        let name = state.records[self.place].name();
+        state.trace.say(format_args!("{name} is served, admitted by {source:?}"));
         let record = &mut state.records[self.place];
         (record.is_admitted, record.decided, record.decision) = (true, Some(Instant::now()), decision);
         state.checks_admission(self.place);
@@ -170,7 +178,8 @@ impl Job {
 
     fn changes(&self, charged: u64, refunded: u64) {
         let mut state = self.world.lock();
-        state.trace.say(format_args!("cost {}: charges {charged}, refunds {refunded}", self.ask.cost));
+        let name = state.records[self.place].name();
+        state.trace.say(format_args!("{name} charges {charged}, refunds {refunded}"));
         let record = &mut state.records[self.place];
         record.charged += charged;
         record.refunded += refunded;

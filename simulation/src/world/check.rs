@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tollgate::store::Mode;
-use tollgate::{Decision, Source};
+use tollgate::{Decision, Outcome, Source};
 
 use super::client::Answer;
 use super::plan::{Around, Ask, Patience, Rule};
-use super::record::Record;
 use super::state::State;
-use crate::ledger::{Event, What};
 
 /// What timers add, and their grain.
 const TIMERS: Duration = Duration::from_millis(2);
@@ -35,7 +33,8 @@ impl State {
         let most = budget.max(idles) + delay + TIMERS + grace + self.blocked_between(began, until);
         let waited = until - began;
         if waited > most {
-            self.violate(format_args!("cost {} waited {waited:?}, and may wait {most:?}", ask.cost));
+            let name = self.records[place].name();
+            self.violate(format_args!("{name} waited {waited:?}, and may wait {most:?}"));
         }
     }
 
@@ -54,16 +53,19 @@ impl State {
                 _ => true,
             };
         if !is_allowed {
-            self.violate(format_args!("cost {} is admitted by {source:?}", record.cost));
+            self.violate(format_args!("{} is admitted by {source:?}", record.name()));
         }
-        if source != Source::Store || process.around != Around::Plain || self.is_crowd {
-            return;
+        if source != Source::Store || process.around != Around::Plain {
+            return self.checks_bounds(&record, decision);
         }
-        for outcome in decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce) {
-            let paid = self.take(record.cost, outcome).map(|event| event.what.taken() == record.cost);
-            if paid != Some(true) {
+        // Where all cost the same, a request is found by its time.
+        let is_known = !self.is_crowd || self.disturbed.is_none_or(|disturbed| disturbed < record.began);
+        let enforced = |outcome: &&Outcome| outcome.mode() == Mode::Enforce && is_known;
+        for outcome in decision.outcomes().iter().filter(enforced) {
+            let paid = self.takes(&record, outcome).iter().any(|event| event.what.taken() == record.cost);
+            if !paid {
                 let name = outcome.policy();
-                self.violate(format_args!("cost {} is admitted by {name}, and did not pay", record.cost));
+                self.violate(format_args!("{} is admitted by {name}, and did not pay", record.name()));
             }
         }
         self.checks_remaining(&record, decision);
@@ -86,41 +88,14 @@ impl State {
             && !["ratelimit", "ratelimit-policy"].iter().all(|name| answer.headers().contains_key(*name))
             && decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce)
         {
-            self.violate(format_args!("cost {} is answered without a word of what is left", record.cost));
+            self.violate(format_args!("{} is answered without a word of what is left", record.name()));
         }
         let header = answer.headers().get("ratelimit").and_then(|value| value.to_str().ok()).unwrap_or_default();
         for outcome in decision.outcomes() {
             let wanted = format!("\"{}\";r={}", outcome.policy(), outcome.remaining());
             let is_there = header.split(", ").any(|item| item == wanted || item.starts_with(&format!("{wanted};")));
             if header.contains(&format!("\"{}\"", outcome.policy())) && !is_there {
-                self.violate(format_args!("cost {}: {wanted} is not in {header:?}", record.cost));
-            }
-        }
-    }
-
-    /// The check of a request that an outcome is of.
-    pub(super) fn take(&self, cost: u64, outcome: &tollgate::Outcome) -> Option<&Event> {
-        let window = outcome.quota().window();
-        self.events.iter().rev().find(|event| {
-            u128::from(event.rule.window_us) == window.as_micros()
-                && matches!(event.what, What::Take { cost: taken, .. } if taken == cost)
-        })
-    }
-
-    fn checks_remaining(&mut self, record: &Record, decision: &Decision) {
-        // Two checks of one counter, or many of one cost, tell of each other.
-        if self.has_twins || self.is_crowd {
-            return;
-        }
-        for outcome in decision.outcomes() {
-            let Some(event) = self.take(record.cost, outcome) else { continue };
-            // What a part took goes back when another one refuses.
-            let Some(left) = event.remaining.filter(|_| decision.is_allowed() || event.what.taken() == 0) else {
-                continue;
-            };
-            if left != outcome.remaining() {
-                let (name, told) = (outcome.policy(), outcome.remaining());
-                self.violate(format_args!("cost {}: {name} has {left} left, and says {told}", record.cost));
+                self.violate(format_args!("{}: {wanted} is not in {header:?}", record.name()));
             }
         }
     }

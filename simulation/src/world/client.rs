@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{Request, Response};
+use tollgate::key::KeyExtractor as _;
 use tollgate::store::Credentials;
 use tollgate::{
     Algorithm, Count, HybridStore, Key, LeaseStore, Lookup, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, key,
@@ -121,6 +122,19 @@ const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::SlidingLog,
     Algorithm::LeakyBucket,
 ];
+
+/// What a user is called in the names of counters.
+pub(super) fn key_of_user(user: u8) -> Option<Key> {
+    let (parts, ()) = Request::builder().header("x-user", user_name(user)).body(()).ok()?.into_parts();
+    let mut found = Vec::new();
+    key::header("x-user").keys(&parts, &mut found);
+    found.pop()
+}
+
+/// What a user says it is.
+pub(super) fn user_name(user: u8) -> String {
+    format!("user-{user}")
+}
 
 fn cost(parts: &Parts) -> u64 {
     parts.headers.get("x-cost").and_then(|cost| cost.to_str().ok()?.parse().ok()).unwrap_or(1)

@@ -64,6 +64,11 @@ impl Connection {
         }
     }
 
+    /// Whether it is of no use, and its client may not know it yet.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.is_swallowed || self.is_out_of_step || self.is_cut
+    }
+
     /// Notes how a command was answered. Returns what ran without an answer that is believed, and what did
     /// not run and is not asked again.
     fn ran(&mut self, wishes: Wishes, reply: &[u8], mishap: Option<Mishap>) -> (Wishes, Wishes) {
@@ -115,6 +120,9 @@ impl Drop for There {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         if let Some(connection) = state.connections.remove(&self.1) {
+            if connection.is_troubled() {
+                state.is_troubled_until(Instant::now());
+            }
             // A client that closes it before the answer comes has to have waited long for that.
             if connection.is_cut || connection.is_swallowed || connection.since.elapsed() > LATE {
                 state.unanswered(&connection.pending);

@@ -21,9 +21,10 @@ struct Account {
     net: i128,
     least: i128,
     most: i128,
-    slack: i128,
-    /// Whether charges may not have been made, as something was held up.
-    may_lose_charges: bool,
+    /// Units that charges came to less than was asked.
+    cut: i128,
+    /// Units that were to go back and did not.
+    lost: i128,
 }
 
 impl State {
@@ -48,7 +49,6 @@ impl State {
         let mut wrong = Vec::new();
         for event in self.known_events() {
             let account = accounts.entry(&event.key).or_default();
-            account.may_lose_charges = self.is_held_up;
             account.note(event);
             let What::Take { cost, .. } = event.what else { continue };
             let mut alike = policies.iter().filter(|plan| plan.window_ms * 1_000 == event.rule.window_us);
@@ -62,7 +62,7 @@ impl State {
             }
         }
         for (key, account) in &mut accounts {
-            account.slack += self.lost.get(*key).copied().unwrap_or_default();
+            account.lost = self.lost.get(*key).copied().unwrap_or_default();
         }
         wrong.extend(accounts.iter().filter_map(|(key, account)| account.wrong(key)));
         wrong
@@ -70,17 +70,24 @@ impl State {
 
     /// Nobody spends what was not taken; and all that was taken was spent or given back, if nothing was lost.
     fn wrong_of_crowd(&self, setting: &Setting) -> Vec<String> {
-        // A hybrid store charges within a budget, which is over when a handler has blocked for as long.
-        let may_lose_charges = self.is_held_up || !self.blocked.is_empty();
-        let mut all = Account { may_lose_charges, ..Account::default() };
+        let (mut all, mut given_up) = (Account::default(), 0);
         self.known_events().for_each(|event| all.note(event));
         let is_paid = |record: &&Record| {
             let by = record.decision.as_ref().map(tollgate::Decision::source);
             record.is_admitted && matches!(by, Some(Source::Store | Source::Lease))
         };
         for record in self.records.iter().filter(is_paid) {
-            all.owe(record, &setting.policies[0], record.cost);
+            let is_hybrid = setting.processes[record.process].around == Around::Hybrid;
+            // A hybrid store charges within a budget, which is over when a handler has blocked for as long.
+            let may_lose_charges = record.is_held_up || is_hybrid && !self.blocked.is_empty();
+            if is_hybrid && record.is_held_up {
+                // It gives a debt up whose payment was not answered twice.
+                given_up += i128::from(record.cost);
+            }
+            let record = Record { is_held_up: may_lose_charges, ..record.clone() };
+            all.owe(&record, &setting.policies[0], record.cost);
         }
+        all.least -= given_up;
         let pays_later = setting.processes.iter().any(|process| process.around == Around::Hybrid);
         if self.is_lossy || !setting.loses_nothing {
             let spent = all.least;
@@ -88,10 +95,6 @@ impl State {
             let charged: i128 = self.records.iter().map(|record| i128::from(record.charged)).sum();
             let is_wrong = !pays_later && spent > taken + charged;
             return is_wrong.then(|| format!("{spent} units were spent, and {taken} taken")).into_iter().collect();
-        }
-        if pays_later && self.is_held_up {
-            // It gives a debt up whose payment was not answered twice.
-            return Vec::new();
         }
         let policy = &setting.policies[0];
         if pays_later || policy.window_ms < 61_000 || policy.algorithm != LOG {
@@ -110,8 +113,8 @@ impl Account {
             What::Take { .. } => self.net += i128::from(event.what.taken()),
             What::Refund { asked, .. } => self.net -= i128::from(asked),
             What::Charge { asked, units } => {
-                self.net += i128::from(asked);
-                self.slack += i128::from(asked - units);
+                self.net += i128::from(units);
+                self.cut += i128::from(asked - units);
             }
             What::Look { .. } | What::Reset => {}
         }
@@ -119,35 +122,46 @@ impl Account {
 
     /// Adds what a request owes by the end of which so much was taken: nothing, where it did not fit.
     fn owe(&mut self, record: &Record, policy: &PolicyPlan, taken: u64) {
-        let (cost, charged) = (i128::from(taken), i128::from(record.charged));
-        let refunded = i128::from(record.refunded);
-        let is_served = record.is_admitted
-            && record.decision.as_ref().is_some_and(|by| matches!(by.source(), Source::Store | Source::Lease));
-        let whole = if policy.metered { (cost + charged - refunded).max(0) } else { cost };
-        let most = if policy.metered { cost + charged } else { cost };
-        let (least, wanted) = if record.has_left {
-            (0, most)
-        } else if !is_served {
-            (0, 0)
-        } else if policy.successes && record.status != Some(200) {
-            // What is charged after the response stays.
-            (0, if policy.metered { charged } else { 0 })
-        } else {
-            // A charge that could not be sent in time is not owed.
-            let may_be_less = policy.metered && (self.may_lose_charges || record.is_excused);
-            let least = if may_be_less { whole - charged.min(whole) } else { whole };
-            (least, if policy.metered { whole.max(most.min(whole + refunded)) } else { whole })
-        };
-        // What is to be given back may be lost; what is kept is nobody's to give back.
-        let most = if record.is_excused { most } else { wanted };
+        let (least, most) = owed(record, policy, i128::from(taken));
         self.least += least;
         self.most += most;
     }
 
     fn wrong(&self, key: &[u8]) -> Option<String> {
-        let Self { net, least, most, slack, .. } = self;
-        let is_right = (least - slack..=most + slack).contains(net);
+        let Self { net, least, most, cut, lost, .. } = self;
+        // What was not charged is owed by nobody, and what was not given back is still taken.
+        let (least, most) = (least - cut, most + lost);
         let key = key.escape_ascii();
-        (!is_right).then(|| format!("{key} has {net} units taken, and owed are {least} to {most} (or {slack} more)"))
+        let is_right = (least..=most).contains(net);
+        (!is_right).then(|| format!("{key} has {net} units taken, and owed are {least} to {most}"))
     }
+}
+
+/// The least and the most that a request owes which took so much.
+fn owed(record: &Record, policy: &PolicyPlan, cost: i128) -> (i128, i128) {
+    let is_served = record.is_admitted
+        && record.decision.as_ref().is_some_and(|by| matches!(by.source(), Source::Store | Source::Lease));
+    if !is_served {
+        // Where nobody waits for the answer its units may stay taken.
+        return (0, if record.has_left || record.is_excused { cost } else { 0 });
+    }
+    let (charged, refunded) = match policy.metered {
+        true => (i128::from(record.charged), i128::from(record.refunded)),
+        false => (0, 0),
+    };
+    if record.has_left || record.is_excused && policy.successes && record.status != Some(200) {
+        return (0, cost + charged);
+    }
+    if policy.successes && record.status != Some(200) {
+        // What is charged after the response stays.
+        return (0, charged);
+    }
+    let whole = (cost + charged - refunded).max(0);
+    // A charge that could not be sent in time is not owed, and what may have been charged is not given back.
+    let may_be_less = record.is_held_up || record.is_excused;
+    // After what was refunded has gone back a unit is charged at most.
+    let least = if may_be_less { (whole - charged.min(1)).clamp(0, cost) } else { whole };
+    // What was refunded of nothing does not count: a unit may be charged after that.
+    let most = if whole > 0 { whole } else { charged.min(1) };
+    (least, if may_be_less { cost + charged } else { most })
 }

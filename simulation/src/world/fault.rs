@@ -14,7 +14,7 @@ impl World {
     pub(super) fn befalls(&self, fault: Fault) {
         let mut state = self.lock();
         state.trace.say(format_args!("{fault:?}"));
-        state.is_held_up = true;
+        state.is_troubled_until(Instant::now());
         drop(state);
         match fault {
             Fault::Cut(node) => {
@@ -38,7 +38,9 @@ impl World {
         let world = self.clone();
         tokio::spawn(async move {
             sleep(Duration::from_millis(millis)).await;
-            world.lock().nodes[node].is_up = true;
+            let mut state = world.lock();
+            state.nodes[node].is_up = true;
+            state.is_troubled_until(Instant::now());
         });
     }
 
@@ -72,7 +74,9 @@ impl State {
             }
             Fault::Freezes(node, millis) => {
                 self.trace.meet("a server that hangs");
-                self.nodes[node].frozen_until = Some(Instant::now() + Duration::from_millis(millis));
+                let until = Instant::now() + Duration::from_millis(millis);
+                self.nodes[node].frozen_until = Some(until);
+                self.is_troubled_until(until);
             }
             Fault::ReadOnly(node, is_old) => {
                 let how = if is_old { ReadOnly::Old } else { ReadOnly::New };
@@ -173,6 +177,9 @@ impl State {
     /// Makes all well again; steps of clocks and what was lost stay.
     pub(super) fn heal(&mut self) {
         self.trace.say(format_args!("all is well"));
+        if self.is_troubled() {
+            self.is_troubled_until(Instant::now());
+        }
         self.password.1 = self.password.0;
         for node in &mut self.nodes {
             let password = node.node.fault.password.take();

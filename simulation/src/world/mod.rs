@@ -11,11 +11,13 @@ mod net;
 pub mod plan;
 mod record;
 mod refused;
+mod remaining;
 mod run;
 mod server;
 mod shown;
 mod state;
 mod trace;
+mod trouble;
 mod wishes;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -130,6 +130,7 @@ impl World {
         let mishap = if wishes.is_empty() { None } else { state.nodes[node].mishaps.pop_front() };
         if let Some(mishap) = mishap {
             state.trace.meet(mishap.name());
+            state.is_troubled_until(Instant::now() + mishap.lasts());
             state.trace.say(format_args!("connection {number}: {mishap:?}"));
         }
         if mishap == Some(Mishap::CutBefore) {

@@ -12,6 +12,9 @@ use super::record::Record;
 use super::state::State;
 use crate::ledger::{Algorithm, What};
 
+/// For so long a refusal is remembered at most, in µs, with a grain of timers.
+const MEMORY_US: u64 = 1_010_000;
+
 impl State {
     /// What one process refuses from memory, the server would refuse too.
     pub(super) fn checks_deny_cache(&mut self, record: &Record, answer: &Answer) {
@@ -19,8 +22,9 @@ impl State {
         let Some(decision) = decision.filter(|decision| decision.source() == Source::DenyCache) else { return };
         self.trace.meet("a refusal from memory");
         let long_ago = |disturbed: Instant| disturbed.elapsed() > Duration::from_secs(2);
-        let is_sure =
-            self.processes.len() == 1 && self.disturbed.is_none_or(long_ago) && !self.is_crowd && !self.is_held_up;
+        let is_sure = self.disturbed.is_none_or(long_ago) && !self.is_crowd;
+        // What this process gives back itself it sees at once, and by another's policies nothing can be told.
+        let (is_alone, is_calm) = (self.processes.len() == 1, self.is_calm());
         // By the time it took to be asked: what came back since was not there then.
         let then = self.clock().saturating_sub(u64::try_from(record.began.elapsed().as_micros()).unwrap_or(0) + 2_000);
         for outcome in decision.violated().filter(|_| is_sure) {
@@ -28,12 +32,21 @@ impl State {
             // That of an account may be another one, while it is not known.
             let is_certain = |key: &Arc<[u8]>| key.windows(8).any(|part| part == b"{header " || part == b"{global:");
             let Some(key) = key.filter(is_certain) else { continue };
-            let Some(left) = self.ledger.remaining(&key, then) else { continue };
+            let is_known =
+                if is_alone { is_calm || !self.is_changed(&key) } else { !self.is_replaced && !self.is_changed(&key) };
+            let Some(left) = self.ledger.remaining(&key, then).filter(|_| is_known) else { continue };
             if left >= record.cost {
-                let (cost, name) = (record.cost, outcome.policy());
-                return self.violate(format_args!("cost {cost} is refused from memory, and {name} has {left} left"));
+                let (who, name) = (record.name(), outcome.policy());
+                return self.violate(format_args!("{who} is refused from memory, and {name} has {left} left"));
             }
         }
+    }
+
+    /// Whether units of a counter came back while a refusal may have been remembered.
+    fn is_changed(&self, key: &[u8]) -> bool {
+        let since = self.clock().saturating_sub(MEMORY_US);
+        let recent = self.events.iter().rev().filter(|event| event.at_us >= since);
+        recent.filter(|event| *event.key == *key).any(|event| matches!(event.what, What::Refund { .. } | What::Reset))
     }
 
     /// The key of a user's counter, if it was asked about.
@@ -50,14 +63,14 @@ impl State {
     pub(super) fn checks_wait_told(&mut self, record: &Record, decision: &Decision, answer: &Answer) {
         let after = answer.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         if record.status == Some(429) && after == Some(0) {
-            self.violate(format_args!("cost {} is told to come again at once", record.cost));
+            self.violate(format_args!("{} is told to come again at once", record.name()));
         }
         if record.status == Some(429) && after.is_none() && decision.retry_after().is_some() {
-            self.violate(format_args!("cost {} is refused, and not told when to come again", record.cost));
+            self.violate(format_args!("{} is refused, and not told when to come again", record.name()));
         }
         let is_disturbed = self.disturbed.is_some_and(|disturbed| disturbed >= record.began);
         let is_plain = self.processes[record.process].around == Around::Plain;
-        let is_sure = is_plain && !is_disturbed && !self.has_twins && !self.is_crowd;
+        let is_sure = is_plain && !is_disturbed && !self.has_twins() && !self.is_crowd;
         for outcome in decision.violated().filter(|_| is_sure) {
             let Some(wait) = outcome.retry_after() else { continue };
             let Some(event) = self.take(record.cost, outcome).filter(|event| event.what.taken() == 0) else { continue };
@@ -70,8 +83,7 @@ impl State {
             let is_right = fits(left(then)) && (before <= event.at_us || !fits(left(before)));
             if is_last && !is_right {
                 let (then, before) = (left(then), left(before));
-                let text =
-                    format!("cost {} is told to wait {wait:?}: there are {before}, then {then} left", record.cost);
+                let text = format!("{} is told to wait {wait:?}: there are {before}, then {then} left", record.name());
                 return self.violate(format_args!("{text}"));
             }
         }

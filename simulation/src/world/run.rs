@@ -116,7 +116,7 @@ impl World {
                 What::Replace { process, percent } => {
                     let mut state = self.lock();
                     state.trace.meet("policies replaced");
-                    state.disturbed = Some(Instant::now());
+                    (state.disturbed, state.is_replaced) = (Some(Instant::now()), true);
                     drop(state);
                     let replaced = clients[*process].layer.replace_policies(policies(setting, *percent));
                     replaced.expect("the policies are valid");

@@ -1,6 +1,7 @@
 //! What a trace shows of what passes.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -17,6 +18,14 @@ impl Mishap {
             Self::StrayBytes => "bytes that nothing asked for",
             Self::Stray => "an answer to nothing asked",
             Self::Late(_) => "a late answer",
+        }
+    }
+
+    /// How long the answer is on its way for it.
+    pub(super) fn lasts(self) -> Duration {
+        match self {
+            Self::Pause(millis) | Self::Late(millis) => Duration::from_millis(millis),
+            _ => Duration::ZERO,
         }
     }
 }

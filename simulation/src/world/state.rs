@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tollgate::BreakerState;
 
 use super::connection::Connection;
-use super::plan::{Plan, Process};
+use super::plan::{Plan, PolicyPlan, Process};
 use super::record::Record;
 use super::server::Server;
 use super::trace::Trace;
@@ -36,15 +36,17 @@ pub(crate) struct State {
     /// How often the password changed, on the servers and as the clients know it.
     pub(super) password: (u64, u64),
     pub(super) decisions: u64,
-    /// Units of changes that did not run, by key.
+    /// Units that were to go back and did not, by key.
     pub(super) lost: BTreeMap<Vec<u8>, i128>,
     /// Whether anything may have been lost.
     pub(super) is_lossy: bool,
-    /// Whether anything may have been held up for longer than somebody waits for it.
-    pub(super) is_held_up: bool,
+    /// Up to when something was in the way, as far as that is over.
+    pub(super) troubled_until: Option<Instant>,
+    /// Whether policies of a process were replaced by others.
+    pub(super) is_replaced: bool,
     /// When counters last changed by what no process did.
     pub(super) disturbed: Option<Instant>,
-    pub(super) has_twins: bool,
+    pub(super) policies: Vec<PolicyPlan>,
     pub(super) is_crowd: bool,
     /// By how much the servers' clocks were set forward, in µs.
     pub(super) step_us: i64,
@@ -71,12 +73,18 @@ impl State {
             decisions: 0,
             lost: BTreeMap::new(),
             is_lossy: false,
-            is_held_up: false,
+            troubled_until: None,
+            is_replaced: false,
             disturbed: None,
-            has_twins: plan.setting.policies.iter().any(|policy| policy.is_twin),
+            policies: plan.setting.policies.clone(),
             is_crowd: plan.setting.is_crowd,
             step_us: 0,
         }
+    }
+
+    /// Whether two policies share their counters.
+    pub(super) fn has_twins(&self) -> bool {
+        self.policies.iter().any(|policy| policy.is_twin)
     }
 
     /// Who has which slot.

@@ -35,10 +35,13 @@ impl State {
     /// These did not run, and nobody asks for them again.
     pub(super) fn never_ran(&mut self, wishes: &Wishes) {
         for (key, wish) in wishes {
-            if let Wish::Change(units) = wish {
-                self.is_lossy = true;
-                *self.lost.entry(key.clone()).or_default() += i128::from(*units);
+            match wish {
+                Wish::Take(_) => continue,
+                Wish::Refund(units) => *self.lost.entry(key.clone()).or_default() += i128::from(*units),
+                // It was held up, which is known of whom it is from.
+                Wish::Charge(_) | Wish::Reset => {}
             }
+            self.is_lossy = true;
         }
     }
 
