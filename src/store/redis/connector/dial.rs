@@ -55,8 +55,8 @@ impl RedisStoreBuilder {
     ///
     /// # Cancellation
     ///
-    /// When connecting times out, or nobody uses the store any more, the task is aborted: the closure's future is
-    /// dropped where it awaits something.
+    /// When connecting times out, the task is aborted: the closure's future is dropped where it awaits something.
+    /// Callers that give up before do not end it, as others may wait for the same connection.
     ///
     /// # Examples
     ///
