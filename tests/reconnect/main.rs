@@ -11,6 +11,8 @@ mod support {
 }
 
 mod clients;
+mod closures;
+mod dial;
 mod far;
 mod leaks;
 mod passwords;

@@ -1,7 +1,11 @@
 //! Connections that die without a word, as behind a firewall that forgets them.
 
+use std::time::Duration;
+
+use tollgate::store::{Change, Settlement, Store};
+
 use crate::proxy::Proxy;
-use crate::rig::{assert_keeps, assert_returns, connect, failure, kept};
+use crate::rig::{RETURN, assert_keeps, assert_returns, connect, failure, kept, take};
 use crate::support::server::RedisServer;
 
 #[tokio::test]
@@ -42,4 +46,25 @@ async fn many_callers_on_a_silent_connection_make_one_new_connection() {
     }
     assert_returns(&store).await;
     assert_keeps(&server, before).await;
+}
+
+#[tokio::test]
+async fn settlements_alone_find_out_that_their_connection_is_silent_and_those_behind_them_arrive() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port());
+    let store = connect(&proxy.url()).await;
+    let mut receipts = Vec::new();
+    for _ in 0..3 {
+        receipts.push(take(&store).await.expect("there is room").receipt);
+    }
+    proxy.silence();
+    let mut settled = Vec::new();
+    for receipt in receipts {
+        settled.push(store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(1) }]));
+        // Each leaves in a call of its own; the third waits for one of the others.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let last = settled.pop().expect("there are three");
+    let applied = tokio::time::timeout(RETURN, last.wait()).await.expect("the connection is replaced in time");
+    assert_eq!(applied.expect("it is given back")[0].units, 1);
 }

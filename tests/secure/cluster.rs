@@ -1,8 +1,9 @@
 //! A Redis Cluster behind TLS.
 
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
-use std::{env, fs, process, thread};
+use std::{env, fs, iter, process, thread};
 
 use tollgate::Key;
 
@@ -12,16 +13,18 @@ use crate::support::server::RedisServer;
 const BOUND: Duration = Duration::from_secs(20);
 
 /// A node that speaks TLS to clients and to other nodes, and plain text to this test.
-struct Node {
-    plain: RedisServer,
-    port: u16,
+pub(crate) struct Node {
+    pub(crate) plain: RedisServer,
+    pub(crate) port: u16,
 }
 
-/// Two primaries that share the slots, and the authority that vouches for them.
-fn start() -> (Vec<Node>, Authority) {
+/// Two primaries that share the slots and show a certificate for some hosts, and the authority that vouches for them.
+pub(crate) fn start(hosts: &[&str]) -> (Vec<Node>, Authority) {
+    static STARTED: AtomicU16 = AtomicU16::new(0);
     let authority = Authority::new();
-    let shown = authority.identity(&["127.0.0.1"], |_| {});
-    let folder = env::temp_dir().join(format!("tollgate-test-tls-{}", process::id()));
+    let shown = authority.identity(hosts, |_| {});
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let folder = env::temp_dir().join(format!("tollgate-test-tls-{}-{number}", process::id()));
     fs::create_dir_all(&folder).expect("the temporary folder can be written");
     let file = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -59,16 +62,18 @@ impl Node {
     }
 }
 
-/// Ports that are free, as are those of the nodes' bus, 10,000 above.
+/// Ports that are free, as are those of the nodes' bus, 10,000 above; none is given twice.
 fn free_ports() -> impl Iterator<Item = u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 12_000 + u16::try_from(process::id() % 7_000).expect("a remainder of a u16 is one");
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    (first..first + 1_000).filter(move |port| is_free(*port) && is_free(port + 10_000))
+    let ports = iter::repeat_with(move || first + NEXT.fetch_add(1, Ordering::Relaxed) % 1_000);
+    ports.take(1_000).filter(move |port| is_free(*port) && is_free(port + 10_000))
 }
 
 #[tokio::test]
 async fn the_nodes_of_a_cluster_are_all_reached_over_tls() {
-    let (nodes, authority) = start();
+    let (nodes, authority) = start(&["127.0.0.1"]);
     let url = format!("rediss://127.0.0.1:{}", nodes[0].port);
     let store = settings().root_certificates(authority.pem()).connect_cluster([&url]).await.unwrap();
     for number in 0..20 {

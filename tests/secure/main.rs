@@ -13,6 +13,8 @@ mod support {
 mod acl;
 #[cfg(all(feature = "tls", feature = "cluster"))]
 mod cluster;
+#[cfg(feature = "tls")]
+mod dial;
 #[cfg(all(feature = "tls", feature = "sentinel"))]
 mod sentinel;
 mod socket;

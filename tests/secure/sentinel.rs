@@ -13,15 +13,15 @@ use super::tls::{Authority, Identity, TlsServer, remaining_of, settings};
 const BOUND: Duration = Duration::from_secs(20);
 
 /// A sentinel that speaks TLS only, stopped when dropped.
-struct Sentinel {
+pub(crate) struct Sentinel {
     process: Child,
-    port: u16,
+    pub(crate) port: u16,
     folder: PathBuf,
 }
 
 impl Sentinel {
     /// A sentinel that shows what the primary shows, and asks clients for a certificate.
-    fn of(primary: &TlsServer, authority: &Authority, shown: &Identity) -> Self {
+    pub(crate) fn of(primary: &TlsServer, authority: &Authority, shown: &Identity) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a loopback port is free");
         let port = listener.local_addr().expect("it has an address").port();
         drop(listener);
@@ -81,7 +81,7 @@ async fn roots_and_a_client_s_certificate_reach_the_primary_that_a_sentinel_name
 }
 
 /// Connects once the sentinel has started.
-async fn connected<T: Future<Output = Result<RedisStore, Error>>>(connect: impl Fn() -> T) -> RedisStore {
+pub(crate) async fn connected<T: Future<Output = Result<RedisStore, Error>>>(connect: impl Fn() -> T) -> RedisStore {
     let start = Instant::now();
     loop {
         match connect().await {

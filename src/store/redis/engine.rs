@@ -21,9 +21,6 @@ use super::servers::Servers;
 use crate::Error;
 use crate::store::{Check, Deadline, StoreId};
 
-/// How long a settlement waits for a connection.
-const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
-
 /// What all clones of a store share.
 pub(super) struct Inner {
     pub(super) id: StoreId,
@@ -88,7 +85,7 @@ impl Inner {
     /// bounded number for each server. Its answer need not be waited for.
     pub(super) fn send(&self, request: Request) -> Receiver<Settled> {
         let (answer, answered) = oneshot::channel();
-        let (patience, slot) = (Patience::new(self.budget.max(SETTLEMENT_WAIT)), self.slot_of(&request));
+        let (patience, slot) = (Patience::of_settlement(self.budget), self.slot_of(&request));
         self.servers.push_settlement(Job::new(request, Caller::Settles(None, answer), patience, slot));
         answered
     }

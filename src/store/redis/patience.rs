@@ -13,13 +13,16 @@ use crate::store::Deadline;
 /// Longer than any budget that is meant.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
 
+/// How long a settlement waits for a connection.
+const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
+
 /// A budget that runs.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store) struct Patience {
     pub(super) budget: Duration,
     /// When the budget is over.
     pub(super) ends: Instant,
-    /// When the answer is of no use any more: then, or earlier.
+    /// When the answer is of no use any more: then, or earlier; or later, of a settlement.
     pub(super) until: Instant,
 }
 
@@ -30,13 +33,20 @@ impl Patience {
 
     /// A budget of which only the part up to a deadline can be used.
     pub(in crate::store) fn by(budget: Duration, deadline: Deadline) -> Self {
-        let ends = Instant::now() + budget.min(FOREVER);
+        let budget = budget.min(FOREVER);
+        let ends = Instant::now() + budget;
         Self { budget, ends, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
+    }
+
+    /// That of a settlement, which waits longer: the budget says when the server is silent.
+    pub(super) fn of_settlement(budget: Duration) -> Self {
+        let patience = Self::new(budget);
+        Self { until: patience.began() + patience.budget.max(SETTLEMENT_WAIT), ..patience }
     }
 
     /// When it began.
     pub(super) fn began(self) -> Instant {
-        self.ends.checked_sub(self.budget.min(FOREVER)).unwrap_or(self.ends)
+        self.ends.checked_sub(self.budget).unwrap_or(self.ends)
     }
 
     #[cfg(feature = "redis-cell")]
@@ -51,10 +61,10 @@ impl Patience {
 
     /// How long it lasts: what timers, which count milliseconds, make of it.
     fn time(self) -> Duration {
+        let time = self.until.saturating_duration_since(self.began());
         if !self.is_cut() {
-            return self.budget;
+            return time;
         }
-        let time = self.budget.min(FOREVER).saturating_sub(self.ends - self.until);
         Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
     }
 

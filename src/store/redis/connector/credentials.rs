@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use deadpool_redis::redis::RedisConnectionInfo;
-use tokio::task::JoinSet;
 
 use super::super::RedisStoreBuilder;
+use super::own_task::in_own_task;
 use crate::Error;
 use crate::error::Kind;
 
@@ -54,6 +54,16 @@ impl RedisStoreBuilder {
     /// connections to several nodes ask at once, so keep a token that several are to have. What it takes to
     /// return counts as connecting ([`connect_timeout`](Self::connect_timeout)), and its error is one of
     /// the connection.
+    ///
+    /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
+    /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
+    /// their budget as long as the runtime has another thread; but one that blocks for longer than connecting may
+    /// take is called again meanwhile, on another thread.
+    ///
+    /// # Cancellation
+    ///
+    /// When connecting times out, the task is aborted: the closure's future is dropped where it awaits something.
+    /// Callers that give up before do not end it, as others may wait for the same connection.
     ///
     /// # Examples
     ///
@@ -101,14 +111,7 @@ impl Login {
     pub(super) async fn next(&self) -> Result<RedisConnectionInfo, Error> {
         let Some(Provider(provider)) = self.provider.clone() else { return Ok(self.info.clone()) };
         let none = || Error::new(Kind::Connection, "there are no credentials for Redis");
-        // A task of its own: whoever connects has more to do than to wait for a closure that blocks its
-        // thread, or panics. It ends with the set.
-        let mut asking = JoinSet::new();
-        // Two tasks wake another worker, where one alone would run on this one: if the closure blocks that,
-        // nobody else would look at I/O and timers meanwhile.
-        tokio::spawn(async {});
-        asking.spawn(async move { provider().await });
-        let asked = asking.join_next().await.ok_or_else(none)?;
+        let asked = in_own_task(move || provider()).await;
         let Credentials { user, password } =
             asked.map_err(|error| none().with_source(error))?.map_err(|error| none().with_source(error))?;
         Ok(self.info.clone().set_username(user).set_password(password))

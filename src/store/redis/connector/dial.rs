@@ -8,6 +8,9 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::super::RedisStoreBuilder;
+use super::not_connected;
+use super::own_task::in_own_task;
+use crate::Error;
 
 /// A stream, of whatever kind.
 pub(in crate::store::redis) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -22,8 +25,10 @@ pub(in crate::store::redis) struct Dialer(Arc<dyn Fn(String, u16) -> Dialing + S
 
 impl Dialer {
     /// Opens a stream to a host's port.
-    pub(super) async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Duplex>> {
-        (self.0)(host.to_owned(), port).await
+    pub(super) async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
+        let (Self(dial), host) = (self.clone(), host.to_owned());
+        let dialed = in_own_task(move || dial(host, port)).await;
+        dialed.map_err(not_connected)?.map_err(not_connected)
     }
 }
 
@@ -39,8 +44,19 @@ impl RedisStoreBuilder {
     ///
     /// It is given the host and the port of the URL, or those by which a node of a Cluster, or the primary that
     /// sentinels know, is named; nothing is resolved before. Over `rediss://` the stream is then encrypted as any
-    /// other. What it takes to return counts as connecting ([`connect_timeout`](Self::connect_timeout)):
-    /// its future is dropped when that is over. Sockets of Unix are opened as ever.
+    /// other. What it takes to return counts as connecting ([`connect_timeout`](Self::connect_timeout)), and its
+    /// error is one of the connection. Sockets of Unix are opened as ever.
+    ///
+    /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
+    /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
+    /// their budget as long as the runtime has another thread; but one that blocks for longer than connecting may
+    /// take is called again meanwhile, on another thread. The stream has no task of its own: reading from it and
+    /// writing to it must never block.
+    ///
+    /// # Cancellation
+    ///
+    /// When connecting times out, the task is aborted: the closure's future is dropped where it awaits something.
+    /// Callers that give up before do not end it, as others may wait for the same connection.
     ///
     /// # Examples
     ///

@@ -8,6 +8,7 @@ mod check;
 mod credentials;
 mod dial;
 mod manager;
+mod own_task;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod server;

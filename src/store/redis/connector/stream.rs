@@ -21,15 +21,13 @@ pub(super) async fn open(
     dialer: Option<&Dialer>,
 ) -> Result<Link, Error> {
     match (address, dialer) {
-        (ConnectionAddr::Tcp(host, port), Some(dialer)) => {
-            logged_in(dialer.dial(host, *port).await.map_err(not_connected)?, login).await
-        }
+        (ConnectionAddr::Tcp(host, port), Some(dialer)) => logged_in(dialer.dial(host, *port).await?, login).await,
         (ConnectionAddr::Tcp(host, port), None) => {
             logged_in(tcp(host, *port).await.map_err(not_connected)?, login).await
         }
         #[cfg(feature = "tls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(dialer)) => {
-            encrypted(host, dialer.dial(host, *port).await.map_err(not_connected)?, login, encryption).await
+            encrypted(host, dialer.dial(host, *port).await?, login, encryption).await
         }
         #[cfg(feature = "tls")]
         (ConnectionAddr::TcpTls { host, port, .. }, None) => {

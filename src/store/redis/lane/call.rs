@@ -25,7 +25,7 @@ pub(super) struct Call {
     pub(super) answers_before: u64,
     /// When it was made, or something was answered since.
     silent_since: Instant,
-    /// When all budgets are over, so that it has failed.
+    /// When all budgets are over, so that it has failed; settlements are still waited for.
     pub(super) until: Instant,
     /// That was so, and is counted.
     pub(super) is_late: bool,
@@ -37,10 +37,10 @@ pub(super) struct Call {
 impl Call {
     /// A call for jobs, `answers_before` of it; nothing is sent before it is polled.
     pub(super) fn new(jobs: Vec<Job>, round: u64, answers_before: u64, answering: Answering) -> Self {
-        let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.patience.ends).max();
-        let until = waiting.or_else(|| jobs.iter().map(|job| job.patience.ends).min());
         let began = Instant::now();
-        let until = until.unwrap_or(began);
+        let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.patience.ends).max();
+        // Settlements may have waited for longer, and a server that does not answer them either is silent.
+        let until = waiting.or_else(|| jobs.first().map(|job| began + job.patience.budget)).unwrap_or(began);
         Self {
             jobs,
             round,
@@ -78,7 +78,7 @@ impl Call {
         self.early.take().map_or_else(|| self.answering.as_mut().poll(cx), Poll::Ready)
     }
 
-    /// How long it may take.
+    /// How long the server may be silent.
     pub(super) fn budget(&self) -> Duration {
         self.jobs.first().map_or(Duration::ZERO, |job| job.patience.budget)
     }

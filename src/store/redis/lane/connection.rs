@@ -72,6 +72,11 @@ impl Connection {
         rounds.len()
     }
 
+    /// Whether calls wait for an answer on it.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
     /// Fails what is left of its calls.
     pub(super) fn fail(mut self, error: &Error) {
         self.calls.drain(..).for_each(|call| call::fail(call.jobs, error));

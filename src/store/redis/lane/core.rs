@@ -1,21 +1,20 @@
-//! The work on a lane: making calls of what waits, and answering.
+//! The work on a lane, and making calls of what waits.
 
 use std::task::Context;
 use std::time::Duration;
 
-use deadpool_redis::redis::{RedisError, Value};
+use deadpool_redis::redis::RedisError;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::super::job::Job;
-use super::super::patience::{Failure, failed, is_cut, is_of_the_connection};
-use super::super::reply::Reply;
+use super::super::patience::failed;
 use super::alarm::Alarm;
 use super::call::{self, Call, checks};
-use super::connection::{Answer, Connection};
+use super::connection::Connection;
 use super::lane::Lane;
 use super::late::Lateness;
-use super::line::{CONNECT_PAUSE, Line, lost_connection};
+use super::line::{CONNECT_PAUSE, Line};
 use super::server::Redirected;
 use super::settings::{CALLS, parts, share};
 use crate::Error;
@@ -106,57 +105,6 @@ impl Core {
         calls || !self.later.is_empty() || matches!(self.line, Line::Connecting(..))
     }
 
-    /// Writes and reads. Returns the jobs to answer, with their answers.
-    fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) -> SmallVec<[(Vec<Job>, Value); 2]> {
-        let Line::Up(connection, _) = &mut self.line else { return SmallVec::new() };
-        let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
-        let fresh = connection.calls.iter().chain(answered.iter().map(|(call, _)| call));
-        let unsent = has_ended && fresh.filter(|call| !call.may_be_sent).count() == 1;
-        connection.calls.iter_mut().for_each(|call| call.may_be_sent |= !has_ended);
-        let (mut lost, mut ended) = (Vec::new(), SmallVec::<[_; 2]>::new());
-        // Which of them came first is not known: a call that loads its script has several answers. Those that came
-        // before the connection was cut are good; of those beside one that nothing asked for none is.
-        let is_odd = |error: &RedisError| lane.server.is_lost(error) && !is_cut(error);
-        let is_out_of_step = answered.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_odd));
-        for (call, answer) in answered {
-            match answer {
-                Err(error) if lane.server.is_lost(&error) => lost.push((call, Some(error))),
-                _ if is_out_of_step => lost.push((call, None)),
-                answer => ended.push((call, answer)),
-            }
-        }
-        if has_ended || !lost.is_empty() {
-            lost.extend(connection.calls.drain(..).map(|call| (call, None)));
-            self.lose(lane, lost, unsent);
-        }
-        ended.into_iter().filter_map(|(call, answer)| self.finish(lane, call, answer)).collect()
-    }
-
-    /// Answers calls, in the order of the replies. Gives up a connection whose reply is no answer to its
-    /// call: the next one may be to the call before.
-    fn answer(&mut self, lane: &Lane, answered: SmallVec<[(Vec<Job>, Value); 2]>) {
-        let read = |(jobs, value): (Vec<Job>, Value)| {
-            let reply = call::read(&jobs, value);
-            (jobs, reply)
-        };
-        let replies: SmallVec<[(Vec<Job>, Option<Reply>); 2]> = answered.into_iter().map(read).collect();
-        // As in `receive`: which of several came first is not known, so none is believed beside one that is odd.
-        let is_whole =
-            |(jobs, reply): &(Vec<Job>, Option<Reply>)| reply.as_ref().is_some_and(|reply| call::fits(jobs, reply));
-        let mut is_in_step = replies.len() < 2 || replies.iter().all(is_whole);
-        for (jobs, reply) in replies {
-            if is_in_step {
-                is_in_step = call::answer(jobs, reply);
-            } else {
-                call::fail(jobs, &lane.server.error(lost_connection(None)));
-            }
-        }
-        if let (false, Line::Up(connection, _)) = (is_in_step, &mut self.line) {
-            let lost = connection.calls.drain(..).map(|call| (call, None)).collect();
-            self.lose(lane, lost, false);
-        }
-    }
-
     /// Makes calls with what waits, unless two are on their way.
     fn send(&mut self, lane: &Lane, cx: &mut Context<'_>) {
         while let Some(jobs) = self.next_batch(lane) {
@@ -201,31 +149,7 @@ impl Core {
         let (settlements, decisions): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_settlement);
         call::fail(decisions, error);
         if !settlements.is_empty() {
-            let again = Instant::now() + CONNECT_PAUSE;
-            self.alarm.set(again);
-            self.later.push((again, settlements));
-        }
-    }
-
-    /// Ends a call that was answered. Returns its jobs and their answer, or refuses them if that is an error.
-    fn finish(&mut self, lane: &Lane, call: Call, answer: Answer) -> Option<(Vec<Job>, Value)> {
-        let Call { jobs, permit, .. } = call;
-        match answer {
-            Ok(value) => {
-                self.is_answered();
-                lane.server.learn(permit, None);
-                Some((jobs, value))
-            }
-            Err(error) => {
-                if is_of_the_connection(&error) {
-                    self.retire(lane);
-                } else {
-                    self.is_answered();
-                }
-                self.refuse(lane, jobs, &error);
-                lane.server.learn(permit, Some(&Failure::Answered(error)));
-                None
-            }
+            self.ask_later(settlements, CONNECT_PAUSE);
         }
     }
 
@@ -249,17 +173,14 @@ impl Core {
             self.has_more = true;
             return;
         }
-        let again = Instant::now() + SLOT_PAUSE;
-        // Who has less time than that is ended in time.
-        let again = jobs.iter().filter(|job| job.is_awaited()).map(|job| job.patience.until).fold(again, Instant::min);
-        self.alarm.set(again);
-        self.later.push((again, jobs));
+        self.ask_later(jobs, SLOT_PAUSE);
     }
 
-    fn is_answered(&mut self) {
-        (self.late, self.silent) = (Lateness::default(), None);
-        if let Line::Up(connection, _) = &self.line {
-            connection.shared.count_answer();
-        }
+    /// Asks again after a pause, or ends the wait in time of those who have less time than that.
+    fn ask_later(&mut self, jobs: Vec<Job>, pause: Duration) {
+        let ends = jobs.iter().filter(|job| !job.is_idle()).map(|job| job.patience.until);
+        let again = ends.fold(Instant::now() + pause, Instant::min);
+        self.alarm.set(again);
+        self.later.push((again, jobs));
     }
 }

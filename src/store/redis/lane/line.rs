@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::super::connector::Link;
 use super::super::job::Job;
-use super::super::patience::{Failure, failed, is_cut};
+use super::super::patience::{Failure, failed};
 use super::call::{self, Call};
 use super::connection::Connection;
 use super::core::Core;
@@ -158,38 +158,6 @@ impl Core {
     fn disconnect(&mut self, lane: &Lane) -> Line {
         lane.publish(None);
         std::mem::replace(&mut self.line, Line::Down)
-    }
-
-    /// Receives what comes late, on connections that are not used any more.
-    pub(super) fn receive_late(&mut self, lane: &Lane, cx: &mut Context<'_>) {
-        if self.retired.is_empty() {
-            return;
-        }
-        for mut connection in std::mem::take(&mut self.retired) {
-            let has_ended = connection.drive(cx);
-            let answered = connection.answered(cx);
-            // As in `receive`: which of them came first is not known.
-            let is_odd = |error: &RedisError| lane.server.is_lost(error) && !is_cut(error);
-            let mut is_in_step = !answered.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_odd));
-            for (call, answer) in answered {
-                match answer {
-                    Ok(value) if is_in_step => {
-                        let reply = call::read(&call.jobs, value);
-                        is_in_step = call::answer(call.jobs, reply);
-                    }
-                    Err(error) if is_in_step && !lane.server.is_lost(&error) => self.refuse(lane, call.jobs, &error),
-                    answer => {
-                        is_in_step = false;
-                        call::fail(call.jobs, &lane.server.error(lost_connection(answer.err().as_ref())));
-                    }
-                }
-            }
-            if has_ended || !is_in_step {
-                connection.fail(&lane.server.error(lost_connection(None)));
-            } else if !connection.calls.is_empty() {
-                self.retired.push(connection);
-            }
-        }
     }
 }
 

@@ -20,6 +20,7 @@ mod line;
 #[cfg(test)]
 mod models;
 mod queue;
+mod receive;
 mod runner;
 #[cfg(test)]
 mod samples;

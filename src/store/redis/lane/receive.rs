@@ -1,0 +1,137 @@
+//! What the server answers: to whom it goes, and whether it can be an answer to what was asked.
+
+use std::task::Context;
+
+use deadpool_redis::redis::{RedisError, Value};
+use smallvec::SmallVec;
+
+use super::super::job::Job;
+use super::super::patience::{Failure, is_cut, is_of_the_connection};
+use super::super::reply::Reply;
+use super::call::{self, Call};
+use super::connection::{Answer, Connection};
+use super::core::Core;
+use super::lane::Lane;
+use super::late::Lateness;
+use super::line::{Line, lost_connection};
+
+/// Calls that were answered, and how.
+type Answered = SmallVec<[(Call, Answer); 2]>;
+
+impl Core {
+    /// Writes and reads. Returns the jobs to answer, with their answers.
+    pub(super) fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) -> SmallVec<[(Vec<Job>, Value); 2]> {
+        let Line::Up(connection, _) = &mut self.line else { return SmallVec::new() };
+        let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
+        let fresh = connection.calls.iter().chain(answered.iter().map(|(call, _)| call));
+        let unsent = has_ended && fresh.filter(|call| !call.may_be_sent).count() == 1;
+        connection.calls.iter_mut().for_each(|call| call.may_be_sent |= !has_ended);
+        let (mut lost, mut ended) = (Vec::new(), Answered::new());
+        let is_in_step = are_in_step(lane, &answered);
+        for (call, answer) in answered {
+            match answer {
+                Err(error) if lane.server.is_lost(&error) => lost.push((call, Some(error))),
+                _ if !is_in_step => lost.push((call, None)),
+                answer => ended.push((call, answer)),
+            }
+        }
+        if has_ended || !lost.is_empty() {
+            lost.extend(connection.calls.drain(..).map(|call| (call, None)));
+            self.lose(lane, lost, unsent);
+        }
+        ended.into_iter().filter_map(|(call, answer)| self.finish(lane, call, answer)).collect()
+    }
+
+    /// Ends a call that was answered. Returns its jobs and their answer, or refuses them if that is an error.
+    fn finish(&mut self, lane: &Lane, call: Call, answer: Answer) -> Option<(Vec<Job>, Value)> {
+        let Call { jobs, permit, .. } = call;
+        match answer {
+            Ok(value) => {
+                self.is_answered();
+                lane.server.learn(permit, None);
+                Some((jobs, value))
+            }
+            Err(error) => {
+                if is_of_the_connection(&error) {
+                    self.retire(lane);
+                } else {
+                    self.is_answered();
+                }
+                self.refuse(lane, jobs, &error);
+                lane.server.learn(permit, Some(&Failure::Answered(error)));
+                None
+            }
+        }
+    }
+
+    fn is_answered(&mut self) {
+        (self.late, self.silent) = (Lateness::default(), None);
+        if let Line::Up(connection, _) = &self.line {
+            connection.shared.count_answer();
+        }
+    }
+
+    /// Answers calls, in the order of the replies. Gives up a connection whose reply is no answer to its
+    /// call: the next one may be to the call before.
+    pub(super) fn answer(&mut self, lane: &Lane, answered: SmallVec<[(Vec<Job>, Value); 2]>) {
+        let read = |(jobs, value): (Vec<Job>, Value)| {
+            let reply = call::read(&jobs, value);
+            (jobs, reply)
+        };
+        let replies: SmallVec<[(Vec<Job>, Option<Reply>); 2]> = answered.into_iter().map(read).collect();
+        // As in `are_in_step`, for what only shows when it is read.
+        let is_whole =
+            |(jobs, reply): &(Vec<Job>, Option<Reply>)| reply.as_ref().is_some_and(|reply| call::fits(jobs, reply));
+        let mut is_in_step = replies.len() < 2 || replies.iter().all(is_whole);
+        for (jobs, reply) in replies {
+            if is_in_step {
+                is_in_step = call::answer(jobs, reply);
+            } else {
+                call::fail(jobs, &lane.server.error(lost_connection(None)));
+            }
+        }
+        if let (false, Line::Up(connection, _)) = (is_in_step, &mut self.line) {
+            let lost = connection.calls.drain(..).map(|call| (call, None)).collect();
+            self.lose(lane, lost, false);
+        }
+    }
+
+    /// Receives what comes late, on connections that are not used any more.
+    pub(super) fn receive_late(&mut self, lane: &Lane, cx: &mut Context<'_>) {
+        for mut connection in std::mem::take(&mut self.retired) {
+            let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
+            if self.answer_late(lane, answered) && !has_ended {
+                self.retired.extend(Some(connection).filter(Connection::is_waited_for));
+            } else {
+                connection.fail(&lane.server.error(lost_connection(None)));
+            }
+        }
+    }
+
+    /// Returns whether all of it can be answers to what was asked.
+    fn answer_late(&mut self, lane: &Lane, answered: Answered) -> bool {
+        let mut is_in_step = are_in_step(lane, &answered);
+        for (call, answer) in answered {
+            match answer {
+                Ok(value) if is_in_step => {
+                    let reply = call::read(&call.jobs, value);
+                    is_in_step = call::answer(call.jobs, reply);
+                }
+                Err(error) if is_in_step && !lane.server.is_lost(&error) => self.refuse(lane, call.jobs, &error),
+                answer => {
+                    is_in_step = false;
+                    call::fail(call.jobs, &lane.server.error(lost_connection(answer.err().as_ref())));
+                }
+            }
+        }
+        is_in_step
+    }
+}
+
+/// Whether none of these is an answer to something that was not asked. Else none can be believed: which of them
+/// came first is not known, as a call that loads its script has several. What came before the connection was cut
+/// is good.
+fn are_in_step(lane: &Lane, answered: &Answered) -> bool {
+    let is_odd = |error: &RedisError| lane.server.is_lost(error) && !is_cut(error);
+    !answered.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_odd))
+}
