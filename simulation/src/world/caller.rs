@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, advance, sleep, timeout};
-use tollgate::{Decision, Handle};
+use tollgate::{BreakerState, Decision, Handle};
 use tower::Service;
 
 use super::World;
@@ -29,7 +29,9 @@ impl World {
     /// Sends a request, and sees what becomes of it.
     pub(super) async fn ask(self, client: Client, ask: Ask, is_elsewhere: bool) {
         let ask = Arc::new(ask);
-        let place = self.begin(&ask, is_elsewhere);
+        let is_asked = client.layer.breaker_state() == BreakerState::Closed
+            && client.redis.breakers().iter().all(|(_, state)| *state == BreakerState::Closed);
+        let place = self.begin(&ask, is_elsewhere, is_asked);
         let job = Job { world: self.clone(), ask: Arc::clone(&ask), place };
         let mut service = client.service;
         let mut called = Box::pin(async move { service.call(request(job)).await });
@@ -55,8 +57,9 @@ impl World {
         }
     }
 
-    fn begin(&self, ask: &Ask, is_elsewhere: bool) -> usize {
+    fn begin(&self, ask: &Ask, is_elsewhere: bool, is_asked: bool) -> usize {
         let mut state = self.lock();
+        state.checks_breakers(ask, is_asked);
         let place = state.records.len();
         let is_held_up = !state.is_calm();
         state.records.push(Record {
@@ -76,6 +79,7 @@ impl World {
             charged: 0,
             refunded: 0,
             is_elsewhere,
+            is_asked,
         });
         let name = state.records[place].name();
         state.trace.say(format_args!("{name} is asked by user {}", ask.user));
@@ -98,6 +102,7 @@ impl World {
         record.decided = Some(until);
         state.checks_wait(place, ask, began, until);
         state.checks_headers(place, answer);
+        state.checks_calm(place, ask);
     }
 
     fn has_left(&self, place: usize) {
@@ -117,6 +122,7 @@ impl World {
         let mut state = self.lock();
         state.trace.meet("a handler that blocks");
         state.blocked.push((from, Instant::now()));
+        state.may_fail();
     }
 }
 
@@ -126,9 +132,10 @@ fn request(job: Job) -> Request<()> {
         Lookup::Fails => "fails".to_owned(),
         Lookup::Hangs => "hangs".to_owned(),
     };
+    let user = user_name(job.ask.user);
     Request::builder()
-        .header("x-user", user_name(job.ask.user))
-        .header("x-account", format!("user-{} {course}", job.ask.user))
+        .header("x-user", user)
+        .header("x-account", format!("{user} {course}"))
         .header("x-cost", job.ask.cost)
         .extension(job)
         .body(())

@@ -11,7 +11,7 @@ use super::plan::{Around, Ask, Patience, Rule};
 use super::state::State;
 
 /// What timers add, and their grain.
-const TIMERS: Duration = Duration::from_millis(2);
+pub(super) const TIMERS: Duration = Duration::from_millis(2);
 
 /// The client who asks whether all is well.
 pub(super) const NOBODY: &str = "nobody";
@@ -28,7 +28,7 @@ impl State {
             Patience::Idles(millis) => Duration::from_millis(millis),
             _ => Duration::ZERO,
         };
-        let budget = Duration::from_millis(self.processes[record.process].budget_ms);
+        let budget = self.processes[record.process].budget();
         let grace = if record.is_elsewhere { GRACE } else { Duration::ZERO };
         let most = budget.max(idles) + delay + TIMERS + grace + self.blocked_between(began, until);
         let waited = until - began;
@@ -43,6 +43,7 @@ impl State {
         let record = self.records[place].clone();
         let (process, Some(decision)) = (self.processes[record.process].clone(), &record.decision) else { return };
         let source = decision.source();
+        self.checks_allowed(&record, source);
         let refuses = decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce);
         let is_allowed = !refuses
             || match source {

@@ -11,6 +11,7 @@ use super::World;
 use super::plan::Mishap;
 use super::state::State;
 use super::wishes::Wishes;
+use crate::server::ReadOnly;
 
 /// Mishaps that decisions are to meet.
 pub(super) type Mishaps = VecDeque<Mishap>;
@@ -29,6 +30,8 @@ pub(super) struct Connection {
     pub(super) cut: Arc<Notify>,
     /// Nothing passes any more.
     pub(super) is_swallowed: bool,
+    /// It leads to a replica.
+    pub(super) is_demoted: Option<ReadOnly>,
     /// Its answers are not those to its questions any more.
     is_out_of_step: bool,
     /// What ran, and whose answer is on its way.
@@ -53,6 +56,7 @@ impl Connection {
             node,
             cut: Arc::default(),
             is_swallowed: false,
+            is_demoted: None,
             is_out_of_step: false,
             pending: Wishes::new(),
             since: Instant::now(),
@@ -66,7 +70,7 @@ impl Connection {
 
     /// Whether it is of no use, and its client may not know it yet.
     pub(super) fn is_troubled(&self) -> bool {
-        self.is_swallowed || self.is_out_of_step || self.is_cut
+        self.is_swallowed || self.is_demoted.is_some() || self.is_out_of_step || self.is_cut
     }
 
     /// Notes how a command was answered. Returns what ran without an answer that is believed, and what did
@@ -140,6 +144,9 @@ impl State {
         let node = connection.node;
         if let Some(server) = self.nodes.get_mut(node).filter(|_| !wishes.is_empty()) {
             server.attempts = 0;
+        }
+        if !reply.starts_with(b"-") {
+            self.open_since.fill(None);
         }
         let (unanswered, never) = connection.ran(wishes, reply, mishap);
         self.never_ran(&never);

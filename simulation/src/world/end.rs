@@ -9,8 +9,8 @@ use tollgate::{BreakerState, Key, Source};
 
 use super::World;
 use super::check::NOBODY;
-use super::client::Client;
-use super::plan::Plan;
+use super::client::{Client, key_of_user};
+use super::plan::{FIRST_COST, Plan};
 use crate::server::slot_of;
 
 /// How often a store is asked until it decides again, and its breakers are closed: for 2 s.
@@ -19,6 +19,9 @@ use crate::server::slot_of;
 /// primary's (500 ms), the next look for the slots (500 ms), a connection that comes to nothing (200 ms, as the
 /// stores are set) and an answer on one that has gone silent (the budget, 100 ms at most).
 const TRIES: u32 = 8;
+
+/// More units than any limit, which are refused.
+const TOO_MANY: u64 = 1_000_000;
 
 /// Until it is asked once more.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -39,9 +42,15 @@ impl World {
                 continue;
             }
             for (process, client) in clients.iter().enumerate() {
-                self.recovers(process, client).await;
+                self.recovers(process, client, plan.seed).await;
             }
             sleep(REST).await;
+        }
+        for client in &clients {
+            self.has_learned(client).await;
+        }
+        if let ([client], true) = (&clients[..], plan.seed.is_multiple_of(8)) {
+            self.recovers_for_a_hot_key(plan, client).await;
         }
         let waiting: Vec<u64> =
             self.lock().records.iter().filter(|record| record.ended.is_none()).map(|record| record.cost).collect();
@@ -53,13 +62,13 @@ impl World {
         self.leaves_nothing().await;
     }
 
-    /// Stores that answer again are asked, and close their breakers.
-    async fn recovers(&self, process: usize, client: &Client) {
-        let limiter = client.layer.limiter();
+    /// Stores that answer again are asked, and close their breakers: also those that refuse.
+    async fn recovers(&self, process: usize, client: &Client, seed: u64) {
+        let (limiter, units) = (client.layer.limiter(), if seed % 4 < 2 { 1 } else { TOO_MANY });
         for _ in 0..TRIES {
             let mut is_well = true;
             for key in self.keys_of_all() {
-                let decided = limiter.check(&key).await;
+                let decided = limiter.check_n(&key, units).await;
                 is_well &= decided.is_ok_and(|decision| decision.source() == Source::Store);
             }
             let is_closed = client.layer.breaker_state() == BreakerState::Closed
@@ -71,6 +80,46 @@ impl World {
         }
         let (layer, nodes) = (client.layer.breaker_state(), client.redis.breakers());
         self.lock().violate(format_args!("process {process} does not recover: {layer:?}, {nodes:?}"));
+    }
+
+    /// Who was told where a slot is asks there.
+    async fn has_learned(&self, client: &Client) {
+        let (limiter, mut told) = (client.layer.limiter(), Vec::new());
+        for _ in 0..2 {
+            for key in (0..3).filter_map(key_of_user) {
+                // It takes nothing, and what it says is checked elsewhere.
+                let _ = limiter.status(&key).await;
+            }
+            told.push(self.lock().trace.met().get("MOVED").copied());
+        }
+        if told[0] != told[1] {
+            self.lock().violate(format_args!("a slot is asked for where it was told not to be"));
+        }
+    }
+
+    /// A client whose refusals are remembered finds out as well that its store is back.
+    async fn recovers_for_a_hot_key(&self, plan: &Plan, client: &Client) {
+        if plan.setting.nodes > 1 || plan.setting.is_crowd || !plan.setting.processes[0].deny_cache {
+            return;
+        }
+        let (limiter, key) = (client.layer.limiter(), Key::new("header x-user", format!("{NOBODY}-hot")));
+        for _ in 0..40 {
+            let _ = limiter.check_n(&key, FIRST_COST).await;
+        }
+        self.lock().nodes[0].is_up = false;
+        self.cut(0);
+        for number in 0..20 {
+            let _ = limiter.check(&Key::new("header x-user", format!("{NOBODY}-{number}"))).await;
+        }
+        self.lock().heal();
+        for _ in 0..TRIES {
+            let _ = limiter.check_n(&key, FIRST_COST).await;
+            if client.layer.breaker_state() == BreakerState::Closed {
+                return;
+            }
+            sleep(PAUSE).await;
+        }
+        self.lock().violate(format_args!("the breaker stays open for a client that is refused"));
     }
 
     /// Keys that nobody has asked for, one on each node of a Cluster.

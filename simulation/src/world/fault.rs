@@ -15,6 +15,9 @@ impl World {
         let mut state = self.lock();
         state.trace.say(format_args!("{fault:?}"));
         state.is_troubled_until(Instant::now());
+        if !fault.is_harmless() {
+            state.may_fail();
+        }
         drop(state);
         match fault {
             Fault::Cut(node) => {
@@ -23,7 +26,8 @@ impl World {
             }
             Fault::Swallows(node) => self.swallow(node),
             Fault::Restarts(node, millis, keeps) => self.restart(node, millis, keeps),
-            Fault::FailsOver(node) => self.fail_over(node),
+            Fault::FailsOver(node, keeps) => self.fail_over(node, keeps),
+            Fault::Demoted(node, is_old) => self.demote(node, is_old),
             fault => self.lock().befalls(fault),
         }
     }
@@ -39,13 +43,14 @@ impl World {
         tokio::spawn(async move {
             sleep(Duration::from_millis(millis)).await;
             let mut state = world.lock();
-            state.nodes[node].is_up = true;
+            state.nodes[node].is_up = !state.nodes[node].is_lost;
             state.is_troubled_until(Instant::now());
+            state.may_fail();
         });
     }
 
-    /// A replica without memory takes the slots of a node: the last one, which has none before.
-    fn fail_over(&self, node: usize) {
+    /// A replica takes the slots of a node for good: the last one, which has none before.
+    fn fail_over(&self, node: usize, keeps: bool) {
         self.cut(node);
         let mut state = self.lock();
         let (from, to) = (node_number(node), node_number(state.nodes.len() - 1));
@@ -54,7 +59,12 @@ impl World {
             return;
         }
         state.trace.meet("failover");
-        state.nodes[node].is_up = false;
+        (state.nodes[node].is_up, state.nodes[node].is_lost) = (false, true);
+        state.stays_where_it_was(from);
+        if keeps {
+            let last = usize::from(to);
+            state.keys_of(node).iter().for_each(|key| state.move_key(node, last, key));
+        }
         state.lose_memory(node, false);
         let ranges = state.slots().ranges();
         for (first, last, _) in ranges.into_iter().filter(|(.., owner)| *owner == from) {
@@ -65,6 +75,13 @@ impl World {
 }
 
 impl State {
+    /// No slot is on its way to a node any more.
+    fn stays_where_it_was(&self, node: u16) {
+        let mut slots = self.slots();
+        let moves: Vec<u16> = slots.moves().filter(|(.., to)| *to == node).map(|(slot, ..)| slot).collect();
+        moves.into_iter().for_each(|slot| slots.cancel_move(slot));
+    }
+
     fn befalls(&mut self, fault: Fault) {
         match fault {
             Fault::Next(node, mishap) => self.nodes[node].mishaps.push_back(mishap),
@@ -97,7 +114,7 @@ impl State {
             Fault::Moves(which) => self.move_slot(which, usize::MAX),
             Fault::Migrates(which, keys) => self.move_slot(which, keys),
             Fault::Password => self.change_password(),
-            Fault::Cut(_) | Fault::Swallows(_) | Fault::Restarts(..) | Fault::FailsOver(_) => {}
+            Fault::Cut(_) | Fault::Swallows(_) | Fault::Restarts(..) | Fault::FailsOver(..) | Fault::Demoted(..) => {}
         }
     }
 
@@ -180,11 +197,12 @@ impl State {
         if self.is_troubled() {
             self.is_troubled_until(Instant::now());
         }
+        self.may_fail();
         self.password.1 = self.password.0;
         for node in &mut self.nodes {
             let password = node.node.fault.password.take();
             node.node.fault = crate::server::Faults { password, ..Default::default() };
-            (node.is_up, node.frozen_until, node.slow_ms) = (true, None, 0);
+            (node.is_up, node.frozen_until, node.slow_ms) = (!node.is_lost, None, 0);
             node.mishaps.clear();
         }
         let moves: Vec<_> = if self.nodes.len() > 1 { self.slots().moves().collect() } else { Vec::new() };

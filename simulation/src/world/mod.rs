@@ -1,6 +1,7 @@
 //! A run: the servers, the connections to them, the processes that ask, and what must be true.
 
 mod caller;
+mod calm;
 mod check;
 mod client;
 mod connection;
@@ -42,7 +43,7 @@ impl World {
 }
 
 /// Faults that some thousands of seeds meet all of.
-pub const FAULTS: [&str; 35] = [
+pub const FAULTS: [&str; 36] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -54,6 +55,7 @@ pub const FAULTS: [&str; 35] = [
     "TRYAGAIN",
     "WRONGPASS",
     "a caller that goes away",
+    "a connection to what became a replica",
     "a changed password",
     "a clock that steps back",
     "a clock that steps forward",

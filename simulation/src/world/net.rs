@@ -12,7 +12,7 @@ use super::connection::There;
 use super::plan::Mishap;
 use super::shown::{Shown, Start};
 use super::wishes::{self, Wishes};
-use crate::server::{Session, read_command};
+use crate::server::{ReadOnly, Session, read_command};
 
 /// The port of the first node.
 pub(super) const FIRST_PORT: u16 = 7_000;
@@ -63,6 +63,7 @@ impl World {
         let (near, far) = duplex(BUFFER);
         let mut state = self.lock();
         if state.nodes.get(node).is_none_or(|node| !node.is_up) {
+            state.may_fail();
             state.trace.meet("connection refused");
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
@@ -131,6 +132,11 @@ impl World {
         if let Some(mishap) = mishap {
             state.trace.meet(mishap.name());
             state.is_troubled_until(Instant::now() + mishap.lasts());
+            if mishap.ends_connections() {
+                state.loses_a_connection();
+            } else {
+                state.may_fail();
+            }
             state.trace.say(format_args!("connection {number}: {mishap:?}"));
         }
         if mishap == Some(Mishap::CutBefore) {
@@ -138,11 +144,20 @@ impl World {
             return Answer::Cut;
         }
         state.runs(&wishes);
+        let demoted = state.connections.get(&number).and_then(|connection| connection.is_demoted);
+        if demoted.is_some() {
+            state.trace.meet("a connection to what became a replica");
+            state.may_fail();
+        }
+        let before = state.nodes[node].node.fault.read_only;
+        state.nodes[node].node.fault.read_only = demoted.or(before);
         let reply = state.execute(node, session, command);
+        state.nodes[node].node.fault.read_only = before;
         state.trace.say(format_args!("connection {number}: {} -> {}", Shown(command), Start(&reply)));
         state.has_run(number, wishes, &reply, mishap);
         if state.connections.get(&number).is_some_and(|connection| connection.is_swallowed) {
             state.trace.meet("answer swallowed");
+            state.may_fail();
             return Answer::Silence;
         }
         let (first, rest) = half(&reply);
@@ -163,6 +178,15 @@ impl World {
         for connection in state.connections.values_mut().filter(|connection| connection.node == node) {
             connection.is_cut = true;
             connection.cut.notify_one();
+        }
+    }
+
+    /// Has the connections to a node lead to a replica.
+    pub(super) fn demote(&self, node: usize, is_old: bool) {
+        let mut state = self.lock();
+        let how = if is_old { ReadOnly::Old } else { ReadOnly::New };
+        for connection in state.connections.values_mut().filter(|connection| connection.node == node) {
+            connection.is_demoted = Some(how);
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Record {
     pub(super) is_held_up: bool,
     pub(super) charged: u64,
     pub(super) refunded: u64,
+    /// No breaker was open when it began.
+    pub(super) is_asked: bool,
     /// It waited on a runtime of its own.
     pub(super) is_elsewhere: bool,
 }

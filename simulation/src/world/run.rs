@@ -151,6 +151,7 @@ impl World {
             (record.has_left, record.is_excused, record.ended) = (true, true, Some(to));
         }
         state.blocked.push((from, to));
+        state.may_fail();
         to - from
     }
 }

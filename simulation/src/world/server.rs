@@ -31,6 +31,8 @@ const REFUSALS: [&str; 12] = [
 pub(super) struct Server {
     pub(super) node: Node,
     pub(super) is_up: bool,
+    /// It does not come back.
+    pub(super) is_lost: bool,
     pub(super) frozen_until: Option<Instant>,
     pub(super) slow_ms: u64,
     pub(super) mishaps: Mishaps,
@@ -40,7 +42,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(node: Node) -> Self {
-        Self { node, is_up: true, frozen_until: None, slow_ms: 0, mishaps: Mishaps::new(), attempts: 0 }
+        Self { node, is_up: true, is_lost: false, frozen_until: None, slow_ms: 0, mishaps: Mishaps::new(), attempts: 0 }
     }
 }
 

@@ -47,6 +47,12 @@ pub(crate) struct State {
     /// When counters last changed by what no process did.
     pub(super) disturbed: Option<Instant>,
     pub(super) policies: Vec<PolicyPlan>,
+    /// When something last went wrong for which a request may fail.
+    pub(super) last_failure: Option<Instant>,
+    /// How often connections were lost, if nothing else went wrong.
+    pub(super) losses: Option<u32>,
+    /// Since when each process admits without its store.
+    pub(super) open_since: Vec<Option<Instant>>,
     pub(super) is_crowd: bool,
     /// By how much the servers' clocks were set forward, in µs.
     pub(super) step_us: i64,
@@ -77,6 +83,9 @@ impl State {
             is_replaced: false,
             disturbed: None,
             policies: plan.setting.policies.clone(),
+            last_failure: None,
+            losses: Some(0),
+            open_since: vec![None; plan.setting.processes.len()],
             is_crowd: plan.setting.is_crowd,
             step_us: 0,
         }

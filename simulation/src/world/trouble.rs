@@ -39,10 +39,10 @@ impl State {
 }
 
 impl Server {
-    fn is_troubled(&self) -> bool {
+    pub(super) fn is_troubled(&self) -> bool {
         let Faults { read_only, loading, out_of_memory, busy, cluster_down, password: _ } = &self.node.fault;
         let refuses = read_only.is_some() || *loading || *out_of_memory || *busy || *cluster_down;
         let is_frozen = self.frozen_until.is_some_and(|until| until > Instant::now());
-        refuses || is_frozen || !self.is_up || self.slow_ms > 0 || !self.mishaps.is_empty()
+        refuses || is_frozen || !self.is_up && !self.is_lost || self.slow_ms > 0 || !self.mishaps.is_empty()
     }
 }

@@ -36,7 +36,14 @@ impl Setting {
         }
         let (users, functions) = (rng.u8(1..4), rng.u8(..8) == 0);
         let (faults, loses_nothing) = ([0, 5, 25, 25][rng.usize(..4)], rng.u8(..3) == 0);
-        Self { nodes, processes, policies, users, functions, is_crowd, faults, loses_nothing }
+        let only_moves = nodes > 1 && !loses_nothing && rng.u8(..3) == 0;
+        if only_moves {
+            // Requests of two clients share calls, and each is over one key.
+            policies.truncate(1);
+            policies[0].by = By::User;
+        }
+        let users = if only_moves { 2 } else { users };
+        Self { nodes, processes, policies, users, functions, is_crowd, faults, loses_nothing, only_moves }
     }
 
     /// How long after the one before a step is taken, in milliseconds.
@@ -100,8 +107,9 @@ impl Process {
             _ => Rule::Deny,
         };
         let budget_ms = [10, 20, 50, 100][rng.usize(..4)];
+        let layer_budget_ms = [Some(budget_ms / 2), None, None, None][rng.usize(..4)];
         let (pool_size, batch_size) = (rng.usize(1..4), [1, 2, 128][rng.usize(..3)]);
-        Self { around, budget_ms, rule, deny_cache: rng.bool(), pool_size, batch_size }
+        Self { around, budget_ms, layer_budget_ms, rule, deny_cache: rng.bool(), pool_size, batch_size }
     }
 }
 

@@ -41,8 +41,11 @@ pub enum Fault {
     Migrates(u8, usize),
     /// The password changes.
     Password,
-    /// A primary is lost, and a replica with nothing in memory takes over.
-    FailsOver(usize),
+    /// A primary is lost for good, and a replica takes over; it has what that had in memory, or nothing.
+    FailsOver(usize, bool),
+    /// What the connections there are lead to becomes a replica, as before Redis 7 or not; new ones lead to the
+    /// primary.
+    Demoted(usize, bool),
 }
 
 /// What a single decision meets.
@@ -72,7 +75,14 @@ impl Setting {
         if self.loses_nothing {
             return self.delay(rng, node);
         }
-        match rng.u8(..if is_cluster { 30 } else { 22 }) {
+        if self.only_moves {
+            return match rng.u8(..8) {
+                0 => Fault::FlushScripts(node),
+                1..=3 => Fault::Moves(rng.u8(..)),
+                _ => Fault::Migrates(rng.u8(..), rng.usize(..3)),
+            };
+        }
+        match rng.u8(..if is_cluster { 31 } else { 23 }) {
             0..=5 => Fault::Next(node, Mishap::draw(rng)),
             6 => Fault::Slow(node, rng.u64(1..300)),
             7 => Fault::Freezes(node, rng.u64(1..2_000)),
@@ -88,10 +98,11 @@ impl Setting {
             19 => Fault::Evicts(node, rng.u8(..)),
             20 => Fault::Password,
             21 => Fault::Clock(rng.i64(-200..200)),
-            22..=24 => Fault::Moves(rng.u8(..)),
-            25..=27 => Fault::Migrates(rng.u8(..), rng.usize(..3)),
-            28 => Fault::ClusterDown(node),
-            _ => Fault::FailsOver(node),
+            22 => Fault::Demoted(node, rng.bool()),
+            23..=25 => Fault::Moves(rng.u8(..)),
+            26..=28 => Fault::Migrates(rng.u8(..), rng.usize(..3)),
+            29 => Fault::ClusterDown(node),
+            _ => Fault::FailsOver(node, rng.bool()),
         }
     }
 

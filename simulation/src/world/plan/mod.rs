@@ -4,6 +4,8 @@ mod draw;
 mod fault;
 mod step;
 
+use std::time::Duration;
+
 pub use fault::{Fault, Mishap};
 pub use step::{Ask, Handler, Lookup, Patience, Step, What};
 
@@ -37,6 +39,8 @@ pub struct Setting {
     pub faults: u8,
     /// Whether nothing is lost by what goes wrong.
     pub loses_nothing: bool,
+    /// Whether all that goes wrong are slots that move, and scripts that are forgotten, which is no reason to fail.
+    pub only_moves: bool,
 }
 
 /// A process.
@@ -46,6 +50,8 @@ pub struct Process {
     pub around: Around,
     /// How long a decision may take, in milliseconds.
     pub budget_ms: u64,
+    /// How long its layer waits for one, in milliseconds, if it does not leave that to the store.
+    pub layer_budget_ms: Option<u64>,
     /// What its layer does without the store.
     pub rule: Rule,
     /// Whether refusals are remembered.
@@ -54,6 +60,13 @@ pub struct Process {
     pub pool_size: usize,
     /// Checks of a call at most.
     pub batch_size: usize,
+}
+
+impl Process {
+    /// How long a decision may take.
+    pub fn budget(&self) -> Duration {
+        Duration::from_millis(self.layer_budget_ms.unwrap_or(self.budget_ms))
+    }
 }
 
 /// What stands around a Redis store.
