@@ -15,7 +15,7 @@ pub(super) const CHECK: &str = include_str!("../../../lua/check.lua");
 const ROOM: usize = 64;
 
 /// How often a script is loaded for a call: the server may forget it again before that.
-const MOST_LOADS: usize = 3;
+pub(super) const MOST_LOADS: usize = 3;
 
 /// How the Lua files are called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use deadpool_redis::redis::{InfoDict, RedisError, Script, Value, cmd, pipe};
 
 use super::super::needs::Needs;
 use super::super::patience::failed;
-use super::super::script::{CHECK, Calls, Program, is_missing, last_of};
+use super::super::script::{CHECK, Calls, MOST_LOADS, Program, is_missing, last_of};
 use super::Link;
 use crate::Error;
 use crate::error::Kind;
@@ -44,7 +44,14 @@ async fn by_script(connection: &mut MultiplexedConnection) -> Result<Option<Valu
     // Two commands in one step, as a user need not be allowed to call EVAL.
     let mut both = pipe();
     both.cmd("SCRIPT").arg("LOAD").arg(source).cmd("EVALSHA").arg(hash).arg(0);
-    last_of(connection.send_packed_commands(&both, 0, 2).await?).map(Some)
+    let mut loads = 0;
+    loop {
+        loads += 1;
+        match last_of(connection.send_packed_commands(&both, 0, 2).await?) {
+            Err(error) if loads < MOST_LOADS && is_missing(&error) => {}
+            checked => return checked.map(Some),
+        }
+    }
 }
 
 /// What the library returns, which is loaded if it is not there; `None` of a replica that has it not yet:
