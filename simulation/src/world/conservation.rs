@@ -68,8 +68,8 @@ impl State {
         wrong
     }
 
-    /// Nobody spends what was not taken; and all that was taken was spent or given back, if nothing was lost.
-    fn wrong_of_crowd(&self, setting: &Setting) -> Vec<String> {
+    /// What all counters of a crowd have together, and should have.
+    fn account_of_crowd(&self, setting: &Setting) -> Account {
         let (mut all, mut given_up) = (Account::default(), 0);
         self.known_events().for_each(|event| all.note(event));
         let is_paid = |record: &&Record| {
@@ -88,6 +88,12 @@ impl State {
             all.owe(&record, &setting.policies[0], record.cost);
         }
         all.least -= given_up;
+        all
+    }
+
+    /// Nobody spends what was not taken; and all that was taken was spent or given back, if nothing was lost.
+    fn wrong_of_crowd(&self, setting: &Setting) -> Vec<String> {
+        let mut all = self.account_of_crowd(setting);
         let pays_later = setting.processes.iter().any(|process| process.around == Around::Hybrid);
         if self.is_lossy || !setting.loses_nothing {
             let spent = all.least;
@@ -145,10 +151,8 @@ fn owed(record: &Record, policy: &PolicyPlan, cost: i128) -> (i128, i128) {
         // Where nobody waits for the answer its units may stay taken.
         return (0, if record.has_left || record.is_excused { cost } else { 0 });
     }
-    let (charged, refunded) = match policy.metered {
-        true => (i128::from(record.charged), i128::from(record.refunded)),
-        false => (0, 0),
-    };
+    let (charged, refunded) = (i128::from(record.charged), i128::from(record.refunded));
+    let (charged, refunded) = if policy.metered { (charged, refunded) } else { (0, 0) };
     if record.has_left || record.is_excused && policy.successes && record.status != Some(200) {
         return (0, cost + charged);
     }
