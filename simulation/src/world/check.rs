@@ -43,8 +43,10 @@ impl State {
         let record = self.records[place].clone();
         let (process, Some(decision)) = (self.processes[record.process].clone(), &record.decision) else { return };
         let source = decision.source();
-        self.checks_allowed(&record, source);
         let refuses = decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce);
+        if refuses {
+            self.checks_allowed(&record, source);
+        }
         let is_allowed = !refuses
             || match source {
                 Source::Fallback => process.rule != Rule::Deny,
