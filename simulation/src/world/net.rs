@@ -12,7 +12,7 @@ use super::connection::There;
 use super::plan::Mishap;
 use super::shown::{Shown, Start};
 use super::wishes::{self, Wishes};
-use crate::server::{ReadOnly, Session, read_command};
+use crate::server::{Session, read_command};
 
 /// The port of the first node.
 pub(super) const FIRST_PORT: u16 = 7_000;
@@ -169,32 +169,6 @@ impl World {
             Some(Mishap::Pause(millis)) => Answer::Halves(first, rest, Some(Duration::from_millis(millis))),
             Some(Mishap::Stray) => Answer::After(state.delay(node), [&b"+OK\r\n"[..], &reply].concat()),
             Some(Mishap::StrayBytes) => Answer::After(state.delay(node), [&b"$5\r\nhello\r\n"[..], &reply].concat()),
-        }
-    }
-
-    /// Ends all connections to a node.
-    pub(super) fn cut(&self, node: usize) {
-        let mut state = self.lock();
-        for connection in state.connections.values_mut().filter(|connection| connection.node == node) {
-            connection.is_cut = true;
-            connection.cut.notify_one();
-        }
-    }
-
-    /// Has the connections to a node lead to a replica.
-    pub(super) fn demote(&self, node: usize, is_old: bool) {
-        let mut state = self.lock();
-        let how = if is_old { ReadOnly::Old } else { ReadOnly::New };
-        for connection in state.connections.values_mut().filter(|connection| connection.node == node) {
-            connection.is_demoted = Some(how);
-        }
-    }
-
-    /// Has nothing pass any more on the connections to a node.
-    pub(super) fn swallow(&self, node: usize) {
-        let mut state = self.lock();
-        for connection in state.connections.values_mut().filter(|connection| connection.node == node) {
-            connection.is_swallowed = true;
         }
     }
 }
