@@ -44,7 +44,8 @@ impl State {
         let (process, Some(decision)) = (self.processes[record.process].clone(), &record.decision) else { return };
         let source = decision.source();
         let refuses = decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce);
-        if refuses {
+        // Each node of a Cluster is away for itself.
+        if refuses && self.nodes.len() == 1 {
             self.checks_allowed(&record, source);
         }
         let is_allowed = !refuses

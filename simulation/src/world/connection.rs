@@ -145,9 +145,6 @@ impl State {
         if let Some(server) = self.nodes.get_mut(node).filter(|_| !wishes.is_empty()) {
             server.attempts = 0;
         }
-        if !reply.starts_with(b"-") {
-            self.open_since.fill(None);
-        }
         let (unanswered, never) = connection.ran(wishes, reply, mishap);
         self.never_ran(&never);
         self.unanswered(&unanswered);
@@ -155,6 +152,7 @@ impl State {
 
     /// Notes that the answer to a command has been sent.
     pub(super) fn is_answered(&mut self, number: u64) {
+        self.open_since.fill(None);
         if let Some(connection) = self.connections.get_mut(&number) {
             let (now, answered) = (Instant::now(), std::mem::take(&mut connection.pending));
             if connection.answered.0 == now {
