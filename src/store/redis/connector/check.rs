@@ -44,26 +44,24 @@ async fn by_script(connection: &mut MultiplexedConnection) -> Result<Option<Valu
     // Two commands in one step, as a user need not be allowed to call EVAL.
     let mut both = pipe();
     both.cmd("SCRIPT").arg("LOAD").arg(source).cmd("EVALSHA").arg(hash).arg(0);
-    let mut loads = 0;
-    loop {
+    let (mut checked, mut loads) = (last_of(connection.send_packed_commands(&both, 0, 2).await?), 1);
+    while loads < MOST_LOADS && checked.as_ref().is_err_and(is_missing) {
         loads += 1;
-        match last_of(connection.send_packed_commands(&both, 0, 2).await?) {
-            Err(error) if loads < MOST_LOADS && is_missing(&error) => {}
-            checked => return checked.map(Some),
-        }
+        checked = last_of(connection.send_packed_commands(&both, 0, 2).await?);
     }
+    checked.map(Some)
 }
 
 /// What the library returns, which is loaded if it is not there; `None` of a replica that has it not yet:
 /// it decides nothing.
 async fn by_function(connection: &mut MultiplexedConnection) -> Result<Option<Value>, RedisError> {
     let library = Program::of(Calls::Functions, Needs::all());
-    let call = library.check();
-    match call.query_async(connection).await {
-        Err(error) if is_missing(&error) => {}
-        called => return called.map(Some),
+    let (mut checked, mut loads) = (library.check().query_async(connection).await, 0);
+    while loads < MOST_LOADS && checked.as_ref().is_err_and(is_missing) {
+        loads += 1;
+        checked = library.load_and_check(connection).await;
     }
-    match library.load_and_check(connection).await {
+    match checked {
         Err(error) if error.code() == Some("READONLY") => Ok(None),
         checked => checked.map(Some),
     }
