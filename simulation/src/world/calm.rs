@@ -57,6 +57,11 @@ impl State {
 
     /// Nobody is admitted without the store for longer than is allowed.
     pub(super) fn checks_allowed(&mut self, record: &Record, source: Source) {
+        let budget = self.processes[record.process].budget();
+        if record.began.elapsed() > budget + TIMERS {
+            // It was admitted before, and did not look.
+            return;
+        }
         let since = &mut self.open_since[record.process];
         if source != Source::Open {
             *since = None;
