@@ -57,7 +57,9 @@ impl State {
     fn stays_where_it_was(&self, node: u16) {
         let mut slots = self.slots();
         let moves: Vec<u16> = slots.moves().filter(|(.., to)| *to == node).map(|(slot, ..)| slot).collect();
-        moves.into_iter().for_each(|slot| slots.cancel_move(slot));
+        for slot in moves {
+            slots.cancel_move(slot);
+        }
     }
 
     fn lose_memory(&mut self, node: usize, keeps: bool) {
