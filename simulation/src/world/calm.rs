@@ -92,6 +92,9 @@ impl State {
     pub(super) fn checks_calm(&mut self, place: usize, ask: &Ask) {
         let record = &self.records[place];
         let by = record.decision.as_ref().map(tollgate::Decision::source);
+        if by.is_some_and(|by| by != Source::Open) {
+            self.open_since[record.process] = None;
+        }
         let has_failed = !record.is_admitted && by.is_none() || matches!(by, Some(Source::Fallback | Source::Open));
         let is_usual = ask.patience == Patience::Waits && record.is_asked && !record.is_elsewhere;
         let has_accounts = self.policies.iter().any(|policy| policy.by == By::Account);
