@@ -107,7 +107,7 @@ impl Process {
             _ => Rule::Deny,
         };
         let budget_ms = [10, 20, 50, 100][rng.usize(..4)];
-        let layer_budget_ms = [Some(budget_ms / 2), None, None, None][rng.usize(..4)];
+        let layer_budget_ms = [Some((budget_ms / 2).max(10)), None, None, None][rng.usize(..4)];
         let (pool_size, batch_size) = (rng.usize(1..4), [1, 2, 128][rng.usize(..3)]);
         Self { around, budget_ms, layer_budget_ms, rule, deny_cache: rng.bool(), pool_size, batch_size }
     }
