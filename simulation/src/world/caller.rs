@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use tokio::time::{Instant, advance, sleep, timeout};
-use tollgate::{BreakerState, Decision, Handle};
+use tollgate::{Decision, Handle};
 use tower::Service;
 
 use super::World;
@@ -29,11 +29,9 @@ impl World {
     /// Sends a request, and sees what becomes of it.
     pub(super) async fn ask(self, client: Client, ask: Ask, is_elsewhere: bool) {
         let ask = Arc::new(ask);
-        let is_asked = client.layer.breaker_state() == BreakerState::Closed
-            && client.redis.breakers().iter().all(|(_, state)| *state == BreakerState::Closed);
-        let place = self.begin(&ask, is_elsewhere, is_asked);
+        let place = self.begin(&ask, is_elsewhere, client.is_asking());
         let job = Job { world: self.clone(), ask: Arc::clone(&ask), place };
-        let mut service = client.service;
+        let mut service = client.service.clone();
         let mut called = Box::pin(async move { service.call(request(job)).await });
         let answered = match ask.patience {
             Patience::Waits => Some(called.await),
@@ -51,7 +49,10 @@ impl World {
             }
         };
         match answered {
-            Some(Ok(answer)) => self.is_answered(place, &ask, &answer),
+            Some(Ok(answer)) => {
+                self.is_answered(place, &ask, &answer);
+                self.lock().checks_calm(place, &ask, client.is_asking());
+            }
             Some(Err(never)) => match never {},
             None => self.has_left(place),
         }
@@ -102,7 +103,6 @@ impl World {
         record.decided = Some(until);
         state.checks_wait(place, ask, began, until);
         state.checks_headers(place, answer);
-        state.checks_calm(place, ask);
     }
 
     fn has_left(&self, place: usize) {

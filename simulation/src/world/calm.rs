@@ -89,7 +89,7 @@ impl State {
     }
 
     /// Nobody is refused or admitted without the store while all is well.
-    pub(super) fn checks_calm(&mut self, place: usize, ask: &Ask) {
+    pub(super) fn checks_calm(&mut self, place: usize, ask: &Ask, is_asked: bool) {
         let record = &self.records[place];
         let by = record.decision.as_ref().map(tollgate::Decision::source);
         if by.is_some_and(|by| by != Source::Open) {
@@ -103,8 +103,8 @@ impl State {
         }
         let waited = record.decided.unwrap_or_else(Instant::now) - record.began;
         let budget = self.processes[record.process].budget();
-        // A hybrid store's requests share what others have waited for.
-        let is_own = self.processes[record.process].around != Around::Hybrid;
+        // A hybrid store's requests share what others have waited for; so does who fails for a breaker.
+        let is_own = self.processes[record.process].around != Around::Hybrid && is_asked;
         if waited < budget && is_own || budget >= self.slowest() {
             let (name, status) = (record.name(), record.status);
             self.violate(format_args!("{name} fails after {waited:?} while all is well: {status:?} by {by:?}"));

@@ -11,7 +11,8 @@ use http::{Request, Response};
 use tollgate::key::KeyExtractor as _;
 use tollgate::store::Credentials;
 use tollgate::{
-    Algorithm, Count, HybridStore, Key, LeaseStore, Lookup, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, key,
+    Algorithm, BreakerState, Count, HybridStore, Key, LeaseStore, Lookup, OnFailure, Policy, Quota, RateLimitLayer,
+    RedisStore, key,
 };
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, service_fn};
@@ -54,6 +55,14 @@ impl Client {
         let layer = process.layer_budget_ms.map(Duration::from_millis).into_iter().fold(layer, RateLimitLayer::budget);
         let service = BoxCloneSyncService::new(layer.layer(service_fn(served)));
         Self { layer, redis, service }
+    }
+}
+
+impl Client {
+    /// Whether no breaker is open.
+    pub(super) fn is_asking(&self) -> bool {
+        self.layer.breaker_state() == BreakerState::Closed
+            && self.redis.breakers().iter().all(|(_, state)| *state == BreakerState::Closed)
     }
 }
 
