@@ -93,6 +93,11 @@ impl State {
         if owner != Some(node_number(from)) || self.slots().destination(slot).is_some() || !self.nodes[to].is_up {
             return;
         }
+        // On its way back, an ASK of the way there would be taken for one of now: so it is with Redis itself.
+        if most != usize::MAX && self.has_had.contains(&(slot, to)) {
+            return;
+        }
+        self.has_had.insert((slot, from));
         self.slots().begin_move(slot, node_number(to));
         let moved = keys.iter().filter(|(node, key)| *node == from && slot_of(key) == slot).take(most);
         for (_, key) in moved {

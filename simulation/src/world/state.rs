@@ -1,6 +1,6 @@
 //! What the world is like at a moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use crate::server::{Node, SLOTS, SlotTable};
 pub(crate) struct State {
     pub(super) nodes: Vec<Server>,
     slots: Arc<Mutex<SlotTable>>,
+    /// Slots, and nodes that had them before they moved.
+    pub(super) has_had: BTreeSet<(u16, usize)>,
     pub(super) processes: Vec<Process>,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) last_connection: u64,
@@ -65,6 +67,7 @@ impl State {
         Self {
             nodes,
             slots,
+            has_had: BTreeSet::new(),
             processes: plan.setting.processes.clone(),
             connections: BTreeMap::new(),
             last_connection: 0,
