@@ -16,23 +16,28 @@ fn passes(seed: u64) {
 
 #[test]
 fn who_waits_for_a_slot_on_its_way_waits_no_longer_than_the_budget() {
-    passes(5_001_150);
+    passes(5_002_548);
 }
 
 #[test]
 fn settlements_wait_while_a_primary_is_not_asked() {
-    passes(5_001_663);
-}
-
-#[test]
-fn a_connection_that_goes_silent_after_an_answer_is_not_kept() {
-    passes(5_002_331);
+    passes(5_000_387);
 }
 
 #[test]
 fn bytes_that_nothing_asked_for_give_no_caller_the_answer_to_another_one() {
-    passes(302_280);
-    passes(304_202);
+    passes(5_000_085);
+}
+
+#[test]
+fn a_script_that_is_forgotten_as_soon_as_it_is_loaded_is_loaded_again() {
+    passes(5_001_265);
+}
+
+#[test]
+fn a_server_that_forgets_what_it_is_checked_with_is_checked_again() {
+    passes(5_002_622);
+    passes(20_016_395);
 }
 
 #[cfg(tokio_unstable)]
