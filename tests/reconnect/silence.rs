@@ -68,3 +68,15 @@ async fn settlements_alone_find_out_that_their_connection_is_silent_and_those_be
     let applied = tokio::time::timeout(RETURN, last.wait()).await.expect("the connection is replaced in time");
     assert_eq!(applied.expect("it is given back")[0].units, 1);
 }
+
+#[tokio::test]
+async fn a_settlement_that_takes_longer_than_the_budget_arrives_though_its_store_is_dropped() {
+    let server = RedisServer::start();
+    let store = connect(&server.url()).await;
+    let receipt = take(&store).await.expect("there is room").receipt;
+    let (): () = server.ask(&["CLIENT", "PAUSE", "400"]);
+    let settling = store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(1) }]);
+    drop(store);
+    let applied = tokio::time::timeout(Duration::from_secs(5), settling.wait()).await.expect("it is answered");
+    assert_eq!(applied.expect("it arrives")[0].units, 1);
+}

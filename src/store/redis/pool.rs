@@ -17,7 +17,8 @@ use crate::Error;
 #[cfg(feature = "sentinel")]
 const STEPS: u32 = 8;
 
-/// A new connection is asked for what tells a Redis once, or twice if a library is missing there.
+/// A new connection is asked for what tells a Redis once, or twice if a library is missing there; what is loaded again,
+/// as the server forgot it in between, has no more time.
 pub(super) const CHECKING: u32 = 2;
 
 /// How pools are made.

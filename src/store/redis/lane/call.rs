@@ -55,6 +55,11 @@ impl Call {
         }
     }
 
+    /// Whether it has settlements.
+    pub(super) fn settles(&self) -> bool {
+        self.jobs.iter().any(Job::is_settlement)
+    }
+
     /// Whether nothing was answered on its connection for so long, of which `answers` are the answers.
     pub(super) fn is_in_silence(&self, answers: u64, now: Instant, budget: Duration) -> bool {
         self.answers_before == answers && now.saturating_duration_since(self.silent_since) >= budget

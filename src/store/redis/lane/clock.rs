@@ -57,8 +57,9 @@ impl Core {
         if let Some(patience) = jobs.iter().find(|job| !job.is_idle()).map(|job| job.patience) {
             let error = self.late.error(now, patience);
             // Who waits for a slot on its way does not wait for this server, and who had less time than
-            // the budget did not wait for long.
-            let waited = jobs.iter().find(|job| !job.is_alone && job.patience.ends <= now);
+            // the budget did not wait for long. Settlements may have waited for a breaker.
+            let waits = |job: &&Job| !job.is_alone && !job.is_settlement() && job.patience.ends <= now;
+            let waited = jobs.iter().find(waits);
             if let Some(budget) = waited.map(|job| job.patience.budget) {
                 self.is_waited_for(lane, now, budget);
             }
@@ -75,7 +76,7 @@ impl Core {
         if self.is_silent_anew(now, budget) {
             lane.server.waited();
         }
-        // The calls that others wait behind may be settlements, which are late only much later.
+        // A call that others wait behind may have been made just now, when they had waited already.
         let Line::Up(connection, _) = &self.line else { return };
         let (calls, answers) = (&connection.calls, connection.shared.answers());
         if calls.iter().any(|call| call.is_in_silence(answers, now, budget)) {

@@ -99,10 +99,12 @@ impl Core {
         self.has_more |= is_waiting && (!is_watched || !is_busy && matches!(self.line, Line::Up(..)));
     }
 
-    /// Whether a call is on its way, or will be.
+    /// Whether a call is on its way, or will be; of connections that are not used any more, one with settlements.
     pub(super) fn is_busy(&self) -> bool {
         let calls = matches!(&self.line, Line::Up(connection, _) if !connection.calls.is_empty());
-        calls || !self.later.is_empty() || matches!(self.line, Line::Connecting(..))
+        let settles = |connection: &Connection| connection.calls.iter().any(Call::settles);
+        let is_settling = self.retired.iter().any(settles);
+        calls || is_settling || !self.later.is_empty() || matches!(self.line, Line::Connecting(..))
     }
 
     /// Makes calls with what waits, unless two are on their way.
@@ -176,9 +178,9 @@ impl Core {
         self.ask_later(jobs, SLOT_PAUSE);
     }
 
-    /// Asks again after a pause, or ends the wait in time of those who have less time than that.
+    /// Asks again after a pause, or ends the wait in time of callers who have less time than that.
     fn ask_later(&mut self, jobs: Vec<Job>, pause: Duration) {
-        let ends = jobs.iter().filter(|job| !job.is_idle()).map(|job| job.patience.until);
+        let ends = jobs.iter().filter(|job| job.is_awaited()).map(|job| job.patience.until);
         let again = ends.fold(Instant::now() + pause, Instant::min);
         self.alarm.set(again);
         self.later.push((again, jobs));
