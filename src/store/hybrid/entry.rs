@@ -123,6 +123,8 @@ impl Entry {
     pub(super) fn leave(&mut self, remaining: u64) -> Option<u64> {
         self.seen = self.seen.min(remaining);
         self.direct -= 1;
+        // A look that was asked for meanwhile may not know of it.
+        self.turns += 1;
         if self.direct > 0 {
             return None;
         }
