@@ -23,7 +23,12 @@ pub(super) const ALLOWED: Duration = Duration::from_secs(1);
 impl Fault {
     /// Whether it is no reason for a request to fail.
     pub(super) fn is_harmless(self) -> bool {
-        matches!(self, Self::FlushScripts(_) | Self::Clock(_) | Self::Evicts(..) | Self::Moves(_) | Self::Migrates(..))
+        match self {
+            // Until a decision meets it.
+            Self::Next(_, mishap) => mishap.ends_connections(),
+            Self::FlushScripts(_) | Self::Clock(_) | Self::Evicts(..) | Self::Moves(_) | Self::Migrates(..) => true,
+            _ => false,
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub(super) type Mishaps = VecDeque<Mishap>;
 /// For so long clients receive answers that come late, less the time of one answer.
 const LATE: Duration = Duration::from_secs(6);
 
+/// As many connections clients keep for answers that come late.
+const MOST_RETIRED: usize = 4;
+
 /// Refusals after which a command is asked again.
 const ASKED_AGAIN: [&str; 4] = ["-NOSCRIPT", "-MOVED", "-ASK", "-TRYAGAIN"];
 
@@ -127,8 +130,11 @@ impl Drop for There {
             if connection.is_troubled() {
                 state.is_troubled_until(Instant::now());
             }
+            let waits = |other: &&Connection| other.node == connection.node && !other.pending.is_empty();
+            let is_one_of_many = state.connections.values().filter(waits).count() >= MOST_RETIRED;
             // A client that closes it before the answer comes has to have waited long for that.
-            if connection.is_cut || connection.is_swallowed || connection.since.elapsed() > LATE {
+            let is_late = connection.since.elapsed() > LATE || is_one_of_many;
+            if connection.is_cut || connection.is_swallowed || is_late {
                 state.unanswered(&connection.pending);
             }
             state.never_ran(&connection.refused);
@@ -152,9 +158,11 @@ impl State {
 
     /// Notes that the answer to a command has been sent.
     pub(super) fn is_answered(&mut self, number: u64) {
-        self.open_since.fill(None);
         if let Some(connection) = self.connections.get_mut(&number) {
             let (now, answered) = (Instant::now(), std::mem::take(&mut connection.pending));
+            if !answered.is_empty() {
+                self.open_since.fill(None);
+            }
             if connection.answered.0 == now {
                 connection.answered.1.extend(answered);
             } else {

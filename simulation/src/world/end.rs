@@ -111,6 +111,9 @@ impl World {
         for number in 0..20 {
             let _ = limiter.check(&Key::new("header x-user", format!("{NOBODY}-{number}"))).await;
         }
+        if client.layer.breaker_state() == BreakerState::Open {
+            self.lock().trace.meet("a client who is refused while the store is away");
+        }
         self.lock().heal();
         for _ in 0..TRIES {
             let _ = limiter.check_n(&key, FIRST_COST).await;

@@ -129,7 +129,8 @@ impl State {
         if self.is_troubled() {
             self.is_troubled_until(Instant::now());
         }
-        self.may_fail();
+        // What was wrong may show still.
+        self.last_failure = Some(Instant::now());
         self.password.1 = self.password.0;
         for node in &mut self.nodes {
             let password = node.node.fault.password.take();

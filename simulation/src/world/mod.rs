@@ -45,7 +45,7 @@ impl World {
 }
 
 /// Faults that some thousands of seeds meet all of.
-pub const FAULTS: [&str; 36] = [
+pub const FAULTS: [&str; 37] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -81,5 +81,6 @@ pub const FAULTS: [&str; 36] = [
     "a slow server",
     "bytes that nothing asked for",
     "a caller that polls once",
+    "a client who is refused while the store is away",
     "a refusal from memory",
 ];

@@ -58,7 +58,7 @@ impl RedisStoreBuilder {
     /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
     /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
     /// their budget as long as the runtime has another thread; but one that blocks for longer than connecting may
-    /// take is called again meanwhile, on another thread.
+    /// take is called again meanwhile, on another thread, until none is left.
     ///
     /// # Cancellation
     ///

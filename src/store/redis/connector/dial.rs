@@ -50,8 +50,8 @@ impl RedisStoreBuilder {
     /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
     /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
     /// their budget as long as the runtime has another thread; but one that blocks for longer than connecting may
-    /// take is called again meanwhile, on another thread. The stream has no task of its own: reading from it and
-    /// writing to it must never block.
+    /// take is called again meanwhile, on another thread, until none is left. The stream has no task of its own:
+    /// reading from it and writing to it must never block.
     ///
     /// # Cancellation
     ///

@@ -2,7 +2,7 @@
 
 use std::task::Context;
 
-use deadpool_redis::redis::{RedisError, Value};
+use deadpool_redis::redis::Value;
 use smallvec::SmallVec;
 
 use super::super::job::Job;
@@ -79,7 +79,7 @@ impl Core {
             (jobs, reply)
         };
         let replies: SmallVec<[(Vec<Job>, Option<Reply>); 2]> = answered.into_iter().map(read).collect();
-        // As in `are_in_step`, for what only shows when it is read.
+        // As in `are_in_step`, where there was no error.
         let is_whole =
             |(jobs, reply): &(Vec<Job>, Option<Reply>)| reply.as_ref().is_some_and(|reply| call::fits(jobs, reply));
         let mut is_in_step = replies.len() < 2 || replies.iter().all(is_whole);
@@ -128,10 +128,18 @@ impl Core {
     }
 }
 
-/// Whether none of these is an answer to something that was not asked. Else none can be believed: which of them
-/// came first is not known, as a call that loads its script has several. What came before the connection was cut
-/// is good.
+/// Whether all of these can be answers to what was asked. Else none is believed: which of them came first is not
+/// known, as a call that loads its script has several, and an error may be the answer to the call before. What came
+/// before the connection was cut is good.
 fn are_in_step(lane: &Lane, answered: &Answered) -> bool {
-    let is_odd = |error: &RedisError| lane.server.is_lost(error) && !is_cut(error);
-    !answered.iter().any(|(_, answer)| answer.as_ref().is_err_and(is_odd))
+    // Without an error it shows, and matters, only when they are given.
+    let has_errors = answered.iter().any(|(_, answer)| answer.is_err());
+    let fits = |call: &Call, value: &Value| {
+        let reply = call::read(&call.jobs, value.clone());
+        reply.is_some_and(|reply| call::fits(&call.jobs, &reply))
+    };
+    answered.iter().all(|(call, answer)| match answer {
+        Ok(value) => !has_errors || fits(call, value),
+        Err(error) => !lane.server.is_lost(error) || is_cut(error),
+    })
 }
