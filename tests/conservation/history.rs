@@ -263,7 +263,8 @@ async fn run<S: Store>(algorithm: Algorithm, name: &str, inner: S, clock: Manual
         history.operations,
         start.elapsed()
     );
-    assert!(all > wanted / 100 && exact > all / 20, "too little was compared");
+    // A queue on Redis is compared exactly in one of 20, and in a short run by chance in fewer.
+    assert!(all > wanted / 100 && exact > all / 100, "too little was compared");
 }
 
 async fn on_both(algorithm: Algorithm) {

@@ -130,8 +130,8 @@ impl Drop for There {
             if connection.is_troubled() {
                 state.is_troubled_until(Instant::now());
             }
-            let waits = |other: &&Connection| other.node == connection.node && !other.pending.is_empty();
-            let is_one_of_many = state.connections.values().filter(waits).count() >= MOST_RETIRED;
+            let others = state.connections.values().filter(|other| other.node == connection.node);
+            let is_one_of_many = others.count() >= MOST_RETIRED;
             // A client that closes it before the answer comes has to have waited long for that.
             let is_late = connection.since.elapsed() > LATE || is_one_of_many;
             if connection.is_cut || connection.is_swallowed || is_late {
@@ -158,11 +158,9 @@ impl State {
 
     /// Notes that the answer to a command has been sent.
     pub(super) fn is_answered(&mut self, number: u64) {
+        self.open_since.fill(None);
         if let Some(connection) = self.connections.get_mut(&number) {
             let (now, answered) = (Instant::now(), std::mem::take(&mut connection.pending));
-            if !answered.is_empty() {
-                self.open_since.fill(None);
-            }
             if connection.answered.0 == now {
                 connection.answered.1.extend(answered);
             } else {
