@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
@@ -139,4 +139,31 @@ async fn one_that_blocks_its_thread_keeps_no_decision_beyond_its_budget() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_one_whose_future_blocks_its_thread() {
     assert_blocks_nobody(|work| async move { std::thread::sleep(work) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_that_blocks_for_minutes_keeps_half_of_the_threads_at_most() {
+    let (server, is_blocked) = (RedisServer::start(), Arc::new(AtomicBool::new(true)));
+    let (blocked, calls) = (Arc::clone(&is_blocked), Arc::<AtomicUsize>::default());
+    let count = Arc::clone(&calls);
+    let block = move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        let start = Instant::now();
+        while blocked.load(Ordering::SeqCst) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        async {}
+    };
+    for (name, settings) in settings(&server, block) {
+        calls.store(0, Ordering::SeqCst);
+        is_blocked.store(true, Ordering::SeqCst);
+        let store = settings.connect_timeout(Duration::from_millis(50)).connect_lazy(&server.url());
+        let store = store.expect("the URL is one");
+        for _ in 0..20 {
+            failure(&store).await;
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), 2, "{name}: of four threads");
+        is_blocked.store(false, Ordering::SeqCst);
+        assert_returns(&store).await;
+    }
 }

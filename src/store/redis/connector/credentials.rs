@@ -8,7 +8,7 @@ use std::sync::Arc;
 use deadpool_redis::redis::RedisConnectionInfo;
 
 use super::super::RedisStoreBuilder;
-use super::own_task::in_own_task;
+use super::own_task::OwnTasks;
 use crate::Error;
 use crate::error::Kind;
 
@@ -36,11 +36,14 @@ type Fetching = Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn StdError
 
 /// Where credentials come from that do not stay the same.
 #[derive(Clone)]
-pub(in crate::store::redis) struct Provider(Arc<dyn Fn() -> Fetching + Send + Sync>);
+pub(in crate::store::redis) struct Provider {
+    fetch: Arc<dyn Fn() -> Fetching + Send + Sync>,
+    tasks: OwnTasks,
+}
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Provider").finish_non_exhaustive()
+        f.debug_struct("Provider").finish_non_exhaustive()
     }
 }
 
@@ -57,8 +60,8 @@ impl RedisStoreBuilder {
     ///
     /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
     /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
-    /// their budget as long as the runtime has another thread; but one that blocks for longer than connecting may
-    /// take is called again meanwhile, on another thread, until none is left.
+    /// their budget as long as the runtime has another thread. One that blocks for longer than connecting may take is
+    /// called again meanwhile, on another thread, but not while such calls block half of the runtime's threads.
     ///
     /// # Cancellation
     ///
@@ -86,10 +89,11 @@ impl RedisStoreBuilder {
         T: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.credentials = Some(Provider(Arc::new(move || {
+        let fetch = move || -> Fetching {
             let fetching = credentials();
             Box::pin(async move { fetching.await.map_err(Into::into) })
-        })));
+        };
+        self.credentials = Some(Provider { fetch: Arc::new(fetch), tasks: OwnTasks::default() });
         self
     }
 }
@@ -109,9 +113,9 @@ impl Login {
 
     /// What the next connection logs in with.
     pub(super) async fn next(&self) -> Result<RedisConnectionInfo, Error> {
-        let Some(Provider(provider)) = self.provider.clone() else { return Ok(self.info.clone()) };
+        let Some(Provider { fetch, tasks }) = self.provider.clone() else { return Ok(self.info.clone()) };
         let none = || Error::new(Kind::Connection, "there are no credentials for Redis");
-        let asked = in_own_task(move || provider()).await;
+        let asked = tasks.run(move || fetch()).await;
         let Credentials { user, password } =
             asked.map_err(|error| none().with_source(error))?.map_err(|error| none().with_source(error))?;
         Ok(self.info.clone().set_username(user).set_password(password))

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::super::RedisStoreBuilder;
 use super::not_connected;
-use super::own_task::in_own_task;
+use super::own_task::OwnTasks;
 use crate::Error;
 
 /// A stream, of whatever kind.
@@ -21,20 +21,23 @@ type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Duplex>>> + Send>>
 
 /// Opens streams to hosts and ports.
 #[derive(Clone)]
-pub(in crate::store::redis) struct Dialer(Arc<dyn Fn(String, u16) -> Dialing + Send + Sync>);
+pub(in crate::store::redis) struct Dialer {
+    dial: Arc<dyn Fn(String, u16) -> Dialing + Send + Sync>,
+    tasks: OwnTasks,
+}
 
 impl Dialer {
     /// Opens a stream to a host's port.
     pub(super) async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
-        let (Self(dial), host) = (self.clone(), host.to_owned());
-        let dialed = in_own_task(move || dial(host, port)).await;
+        let (dial, host) = (Arc::clone(&self.dial), host.to_owned());
+        let dialed = self.tasks.run(move || dial(host, port)).await;
         dialed.map_err(not_connected)?.map_err(not_connected)
     }
 }
 
 impl fmt::Debug for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Dialer").finish_non_exhaustive()
+        f.debug_struct("Dialer").finish_non_exhaustive()
     }
 }
 
@@ -49,9 +52,9 @@ impl RedisStoreBuilder {
     ///
     /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
     /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
-    /// their budget as long as the runtime has another thread; but one that blocks for longer than connecting may
-    /// take is called again meanwhile, on another thread, until none is left. The stream has no task of its own:
-    /// reading from it and writing to it must never block.
+    /// their budget as long as the runtime has another thread. One that blocks for longer than connecting may take is
+    /// called again meanwhile, on another thread, but not while such calls block half of the runtime's threads. The
+    /// stream has no task of its own: reading from it and writing to it must never block.
     ///
     /// # Cancellation
     ///
@@ -86,10 +89,11 @@ impl RedisStoreBuilder {
         T: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.dialer = Some(Dialer(Arc::new(move |host, port| {
+        let dial = move |host, port| -> Dialing {
             let dialing = dial(host, port);
             Box::pin(async move { Ok(Box::new(dialing.await?) as Box<dyn Duplex>) })
-        })));
+        };
+        self.dialer = Some(Dialer { dial: Arc::new(dial), tasks: OwnTasks::default() });
         self
     }
 }
