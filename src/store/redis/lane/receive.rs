@@ -98,6 +98,9 @@ impl Core {
 
     /// Receives what comes late, on connections that are not used any more.
     pub(super) fn receive_late(&mut self, lane: &Lane, cx: &mut Context<'_>) {
+        if self.retired.is_empty() {
+            return;
+        }
         for mut connection in std::mem::take(&mut self.retired) {
             let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
             if self.answer_late(lane, answered) && !has_ended {
