@@ -24,7 +24,7 @@ impl Cluster {
     }
 
     fn begin_to_look(self: &Arc<Self>, failed: Option<Address>, limit: Duration) {
-        let Some(runtime) = self.plan.runtime.clone().or_else(|| Runtime::try_current().ok()) else { return };
+        let Some(runtime) = self.runtime() else { return };
         let Some(look) = self.looks.begin(runtime.id()) else { return };
         let cluster = Arc::clone(self);
         runtime.spawn(async move {
@@ -40,12 +40,19 @@ impl Cluster {
         runtime.spawn(async {});
     }
 
-    /// Whether nobody has looked for the primaries yet, as at first after a lazy start.
-    pub(in crate::store::redis) fn is_unknown(&self) -> bool {
-        self.map.load().nodes().is_empty() && !self.is_lost.load(Ordering::Relaxed)
+    /// Where a look runs that is asked for here.
+    fn runtime(&self) -> Option<Runtime> {
+        self.plan.runtime.clone().or_else(|| Runtime::try_current().ok())
     }
 
-    /// Looks for the primaries, or waits for who does. Looking goes on without its caller.
+    /// Whether no primary is known, as at first after a lazy start, and a look may find some: not if one found nothing
+    /// a moment ago.
+    pub(in crate::store::redis) fn is_unknown(&self) -> bool {
+        let may_find = || self.runtime().is_some_and(|runtime| self.looks.may_find(runtime.id()));
+        self.map.load().nodes().is_empty() && (!self.is_lost.load(Ordering::Relaxed) || may_find())
+    }
+
+    /// Looks for the primaries, or waits for the look under way. It goes on without its caller.
     pub(in crate::store::redis) async fn find(self: &Arc<Self>, patience: Patience) {
         let found = async {
             let mut ended = self.looks.ended();

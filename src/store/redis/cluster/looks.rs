@@ -80,6 +80,12 @@ impl Looks {
         Some(Look { number, pause: PAUSE, has_found: false, looks: Arc::clone(self) })
     }
 
+    /// Whether a look of a runtime is under way or due, as none found nothing there a moment ago.
+    pub(super) fn may_find(&self, runtime: Id) -> bool {
+        let (state, now) = (self.state(), Instant::now());
+        !state.looks.iter().any(|look| look.runtime == runtime && look.has_ended && look.until > now)
+    }
+
     /// The number of a look that waits for nobody's turn.
     pub(super) fn number(&self) -> u64 {
         self.state().number()
