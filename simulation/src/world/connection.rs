@@ -20,7 +20,7 @@ pub(super) type Mishaps = VecDeque<Mishap>;
 const LATE: Duration = Duration::from_secs(6);
 
 /// As many connections clients keep for answers that come late.
-const MOST_RETIRED: usize = 4;
+const MOST_RETIRED: u64 = 4;
 
 /// Refusals after which a command is asked again.
 const ASKED_AGAIN: [&str; 4] = ["-NOSCRIPT", "-MOVED", "-ASK", "-TRYAGAIN"];
@@ -29,6 +29,8 @@ const ASKED_AGAIN: [&str; 4] = ["-NOSCRIPT", "-MOVED", "-ASK", "-TRYAGAIN"];
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) node: usize,
+    /// Its number among those to its node.
+    place: u64,
     /// Ends it.
     pub(super) cut: Arc<Notify>,
     /// Nothing passes any more.
@@ -54,9 +56,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(node: usize) -> Self {
+    pub(super) fn new(node: usize, place: u64) -> Self {
         Self {
             node,
+            place,
             cut: Arc::default(),
             is_swallowed: false,
             is_demoted: None,
@@ -130,8 +133,9 @@ impl Drop for There {
             if connection.is_troubled() {
                 state.is_troubled_until(Instant::now());
             }
-            let others = state.connections.values().filter(|other| other.node == connection.node);
-            let is_one_of_many = others.count() >= MOST_RETIRED;
+            // Those since may have been retired too, and be gone by now.
+            let since = state.nodes[connection.node].connections - connection.place;
+            let is_one_of_many = since >= MOST_RETIRED;
             // A client that closes it before the answer comes has to have waited long for that.
             let is_late = connection.since.elapsed() > LATE || is_one_of_many;
             if connection.is_cut || connection.is_swallowed || is_late {

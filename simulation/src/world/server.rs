@@ -36,13 +36,24 @@ pub(super) struct Server {
     pub(super) frozen_until: Option<Instant>,
     pub(super) slow_ms: u64,
     pub(super) mishaps: Mishaps,
+    /// How many connections to it were made.
+    pub(super) connections: u64,
     /// Connections since it last decided something.
     pub(super) attempts: u32,
 }
 
 impl Server {
     pub(super) fn new(node: Node) -> Self {
-        Self { node, is_up: true, is_lost: false, frozen_until: None, slow_ms: 0, mishaps: Mishaps::new(), attempts: 0 }
+        Self {
+            node,
+            is_up: true,
+            is_lost: false,
+            frozen_until: None,
+            slow_ms: 0,
+            mishaps: Mishaps::new(),
+            connections: 0,
+            attempts: 0,
+        }
     }
 }
 

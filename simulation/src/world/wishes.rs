@@ -60,7 +60,8 @@ impl State {
     /// vain, settlements are given up.
     pub(super) fn connects(&mut self, node: usize) -> (u64, Arc<Notify>) {
         self.last_connection += 1;
-        let (number, connection) = (self.last_connection, Connection::new(node));
+        self.nodes[node].connections += 1;
+        let (number, connection) = (self.last_connection, Connection::new(node, self.nodes[node].connections));
         let cut = Arc::clone(&connection.cut);
         self.connections.insert(number, connection);
         self.nodes[node].attempts += 1;
