@@ -22,10 +22,22 @@ pub(crate) struct CallId(NonZeroU64);
 
 impl CallId {
     pub(crate) fn new() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let last = LAST.fetch_add(1, Ordering::Relaxed);
+        let last = next();
         Self(NonZeroU64::MIN.saturating_add(last))
     }
+}
+
+#[cfg(not(tollgate_simulation))]
+fn next() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Each thread is a process of its own, and what happens there does not depend on other threads.
+#[cfg(tollgate_simulation)]
+fn next() -> u64 {
+    thread_local!(static LAST: AtomicU64 = const { AtomicU64::new(0) });
+    LAST.with(|last| last.fetch_add(1, Ordering::Relaxed))
 }
 
 #[cfg(test)]

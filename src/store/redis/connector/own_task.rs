@@ -13,8 +13,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Default)]
 pub(super) struct OwnTasks {
     /// Those that their callers gave up, and where they run: they end at once, unless they block.
-    given_up: Arc<Mutex<Vec<(Id, Weak<()>)>>>,
+    given_up: Arc<Mutex<Vec<Place>>>,
 }
+
+/// A task, and the runtime that it is on.
+type Place = (Id, Weak<()>);
 
 impl OwnTasks {
     /// Calls a closure, and waits for what it returns, in a task of its own: the caller drives a connection
@@ -45,8 +48,9 @@ impl OwnTasks {
         // nobody else would look at I/O and timers meanwhile.
         tokio::spawn(async {});
         tasks.spawn(async move {
-            let _is_there = is_there;
-            call().await
+            let result = call().await;
+            drop(is_there);
+            result
         });
         tasks.join_next().await.expect("a task was spawned")
     }
