@@ -96,12 +96,6 @@ impl SlotTable {
         slots.for_each(|slot| self.assign(slot, node));
     }
 
-    /// Takes a slot from whoever has it.
-    pub fn unassign(&mut self, slot: u16) {
-        self.owners[usize::from(slot)] = None;
-        self.moves.remove(&slot);
-    }
-
     /// Sends a slot on its way to another node: its owner migrates it, and `to` imports it.
     pub fn begin_move(&mut self, slot: u16, to: u16) {
         if self.owner(slot) != Some(to) {

@@ -74,6 +74,7 @@ impl World {
             is_admitted: false,
             status: None,
             ended: None,
+            is_handled: false,
             has_left: false,
             is_excused: false,
             is_held_up,
@@ -154,6 +155,9 @@ pub(super) async fn handle(request: Request<()>) -> Response<String> {
         limits.charge(units);
         job.changes(units, 0);
     }
+    if does.pause_ms > 0 {
+        sleep(Duration::from_millis(does.pause_ms)).await;
+    }
     if does.blocks_ms > 0 {
         job.world.block(does.blocks_ms);
     }
@@ -161,6 +165,7 @@ pub(super) async fn handle(request: Request<()>) -> Response<String> {
         limits.refund(units);
         job.changes(0, units);
     }
+    job.ends();
     if does.goes_on {
         tokio::spawn(async move {
             sleep(Duration::from_millis(30)).await;
@@ -181,6 +186,10 @@ impl Job {
         let record = &mut state.records[self.place];
         (record.is_admitted, record.decided, record.decision) = (true, Some(Instant::now()), decision);
         state.checks_admission(self.place);
+    }
+
+    fn ends(&self) {
+        self.world.lock().records[self.place].is_handled = true;
     }
 
     fn changes(&self, charged: u64, refunded: u64) {

@@ -71,8 +71,11 @@ impl State {
         if source != Source::Open {
             *since = None;
         } else if since.get_or_insert_with(Instant::now).elapsed() > ALLOWED + TIMERS {
-            let since = since.map(|since| since.elapsed());
-            self.violate(format_args!("{} is admitted by nobody, as others are since {since:?}", record.name()));
+            let since = since.map_or(Duration::ZERO, |since| since.elapsed());
+            self.violate(format_args!(
+                "{} is admitted without the store, as others have been for {since:?}",
+                record.name()
+            ));
         }
     }
 

@@ -7,7 +7,7 @@ use tollgate::store::Mode;
 use tollgate::{Decision, Outcome, Source};
 
 use super::client::Answer;
-use super::plan::{Around, Ask, Patience, Rule};
+use super::plan::{Around, Ask, By, Patience, Rule};
 use super::state::State;
 
 /// What timers add, and their grain.
@@ -43,6 +43,12 @@ impl State {
         let record = self.records[place].clone();
         let (process, Some(decision)) = (self.processes[record.process].clone(), &record.decision) else { return };
         let source = decision.source();
+        // Accounts may be found by nobody.
+        let due = self.policies.iter().filter(|plan| plan.by != By::Account).count();
+        let told = decision.outcomes().len();
+        if told < due {
+            self.violate(format_args!("{} is admitted by {told} policies of {due}", record.name()));
+        }
         let refuses = decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce);
         // Each node of a Cluster is away for itself.
         if refuses && self.nodes.len() == 1 {
@@ -79,7 +85,8 @@ impl State {
     pub(super) fn checks_headers(&mut self, place: usize, answer: &Answer) {
         let record = self.records[place].clone();
         self.checks_deny_cache(&record, answer);
-        if record.charged + record.refunded > 0 || !matches!(record.status, Some(200 | 429)) {
+        let is_changed = record.charged + record.refunded > 0 && self.policies.iter().any(|plan| plan.metered);
+        if is_changed || !matches!(record.status, Some(200 | 429)) {
             return;
         }
         let decision = answer.extensions().get::<Decision>();
@@ -88,8 +95,7 @@ impl State {
             self.checks_remaining(&record, decision);
         }
         self.checks_wait_told(&record, decision, answer);
-        if record.status == Some(200)
-            && !["ratelimit", "ratelimit-policy"].iter().all(|name| answer.headers().contains_key(*name))
+        if !["ratelimit", "ratelimit-policy"].iter().all(|name| answer.headers().contains_key(*name))
             && decision.outcomes().iter().any(|outcome| outcome.mode() == Mode::Enforce)
         {
             self.violate(format_args!("{} is answered without a word of what is left", record.name()));

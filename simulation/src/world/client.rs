@@ -11,8 +11,8 @@ use http::{Request, Response};
 use tollgate::key::KeyExtractor as _;
 use tollgate::store::Credentials;
 use tollgate::{
-    Algorithm, BreakerState, Count, HybridStore, Key, LeaseStore, Lookup, OnFailure, Policy, Quota, RateLimitLayer,
-    RedisStore, key,
+    Algorithm, BreakerState, Count, HybridStore, Key, LeaseStore, Limiter, Lookup, OnFailure, Policy, Quota,
+    RateLimitLayer, RedisStore, key,
 };
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, service_fn};
@@ -31,6 +31,7 @@ pub(super) type Answer = Response<tollgate::ResponseBody<String>>;
 pub(super) struct Client {
     pub(super) layer: RateLimitLayer,
     pub(super) redis: RedisStore,
+    pub(super) limiter: Limiter,
     pub(super) service: BoxCloneSyncService<Request<()>, Answer, Infallible>,
 }
 
@@ -54,7 +55,8 @@ impl Client {
         let layer = layer.on_failure(rule).allow_for(ALLOWED).policies(policies(setting, 100));
         let layer = process.layer_budget_ms.map(Duration::from_millis).into_iter().fold(layer, RateLimitLayer::budget);
         let service = BoxCloneSyncService::new(layer.layer(service_fn(served)));
-        Self { layer, redis, service }
+        let limiter = Limiter::new(redis.clone(), policies(setting, 100));
+        Self { layer, redis, limiter, service }
     }
 }
 

@@ -23,6 +23,8 @@ struct Account {
     most: i128,
     /// Units that charges came to less than was asked.
     cut: i128,
+    /// What is owed at least, had nothing been charged.
+    uncharged: i128,
     /// Units that were to go back and did not.
     lost: i128,
 }
@@ -130,13 +132,15 @@ impl Account {
     fn owe(&mut self, record: &Record, policy: &PolicyPlan, taken: u64) {
         let (least, most) = owed(record, policy, i128::from(taken));
         self.least += least;
+        self.uncharged += least.min((i128::from(taken) - i128::from(record.refunded)).max(0));
         self.most += most;
     }
 
     fn wrong(&self, key: &[u8]) -> Option<String> {
-        let Self { net, least, most, cut, lost, .. } = self;
+        let Self { net, least, most, cut, uncharged, lost, .. } = self;
         // What was not charged is owed by nobody, and what was not given back is still taken.
-        let (least, most) = (least - cut, most + lost);
+        // Nor does more go back than was taken.
+        let (least, most) = ((least - cut).max(*uncharged), most + lost);
         let key = key.escape_ascii();
         let is_right = (least..=most).contains(net);
         (!is_right).then(|| format!("{key} has {net} units taken, and owed are {least} to {most}"))
@@ -153,7 +157,11 @@ fn owed(record: &Record, policy: &PolicyPlan, cost: i128) -> (i128, i128) {
     }
     let (charged, refunded) = (i128::from(record.charged), i128::from(record.refunded));
     let (charged, refunded) = if policy.metered { (charged, refunded) } else { (0, 0) };
-    if record.has_left || record.is_excused && policy.successes && record.status != Some(200) {
+    let returns = policy.refund_dropped || policy.successes;
+    if record.has_left && policy.refund_dropped && !record.is_handled && !record.is_excused && !record.is_held_up {
+        return (0, charged);
+    }
+    if record.has_left && returns || record.is_excused && policy.successes && record.status != Some(200) {
         return (0, cost + charged);
     }
     if policy.successes && record.status != Some(200) {
@@ -162,7 +170,7 @@ fn owed(record: &Record, policy: &PolicyPlan, cost: i128) -> (i128, i128) {
     }
     let whole = (cost + charged - refunded).max(0);
     // A charge that could not be sent in time is not owed, and what may have been charged is not given back.
-    let may_be_less = record.is_held_up || record.is_excused;
+    let may_be_less = record.is_held_up || record.is_excused || record.has_left;
     // After what was refunded has gone back a unit is charged at most.
     let least = if may_be_less { (whole - charged.min(1)).clamp(0, cost) } else { whole };
     // What was refunded of nothing does not count: a unit may be charged after that.

@@ -11,6 +11,7 @@ use super::World;
 use super::check::NOBODY;
 use super::client::{Client, key_of_user};
 use super::plan::{FIRST_COST, Plan};
+use super::record::Record;
 use crate::server::slot_of;
 
 /// How often a store is asked until it decides again, and its breakers are closed: for 2 s.
@@ -52,10 +53,10 @@ impl World {
         if let ([client], true) = (&clients[..], plan.seed.is_multiple_of(8)) {
             self.recovers_for_a_hot_key(plan, client).await;
         }
-        let waiting: Vec<u64> =
-            self.lock().records.iter().filter(|record| record.ended.is_none()).map(|record| record.cost).collect();
+        let waiting = |record: &Record| record.ended.is_none().then(|| record.name().to_string());
+        let waiting: Vec<String> = self.lock().records.iter().filter_map(waiting).collect();
         if !waiting.is_empty() {
-            self.lock().violate(format_args!("still waiting are those of cost {waiting:?}"));
+            self.lock().violate(format_args!("still waiting are {waiting:?}"));
         }
         self.lock().checks_at_the_end(&plan.setting);
         drop(clients);

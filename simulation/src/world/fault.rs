@@ -128,9 +128,9 @@ impl State {
         self.trace.say(format_args!("all is well"));
         if self.is_troubled() {
             self.is_troubled_until(Instant::now());
+            // What was wrong may show still.
+            self.last_failure = Some(Instant::now());
         }
-        // What was wrong may show still.
-        self.last_failure = Some(Instant::now());
         self.password.1 = self.password.0;
         for node in &mut self.nodes {
             let password = node.node.fault.password.take();

@@ -45,7 +45,7 @@ impl World {
 }
 
 /// Faults that some thousands of seeds meet all of.
-pub const FAULTS: [&str; 37] = [
+pub const FAULTS: [&str; 38] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -83,4 +83,5 @@ pub const FAULTS: [&str; 37] = [
     "a caller that polls once",
     "a client who is refused while the store is away",
     "a refusal from memory",
+    "a reset",
 ];

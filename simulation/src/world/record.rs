@@ -19,6 +19,8 @@ pub(super) struct Record {
     pub(super) is_admitted: bool,
     pub(super) status: Option<u16>,
     pub(super) ended: Option<Instant>,
+    /// Its handler has answered.
+    pub(super) is_handled: bool,
     /// Its caller went away.
     pub(super) has_left: bool,
     /// An answer, a charge or a refund of it may have been lost.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tollgate::{Decision, Outcome, Source};
 
-use super::client::Answer;
+use super::World;
+use super::client::{Answer, Client, key_of_user};
 use super::plan::Around;
 use super::record::Record;
 use super::state::State;
@@ -15,13 +16,25 @@ use crate::ledger::{Algorithm, What};
 /// For so long a refusal is remembered at most, in µs, with a grain of timers.
 const MEMORY_US: u64 = 1_010_000;
 
+/// How long a question and its answer are on their ways at most while all is well, with a grain of timers.
+const WAYS: Duration = Duration::from_millis(15);
+
+impl World {
+    /// Has a client's counters forgotten: what was refused before is not refused after that.
+    pub(super) async fn reset(self, client: Client, user: u8) {
+        let Some(key) = key_of_user(user) else { return };
+        self.lock().trace.meet("a reset");
+        let done = client.limiter.reset(&key).await;
+        self.lock().trace.say(format_args!("user {user} is reset: {}", done.is_ok()));
+    }
+}
+
 impl State {
     /// What one process refuses from memory, the server would refuse too.
     pub(super) fn checks_deny_cache(&mut self, record: &Record, answer: &Answer) {
         let decision = answer.extensions().get::<Decision>().cloned();
         let Some(decision) = decision.filter(|decision| decision.source() == Source::DenyCache) else { return };
         self.trace.meet("a refusal from memory");
-        let long_ago = |disturbed: Instant| disturbed.elapsed() > Duration::from_secs(2);
         let is_sure = self.disturbed.is_none_or(long_ago) && !self.is_crowd;
         // What this process gives back itself it sees at once, and by another's policies nothing can be told.
         let (is_alone, is_calm) = (self.processes.len() == 1, self.is_calm());
@@ -32,14 +45,33 @@ impl State {
             // That of an account may be another one, while it is not known.
             let is_certain = |key: &Arc<[u8]>| key.windows(8).any(|part| part == b"{header " || part == b"{global:");
             let Some(key) = key.filter(is_certain) else { continue };
-            let is_known =
-                if is_alone { is_calm || !self.is_changed(&key) } else { !self.is_replaced && !self.is_changed(&key) };
+            let is_known = if is_alone {
+                is_calm && !self.is_reset(&key) || !self.is_changed(&key)
+            } else {
+                !self.is_replaced && !self.is_changed(&key)
+            };
             let Some(left) = self.ledger.remaining(&key, then).filter(|_| is_known) else { continue };
+            let (who, name) = (record.name(), outcome.policy());
             if left >= record.cost {
-                let (who, name) = (record.name(), outcome.policy());
                 return self.violate(format_args!("{who} is refused from memory, and {name} has {left} left"));
             }
+            let is_exact = is_alone && is_calm && self.is_quick();
+            let Some(wait) = outcome.retry_after().filter(|_| is_exact) else { continue };
+            let before = self.clock().saturating_add(micros(wait.saturating_sub(WAYS)));
+            if self.ledger.remaining(&key, before).is_some_and(|left| left >= record.cost) {
+                return self.violate(format_args!("{who} is refused from memory by {name}, and told to wait {wait:?}"));
+            }
         }
+    }
+
+    /// Whether refusals were learned at once lately: the wait of one that waits for its caller, or on a blocked thread,
+    /// counts from when it is.
+    fn is_quick(&self) -> bool {
+        let is_late = |record: &Record| {
+            record.status == Some(429)
+                && record.ended.is_some_and(|ended| !long_ago(ended) && ended - record.began > WAYS)
+        };
+        self.blocked.iter().all(|(_, until)| long_ago(*until)) && !self.records.iter().any(is_late)
     }
 
     /// Whether units of a counter came back while a refusal may have been remembered.
@@ -47,6 +79,13 @@ impl State {
         let since = self.clock().saturating_sub(MEMORY_US);
         let recent = self.events.iter().rev().filter(|event| event.at_us >= since);
         recent.filter(|event| *event.key == *key).any(|event| matches!(event.what, What::Refund { .. } | What::Reset))
+    }
+
+    /// Whether a counter was reset so lately that its process may not know.
+    fn is_reset(&self, key: &[u8]) -> bool {
+        let since = self.clock().saturating_sub(micros(WAYS));
+        let recent = self.events.iter().rev().filter(|event| event.at_us >= since);
+        recent.filter(|event| *event.key == *key).any(|event| matches!(event.what, What::Reset))
     }
 
     /// The key of a user's counter, if it was asked about.
@@ -88,4 +127,13 @@ impl State {
             }
         }
     }
+}
+
+/// Whether nothing of that time is remembered any more.
+fn long_ago(then: Instant) -> bool {
+    then.elapsed() > Duration::from_secs(2)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

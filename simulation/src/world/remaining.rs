@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tollgate::{Decision, Outcome, Source};
 
 use super::client::key_of_user;
@@ -100,7 +101,7 @@ impl State {
             let is_before = other.decided.is_some_and(|decided| decided < record.began);
             let is_told = is_before || other.place == record.place;
             // A hybrid store gives debts up that it cannot pay in time.
-            let is_kept = is_leased || !other.is_held_up && self.blocked.is_empty();
+            let is_kept = is_leased || !other.is_held_up && self.blocked_between(other.began, Instant::now()).is_zero();
             other.is_admitted && is_kept && is_paid && is_same && is_told && other.began.elapsed() < within
         });
         capacity.saturating_sub(spent.map(|other| other.cost).sum())

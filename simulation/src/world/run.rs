@@ -121,6 +121,9 @@ impl World {
                     let replaced = clients[*process].layer.replace_policies(policies(setting, *percent));
                     replaced.expect("the policies are valid");
                 }
+                What::Reset { process, user } => {
+                    tokio::spawn(self.clone().reset(clients[*process].clone(), *user));
+                }
                 What::Runtime { asks, lasts_ms } => return Some((asks, *lasts_ms)),
             }
             tokio::task::yield_now().await;

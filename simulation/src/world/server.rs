@@ -98,6 +98,9 @@ impl State {
     }
 
     fn is_refused(&mut self, text: &str) {
+        if text.starts_with("CROSSSLOT") {
+            self.violate(format_args!("a call has keys of two slots"));
+        }
         if let Some(code) = REFUSALS.iter().find(|code| text.contains(*code)) {
             self.trace.meet(code);
         }

@@ -14,7 +14,7 @@ impl Plan {
         let count = if setting.is_crowd { rng.usize(20..60) } else { rng.usize(4..28) };
         let mut costs = FIRST_COST;
         let steps = (0..count).map(|_| setting.step(&mut rng, &mut costs)).collect();
-        Self { seed, setting, steps }
+        Self { seed, setting, steps }.focused()
     }
 }
 
@@ -137,6 +137,7 @@ impl Handler {
         let refunds = if rng.u8(..4) == 0 { some(rng) } else { Vec::new() };
         let sleeps_ms = if rng.u8(..3) == 0 { rng.u64(1..150) } else { 0 };
         let blocks_ms = if rng.u8(..12) == 0 { rng.u64(1..300) } else { 0 };
-        Self { charges, refunds, sleeps_ms, blocks_ms, fails: rng.u8(..4) == 0, goes_on: rng.u8(..10) == 0 }
+        let (fails, goes_on) = (rng.u8(..4) == 0, rng.u8(..10) == 0);
+        Self { charges, pause_ms: 0, refunds, sleeps_ms, blocks_ms, fails, goes_on }
     }
 }

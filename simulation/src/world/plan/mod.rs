@@ -2,6 +2,7 @@
 
 mod draw;
 mod fault;
+mod focus;
 mod step;
 
 use std::time::Duration;

@@ -27,6 +27,13 @@ pub enum What {
         /// Of the limits at the beginning.
         percent: u64,
     },
+    /// Somebody has a client's counters forgotten.
+    Reset {
+        /// By which process.
+        process: usize,
+        /// Whose.
+        user: u8,
+    },
     /// Another runtime asks, for so many milliseconds, and stops. The first one does nothing meanwhile.
     Runtime {
         /// Of each request.
@@ -58,6 +65,8 @@ pub struct Ask {
 pub struct Handler {
     /// Units it charges.
     pub charges: Vec<u64>,
+    /// For so long it sleeps then, in milliseconds.
+    pub pause_ms: u64,
     /// Units it refunds.
     pub refunds: Vec<u64>,
     /// For so long it sleeps, in milliseconds.

@@ -1,0 +1,94 @@
+//! Runs that are about one thing: some seeds' plans, changed so that they meet it often.
+
+use fastrand::Rng;
+
+use super::{Around, Ask, By, FIRST_COST, Plan, PolicyPlan, Process, Step, What};
+
+/// Of so many seeds one is of each kind.
+const KINDS: u64 = 16;
+
+impl Plan {
+    /// The plan with what it is about by its seed, if it is about anything.
+    pub(super) fn focused(mut self) -> Self {
+        // As drawn, plans stay what they are.
+        let rng = &mut Rng::with_seed(self.seed ^ 0xf0c0_5ed0);
+        match self.seed % KINDS {
+            0 => self.charges(rng),
+            8 => self.refusals(rng),
+            _ => {}
+        }
+        self
+    }
+
+    /// All requests, in order.
+    fn asks(&mut self) -> impl Iterator<Item = &mut Ask> {
+        self.steps.iter_mut().flat_map(|step| match &mut step.what {
+            What::Ask(ask) => std::slice::from_mut(ask),
+            What::Runtime { asks, .. } => asks,
+            _ => &mut [],
+        })
+    }
+
+    /// Has one process ask in terms of one policy, with costs in any order.
+    fn simplify(&mut self, rng: &mut Rng, policy: PolicyPlan) {
+        let setting = &mut self.setting;
+        setting.policies = vec![policy];
+        setting.processes.truncate(1);
+        setting.processes[0].around = Around::Plain;
+        setting.is_crowd = false;
+        let mut costs: Vec<u64> = (FIRST_COST..).take(self.asks().count()).collect();
+        rng.shuffle(&mut costs);
+        for (ask, cost) in self.asks().zip(costs) {
+            (ask.process, ask.cost) = (0, cost);
+        }
+        for step in &mut self.steps {
+            if let What::Replace { process, .. } = &mut step.what {
+                *process = 0;
+            }
+        }
+    }
+
+    /// Refusals from memory, and resets that must end them.
+    fn refusals(&mut self, rng: &mut Rng) {
+        let drawn = &self.setting.policies[0];
+        let limit = rng.u64(3..7) * FIRST_COST;
+        let policy = PolicyPlan {
+            algorithm: rng.u8(1..5),
+            limit,
+            burst: limit,
+            window_ms: [1_000, 2_500, 10_000][rng.usize(..3)],
+            by: By::User,
+            metered: false,
+            successes: false,
+            shadow: false,
+            refund_dropped: false,
+            ..drawn.clone()
+        };
+        self.simplify(rng, policy);
+        self.setting.processes[0] = Process { deny_cache: true, ..self.setting.processes[0].clone() };
+        self.setting.users = 1;
+        self.asks().for_each(|ask| ask.user = 0);
+        for step in &mut self.steps {
+            step.after_ms = step.after_ms.min(rng.u64(1..150));
+        }
+        for _ in 0..rng.usize(..3) {
+            let place = rng.usize(..=self.steps.len());
+            let reset = Step { after_ms: rng.u64(..50), what: What::Reset { process: 0, user: 0 } };
+            self.steps.insert(place, reset);
+        }
+    }
+
+    /// Charges beyond what a counter holds, and refunds after them.
+    fn charges(&mut self, rng: &mut Rng) {
+        let policy = PolicyPlan { metered: true, shadow: false, ..self.setting.policies[0].clone() };
+        self.simplify(rng, policy);
+        for ask in self.asks() {
+            let handler = &mut ask.handler;
+            if rng.u8(..3) == 0 {
+                handler.charges = vec![rng.u64(500..4_000)];
+                handler.refunds = if rng.bool() { vec![rng.u64(1..handler.charges[0])] } else { Vec::new() };
+                handler.pause_ms = rng.u64(..200);
+            }
+        }
+    }
+}
