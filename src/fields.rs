@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use crate::quota::Algorithm;
+use crate::core::quota::Algorithm;
 use crate::{Outcome, Policy, Quota};
 
 /// The largest Integer of a structured field (RFC 9651 §3.3.1).

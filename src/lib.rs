@@ -72,13 +72,10 @@
 
 mod account;
 mod admission;
-mod algorithm;
 mod ask;
-mod call;
 #[cfg(feature = "config")]
 pub mod config;
-mod decision;
-mod error;
+mod core;
 mod fields;
 mod future;
 mod gate;
@@ -94,7 +91,6 @@ mod metrics;
 mod peek;
 mod policy;
 mod problem;
-mod quota;
 mod response;
 mod service;
 mod status;
@@ -105,17 +101,14 @@ mod waiting;
 pub use deadpool_redis;
 pub use ipnet;
 
-pub use decision::{Decision, Outcome, Source};
-pub use error::Error;
+pub use self::core::{Algorithm, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use future::ResponseFuture;
 pub use handle::{Handle, RealCost};
 pub use headers::{Dialect, EXPOSED_HEADERS, Headers};
-pub use key::Key;
 pub use layer::RateLimitLayer;
 pub use limiter::Limiter;
 pub use lookup::{Lookup, RawValues};
-pub use policy::{AccessList, Count, MissingKey, Policy, PolicyName, TierLookup};
-pub use quota::{Algorithm, Quota};
+pub use policy::{AccessList, Count, MissingKey, Policy, TierLookup};
 pub use response::ResponseBody;
 pub use service::RateLimit;
 pub use status::{PolicyStatus, Status, StatusService};

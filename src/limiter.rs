@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::admission::{Asked, Verdict};
 use crate::ask::Ask;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::gate::{Gate, SharedGate};
 use crate::metrics::Timer;
 use crate::policy::Tiers;

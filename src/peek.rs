@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
+use crate::core::quota::Algorithm;
 use crate::gate::Gate;
 use crate::metrics::Timer;
-use crate::quota::Algorithm;
 use crate::store::{Check, Deadline, Decided, Mode, Receipt};
 use crate::{Decision, Error, Outcome, Store};
 

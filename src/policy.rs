@@ -3,7 +3,6 @@
 mod access;
 mod address;
 mod count;
-mod name;
 mod reserve;
 mod scope;
 mod tier;
@@ -19,7 +18,6 @@ pub(crate) use self::access::advice;
 #[cfg(feature = "axum")]
 pub(crate) use self::access::canonical;
 pub use self::count::Count;
-pub use self::name::PolicyName;
 pub(crate) use self::reserve::Reserve;
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::check_route;
@@ -29,7 +27,7 @@ pub(crate) use self::tier::Tiers;
 use crate::key::{self, KeyExtractor, ListEntry};
 use crate::metrics::Refusals;
 use crate::store::{Mode, Settles};
-use crate::{Error, Quota};
+use crate::{Error, PolicyName, Quota};
 
 const LONGEST_NAME: usize = 64;
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::admission::Verdict;
 use crate::ask::{Ask, Resolved};
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::gate::Gate;
 use crate::key::Extracted;
 use crate::store::Check;

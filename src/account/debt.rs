@@ -3,8 +3,8 @@
 use super::owed::Asked;
 use super::parts::Parts;
 use super::wanted::Wanted;
+use crate::core::quota::Algorithm;
 use crate::gate::Gate;
-use crate::quota::Algorithm;
 use crate::store::{Applied, Change, Counter, Mode, Settlement, Settling, StoreId, Taken};
 use crate::{Error, Outcome, Policy, Store};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Shared;
 use super::owed::Sent;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::{Applied, Change};
 
 /// Tells an account what became of a change when it is dropped: that nobody knows, if its runtime ends or the

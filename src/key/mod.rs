@@ -57,10 +57,11 @@ mod route;
 mod secret;
 #[cfg(feature = "axum")]
 mod template;
-mod text;
 #[cfg(feature = "axum")]
 mod trust;
 
+pub use crate::core::Key;
+use crate::core::Kind;
 pub use ambiguous::Ambiguous;
 pub use basic_user::{BasicUser, basic_user};
 pub use bearer::{Bearer, bearer};
@@ -89,5 +90,3 @@ pub use route::{Route, route};
 pub use secret::Secret;
 #[cfg(feature = "axum")]
 pub(crate) use template::{is_template, matched, normal as normal_template};
-pub use text::Key;
-use text::Kind;

@@ -14,7 +14,7 @@ use super::flight::{Arrival, Boarding, Flights};
 use super::memory::{Answered, Looked, Memory};
 use super::settings::Settings;
 use super::{Lookup, RawValues, Warning};
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::Answer;
 use crate::{Error, Key};
 

@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::core::{Applied, Error};
+
 /// A value that is ready, or the future of one.
 ///
 /// A ready answer allocates nothing.
@@ -14,6 +16,9 @@ pub enum Answer<T> {
     /// The value has to be waited for.
     Pending(Pin<Box<dyn Future<Output = T> + Send>>),
 }
+
+/// What becomes of the changes of a settlement, in their order.
+pub type Settling = Answer<Result<Vec<Applied>, Error>>;
 
 impl<T> Answer<T> {
     /// Boxes a future.

@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Taken};
-use crate::algorithm::{self, Adjustment, State, Step};
-use crate::decision::{Decision, Measures, Outcome, Source};
-use crate::quota::Algorithm;
+use crate::core::algorithm::{self, Adjustment, State, Step};
+use crate::core::decision::{Decision, Measures, Outcome, Source};
+use crate::core::quota::Algorithm;
 
 pub(super) type Steps = SmallVec<[Step; 4]>;
 

@@ -1,7 +1,7 @@
 //! A word in the log on state that could not be used.
 
 use super::Check;
-use crate::algorithm::Found;
+use crate::core::algorithm::Found;
 
 impl Found {
     /// Logs that the state found was set aside, if it was.

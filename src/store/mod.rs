@@ -4,7 +4,6 @@ mod answer;
 pub(crate) mod breaker;
 #[cfg(feature = "redis-cell")]
 mod cell;
-mod check;
 mod deadline;
 mod deny;
 mod evaluate;
@@ -13,17 +12,18 @@ mod found;
 mod hybrid;
 mod lease;
 pub(crate) mod memory;
-mod receipt;
+mod outage;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod settling;
 mod traits;
 
+pub use crate::core::{Applied, Change, Check, Counter, Mode, Receipt, Settlement, Settles, StoreId, Taken};
 pub use answer::Answer;
+pub use answer::Settling;
 pub use breaker::BreakerState;
 #[cfg(feature = "redis-cell")]
 pub use cell::{RedisCellStore, RedisCellStoreBuilder};
-pub use check::{Check, Counter, Mode, Settles};
 pub use deadline::Deadline;
 pub use deny::{DenyCache, DenyCacheBuilder};
 pub use failure::OnFailure;
@@ -31,7 +31,6 @@ pub(crate) use failure::{FailureRules, FailureStore, SharedStore};
 pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{Clock, MemoryStore, MemoryStoreBuilder, SystemClock};
-pub use receipt::{Applied, Change, Receipt, Settlement, Settling, StoreId, Taken};
 #[cfg(feature = "redis")]
 pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
 pub use traits::{Decided, Store};

@@ -7,7 +7,7 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::store::RedisCellStore;
 use super::throttle::Throttle;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::redis::builder::RedisStoreBuilder;
 use crate::store::redis::connect::in_time;
 use crate::store::redis::lane::Lanes;

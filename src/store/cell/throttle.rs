@@ -4,8 +4,8 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, RedisError, cmd};
 
 use super::rate::{Rate, no_floor, no_return};
-use crate::algorithm::{Found, NEVER, Step};
-use crate::error::Kind;
+use crate::core::algorithm::{Found, NEVER, Step};
+use crate::core::error::Kind;
 use crate::store::redis::names::cell_key;
 use crate::store::{Check, Settles};
 use crate::{Error, Quota};

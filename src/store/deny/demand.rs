@@ -12,7 +12,7 @@
 //!   units were taken. As the wait told must be true, other sums are asked of the store once.
 
 use crate::Quota;
-use crate::quota::Algorithm;
+use crate::core::quota::Algorithm;
 use crate::store::Check;
 
 /// How much a check demands of its counter.

@@ -12,7 +12,7 @@ use super::demand::Demand;
 use super::slots::Slots;
 use super::table::{Known, Other, Place, Table};
 use super::told::{after, denied, last_known};
-use crate::decision::{Decision, Outcome, Source};
+use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::memory::{Clock, Fingerprints, micros};
 use crate::store::{Check, Counter, Decided, Mode, Receipt, Settles, StoreId};
 

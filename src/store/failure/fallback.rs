@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::decision::{Decision, Source};
-use crate::quota::Algorithm;
+use crate::core::decision::{Decision, Source};
+use crate::core::quota::Algorithm;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Receipt, Settlement, Store, Taken,
 };

@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::rule::FailureRules;
 use super::without::Without;
-use crate::decision::{Decision, Source};
-use crate::error::Kind;
+use crate::core::decision::{Decision, Source};
+use crate::core::error::Kind;
+use crate::core::{Checks, kept};
 use crate::store::breaker::{LONGEST_PROBE, Permit};
-use crate::store::check::{Checks, kept};
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
 };

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::entry::Entry;
 use super::epoch::{marked, unmarked};
 use super::shared::Shared;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::{Answer, Applied, Change, Counter, Receipt, Settlement, Settling, Store};
 use crate::{Algorithm, Error};
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::entry::{Entry, Paid};
 use super::shared::Shared;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Store};
 
 /// How long an answer is waited for in the background, if the inner store does not bound that.

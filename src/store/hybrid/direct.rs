@@ -11,7 +11,7 @@ use super::entry::Counted;
 use super::epoch::marked;
 use super::shared::Shared;
 use crate::Algorithm;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::{Answer, Check, Deadline, Decided, Store};
 use crate::{Error, Outcome};
 

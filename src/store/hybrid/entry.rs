@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::ledger::{Back, Ledger};
 use crate::Error;
-use crate::decision::{Measures, Outcome};
+use crate::core::decision::{Measures, Outcome};
 use crate::store::{Check, Counter, Taken};
 
 /// How a charge went, once that is known.

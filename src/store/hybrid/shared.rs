@@ -14,7 +14,7 @@ use super::epoch::unmarked;
 use super::ledger::{Back, is_turn};
 use super::shard::Shard;
 use super::ticking::Ticking;
-use crate::decision::{Decision, Outcome, Source};
+use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::lease::plain::is_plain;
 use crate::store::lease::shards::Shards;
 use crate::store::{

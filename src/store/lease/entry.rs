@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::lot::{Lot, lifetime};
 use super::rate::Rate;
 use crate::Quota;
-use crate::decision::{Measures, Outcome};
+use crate::core::decision::{Measures, Outcome};
 use crate::store::{Check, Counter, Taken};
 
 /// A smaller lease is not worth its call.

@@ -15,7 +15,7 @@ use super::plain::is_plain;
 use super::shard::Shard;
 use super::shards::{Locked, Shards};
 use crate::Quota;
-use crate::decision::{Decision, Source};
+use crate::core::decision::{Decision, Source};
 use crate::store::{Check, Clock, Counter, Decided, Receipt, Store, StoreId, Taken};
 
 pub(super) struct Shared {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::fingerprint::{Fingerprint, TAIL};
 use super::kept::Kept;
 use crate::Quota;
-use crate::algorithm::State;
+use crate::core::algorithm::State;
 
 /// A counter in 32 bytes: two share a line of a processor's cache, and none lies across two lines.
 #[derive(Debug)]

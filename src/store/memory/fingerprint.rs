@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
-use crate::quota::Algorithm;
+use crate::core::quota::Algorithm;
 use crate::store::Counter;
 
 /// What a counter is found by: 84 bits of a hash of its policy, key, algorithm and window.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::num::NonZeroU64;
 
-use crate::algorithm::State;
+use crate::core::algorithm::State;
 
 /// The state of a counter, in 16 bytes; what needs more has an allocation of its own.
 #[derive(Debug)]

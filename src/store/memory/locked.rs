@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::fingerprint::Fingerprint;
 use super::shard::Shard;
 use super::store::{Inner, lock};
-use crate::algorithm::{self, State};
+use crate::core::algorithm::{self, State};
 use crate::store::Check;
 use crate::store::evaluate::{Steps, evaluate, look_again};
 

@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 use super::entry::{Entry, Rank};
 use super::fingerprint::Fingerprint;
 use crate::Quota;
-use crate::algorithm::{self, Adjusted, Adjustment, State, Step};
+use crate::core::algorithm::{self, Adjusted, Adjustment, State, Step};
 use crate::store::{Check, Counter, Mode};
 
 /// At least this many entries are kept before idle ones are looked for.

@@ -12,9 +12,9 @@ use super::request::Request;
 use super::store::RedisStore;
 use super::verdict::Verdict;
 use crate::Error;
-use crate::algorithm::Step;
-use crate::error::Kind;
-use crate::store::check::Checks;
+use crate::core::Checks;
+use crate::core::algorithm::Step;
+use crate::core::error::Kind;
 use crate::store::evaluate::told;
 use crate::store::{Change, Check, Deadline, Decided, Settlement, Store};
 

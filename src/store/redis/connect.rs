@@ -17,7 +17,7 @@ use super::servers::Servers;
 use super::store::RedisStore;
 use super::url;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 impl RedisStoreBuilder {
     /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts: with the feature

@@ -1,6 +1,6 @@
 //! The names of keys in Redis.
 
-use crate::quota::{Algorithm, Tick};
+use crate::core::quota::{Algorithm, Tick};
 use crate::store::Counter;
 
 /// The format of keys and states; a new one starts with fresh state.

@@ -1,6 +1,6 @@
 //! What a call to Redis needs of the Lua files.
 
-use crate::quota::Algorithm;
+use crate::core::quota::Algorithm;
 
 /// The algorithms by their numbers in the tables of `lua/wire.lua`, from 1.
 const ALGORITHMS: [Algorithm; 5] = [

@@ -7,7 +7,7 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::Deadline;
 
 /// Longer than any budget that is meant.

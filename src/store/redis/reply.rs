@@ -1,15 +1,15 @@
 //! What is answered, byte by byte as `lua/wire.lua` writes it.
 //!
 //! The script says what it found under each key and whether the check fits; how much remains and how
-//! long to wait is worked out from that by the twins in [`algorithm`](crate::algorithm).
+//! long to wait is worked out from that by the twins in [`algorithm`](crate::core::algorithm).
 
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
 use super::request::Request;
-use crate::algorithm::{Found, State};
-use crate::call::CallId;
-use crate::quota::{Algorithm, Quota};
+use crate::core::algorithm::{Found, State};
+use crate::core::call::CallId;
+use crate::core::quota::{Algorithm, Quota};
 
 /// Some states keep the low bits of a time: so many there are.
 const TIME_SPAN: u64 = 1 << 44;

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::names::redis_key;
 use super::needs::{Needs, algorithm_of, number_of};
-use crate::algorithm::{Adjustment, MOST_UNITS};
-use crate::quota::{Algorithm, Quota, Tick};
+use crate::core::algorithm::{Adjustment, MOST_UNITS};
+use crate::core::quota::{Algorithm, Quota, Tick};
 use crate::store::evaluate::adjustment;
 use crate::store::{Change, Check, Counter, Mode, Taken};
 

@@ -15,8 +15,8 @@ use super::reply::Answered;
 use super::request::{MOST_CHECKS, Request};
 use super::verdict::{self, Verdict};
 use crate::Error;
-use crate::decision::{Decision, Source};
-use crate::store::check::kept;
+use crate::core::decision::{Decision, Source};
+use crate::core::kept;
 use crate::store::deny::{Asked, Question, Refusals};
 use crate::store::evaluate::{of_any, told, told_of_one};
 use crate::store::{

@@ -17,7 +17,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use super::RedisStoreBuilder;
 use crate::Error;
 #[cfg(feature = "tls")]
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 /// Certificates and keys; without any, the system's root certificates count.
 #[derive(Clone, Default)]

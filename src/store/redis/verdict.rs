@@ -6,7 +6,7 @@ use super::lane::no_decision;
 use super::reply::{Answered, Seen};
 use super::request::{tells_all, tells_all_after};
 use crate::Error;
-use crate::algorithm::{self, State, Step};
+use crate::core::algorithm::{self, State, Step};
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
 use crate::store::{Applied, Change, Check, Counter, Taken};
 

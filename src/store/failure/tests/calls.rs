@@ -4,7 +4,7 @@ use super::super::rule::FailureRules;
 use super::super::without::Without;
 use super::{answered, away, ms, told, without};
 use crate::Error;
-use crate::call::CallId;
+use crate::core::call::CallId;
 use crate::store::{BreakerState, Decided};
 
 /// The requests of one call.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::rule::FailureRules;
 use super::without::Without;
-use crate::call::CallId;
-use crate::decision::{Decision, Outcome, Source};
-use crate::error::Kind;
+use crate::core::call::CallId;
+use crate::core::decision::{Decision, Outcome, Source};
+use crate::core::error::Kind;
 use crate::store::{Check, Counter, Decided, Receipt, StoreId};
 use crate::{Error, Key, Quota};
 

@@ -7,9 +7,9 @@ use super::super::rule::FailureRules;
 use super::super::without::Without;
 use super::{answered, away, ms, told, without};
 use crate::Error;
-use crate::decision::Source;
-use crate::error::Outage;
+use crate::core::decision::Source;
 use crate::store::BreakerState;
+use crate::store::outage::Outage;
 
 /// The error of one of several servers, which is asked again so soon.
 fn away_in_part(next_probe: Duration, failing_since: Option<Instant>) -> Error {

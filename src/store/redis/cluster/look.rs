@@ -13,7 +13,7 @@ use super::looks::PAUSE;
 use super::map::{Address, Map, Range, read_ranges};
 use super::nodes::Cluster;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::BreakerState;
 
 impl Cluster {

@@ -10,10 +10,11 @@ use super::super::lane::Lanes;
 use super::super::patience::Failure;
 use super::map::Address;
 use crate::Error;
-use crate::error::{Kind, Outage};
+use crate::core::error::Kind;
 use crate::metrics::StoreHealth;
 use crate::store::BreakerState;
 use crate::store::breaker::{Breaker, Permit, millis};
+use crate::store::outage::Outage;
 
 /// A primary. While it fails it is not asked, and the others are.
 pub(super) struct Node {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::node::Node;
 use super::nodes::Cluster;
 use crate::Error;
-use crate::error::Outage;
 use crate::store::BreakerState;
+use crate::store::outage::Outage;
 
 impl Cluster {
     /// Why a call for a slot is not worth making: its primary would not be asked.

@@ -11,7 +11,7 @@ use super::map::Address;
 use super::node::Node;
 use super::nodes::Cluster;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 impl Cluster {
     /// Has a job done by the primary that has its slot. Returns the ID of the calling

@@ -10,7 +10,7 @@ use super::super::patience::failed;
 use super::super::script::{CHECK, Calls, MOST_LOADS, Program, is_missing, last_of};
 use super::Link;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 /// Asks for what `lua/check.lua` returns, in the way in which decisions are asked for.
 ///

@@ -10,7 +10,7 @@ use deadpool_redis::redis::RedisConnectionInfo;
 use super::super::RedisStoreBuilder;
 use super::own_task::OwnTasks;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 /// A user of Redis and a password: see [`RedisStoreBuilder::credentials`].
 #[derive(Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleR
 
 use super::{Connector, Link};
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 /// A pool of connections to one server.
 pub(in crate::store) type LinkPool = managed::Pool<Manager>;

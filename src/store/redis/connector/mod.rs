@@ -24,7 +24,7 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{ErrorKind, RedisError};
 
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 pub use credentials::Credentials;
 pub(super) use credentials::{Login, Provider};

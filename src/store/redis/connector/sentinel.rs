@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::{Connecting, Connector, Link, Server, not_connected};
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 /// Sentinels, and the primary they know by a name.
 #[derive(Debug)]

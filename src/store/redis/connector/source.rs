@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::super::script::Calls;
 use super::{Link, LinkPool, Manager, check, not_connected};
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 /// A pool, and what is asked of a connection before it is used.
 pub(in crate::store::redis) struct Source {

@@ -10,7 +10,7 @@ use super::super::job::Job;
 use super::super::reply::Reply;
 use super::connection::{Answer, Answering};
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::breaker::Permit;
 
 /// A call on its way, over keys of one slot.

@@ -10,7 +10,7 @@ use super::core::Core;
 use super::lane::Lane;
 use super::line::Line;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 impl Lane {
     /// Ends the lane, wherever it stands. All who wait receive one error, as it is one failure.

@@ -21,7 +21,7 @@ use super::server::Server;
 use super::settings::Settings;
 use super::turns::{Turns, Wake};
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 /// Runners that a lane begins with.
 const RUNNERS: usize = 4;

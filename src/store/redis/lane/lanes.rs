@@ -28,7 +28,7 @@ use super::server::Server;
 use super::settings::Settings;
 use super::settling::Settling;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 /// Who waits for a lane of another runtime looks at the clock by itself, this much later.
 pub(in crate::store::redis) const GRACE: Duration = Duration::from_millis(5);

@@ -17,7 +17,7 @@ use super::late::Lateness;
 use super::queue::Queue;
 use super::server::Connecting;
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 use crate::store::breaker::Permit;
 
 /// How often a job is sent anew that was surely not sent before.

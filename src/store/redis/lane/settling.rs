@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Error;
-use crate::error::Kind;
+use crate::core::error::Kind;
 
 /// Settlements on their way to a server at most; more are not sent, and units stay taken.
 const MOST_SETTLEMENTS: usize = 4_096;

@@ -5,9 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Adjustment, NEVER, State, Step, adjust, decide};
-use crate::Quota;
-use crate::quota::{Algorithm, EXACT};
-use crate::store::Change;
+use crate::core::quota::{Algorithm, EXACT};
+use crate::core::{Change, Quota};
 
 const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::FixedWindow,

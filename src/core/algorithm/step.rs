@@ -3,7 +3,7 @@
 use super::{Found, State};
 
 /// A wait that never ends: every real one is shorter.
-pub(crate) const NEVER: u64 = crate::quota::EXACT;
+pub(crate) const NEVER: u64 = crate::core::quota::EXACT;
 
 /// The answer to one check, in ticks and units, and the state that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::store::{Check, Mode};
-use crate::{PolicyName, Quota, algorithm};
+use crate::core::{Check, Mode, PolicyName, Quota, algorithm};
 
 /// The wait of what never fits.
 const NO_WAIT: u64 = u64::MAX;

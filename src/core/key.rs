@@ -46,7 +46,7 @@ impl Key {
 
     /// A key of a kind and a value in which there is nothing to escape.
     #[cfg(feature = "axum")]
-    pub(super) fn plain(kind: &str, value: &[u8]) -> Self {
+    pub(crate) fn plain(kind: &str, value: &[u8]) -> Self {
         let mut text = Text::default();
         text.push(kind.as_bytes());
         text.push(b":");
@@ -111,28 +111,28 @@ impl Key {
 
 /// What all keys of a kind start with, rendered once.
 #[derive(Clone, Debug)]
-pub(super) struct Kind {
+pub(crate) struct Kind {
     /// `<kind>:`, escaped.
     text: SmolStr,
 }
 
 impl Kind {
-    pub(super) fn new(kind: &str) -> Self {
+    pub(crate) fn new(kind: &str) -> Self {
         Self { text: Text::start(kind).into_text() }
     }
 
     /// A kind that is known with its colon, and in which there is nothing to escape.
-    pub(super) const fn fixed(text: &'static str) -> Self {
+    pub(crate) const fn fixed(text: &'static str) -> Self {
         Self { text: SmolStr::new_static(text) }
     }
 
     /// As [`Key::new`].
-    pub(super) fn key(&self, value: &[u8]) -> Key {
+    pub(crate) fn key(&self, value: &[u8]) -> Key {
         Text::of(self).with_value(value)
     }
 
     /// As [`Key::hashed`].
-    pub(super) fn hashed(&self, value: &[u8]) -> Key {
+    pub(crate) fn hashed(&self, value: &[u8]) -> Key {
         Text::of(self).with_hash(value)
     }
 }

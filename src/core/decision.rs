@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub(crate) use self::outcome::Measures;
 pub use self::outcome::Outcome;
-use crate::store::{Check, Mode};
+use super::{Check, Mode};
 
 /// The answer to one request over all its policies.
 ///

@@ -12,7 +12,7 @@ pub use self::algorithm::Algorithm;
 pub(crate) use self::bounds::EXACT;
 use self::bounds::accept;
 pub(crate) use self::tick::Tick;
-use crate::Error;
+use crate::core::Error;
 
 /// How much one key may take: an algorithm, a limit in units, and the window the limit speaks of.
 ///

@@ -1,11 +1,11 @@
 //! A quota in the numbers the arithmetic works with, and the choice of the algorithm.
 
 use super::{State, Step, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
-use crate::quota::{Algorithm, Quota};
-use crate::store::Change;
+use crate::core::Change;
+use crate::core::quota::{Algorithm, Quota};
 
 /// No quota holds more units than this, so a larger cost decides nothing differently.
-pub(crate) const MOST_UNITS: u64 = crate::quota::EXACT / 8;
+pub(crate) const MOST_UNITS: u64 = crate::core::quota::EXACT / 8;
 
 /// A quota in ticks and units.
 #[derive(Clone, Copy, Debug)]

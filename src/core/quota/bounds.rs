@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::advice::advice;
 use super::{Algorithm, Quota, Tick};
-use crate::Error;
+use crate::core::Error;
 
 /// No intermediate value of any decision reaches this: Lua's numbers hold every integer below it,
 /// and their quotients round down correctly.

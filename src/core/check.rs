@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::{Key, PolicyName, Quota};
+use super::{Key, PolicyName, Quota};
 
 /// The address of one counter: a policy, a key, and the quota counted against.
 ///
@@ -50,10 +50,10 @@ impl Check {
 }
 
 /// Checks that are kept for as long as a store is waited for: mostly one.
-pub(super) type Checks = SmallVec<[Check; 1]>;
+pub(crate) type Checks = SmallVec<[Check; 1]>;
 
 /// Keeps checks.
-pub(super) fn kept(checks: &[Check]) -> Checks {
+pub(crate) fn kept(checks: &[Check]) -> Checks {
     match checks {
         [check] => SmallVec::from_buf([check.clone()]),
         several => several.iter().cloned().collect(),

@@ -1,13 +1,11 @@
 //! The one error type of the crate.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::call::CallId;
+use crate::core::call::CallId;
 
 /// What went wrong: a setting that can never work, or a store that could not decide.
 ///
@@ -18,20 +16,10 @@ pub struct Error {
     kind: Kind,
     message: Box<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    outage: Option<Outage>,
+    /// What the store that made it knows besides, for stores around it.
+    detail: Option<Arc<dyn Any + Send + Sync>>,
     /// What failed, if others were told of the same: known from the first of them on.
     call: OnceLock<CallId>,
-}
-
-/// What a store says of a failure of one of its servers, for each of which it has a breaker: the
-/// failure says nothing of the others.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "other stores have one server"))]
-pub(crate) struct Outage {
-    /// How long until the server is asked again; zero if it is asked.
-    pub(crate) next_probe: Duration,
-    /// Since when it has not answered.
-    pub(crate) failing_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +34,7 @@ pub(crate) enum Kind {
 
 impl Error {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into_boxed_str(), source: None, outage: None, call: OnceLock::new() }
+        Self { kind, message: message.into().into_boxed_str(), source: None, detail: None, call: OnceLock::new() }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -61,8 +49,8 @@ impl Error {
     /// The same error for one of several callers: one failure, however many of them are told of it.
     pub(crate) fn shared(&self) -> Self {
         let call = OnceLock::from(*self.call.get_or_init(CallId::new));
-        let Self { kind, outage, .. } = *self;
-        Self { kind, message: self.message.clone(), source: self.source.clone(), outage, call }
+        let (source, detail) = (self.source.clone(), self.detail.clone());
+        Self { kind: self.kind, message: self.message.clone(), source, detail, call }
     }
 
     /// The error as one of a call.
@@ -77,16 +65,16 @@ impl Error {
         self.call.get().copied()
     }
 
-    /// The error as one of a single server of the store.
+    /// The error with what its store knows besides.
     #[cfg(feature = "cluster")]
-    pub(crate) fn of_one_server(mut self, outage: Outage) -> Self {
-        self.outage = Some(outage);
+    pub(crate) fn with_detail(mut self, detail: impl Any + Send + Sync) -> Self {
+        self.detail = Some(Arc::new(detail));
         self
     }
 
-    /// What its server's breaker knows, if the store has one for each of its servers.
-    pub(crate) fn outage(&self) -> Option<Outage> {
-        self.outage
+    /// What its store knows besides, if it is of this type.
+    pub(crate) fn detail<T: Any>(&self) -> Option<&T> {
+        self.detail.as_deref()?.downcast_ref()
     }
 
     /// An error of a store outside this crate.

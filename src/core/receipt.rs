@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
-use super::{Answer, Counter};
-use crate::call::CallId;
-use crate::{Error, Outcome};
+use super::call::CallId;
+use super::{Counter, Outcome};
 
 /// Which store made a decision; unique in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,7 +79,7 @@ impl Receipt {
     }
 
     /// The receipt with what each check took changed, in the order of the checks.
-    pub(super) fn each_taken(mut self, change: impl FnMut(&mut Taken)) -> Self {
+    pub(crate) fn each_taken(mut self, change: impl FnMut(&mut Taken)) -> Self {
         self.taken.iter_mut().for_each(change);
         self
     }
@@ -127,9 +126,6 @@ impl Applied {
         Self { outcome: Some(outcome), ..self }
     }
 }
-
-/// What becomes of the changes of a settlement, in their order.
-pub type Settling = Answer<Result<Vec<Applied>, Error>>;
 
 /// A [`Change`] to one of a receipt's checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
