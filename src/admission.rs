@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::account::Account;
 use crate::ask::Resolved;
 use crate::gate::Gate;
-use crate::metrics::Timer;
+use crate::metrics::{Timer, Undecided};
 use crate::store::{Answer, Check, Deadline, Decided, Mode};
 use crate::waiting::Waiting;
 use crate::{Decision, Error, Outcome, Store};
@@ -36,6 +36,19 @@ pub(crate) enum Verdict {
     Denied,
     /// No decision could be made.
     Failed(Error),
+}
+
+impl Verdict {
+    /// Why nobody decided, if nobody did.
+    fn undecided(&self) -> Option<Undecided> {
+        match self {
+            Verdict::NoKey | Verdict::Denied => Some(Undecided::Forbidden),
+            Verdict::Ambiguous => Some(Undecided::Ambiguous),
+            Verdict::Rejected(_) => Some(Undecided::Rejected),
+            Verdict::Failed(_) => Some(Undecided::Unavailable),
+            Verdict::Admitted(_) | Verdict::Refused(_) => None,
+        }
+    }
 }
 
 /// The way to a [`Verdict`].
@@ -156,12 +169,14 @@ impl Gate {
 
     /// A verdict that is known before the store is asked.
     fn turned_away(&self, verdict: Verdict) -> Verdict {
-        self.decisions.turned_away(&verdict);
+        if let Some(reason) = verdict.undecided() {
+            self.decisions.turned_away(reason);
+        }
         verdict
     }
 
     fn verdict(self: &Arc<Self>, policies: &[usize], timer: Timer, decided: Result<Decided, Error>) -> Verdict {
-        self.decisions.decided(timer, &decided, policies.iter().map(|place| &self.policies[*place]));
+        self.decisions.decided(timer, &decided, policies.iter().map(|place| self.policies[*place].refusals()));
         if let Ok(decided) = &decided {
             log_shadows(&decided.decision);
         }

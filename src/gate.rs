@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
+use smallvec::SmallVec;
 
 use crate::fields::PolicyField;
 use crate::key::KeyExtractor;
@@ -67,7 +68,8 @@ impl Gate {
 
     /// Whether the store can decide all of these policies.
     pub(crate) fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
-        self.given.supports(policies)
+        let requirements: SmallVec<[_; 4]> = policies.iter().map(Policy::requirement).collect();
+        self.given.supports(&requirements)
     }
 
     /// As [`supports`](Self::supports), for policies of requests: their routes and lists have to match some.

@@ -110,7 +110,7 @@ impl Handle {
         let check = Check { settles: options.settles(), ..Check::new(counter, options.cost.fixed()) };
         let (gate, timer) = (&self.shared.gate, Timer::start());
         let decided = gate.store.decide(&[check], Deadline::none()).wait().await;
-        gate.decisions.decided(timer, &decided, [policy]);
+        gate.decisions.decided(timer, &decided, [policy.refusals()]);
         Ok(self.shared.add(policy, decided?))
     }
 

@@ -105,10 +105,11 @@ pub use self::core::{Algorithm, Decision, Error, Key, Outcome, PolicyName, Quota
 pub use future::ResponseFuture;
 pub use handle::{Handle, RealCost};
 pub use headers::{Dialect, EXPOSED_HEADERS, Headers};
+pub use key::MissingKey;
 pub use layer::RateLimitLayer;
 pub use limiter::Limiter;
 pub use lookup::{Lookup, RawValues};
-pub use policy::{AccessList, Count, MissingKey, Policy, TierLookup};
+pub use policy::{AccessList, Count, Policy, TierLookup};
 pub use response::ResponseBody;
 pub use service::RateLimit;
 pub use status::{PolicyStatus, Status, StatusService};

@@ -174,7 +174,7 @@ impl Limiter {
         } else {
             gate.decide_later(asked).await.map_err(no_verdict)?
         };
-        gate.decisions.decided(timer, &decided, &gate.policies);
+        gate.decisions.decided(timer, &decided, gate.policies.iter().map(Policy::refusals));
         let Decided { decision, receipt } = decided?;
         gate.store.settle(receipt, &[]);
         Ok(decision)

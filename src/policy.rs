@@ -15,8 +15,6 @@ use http::request::Parts;
 
 pub use self::access::AccessList;
 pub(crate) use self::access::advice;
-#[cfg(feature = "axum")]
-pub(crate) use self::access::canonical;
 pub use self::count::Count;
 pub(crate) use self::reserve::Reserve;
 #[cfg(all(feature = "axum", feature = "config"))]
@@ -24,9 +22,9 @@ pub(crate) use self::scope::check_route;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
 pub use self::tier::TierLookup;
 pub(crate) use self::tier::Tiers;
-use crate::key::{self, KeyExtractor, ListEntry};
+use crate::core::{Mode, Requirement, Settles};
+use crate::key::{self, KeyExtractor, ListEntry, MissingKey};
 use crate::metrics::Refusals;
-use crate::store::{Mode, Settles};
 use crate::{Error, PolicyName, Quota};
 
 const LONGEST_NAME: usize = 64;
@@ -80,23 +78,6 @@ pub(crate) struct Options {
 pub(crate) enum Cost {
     Fixed(u64),
     By(Arc<dyn Fn(&Parts) -> u64 + Send + Sync>),
-}
-
-/// What happens to a request that has no key for a policy, or none that is certain.
-///
-/// An [ambiguous](crate::key::Extracted::Ambiguous) key is never skipped, nor a counter of its own: a
-/// client could choose either by writing one thing twice. All such requests of a policy share one counter,
-/// of the policy's own quota, apart from those that have no key; or they are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum MissingKey {
-    /// The policy does not apply to it; those with an ambiguous key are counted together.
-    Skip,
-    /// It is refused: with 403, or with 400 if its key is ambiguous.
-    Deny,
-    /// It is counted together with all others that have none; those with an ambiguous key are counted
-    /// together apart from these.
-    Share,
 }
 
 impl Policy {
@@ -336,6 +317,12 @@ impl Policy {
             )));
         }
         Ok(())
+    }
+
+    /// What it asks of a store.
+    pub(crate) fn requirement(&self) -> Requirement<'_> {
+        let settles = self.options.settles();
+        Requirement { settles, reserves: self.options.reserve.is_some(), ..Requirement::new(&self.name, &self.quota) }
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -16,7 +16,7 @@ impl Gate {
     /// which is certain, those of one address do, so that nobody uses up what is others'.
     pub(super) fn ambiguous(&self, ask: Ask, rule: MissingKey, parts: Option<&Parts>) -> Resolved {
         let policy = &self.policies[ask.policy];
-        policy.refusals().count_ambiguous(policy);
+        policy.refusals().count_ambiguous(policy.shared_name());
         tracing::debug!(policy = policy.name(), ?rule, "a request does not say for certain whom to count");
         if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
             let offered = offered(policy, parts);

@@ -5,6 +5,7 @@
 //! [`Receipt`] says what they took, so that it can be [changed](Change).
 
 pub(crate) mod algorithm;
+mod answer;
 pub(crate) mod call;
 mod check;
 pub(crate) mod decision;
@@ -13,7 +14,9 @@ mod key;
 mod name;
 pub(crate) mod quota;
 mod receipt;
+mod requirement;
 
+pub use answer::{Answer, Settling};
 pub use check::{Check, Counter, Mode, Settles};
 pub(crate) use check::{Checks, kept};
 pub use decision::{Decision, Outcome, Source};
@@ -22,4 +25,5 @@ pub use key::Key;
 pub(crate) use key::Kind;
 pub use name::PolicyName;
 pub use quota::{Algorithm, Quota};
-pub use receipt::{Applied, Change, Receipt, Settlement, StoreId, Taken};
+pub use receipt::{Applied, Change, Decided, Receipt, Settlement, StoreId, Taken};
+pub use requirement::Requirement;

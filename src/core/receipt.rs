@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 
 use super::call::CallId;
-use super::{Counter, Outcome};
+use super::{Counter, Decision, Outcome};
 
 /// Which store made a decision; unique in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +29,18 @@ pub struct Receipt {
     store: StoreId,
     taken: SmallVec<[Taken; 1]>,
     call: Option<CallId>,
+}
+
+/// A decision, with the receipt that settles it.
+///
+/// They are two things because a decision is copied to whoever reads it, and a receipt is spent
+/// once.
+#[derive(Debug)]
+pub struct Decided {
+    /// What was decided.
+    pub decision: Decision,
+    /// What was taken: nothing if the decision is a refusal.
+    pub receipt: Receipt,
 }
 
 /// What one check took.

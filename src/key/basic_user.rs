@@ -11,7 +11,7 @@ use super::authorization::{all, credentials};
 use super::reading::Reading;
 use super::{Ambiguous, Extracted, Key, KeyExtractor, ListEntry};
 use crate::RawValues;
-use crate::store::Answer;
+use crate::core::Answer;
 
 const SCHEME: &str = "Basic";
 

@@ -6,7 +6,7 @@ use super::authorization::{all, credentials, is_one, separates};
 use super::field_value::is_normal;
 use super::{Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
-use crate::store::Answer;
+use crate::core::Answer;
 
 const SCHEME: &str = "Bearer";
 

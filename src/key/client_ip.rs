@@ -6,13 +6,13 @@ use http::HeaderName;
 use http::request::Parts;
 use ipnet::IpNet;
 
+use super::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, ip_key, is_ip_key};
 use super::peer_ip::peer;
 use super::trust::{Trust, parse_net};
 use super::{Extracted, KeyExtractor, ListEntry, hops};
 use crate::Error;
-use crate::policy::MissingKey;
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// The client's address behind trusted proxies. See [`client_ip`].
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use super::cookie_pairs::{Found, is_normal, named};
 use super::reading::{self, Pick, Reading};
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// The value of a cookie. See [`cookie`].
 #[derive(Clone, Debug)]

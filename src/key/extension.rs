@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use http::request::Parts;
 
 use super::{Extracted, KeyExtractor, ListEntry};
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// A closure over a request extension. See [`extension`].
 pub struct Extension<T, F> {

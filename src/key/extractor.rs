@@ -7,9 +7,9 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
+use super::MissingKey;
 use super::{Join, Key, ListEntry, Secret};
-use crate::policy::MissingKey;
-use crate::store::Answer;
+use crate::core::Answer;
 use crate::{Error, RawValues};
 
 /// What an extractor finds in a request.

@@ -5,7 +5,7 @@ use std::fmt;
 use http::request::Parts;
 
 use super::{Extracted, KeyExtractor, ListEntry};
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// An extractor from a closure over the head of the request. See [`from_fn`].
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use http::request::Parts;
 
 use super::{Extracted, Key, KeyExtractor, ListEntry};
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// The same key for every request. See [`global`].
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,7 +9,7 @@ use super::field_value::{is_normal, lines};
 use super::reading::Reading;
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// The value of a header. See [`header`].
 #[derive(Clone, Debug)]

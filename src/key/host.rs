@@ -9,7 +9,7 @@ use http::request::Parts;
 use super::field_value::lines;
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
-use crate::store::Answer;
+use crate::core::Answer;
 
 static KIND: Kind = Kind::fixed("host:");
 

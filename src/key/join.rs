@@ -6,10 +6,10 @@ use std::task::Poll;
 
 use http::request::Parts;
 
+use super::MissingKey;
 use super::{Extracted, Key, KeyExtractor, ListEntry, Secret};
 use crate::RawValues;
-use crate::policy::MissingKey;
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// Each pair of two keys. See [`KeyExtractor::and`].
 #[derive(Clone, Debug)]

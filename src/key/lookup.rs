@@ -11,10 +11,10 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
+use super::MissingKey;
 use super::{Extracted, Key, KeyExtractor, ListEntry};
+use crate::core::Answer;
 use crate::lookup::{Looked, Lookups};
-use crate::policy::MissingKey;
-use crate::store::Answer;
 use crate::{Error, Lookup, RawValues};
 
 /// A key that is looked up by another. See [`lookup`].

@@ -3,7 +3,7 @@
 use http::request::Parts;
 
 use super::{Extracted, Key, KeyExtractor, ListEntry};
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// What all other methods share: made-up ones must not make fresh counters.
 const OTHER: &str = "<other>";

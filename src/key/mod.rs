@@ -45,6 +45,8 @@ mod join;
 mod list_entry;
 mod lookup;
 mod method;
+mod missing;
+mod network;
 mod path;
 #[cfg(feature = "axum")]
 mod path_param;
@@ -79,6 +81,8 @@ pub use join::Join;
 pub use list_entry::ListEntry;
 pub use lookup::{KeyLookup, lookup};
 pub use method::{Method, method};
+pub use missing::MissingKey;
+pub(crate) use network::canonical;
 pub use path::{Path, path};
 #[cfg(feature = "axum")]
 pub use path_param::{PathParam, path_param};

@@ -8,7 +8,7 @@ use percent_encoding::{percent_decode, percent_decode_str};
 
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
-use crate::store::Answer;
+use crate::core::Answer;
 
 static KIND: Kind = Kind::fixed("path:");
 

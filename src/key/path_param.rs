@@ -16,7 +16,7 @@ use super::reading::Reading;
 use super::template::{Piece, pieces};
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// A parameter of the route that matched. See [`path_param`].
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use std::sync::Once;
 use axum::extract::ConnectInfo;
 use http::request::Parts;
 
+use super::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, ip_key, is_ip_key};
 use super::{Extracted, KeyExtractor, ListEntry};
-use crate::policy::MissingKey;
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// The peer's address. See [`peer_ip`].
 #[derive(Clone, Copy, Debug)]

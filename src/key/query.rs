@@ -7,7 +7,7 @@ use http::request::Parts;
 use super::reading::Reading;
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
-use crate::store::Answer;
+use crate::core::Answer;
 
 /// The value of a query parameter. See [`query`].
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use http::request::Parts;
 use super::template::{matched, normal};
 use super::{Extracted, KeyExtractor, Kind, ListEntry, is_template};
 use crate::RawValues;
-use crate::store::Answer;
+use crate::core::Answer;
 
 static KIND: Kind = Kind::fixed("route:");
 

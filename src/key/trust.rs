@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::canonical;
 use crate::Error;
-use crate::policy::canonical;
 
 /// No CIDR is longer: what is shown of a bad one is cut here.
 const LONGEST_SHOWN: usize = 64;

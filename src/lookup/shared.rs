@@ -14,8 +14,8 @@ use super::flight::{Arrival, Boarding, Flights};
 use super::memory::{Answered, Looked, Memory};
 use super::settings::Settings;
 use super::{Lookup, RawValues, Warning};
+use crate::core::Answer;
 use crate::core::error::Kind;
-use crate::store::Answer;
 use crate::{Error, Key};
 
 type Found<V> = Result<V, Box<dyn StdError + Send + Sync>>;

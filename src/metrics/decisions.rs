@@ -7,9 +7,8 @@ use tokio::time::Instant;
 
 use super::health;
 use super::names::{DECISION_SECONDS, DECISIONS};
-use crate::admission::Verdict;
-use crate::store::Decided;
-use crate::{Decision, Error, Policy, Source};
+use super::{Refusals, Undecided as Reason};
+use crate::core::{Decided, Decision, Error, Source};
 
 /// When the store was asked.
 #[derive(Clone, Copy)]
@@ -66,7 +65,7 @@ impl Decisions {
         &self,
         timer: Timer,
         decided: &Result<Decided, Error>,
-        policies: impl IntoIterator<Item = &'a Policy>,
+        policies: impl IntoIterator<Item = &'a Refusals>,
     ) {
         let handles = self.handles();
         let Ok(Decided { decision, .. }) = decided else {
@@ -74,21 +73,21 @@ impl Decisions {
             return timer.stop(&handles.undecided.seconds);
         };
         handles.count(timer, decision);
-        for (policy, outcome) in policies.into_iter().zip(decision.outcomes()) {
-            policy.refusals().count(policy, outcome);
+        for (refusals, outcome) in policies.into_iter().zip(decision.outcomes()) {
+            refusals.count(outcome);
         }
     }
 
     /// Counts a request that is turned away before any decision.
-    pub(crate) fn turned_away(&self, verdict: &Verdict) {
+    pub(crate) fn turned_away(&self, reason: Reason) {
         let undecided = &self.handles().undecided;
-        match verdict {
-            Verdict::NoKey | Verdict::Denied => undecided.forbidden.increment(1),
-            Verdict::Ambiguous => undecided.ambiguous.increment(1),
-            Verdict::Rejected(_) => undecided.rejected.increment(1),
-            Verdict::Failed(_) => undecided.unavailable.increment(1),
-            Verdict::Admitted(_) | Verdict::Refused(_) => {}
-        }
+        let counter = match reason {
+            Reason::Forbidden => &undecided.forbidden,
+            Reason::Ambiguous => &undecided.ambiguous,
+            Reason::Rejected => &undecided.rejected,
+            Reason::Unavailable => &undecided.unavailable,
+        };
+        counter.increment(1);
     }
 
     fn handles(&self) -> &Handles {

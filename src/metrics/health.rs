@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use metrics::{Counter, Gauge};
 
 use super::names::{BREAKER_CHANGES, BREAKERS_OPEN, STORE_FAILURES};
-use crate::Error;
+use crate::core::Error;
 
 /// How the store of a layer does. Its circuit breakers are no longer open when it is dropped.
 #[derive(Debug, Default)]

@@ -21,3 +21,16 @@ pub(crate) use self::{
     health::StoreHealth,
     refusals::Refusals,
 };
+
+/// Why nobody decided about a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Undecided {
+    /// It lacks a key that it must have, or its client is on a list.
+    Forbidden,
+    /// Its key is not certain.
+    Ambiguous,
+    /// A key extractor answered it.
+    Rejected,
+    /// No decision could be made.
+    Unavailable,
+}

@@ -1,8 +1,7 @@
 //! Nothing, in place of metrics.
 
-use crate::admission::Verdict;
-use crate::store::Decided;
-use crate::{Error, Policy};
+use super::Undecided;
+use crate::core::{Decided, Error, PolicyName};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Timer;
@@ -18,9 +17,9 @@ pub(crate) struct Decisions {}
 
 #[allow(clippy::unused_self, reason = "as with metrics")]
 impl Decisions {
-    pub(crate) fn decided<'a>(&self, _: Timer, _: &Result<Decided, Error>, _: impl IntoIterator<Item = &'a Policy>) {}
+    pub(crate) fn decided<'a>(&self, _: Timer, _: &Result<Decided, Error>, _: impl IntoIterator<Item = &'a Refusals>) {}
 
-    pub(crate) fn turned_away(&self, _: &Verdict) {}
+    pub(crate) fn turned_away(&self, _: Undecided) {}
 }
 
 #[derive(Clone, Default)]
@@ -28,7 +27,7 @@ pub(crate) struct Refusals {}
 
 #[allow(clippy::unused_self, reason = "as with metrics")]
 impl Refusals {
-    pub(crate) fn count_ambiguous(&self, _: &Policy) {}
+    pub(crate) fn count_ambiguous(&self, _: &PolicyName) {}
 }
 
 #[derive(Debug, Default)]

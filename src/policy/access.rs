@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 
 use super::address::read_net;
-use crate::key::{ListEntry, counted};
+use crate::key::{ListEntry, canonical, counted};
 use crate::{Error, Key};
 
 /// Clients by address or by key: see [`Policy::allow`](crate::Policy::allow).
@@ -199,15 +199,6 @@ impl fmt::Debug for AccessList {
         let values = self.entries.len() - self.nets.len();
         f.debug_struct("AccessList").field("nets", &self.nets).field("values", &values).finish_non_exhaustive()
     }
-}
-
-/// Addresses are looked up as IPv4 if they are mapped, so networks of mapped ones are kept as IPv4.
-pub(crate) fn canonical(net: IpNet) -> IpNet {
-    let mapped = match net {
-        IpNet::V4(_) => None,
-        IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96)),
-    };
-    mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(net, IpNet::V4)
 }
 
 #[cfg(all(test, not(feature = "axum")))]

@@ -1,6 +1,5 @@
 //! Where state lives and decisions are made.
 
-mod answer;
 pub(crate) mod breaker;
 #[cfg(feature = "redis-cell")]
 mod cell;
@@ -18,9 +17,10 @@ pub(crate) mod redis;
 mod settling;
 mod traits;
 
-pub use crate::core::{Applied, Change, Check, Counter, Mode, Receipt, Settlement, Settles, StoreId, Taken};
-pub use answer::Answer;
-pub use answer::Settling;
+pub use crate::core::{
+    Answer, Applied, Change, Check, Counter, Decided, Mode, Receipt, Requirement, Settlement, Settles, Settling,
+    StoreId, Taken,
+};
 pub use breaker::BreakerState;
 #[cfg(feature = "redis-cell")]
 pub use cell::{RedisCellStore, RedisCellStoreBuilder};
@@ -33,4 +33,4 @@ pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{Clock, MemoryStore, MemoryStoreBuilder, SystemClock};
 #[cfg(feature = "redis")]
 pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
-pub use traits::{Decided, Store};
+pub use traits::Store;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, Applied, Change, Check, Counter, Deadline, Receipt, Settlement, Settling};
-use crate::{Decision, Error, Policy};
+use super::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settles, Settling,
+};
+use crate::Error;
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
 ///
@@ -101,7 +103,7 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Whether the store can do all that these policies, of one layer, ask of it.
+    /// Whether the store can do all that policies of one layer ask of it, one requirement a policy.
     ///
     /// It is asked when policies are given to a layer or limiter, and answers at once. By default, and
     /// in most stores, all is supported. A store around a store asks the inner one.
@@ -109,28 +111,16 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     ///
     /// If it cannot: the message names the policy, and what to change.
-    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
-        let _ = policies;
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        let _ = requirements;
         Ok(())
     }
 }
 
 /// Whether a store supports policies whose units also come back by what is around it.
-pub(super) fn supports_refunds(store: &dyn Store, policies: &[Policy]) -> Result<(), Error> {
-    let refunding: Vec<Policy> = policies.iter().cloned().map(Policy::refund_dropped).collect();
-    store.supports(&refunding)
-}
-
-/// A decision, with the receipt that settles it.
-///
-/// They are two things because a decision is copied to whoever reads it, and a receipt is spent
-/// once.
-#[derive(Debug)]
-pub struct Decided {
-    /// What was decided.
-    pub decision: Decision,
-    /// What was taken: nothing if the decision is a refusal.
-    pub receipt: Receipt,
+pub(super) fn supports_refunds(store: &dyn Store, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+    let refunding = requirements.iter().map(|one| Requirement { settles: Settles::ByOutcome, ..one.clone() });
+    store.supports(&refunding.collect::<Vec<_>>())
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -162,7 +152,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).recall(checks)
     }
 
-    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
-        (**self).supports(policies)
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        (**self).supports(requirements)
     }
 }

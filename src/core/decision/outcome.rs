@@ -103,6 +103,11 @@ impl Outcome {
         }
     }
 
+    #[cfg(feature = "metrics")]
+    pub(crate) fn policy_name(&self) -> &PolicyName {
+        &self.policy
+    }
+
     /// The policy's name.
     pub fn policy(&self) -> &str {
         &self.policy

@@ -1,7 +1,8 @@
 //! Quotas in the terms of redis-cell, and what it cannot do.
 
+use crate::core::Requirement;
 use crate::store::Settles;
-use crate::{Algorithm, Error, Policy, Quota};
+use crate::{Algorithm, Error, Quota};
 
 /// The module's keys live for whole milliseconds, so what is due in less is forgotten: with units that
 /// return sooner, evenly spaced requests of up to twice the limit would pass.
@@ -61,24 +62,24 @@ fn interval(period: u64, count: u64) -> u64 {
 }
 
 /// Whether the module can decide all of these policies for one request.
-pub(super) fn supports(policies: &[Policy]) -> Result<(), Error> {
-    if let [_, second, ..] = policies {
+pub(super) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
+    if let [_, second, ..] = requirements {
         return Err(Error::invalid(format!(
             "redis-cell decides one policy a request, and {:?} is another: give one{OR_SCRIPTS}",
-            second.name()
+            second.policy.as_str()
         )));
     }
-    policies.iter().try_for_each(|policy| {
-        supports_one(policy).map_err(|error| Error::invalid(format!("policy {:?}: {error}", policy.name())))
+    requirements.iter().try_for_each(|one| {
+        supports_one(one).map_err(|error| Error::invalid(format!("policy {:?}: {error}", one.policy.as_str())))
     })
 }
 
-fn supports_one(policy: &Policy) -> Result<(), Error> {
-    Rate::of(policy.quota())?;
-    if policy.options().reserve.is_some() {
+fn supports_one(required: &Requirement<'_>) -> Result<(), Error> {
+    Rate::of(required.quota)?;
+    if required.reserves {
         return Err(no_floor());
     }
-    if policy.options().settles() == Settles::ByOutcome { Err(no_return()) } else { Ok(()) }
+    if required.settles == Settles::ByOutcome { Err(no_return()) } else { Ok(()) }
 }
 
 pub(super) fn no_floor() -> Error {

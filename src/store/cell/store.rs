@@ -11,6 +11,8 @@ use tokio::time::timeout_at;
 use super::builder::RedisCellStoreBuilder;
 use super::rate::{OR_SCRIPTS, supports};
 use super::throttle::Throttle;
+use crate::Error;
+use crate::core::Requirement;
 use crate::core::decision::{Decision, Source};
 use crate::core::error::Kind;
 use crate::store::evaluate::told_of_one;
@@ -20,7 +22,6 @@ use crate::store::redis::patience::{Failure, Patience};
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };
-use crate::{Error, Policy};
 
 /// Token buckets (GCRA) that the Redis module
 /// [redis-cell](https://crates.io/crates/redis-cell) keeps, for servers that have it: one
@@ -153,8 +154,8 @@ impl Store for RedisCellStore {
         Some(self.inner.budget)
     }
 
-    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
-        supports(policies)
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        supports(requirements)
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::refusals::{Asked, Question, Refusals};
+use crate::Error;
+use crate::core::Requirement;
 use crate::store::memory::{Clock, SystemClock};
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };
-use crate::{Error, Policy};
 
 const DEFAULT_CAP: Duration = Duration::from_secs(1);
 const DEFAULT_CAPACITY: usize = 100_000;
@@ -189,8 +190,8 @@ impl<S: Store> Store for DenyCache<S> {
         self.refusals.recall(checks).or_else(|| self.inner.recall(checks))
     }
 
-    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
-        self.inner.supports(policies)
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        self.inner.supports(requirements)
     }
 }
 

@@ -12,6 +12,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::rule::FailureRules;
 use super::without::Without;
+use crate::Error;
+use crate::core::Requirement;
 use crate::core::decision::{Decision, Source};
 use crate::core::error::Kind;
 use crate::core::{Checks, kept};
@@ -19,7 +21,6 @@ use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
 };
-use crate::{Error, Policy};
 
 /// A store as the layer keeps it.
 pub(crate) type SharedStore = Arc<dyn Store>;
@@ -135,8 +136,8 @@ impl<S: Store> Store for FailureStore<S> {
         self.inner.recall(checks)
     }
 
-    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
-        self.inner.supports(policies)
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        self.inner.supports(requirements)
     }
 }
 

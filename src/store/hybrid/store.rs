@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::builder::HybridStoreBuilder;
 use super::shared::Shared;
+use crate::Error;
+use crate::core::Requirement;
 use crate::store::settling::{settle_each, without_outcomes};
 use crate::store::traits::supports_refunds;
 use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
-use crate::{Error, Policy};
 
 /// A store for processes far from the inner one: it admits at once, counts, and pays at each tick.
 ///
@@ -119,8 +120,8 @@ impl Store for HybridStore {
         self.shared.budget()
     }
 
-    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
-        supports_refunds(&*self.shared.inner, policies)
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        supports_refunds(&*self.shared.inner, requirements)
     }
 }
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::builder::LeaseStoreBuilder;
 use super::counts::LeaseCounts;
 use super::shared::Shared;
+use crate::Error;
+use crate::core::Requirement;
 use crate::store::settling::{settle_each, without_outcomes};
 use crate::store::traits::supports_refunds;
 use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
-use crate::{Error, Policy};
 
 /// A store that takes units for hot keys in advance, many in one call, and admits with them locally.
 ///
@@ -149,8 +150,8 @@ impl Store for LeaseStore {
         self.shared.inner.budget()
     }
 
-    fn supports(&self, policies: &[Policy]) -> Result<(), Error> {
-        supports_refunds(&*self.shared.inner, policies)
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        supports_refunds(&*self.shared.inner, requirements)
     }
 }
 

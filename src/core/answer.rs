@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::core::{Applied, Error};
+use super::{Applied, Error};
 
 /// A value that is ready, or the future of one.
 ///
