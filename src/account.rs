@@ -1,6 +1,7 @@
 //! What an admitted request owes, until that is settled.
 
 mod debt;
+mod handle;
 mod learning;
 mod owed;
 mod parts;
@@ -16,11 +17,12 @@ use http::response::Parts;
 use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
+pub use self::handle::{Handle, RealCost};
 use self::owed::Owed;
 pub(crate) use self::shared::Shared;
 use crate::gate::Gate;
 use crate::store::Decided;
-use crate::{Count, Decision, Handle, RealCost};
+use crate::{Count, Decision};
 
 /// The account of one request. Dropped before there is a response, it settles the request as one
 /// whose client went away.

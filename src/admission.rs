@@ -1,5 +1,9 @@
 //! Whether a request is admitted: what its policies ask, then one decision over all of them.
 
+pub(crate) mod ask;
+mod peek;
+pub(crate) mod waiting;
+
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
@@ -13,11 +17,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::account::Account;
-use crate::ask::Resolved;
+use crate::admission::ask::Resolved;
+use crate::admission::waiting::Waiting;
 use crate::gate::Gate;
 use crate::metrics::{Timer, Undecided};
 use crate::store::{Answer, Check, Deadline, Decided, Mode};
-use crate::waiting::Waiting;
 use crate::{Decision, Error, Outcome, Store};
 
 /// What becomes of a request.

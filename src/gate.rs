@@ -8,7 +8,7 @@ use http::Response;
 use http::request::Parts;
 use smallvec::SmallVec;
 
-use crate::fields::PolicyField;
+use crate::headers::fields::PolicyField;
 use crate::key::KeyExtractor;
 use crate::lookup::Warning;
 use crate::metrics::Decisions;

@@ -1,6 +1,7 @@
 //! Which headers are sent.
 
-mod write;
+pub(crate) mod fields;
+pub(crate) mod merge;
 
 use std::time::Duration;
 
@@ -8,16 +9,16 @@ use http::HeaderName;
 use http::header::RETRY_AFTER;
 
 use crate::Decision;
-use crate::fields::{LARGEST, whole_seconds};
 use crate::grpc::PUSHBACK;
+use crate::headers::fields::{LARGEST, whole_seconds};
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(crate) const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 pub(crate) const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 pub(crate) const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-const USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
-const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+pub(crate) const USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+pub(crate) const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
 /// What a CORS layer must expose, so that scripts in browsers can read the limits.
 ///
@@ -27,7 +28,8 @@ pub const EXPOSED_HEADERS: [HeaderName; 9] =
     [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK];
 
 /// Headers that another layer or an upstream may have set.
-static TOLD: [HeaderName; 8] = [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE];
+pub(crate) static TOLD: [HeaderName; 8] =
+    [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE];
 
 /// Which draft of the IETF's fields is written.
 ///
@@ -60,18 +62,18 @@ pub enum Dialect {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Headers {
-    dialect: Option<Dialect>,
-    legacy: bool,
-    reset: ResetFormat,
-    used: bool,
-    resource: bool,
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) legacy: bool,
+    pub(crate) reset: ResetFormat,
+    pub(crate) used: bool,
+    pub(crate) resource: bool,
     /// In seconds.
     jitter: u64,
 }
 
 /// What `X-RateLimit-Reset` counts from.
 #[derive(Clone, Copy, Debug)]
-enum ResetFormat {
+pub(crate) enum ResetFormat {
     UnixTime,
     Seconds,
 }
@@ -124,12 +126,12 @@ impl Headers {
     }
 
     /// Whether nothing but `Retry-After` is sent.
-    fn are_none(&self) -> bool {
+    pub(crate) fn are_none(&self) -> bool {
         self.dialect.is_none() && !self.legacy
     }
 
     /// How many are sent, `Retry-After` aside.
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         let legacy = if self.legacy { 3 + usize::from(self.used) + usize::from(self.resource) } else { 0 };
         if self.dialect.is_some() { 2 + legacy } else { legacy }
     }

@@ -72,38 +72,31 @@
 
 mod account;
 mod admission;
-mod ask;
 #[cfg(feature = "config")]
 pub mod config;
 mod core;
-mod fields;
 mod future;
 mod gate;
 mod grpc;
-mod handle;
 mod headers;
 pub mod key;
 mod layer;
 mod limiter;
 mod lookup;
-mod merge;
 mod metrics;
-mod peek;
 mod policy;
-mod problem;
 mod response;
 mod service;
 mod status;
 pub mod store;
-mod waiting;
 
 #[cfg(feature = "redis")]
 pub use deadpool_redis;
 pub use ipnet;
 
 pub use self::core::{Algorithm, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
+pub use account::{Handle, RealCost};
 pub use future::ResponseFuture;
-pub use handle::{Handle, RealCost};
 pub use headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use key::MissingKey;
 pub use layer::RateLimitLayer;

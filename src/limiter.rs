@@ -7,14 +7,14 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep};
 
+use crate::admission::ask::Ask;
+use crate::admission::waiting::{Stage, Waiting};
 use crate::admission::{Asked, Verdict};
-use crate::ask::Ask;
 use crate::core::error::Kind;
 use crate::gate::{Gate, SharedGate};
 use crate::metrics::Timer;
 use crate::policy::Tiers;
 use crate::store::{Answer, Change, Deadline, Decided};
-use crate::waiting::{Stage, Waiting};
 use crate::{Decision, Error, Key, Policy, RawValues, Status, Store};
 
 const GRAIN: Duration = Duration::from_millis(1);

@@ -1,6 +1,8 @@
 //! The responses this crate makes, and their body.
 
 mod ending;
+pub(crate) mod problem;
+mod write;
 
 use std::mem;
 use std::pin::Pin;
@@ -17,9 +19,9 @@ use self::ending::Ending;
 use crate::Decision;
 use crate::account::{Account, Settled};
 use crate::admission::Verdict;
-use crate::fields::number;
 use crate::gate::Gate;
-use crate::{grpc, problem};
+use crate::grpc;
+use crate::headers::fields::number;
 
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const NO_KEY: &str = "The request lacks what clients are told apart by.";

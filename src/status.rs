@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
 pub use self::service::StatusService;
-use crate::fields::{Advertised, Left, used, whole_seconds};
 use crate::gate::Gate;
+use crate::headers::fields::{Advertised, Left, used, whole_seconds};
 use crate::{Decision, Outcome};
 
 /// What a client has left of each policy it may know of.

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use http::request::Parts;
 
+use crate::admission::ask::Resolved;
 use crate::admission::{Asked, Verdict};
-use crate::ask::Resolved;
 use crate::gate::Gate;
 use crate::lookup::Warning;
 use crate::store::{Deadline, Decided, Mode, Store};

@@ -18,7 +18,7 @@ use super::look::Scope;
 use crate::gate::{Gate, SharedGate};
 use crate::lookup::Warning;
 use crate::policy::Predicate;
-use crate::problem;
+use crate::response::problem;
 use crate::response::{json, without_body};
 
 const NOT_SHOWN: &str = "Limits are not shown to this client.";

@@ -8,7 +8,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until};
 
 use crate::admission::Verdict;
-use crate::ask::{Ask, Resolved};
+use crate::admission::ask::{Ask, Resolved};
 use crate::core::error::Kind;
 use crate::gate::Gate;
 use crate::key::Extracted;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::fields::{number, whole_seconds};
+use crate::headers::fields::{number, whole_seconds};
 use crate::response::NO_STORE;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");

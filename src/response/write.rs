@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::{LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, ResetFormat, TOLD, USED};
-use crate::fields::{Field, Left, number, used, whole_seconds};
 use crate::gate::Gate;
-use crate::merge::{is_stricter, merge};
+use crate::headers::fields::{Field, Left, number, used, whole_seconds};
+use crate::headers::merge::{is_stricter, merge};
+use crate::headers::{LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, ResetFormat, TOLD, USED};
 use crate::store::Mode;
 use crate::{Decision, Outcome, Policy};
 

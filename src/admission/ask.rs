@@ -7,11 +7,11 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use crate::admission::Verdict;
+use crate::admission::waiting::{Stage, Waiting};
 use crate::gate::Gate;
 use crate::key::Extracted;
 use crate::policy::{AccessList, Cost, Terms, Tiers};
 use crate::store::{Answer, Check, Counter, Mode};
-use crate::waiting::{Stage, Waiting};
 use crate::{Error, Key, MissingKey, OnFailure, Policy, Quota, RawValues};
 
 /// What a policy makes of a request.
