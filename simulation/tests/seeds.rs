@@ -40,6 +40,16 @@ fn a_server_that_forgets_what_it_is_checked_with_is_checked_again() {
     passes(20_016_395);
 }
 
+#[test]
+fn what_was_answered_before_a_connection_was_lost_is_given_back_if_it_is_late() {
+    passes(100_098_173);
+}
+
+#[test]
+fn a_connection_given_up_for_odd_answers_is_one_failure() {
+    passes(100_198_635);
+}
+
 #[cfg(tokio_unstable)]
 #[test]
 fn a_seed_does_the_same_when_it_is_run_again() {

@@ -115,14 +115,14 @@ pub(super) fn fits(jobs: &[Job], reply: &Reply) -> bool {
 
 /// Answers each request with its part of what a script returned. Returns whether that was an answer to
 /// all of them.
-pub(super) fn answer(jobs: Vec<Job>, reply: Option<Reply>) -> bool {
+pub(super) fn answer(jobs: Vec<Job>, reply: Option<Reply>, failure: &mut Option<Error>) -> bool {
     let Some(mut reply) = reply else {
-        fail(jobs, &no_decision());
+        fail(jobs, failure.get_or_insert_with(no_decision));
         return false;
     };
     let mut is_whole = true;
     for job in jobs {
-        let answered = reply.take(&job.request).ok_or_else(no_decision);
+        let answered = reply.take(&job.request).ok_or_else(|| failure.get_or_insert_with(no_decision).shared());
         is_whole &= answered.is_ok();
         job.answer(answered);
     }

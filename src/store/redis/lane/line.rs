@@ -1,5 +1,6 @@
 //! The connection of a lane: made when something waits for it, and given up when it fails.
 
+use std::mem;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -117,10 +118,16 @@ impl Core {
     }
 
     /// Gives up a connection that has ended. All its calls fail as one; what was surely not sent is
-    /// sent on the next one.
-    pub(super) fn lose(&mut self, lane: &Lane, lost: Vec<(Call, Option<RedisError>)>, is_unsent: bool) {
+    /// sent on the next one. The failure is the one that others were told of already.
+    pub(super) fn lose(
+        &mut self,
+        lane: &Lane,
+        lost: Vec<(Call, Option<RedisError>)>,
+        is_unsent: bool,
+        mut failure: Option<Error>,
+    ) {
         self.disconnect(lane);
-        let mut failure: Option<Error> = None;
+        let mut is_first = true;
         for (Call { mut jobs, permit, may_be_sent, .. }, error) in lost {
             if is_unsent && !may_be_sent && jobs.iter().all(|job| job.tries < MOST_TRIES) {
                 for job in &mut jobs {
@@ -130,9 +137,8 @@ impl Core {
                 lane.server.learn(permit, Some(&Failure::Unsent));
                 continue;
             }
-            let is_first = failure.is_none();
             let shared = failure.get_or_insert_with(|| lost_connection(error.as_ref())).shared();
-            let told = if is_first { Failure::NotConnected(shared.shared()) } else { Failure::Unsent };
+            let told = if mem::take(&mut is_first) { Failure::NotConnected(shared.shared()) } else { Failure::Unsent };
             lane.server.learn(permit, Some(&told));
             call::fail(jobs, &lane.server.error(shared));
         }
@@ -157,7 +163,7 @@ impl Core {
 
     fn disconnect(&mut self, lane: &Lane) -> Line {
         lane.publish(None);
-        std::mem::replace(&mut self.line, Line::Down)
+        mem::replace(&mut self.line, Line::Down)
     }
 }
 

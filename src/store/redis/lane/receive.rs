@@ -14,6 +14,7 @@ use super::core::Core;
 use super::lane::Lane;
 use super::late::Lateness;
 use super::line::{Line, lost_connection};
+use crate::Error;
 
 /// Calls that were answered, and how.
 type Answered = SmallVec<[(Call, Answer); 2]>;
@@ -37,7 +38,7 @@ impl Core {
         }
         if has_ended || !lost.is_empty() {
             lost.extend(connection.calls.drain(..).map(|call| (call, None)));
-            self.lose(lane, lost, unsent);
+            self.lose(lane, lost, unsent, None);
         }
         ended.into_iter().filter_map(|(call, answer)| self.finish(lane, call, answer)).collect()
     }
@@ -83,16 +84,19 @@ impl Core {
         let is_whole =
             |(jobs, reply): &(Vec<Job>, Option<Reply>)| reply.as_ref().is_some_and(|reply| call::fits(jobs, reply));
         let mut is_in_step = replies.len() < 2 || replies.iter().all(is_whole);
+        // However many calls it is told to, it is one.
+        let mut failure = None;
         for (jobs, reply) in replies {
             if is_in_step {
-                is_in_step = call::answer(jobs, reply);
+                is_in_step = call::answer(jobs, reply, &mut failure);
             } else {
-                call::fail(jobs, &lane.server.error(lost_connection(None)));
+                let error = failure.get_or_insert_with(|| lost_connection(None)).shared();
+                call::fail(jobs, &lane.server.error(error));
             }
         }
         if let (false, Line::Up(connection, _)) = (is_in_step, &mut self.line) {
             let lost = connection.calls.drain(..).map(|call| (call, None)).collect();
-            self.lose(lane, lost, false);
+            self.lose(lane, lost, false, failure);
         }
     }
 
@@ -103,31 +107,34 @@ impl Core {
         }
         for mut connection in std::mem::take(&mut self.retired) {
             let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
-            if self.answer_late(lane, answered) && !has_ended {
+            let mut failure = None;
+            if self.answer_late(lane, answered, &mut failure) && !has_ended {
                 self.retired.extend(Some(connection).filter(Connection::is_waited_for));
             } else {
-                connection.fail(&lane.server.error(lost_connection(None)));
+                connection.fail(&lane.server.error(failure.unwrap_or_else(|| lost_connection(None))));
             }
         }
     }
 
-    /// Returns whether all of it can be answers to what was asked.
-    fn answer_late(&mut self, lane: &Lane, answered: Answered) -> bool {
-        let mut is_in_step = are_in_step(lane, &answered);
+    /// Returns whether more can be answers to what was asked.
+    fn answer_late(&mut self, lane: &Lane, answered: Answered, failure: &mut Option<Error>) -> bool {
+        let (mut is_in_step, mut goes_on) = (are_in_step(lane, &answered), true);
         for (call, answer) in answered {
             match answer {
                 Ok(value) if is_in_step => {
                     let reply = call::read(&call.jobs, value);
-                    is_in_step = call::answer(call.jobs, reply);
+                    is_in_step = call::answer(call.jobs, reply, failure);
                 }
                 Err(error) if is_in_step && !lane.server.is_lost(&error) => self.refuse(lane, call.jobs, &error),
                 answer => {
-                    is_in_step = false;
-                    call::fail(call.jobs, &lane.server.error(lost_connection(answer.err().as_ref())));
+                    // What came of other calls before the connection was lost is good.
+                    goes_on = false;
+                    let error = failure.get_or_insert_with(|| lost_connection(answer.err().as_ref())).shared();
+                    call::fail(call.jobs, &lane.server.error(error));
                 }
             }
         }
-        is_in_step
+        is_in_step && goes_on
     }
 }
 
