@@ -67,11 +67,15 @@ impl State {
             // It was admitted before, and did not look.
             return;
         }
-        let since = &mut self.open_since[record.process];
         if source != Source::Open {
-            *since = None;
-        } else if since.get_or_insert_with(Instant::now).elapsed() > ALLOWED + TIMERS {
-            let since = since.map_or(Duration::ZERO, |since| since.elapsed());
+            self.open_since[record.process] = None;
+            return;
+        }
+        let since = *self.open_since[record.process].get_or_insert_with(Instant::now);
+        // What was answered before a thread was blocked is learned after it.
+        let blocked = self.blocked_between(since, Instant::now());
+        if since.elapsed() > ALLOWED + TIMERS + blocked {
+            let since = since.elapsed();
             self.violate(format_args!(
                 "{} is admitted without the store, as others have been for {since:?}",
                 record.name()

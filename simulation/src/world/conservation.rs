@@ -82,14 +82,14 @@ impl State {
             let is_hybrid = setting.processes[record.process].around == Around::Hybrid;
             // A hybrid store charges within a budget, which is over when a handler has blocked for as long.
             let may_lose_charges = record.is_held_up || is_hybrid && !self.blocked.is_empty();
-            if is_hybrid && record.is_held_up {
+            if is_hybrid && may_lose_charges {
                 // It gives a debt up whose payment was not answered twice.
                 given_up += i128::from(record.cost);
             }
             let record = Record { is_held_up: may_lose_charges, ..record.clone() };
             all.owe(&record, &setting.policies[0], record.cost);
         }
-        all.least -= given_up;
+        (all.least, all.uncharged) = (all.least - given_up, all.uncharged - given_up);
         all
     }
 

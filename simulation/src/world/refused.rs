@@ -23,9 +23,17 @@ impl World {
     /// Has a client's counters forgotten: what was refused before is not refused after that.
     pub(super) async fn reset(self, client: Client, user: u8) {
         let Some(key) = key_of_user(user) else { return };
-        self.lock().trace.meet("a reset");
+        self.begins_to_reset();
         let done = client.limiter.reset(&key).await;
-        self.lock().trace.say(format_args!("user {user} is reset: {}", done.is_ok()));
+        let mut state = self.lock();
+        state.resets -= 1;
+        state.trace.say(format_args!("user {user} is reset: {}", done.is_ok()));
+    }
+
+    fn begins_to_reset(&self) {
+        let mut state = self.lock();
+        state.trace.meet("a reset");
+        state.resets += 1;
     }
 }
 
@@ -46,7 +54,7 @@ impl State {
             let is_certain = |key: &Arc<[u8]>| key.windows(8).any(|part| part == b"{header " || part == b"{global:");
             let Some(key) = key.filter(is_certain) else { continue };
             let is_known = if is_alone {
-                is_calm && !self.is_reset(&key) || !self.is_changed(&key)
+                is_calm && self.is_free() && !self.is_being_reset(&key) || !self.is_changed(&key)
             } else {
                 !self.is_replaced && !self.is_changed(&key)
             };
@@ -64,6 +72,11 @@ impl State {
         }
     }
 
+    /// Whether no thread was blocked lately, on which settlements wait.
+    fn is_free(&self) -> bool {
+        self.blocked.iter().all(|(_, until)| long_ago(*until))
+    }
+
     /// Whether refusals were learned at once lately: the wait of one that waits for its caller, or on a blocked thread,
     /// counts from when it is.
     fn is_quick(&self) -> bool {
@@ -71,7 +84,7 @@ impl State {
             record.status == Some(429)
                 && record.ended.is_some_and(|ended| !long_ago(ended) && ended - record.began > WAYS)
         };
-        self.blocked.iter().all(|(_, until)| long_ago(*until)) && !self.records.iter().any(is_late)
+        self.is_free() && !self.records.iter().any(is_late)
     }
 
     /// Whether units of a counter came back while a refusal may have been remembered.
@@ -82,7 +95,10 @@ impl State {
     }
 
     /// Whether a counter was reset so lately that its process may not know.
-    fn is_reset(&self, key: &[u8]) -> bool {
+    fn is_being_reset(&self, key: &[u8]) -> bool {
+        if self.resets > 0 {
+            return true;
+        }
         let since = self.clock().saturating_sub(micros(WAYS));
         let recent = self.events.iter().rev().filter(|event| event.at_us >= since);
         recent.filter(|event| *event.key == *key).any(|event| matches!(event.what, What::Reset))

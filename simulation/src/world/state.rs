@@ -56,6 +56,8 @@ pub(crate) struct State {
     /// Since when each process admits without its store.
     pub(super) open_since: Vec<Option<Instant>>,
     pub(super) is_crowd: bool,
+    /// How many resets are under way.
+    pub(super) resets: u32,
     /// By how much the servers' clocks were set forward, in µs.
     pub(super) step_us: i64,
 }
@@ -90,6 +92,7 @@ impl State {
             losses: Some(0),
             open_since: vec![None; plan.setting.processes.len()],
             is_crowd: plan.setting.is_crowd,
+            resets: 0,
             step_us: 0,
         }
     }
