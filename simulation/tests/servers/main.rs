@@ -13,24 +13,26 @@ mod sources;
 mod tollgate_scripts;
 
 /// What the crate's own files about scripts refer to.
-mod quota {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum Algorithm {
-        FixedWindow,
-        SlidingLog,
-        SlidingWindow,
-        TokenBucket,
-        LeakyBucket,
-    }
+mod core {
+    pub(crate) mod quota {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Algorithm {
+            FixedWindow,
+            SlidingLog,
+            SlidingWindow,
+            TokenBucket,
+            LeakyBucket,
+        }
 
-    impl Algorithm {
-        pub(crate) const fn name(self) -> &'static str {
-            match self {
-                Self::FixedWindow => "fixed_window",
-                Self::SlidingLog => "sliding_log",
-                Self::SlidingWindow => "sliding_window",
-                Self::TokenBucket => "token_bucket",
-                Self::LeakyBucket => "leaky_bucket",
+        impl Algorithm {
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    Self::FixedWindow => "fixed_window",
+                    Self::SlidingLog => "sliding_log",
+                    Self::SlidingWindow => "sliding_window",
+                    Self::TokenBucket => "token_bucket",
+                    Self::LeakyBucket => "leaky_bucket",
+                }
             }
         }
     }
