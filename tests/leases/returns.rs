@@ -302,6 +302,66 @@ async fn a_reset_forgets_the_lease_too() {
     assert_eq!(counts.leased, counts.spent + counts.returned + counts.lost);
 }
 
+/// A store that answers leases only once it is allowed to; all is decided at once.
+struct Held {
+    inner: MemoryStore,
+    gate: Arc<Semaphore>,
+}
+
+impl Store for Held {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        let (decided, gate) = (self.inner.decide(checks, deadline), Arc::clone(&self.gate));
+        if checks[0].cost == 1 {
+            return decided;
+        }
+        Answer::pending(async move {
+            let _permit = gate.acquire_owned().await;
+            decided.wait().await
+        })
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.inner.settle(receipt, changes)
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.inner.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.inner.reset(counter)
+    }
+}
+
+/// What the inner store has left where a key was reset while a lease of it was asked for, and requests and others
+/// took units after that.
+async fn left_after_a_reset(requests: u64, others: u64) -> u64 {
+    let (clock, gate) = (clock(), Arc::new(Semaphore::new(0)));
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    let held = Held { inner: inner.clone(), gate: Arc::clone(&gate) };
+    let store = LeaseStore::builder(held).with_clock(clock).build().expect("the share is one");
+    heat(&store, WINDOW, 100).await;
+    assert!(remaining(&inner, "hot", WINDOW).await < 9_900, "a lease was asked for");
+    store.reset(&counter("hot", WINDOW)).wait().await.expect("a store answers");
+    heat(&store, WINDOW, requests).await;
+    for _ in 0..others {
+        assert!(take(&inner, "hot", WINDOW, 1).await.0);
+    }
+    gate.add_permits(1_000);
+    tokio::time::sleep(ms(1)).await;
+    heat(&store, WINDOW, 5).await;
+    store.close().await;
+    remaining(&inner, "hot", WINDOW).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_before_a_reset_is_neither_spent_nor_given_back_after_it() {
+    for (requests, others) in [(0, 50), (1, 50), (3, 0), (100, 200)] {
+        let left = left_after_a_reset(requests, others).await;
+        assert_eq!(left, 10_000 - requests - others - 5, "{requests} requests and {others} others");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lowered_limit_gives_the_lease_back_and_a_raised_one_leaves_it() {
     let (store, inner, quota) = leasing(WINDOW);
