@@ -8,9 +8,8 @@ use std::time::Duration;
 use http::HeaderName;
 use http::header::RETRY_AFTER;
 
-use crate::Decision;
 use crate::grpc::PUSHBACK;
-use crate::headers::fields::{LARGEST, whole_seconds};
+use crate::headers::fields::LARGEST;
 
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -136,17 +135,13 @@ impl Headers {
         if self.dialect.is_some() { 2 + legacy } else { legacy }
     }
 
-    /// How long a refused client is told to wait where that is not told in seconds.
-    pub(crate) fn wait_exactly(&self, decision: &Decision) -> Option<Duration> {
-        let later = if self.jitter > 0 { fastrand::u64(0..=self.jitter.saturating_mul(1_000)) } else { 0 };
-        decision
-            .retry_after()
-            .map(|wait| wait.max(Duration::from_millis(1)).saturating_add(Duration::from_millis(later)))
+    /// Seconds to add to the waits of one refusal, the same to all of them.
+    pub(crate) fn later(&self) -> u64 {
+        if self.jitter > 0 { fastrand::u64(0..=self.jitter) } else { 0 }
     }
 
-    /// The seconds a refused client is told to wait; `None` if no wait can help.
-    pub(crate) fn wait(&self, decision: &Decision) -> Option<u64> {
-        let later = if self.jitter > 0 { fastrand::u64(0..=self.jitter) } else { 0 };
-        decision.retry_after().map(|wait| (whole_seconds(wait).max(1) + later).min(LARGEST))
+    /// As [`later`](Self::later), in milliseconds.
+    pub(crate) fn later_millis(&self) -> u64 {
+        if self.jitter > 0 { fastrand::u64(0..=self.jitter.saturating_mul(1_000)) } else { 0 }
     }
 }

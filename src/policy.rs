@@ -27,8 +27,6 @@ use crate::key::{self, KeyExtractor, ListEntry, MissingKey};
 use crate::metrics::Refusals;
 use crate::{Error, PolicyName, Quota};
 
-const LONGEST_NAME: usize = 64;
-
 /// A named limit: how much, counted by whom.
 ///
 /// # Examples
@@ -96,7 +94,7 @@ impl Policy {
     ///
     /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`.
     pub fn try_new(name: &str, quota: Quota) -> Result<Self, Error> {
-        check_name(name)?;
+        let name = name.try_into()?;
         let options = Options {
             missing_key: None,
             cost: Cost::Fixed(1),
@@ -112,7 +110,7 @@ impl Policy {
             deny: None,
         };
         let (key, refusals) = (Arc::new(key::global()), Refusals::default());
-        Ok(Self { name: name.into(), quota, key, options, refusals })
+        Ok(Self { name, quota, key, options, refusals })
     }
 
     /// Sets who is counted.
@@ -381,16 +379,4 @@ impl fmt::Debug for Policy {
 
 fn is_address_of(client: &dyn KeyExtractor, entry: ListEntry<'_>) -> bool {
     matches!(entry, ListEntry::Net(_)) && client.can_match(entry)
-}
-
-fn check_name(name: &str) -> Result<(), Error> {
-    let letter_first = name.starts_with(|first: char| first.is_ascii_alphabetic());
-    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    if letter_first && plain && name.len() <= LONGEST_NAME {
-        return Ok(());
-    }
-    let shown: String = name.chars().take(LONGEST_NAME).collect();
-    Err(Error::invalid(format!(
-        "policy name {shown:?} is not allowed: start with a letter, then up to 63 letters, digits, '.', '_' or '-'"
-    )))
 }

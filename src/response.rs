@@ -7,6 +7,7 @@ mod write;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
@@ -21,13 +22,13 @@ use crate::account::{Account, Settled};
 use crate::admission::Verdict;
 use crate::gate::Gate;
 use crate::grpc;
-use crate::headers::fields::number;
+use crate::headers::fields::{LARGEST, number, whole_seconds};
 
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-const NO_KEY: &str = "The request lacks what clients are told apart by.";
+const NO_KEY: &str = "The request does not identify its client.";
 const AMBIGUOUS: &str =
-    "What clients are told apart by is not certain in the request: it must be there once, well-formed.";
-const DENIED: &str = "This client is not served.";
+    "The request does not identify its client unambiguously: what does must be present once and well-formed.";
+const DENIED: &str = "This client is not allowed.";
 
 pin_project! {
     /// The inner service's body, or one of this crate.
@@ -159,13 +160,16 @@ impl Gate {
             Some(reject) => {
                 let mut response = reject(parts, decision);
                 let theirs = mem::take(response.headers_mut());
-                self.complete(&mut response, decision, self.headers.wait(decision));
+                self.complete(&mut response, decision, self.headers.later());
                 response.headers_mut().extend(theirs);
                 response
             }
             None if is_grpc => {
-                let mut response = grpc::exhausted(self.headers.wait_exactly(decision));
-                self.write_refusal(response.headers_mut(), decision, self.headers.wait(decision));
+                let later = self.headers.later_millis();
+                let wait = decision.retry_after().map(|wait| wait.max(Duration::from_millis(1)));
+                let wait = wait.map(|wait| wait.saturating_add(Duration::from_millis(later)));
+                let mut response = grpc::exhausted(wait);
+                self.write_refusal(response.headers_mut(), decision, later.div_ceil(1_000));
                 response.extensions_mut().insert(decision.clone());
                 response
             }
@@ -175,22 +179,28 @@ impl Gate {
 
     /// The response to a refused request.
     pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
-        let wait = self.headers.wait(decision);
+        let later = self.headers.later();
         let shown = decision.violated().filter(|outcome| self.shows(outcome));
-        let mut response = problem::quota_exceeded(wait, shown.map(crate::Outcome::policy));
-        self.complete(&mut response, decision, wait);
+        let mut response = problem::quota_exceeded(wait(decision, later), shown.map(crate::Outcome::policy));
+        self.complete(&mut response, decision, later);
         response
     }
 
-    fn complete(&self, response: &mut Response<Bytes>, decision: &Decision, wait: Option<u64>) {
+    /// Adds the headers of a refusal whose waits are so many seconds later.
+    fn complete(&self, response: &mut Response<Bytes>, decision: &Decision, later: u64) {
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, NO_STORE);
-        if let Some(seconds) = wait {
+        if let Some(seconds) = wait(decision, later) {
             headers.insert(RETRY_AFTER, number(seconds));
         }
-        self.write_refusal(headers, decision, wait);
+        self.write_refusal(headers, decision, later);
         response.extensions_mut().insert(decision.clone());
     }
+}
+
+/// The seconds a refused client is told to wait; `None` if no wait can help.
+fn wait(decision: &Decision, later: u64) -> Option<u64> {
+    decision.retry_after().map(|wait| whole_seconds(wait).max(1).saturating_add(later).min(LARGEST))
 }
 
 /// The answer to a HEAD request, which has no body (RFC 9110 §9.3.2), but the length of it.

@@ -30,7 +30,10 @@ async fn store(server: &RedisServer) -> RedisStore {
 
 fn check(key: usize, limit: u64, cost: u64) -> Check {
     let key = Key::new("user", key.to_string());
-    Check::new(Counter { policy: "combined".into(), key, quota: Quota::fixed_window(limit, DAY) }, cost)
+    Check::new(
+        Counter { policy: "combined".try_into().expect("a valid name"), key, quota: Quota::fixed_window(limit, DAY) },
+        cost,
+    )
 }
 
 type Deciding = std::pin::Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
@@ -234,7 +237,10 @@ fn any_check(keys: usize) -> Check {
         _ => Quota::leaky_bucket(limit, window),
     };
     let cost = fastrand::u64(..3);
-    Check::new(Counter { policy: "any".into(), key: Key::new("user", key.to_string()), quota }, cost)
+    Check::new(
+        Counter { policy: "any".try_into().expect("a valid name"), key: Key::new("user", key.to_string()), quota },
+        cost,
+    )
 }
 
 async fn decisions(store: &impl Store, checks: &[Check]) -> Vec<Decision> {

@@ -59,7 +59,11 @@ fn resident() -> Option<u64> {
 }
 
 fn ask(store: &impl Store, number: u64, quota: Quota) {
-    let counter = Counter { policy: "policy".into(), key: Key::new("user", number.to_string()), quota };
+    let counter = Counter {
+        policy: "policy".try_into().expect("a valid name"),
+        key: Key::new("user", number.to_string()),
+        quota,
+    };
     let answer = store.decide(&[Check::new(counter, 1)], Deadline::none()).wait().now_or_never();
     answer.expect("memory answers at once").expect("memory never fails");
 }
@@ -147,7 +151,9 @@ fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, u
     let settings = DenyCache::builder().with_clock(move || Duration::from_secs(clock.load(Ordering::Relaxed)));
     let settings = settings.cap(Duration::from_secs(60)).capacity(usize::try_from(capacity).expect("it is small"));
     let store = settings.build(Refuses).expect("the settings are valid");
-    let check = |policy: &str, key| Check::new(Counter { policy: policy.into(), key, quota: ONE }, 1);
+    let check = |policy: &str, key| {
+        Check::new(Counter { policy: policy.try_into().expect("a valid name"), key, quota: ONE }, 1)
+    };
     let others = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|policy| check(policy, Key::new("k", "v")));
     let (mut most, mut kept) = (0, usize::MAX);
     for round in 0..2 {

@@ -169,8 +169,11 @@ async fn jitter_is_added_to_the_wait_and_never_taken_from_it() {
     let mut client = server.client().await;
     assert!(call(&mut client, None).await.is_ok());
     for _ in 0..20 {
-        let wait: u64 = metadata(&refused(&mut client).await, "grpc-retry-pushback-ms").parse().expect("a number");
+        let status = refused(&mut client).await;
+        let wait: u64 = metadata(&status, "grpc-retry-pushback-ms").parse().expect("a number");
         assert!((10_000..=15_000).contains(&wait), "{wait}");
+        let seconds = wait.div_ceil(1_000);
+        assert_eq!(metadata(&status, "ratelimit"), format!(r#""calls";r=0;t={seconds}"#), "of {wait} ms");
     }
 }
 
@@ -181,10 +184,10 @@ async fn a_denied_client_has_no_permission() {
     let server = Health::start(limited(user().deny(list).missing_key(MissingKey::Deny)).0).await;
     let mut client = server.client().await;
     let denied = call(&mut client, Some("eve")).await.expect_err("she is on the list");
-    assert_eq!((denied.code(), denied.message()), (Code::PermissionDenied, "This client is not served."));
+    assert_eq!((denied.code(), denied.message()), (Code::PermissionDenied, "This client is not allowed."));
     let keyless = refused(&mut client).await;
     assert_eq!(keyless.code(), Code::PermissionDenied);
-    assert_eq!(keyless.message(), "The request lacks what clients are told apart by.");
+    assert_eq!(keyless.message(), "The request does not identify its client.");
     assert!(call(&mut client, Some("ada")).await.is_ok());
 }
 

@@ -99,7 +99,11 @@ mod tests {
     use crate::{Key, Quota};
 
     fn parts(units: u64) -> Parts {
-        let counter = Counter { policy: "policy".into(), key: Key::new("global", ""), quota: Quota::per_hour(100) };
+        let counter = Counter {
+            policy: "policy".try_into().expect("a valid name"),
+            key: Key::new("global", ""),
+            quota: Quota::per_hour(100),
+        };
         Parts::new(&Taken { counter, units, floor: 0, stamp: 1, slot: 7 })
     }
 

@@ -5,8 +5,27 @@ use std::ops::Deref;
 
 use smol_str::SmolStr;
 
-/// The name of a policy, cheap to clone: up to 23 bytes are kept inline, so that threads which count
-/// against one policy share no reference count.
+use super::Error;
+
+/// In bytes.
+const LONGEST: usize = 64;
+
+/// The name of a policy: a letter, then up to 63 letters, digits, `.`, `_` or `-`, all ASCII, so that headers, JSON and
+/// keys hold it as it is.
+///
+/// Cheap to clone: up to 23 bytes are kept inline, so that threads which count against one policy share no reference
+/// count.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::PolicyName;
+///
+/// let name = PolicyName::try_from("login")?;
+/// assert_eq!(name.as_str(), "login");
+/// assert!(PolicyName::try_from("log in").is_err());
+/// # Ok::<(), tollgate::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PolicyName(SmolStr);
 
@@ -31,15 +50,21 @@ impl AsRef<str> for PolicyName {
     }
 }
 
-impl From<&str> for PolicyName {
-    fn from(name: &str) -> Self {
-        Self(name.into())
+impl TryFrom<&str> for PolicyName {
+    type Error = Error;
+
+    fn try_from(name: &str) -> Result<Self, Error> {
+        check(name)?;
+        Ok(Self(name.into()))
     }
 }
 
-impl From<String> for PolicyName {
-    fn from(name: String) -> Self {
-        Self(name.into())
+impl TryFrom<String> for PolicyName {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self, Error> {
+        check(&name)?;
+        Ok(Self(name.into()))
     }
 }
 
@@ -59,4 +84,16 @@ impl fmt::Debug for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
     }
+}
+
+fn check(name: &str) -> Result<(), Error> {
+    let letter_first = name.starts_with(|first: char| first.is_ascii_alphabetic());
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if letter_first && plain && name.len() <= LONGEST {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(LONGEST).collect();
+    Err(Error::invalid(format!(
+        "policy name {shown:?} is not allowed: start with a letter, then up to 63 letters, digits, '.', '_' or '-'"
+    )))
 }

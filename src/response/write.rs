@@ -46,13 +46,12 @@ impl Gate {
         }
     }
 
-    /// Writes the headers of a refusal, whose client waits `wait` seconds.
-    pub(crate) fn write_refusal(&self, headers: &mut HeaderMap, decision: &Decision, wait: Option<u64>) {
+    /// Writes the headers of a refusal, whose waits are so many seconds later if any wait can help.
+    pub(crate) fn write_refusal(&self, headers: &mut HeaderMap, decision: &Decision, later: u64) {
         if self.headers.are_none() {
             return;
         }
-        let told = decision.retry_after().map(|wait| whole_seconds(wait).max(1));
-        let later = wait.zip(told).map_or(0, |(wait, told)| wait - told);
+        let later = decision.retry_after().map_or(0, |_| later);
         self.insert_headers(headers, decision, self.binding(decision), decision.violated(), later);
     }
 

@@ -11,7 +11,7 @@ use crate::rig::{HOUR, THREE, assert_empty, decide, server, store};
 use crate::support::checks::{check, counter};
 
 fn of(key: Key) -> Check {
-    Check::new(Counter { policy: "user".into(), key, quota: THREE }, 1)
+    Check::new(Counter { policy: "user".try_into().expect("a valid name"), key, quota: THREE }, 1)
 }
 
 #[tokio::test]

@@ -140,7 +140,7 @@ async fn policies_and_keys_are_counted_apart() {
     on_each_store(async |subject| {
         let mine = check("ada", WINDOW, 5);
         let mut others = [check("bob", WINDOW, 5), check("ada", WINDOW, 5)];
-        others[1].counter.policy = "other".into();
+        others[1].counter.policy = "other".try_into().expect("a valid name");
         assert!(subject.decide(&[mine], Deadline::none()).await.decision.is_allowed(), "{}", subject.name);
         for other in others {
             assert!(subject.decide(&[other], Deadline::none()).await.decision.is_allowed(), "{}", subject.name);

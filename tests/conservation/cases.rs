@@ -51,7 +51,7 @@ impl Rig {
 }
 
 fn counter(quota: Quota) -> Counter {
-    Counter { policy: "policy".into(), key: Key::new("global", ""), quota }
+    Counter { policy: "policy".try_into().expect("a valid name"), key: Key::new("global", ""), quota }
 }
 
 async fn on_each_store(test: impl AsyncFn(&Rig)) {

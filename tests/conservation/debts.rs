@@ -213,7 +213,11 @@ impl History {
     }
 
     fn counter(&self, key: usize) -> Counter {
-        Counter { policy: "policy".into(), key: Key::new("key", key.to_string()), quota: self.quota }
+        Counter {
+            policy: "policy".try_into().expect("a valid name"),
+            key: Key::new("key", key.to_string()),
+            quota: self.quota,
+        }
     }
 
     async fn step(&mut self) {

@@ -189,7 +189,7 @@ fn other_keys_and_other_policies_are_asked_of_the_store() {
     rig.refuse("ada", HOURLY);
     assert!(rig.asks(&[check("bob", HOURLY, 1)]).is_allowed());
     let mut other = check("ada", HOURLY, 1);
-    other.counter.policy = "other".into();
+    other.counter.policy = "other".try_into().expect("a valid name");
     assert!(rig.asks(&[other]).is_allowed());
 }
 

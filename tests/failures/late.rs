@@ -27,7 +27,11 @@ async fn connected(redis: &RedisServer) -> RedisStore {
 }
 
 fn check(cost: u64) -> Check {
-    let counter = Counter { policy: "user".into(), key: Key::hashed("header x-user", "ada"), quota: ONE };
+    let counter = Counter {
+        policy: "user".try_into().expect("a valid name"),
+        key: Key::hashed("header x-user", "ada"),
+        quota: ONE,
+    };
     Check::new(counter, cost)
 }
 

@@ -38,7 +38,11 @@ async fn a_refusal_before_a_lookup_is_told_as_any_other() {
                 let directory = Directory::default();
                 let without = rig.layer([all.clone()]);
                 let with = rig.layer([all, tiered(directory.tiers(ms(0)))]);
-                let counter = Counter { policy: name.as_str().into(), key: Key::new("global", ""), quota };
+                let counter = Counter {
+                    policy: name.as_str().try_into().expect("a valid name"),
+                    key: Key::new("global", ""),
+                    quota,
+                };
                 for _ in 0..taken {
                     let decided = rig.store.decide(&[Check::new(counter.clone(), 1)], Deadline::none()).wait().await;
                     assert!(decided.expect("the store decides").decision.is_allowed());
@@ -172,7 +176,7 @@ async fn units_that_are_leased_here_are_not_missed_by_a_look() {
     let held = store.counts().held();
     assert!(held > 0, "leases are there");
     // All that the inner store has left is taken by others.
-    let counter = Counter { policy: "all".into(), key: Key::new("global", ""), quota };
+    let counter = Counter { policy: "all".try_into().expect("a valid name"), key: Key::new("global", ""), quota };
     let others_take = |check: Check| async {
         store.decide(&[check], Deadline::none()).wait().await.expect("memory decides").decision.is_allowed()
     };

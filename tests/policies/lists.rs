@@ -203,7 +203,7 @@ fn a_denied_client_is_told_so_and_nothing_is_counted_nor_called() {
     assert_eq!(line(&response, "content-type"), "application/problem+json");
     assert_eq!(line(&response, "cache-control"), "no-store");
     assert_eq!(response.headers().len(), 2, "no limits, no wait: {:?}", response.headers());
-    let expected = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not served."}"#;
+    let expected = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This client is not allowed."}"#;
     assert_eq!(body(response), expected);
     assert_eq!(calls.load(Ordering::Relaxed), 0);
     expect(&service, from("11.0.0.1"), 200);

@@ -80,7 +80,7 @@ fn the_refusal_says_what_is_lacking_and_no_more() {
     let response = now(&service(key::bearer(), Some(MissingKey::Deny)), get());
     let expected = concat!(
         r#"{"type":"about:blank","title":"Forbidden","status":403,"#,
-        r#""detail":"The request lacks what clients are told apart by."}"#
+        r#""detail":"The request does not identify its client."}"#
     );
     assert_eq!(body(response), expected);
 }

@@ -16,7 +16,7 @@ pub(super) fn run(keys: usize) {
         "A flood of {keys} distinct keys into a `MemoryStore` of the default capacity, every key active for half an \
          hour. The time includes making the key.\n"
     );
-    let (store, policy): (_, PolicyName) = (MemoryStore::new(), "bench".into());
+    let (store, policy): (_, PolicyName) = (MemoryStore::new(), "bench".try_into().expect("a valid name"));
     let (mut most, mut slowest) = (0, 0.0_f64);
     let mut first = None;
     let begun = Instant::now();

@@ -104,7 +104,7 @@ impl Side for Tollgate {
     fn new(keys: usize) -> Self {
         let quota = Quota::per_hour(LIMIT.into()).burst(BURST.into());
         let keys: Vec<Key> = (0..keys).map(|key| Key::new("ip", address(key))).collect();
-        let side = Self { store: MemoryStore::new(), policy: "bench".into(), quota, keys };
+        let side = Self { store: MemoryStore::new(), policy: "bench".try_into().expect("a valid name"), quota, keys };
         (0..side.keys.len()).for_each(|key| side.check(key));
         side
     }

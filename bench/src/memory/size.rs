@@ -37,7 +37,7 @@ pub(super) fn print_of(side: &str) {
     } else {
         // Each of the 64 shards has a 64th of the room, and chance gives some more keys than others.
         let store = MemoryStore::builder().capacity(2 * KEYS).build();
-        let policy: PolicyName = "bench".into();
+        let policy: PolicyName = "bench".try_into().expect("a valid name");
         for key in 0..KEYS {
             let key = Key::new("ip", address(key));
             let counter = Counter { policy: policy.clone(), key, quota: Quota::per_hour(100) };

@@ -54,7 +54,13 @@ async fn entrants(effort: Effort, server: &Server) -> Vec<Entrant> {
 
 fn side(store: &RedisStore, keys: &Arc<[Key]>, quota: Quota, allowed: bool) -> Stored {
     let policy = if allowed { "bench" } else { "empty" };
-    Stored { store: store.clone(), keys: Arc::clone(keys), quota, policy: policy.into(), allowed }
+    Stored {
+        store: store.clone(),
+        keys: Arc::clone(keys),
+        quota,
+        policy: policy.try_into().expect("a valid name"),
+        allowed,
+    }
 }
 
 fn quotas(limit: u64) -> [(&'static str, Quota); 5] {

@@ -45,8 +45,13 @@ async fn entrants(effort: Effort, server: &Server) -> [Entrant; 3] {
         let texts = texts("gcrakeys", &keys).into();
         Multiplexed { connection: connection.clone(), plain: plain.clone(), texts }
     });
-    let stored =
-        keys.map(|keys| Stored { store: store.clone(), keys, quota: QUOTA, policy: "bench".into(), allowed: true });
+    let stored = keys.map(|keys| Stored {
+        store: store.clone(),
+        keys,
+        quota: QUOTA,
+        policy: "bench".try_into().expect("a valid name"),
+        allowed: true,
+    });
     [
         Entrant::new("`RedisStore`, one decision", StoredThrice { each: stored }),
         Entrant::new("multiplexed `Script`, three calls in turn", InTurn { each: scripted.clone() }),

@@ -41,7 +41,13 @@ async fn entrants(effort: Effort, server: &Server) -> [Entrant; 5] {
     let pooled = Pooled { pool: pool(server), plain: plain.clone(), texts: Arc::clone(&scripted) };
     let multiplexed = Multiplexed { connection: server.connection().await, plain, texts: scripted };
     let incr = Incr { connection: server.connection().await, texts: texts("incrkeys", &keys).into() };
-    let stored = |store, keys, policy: &str| Stored { store, keys, quota: QUOTA, policy: policy.into(), allowed: true };
+    let stored = |store, keys, policy: &str| Stored {
+        store,
+        keys,
+        quota: QUOTA,
+        policy: policy.try_into().expect("a valid name"),
+        allowed: true,
+    };
     let functions = stored(store_of_functions(server).await, Arc::clone(&keys), "calls");
     let stored = stored(store(server).await, keys, "bench");
     [

@@ -97,7 +97,11 @@ impl RedisCellStoreBuilder {
 /// Looks at a bucket that nobody uses, to see whether that can be done; the outer error is about the
 /// connection.
 async fn look(server: &Lanes, prefix: &str, limit: Duration, address: &str) -> Result<Result<(), Error>, Error> {
-    let counter = Counter { policy: "connect".into(), key: Key::new("connect", ""), quota: Quota::per_second(1) };
+    let counter = Counter {
+        policy: "connect".try_into().expect("a valid name"),
+        key: Key::new("connect", ""),
+        quota: Quota::per_second(1),
+    };
     let check = Check::new(counter, 0);
     let throttle = Throttle::of(prefix, &check)?;
     let patience = Patience::new(limit);

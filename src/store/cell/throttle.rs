@@ -128,7 +128,10 @@ mod tests {
     use crate::store::Counter;
 
     fn step(quota: Quota, cost: u64, reply: Reply) -> (bool, u64, u64, u64) {
-        let check = Check::new(Counter { policy: "policy".into(), key: Key::new("key", "ada"), quota }, cost);
+        let check = Check::new(
+            Counter { policy: "policy".try_into().expect("a valid name"), key: Key::new("key", "ada"), quota },
+            cost,
+        );
         let step = Throttle::of("tollgate", &check).unwrap().step(&check, reply).unwrap();
         (step.fits, step.remaining, step.wait, step.reset)
     }
@@ -172,7 +175,11 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_an_error() {
         let check = Check::new(
-            Counter { policy: "policy".into(), key: Key::new("key", "ada"), quota: Quota::per_minute(10) },
+            Counter {
+                policy: "policy".try_into().expect("a valid name"),
+                key: Key::new("key", "ada"),
+                quota: Quota::per_minute(10),
+            },
             1,
         );
         let throttle = Throttle::of("tollgate", &check).unwrap();

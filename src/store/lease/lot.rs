@@ -140,7 +140,7 @@ mod tests {
 
     /// A lease of 50 units, asked for at 1 s and granted at 1.4 s.
     fn lot(store: &MemoryStore, quota: Quota) -> Lot {
-        let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota };
+        let counter = Counter { policy: "p".try_into().expect("a valid name"), key: Key::new("k", "v"), quota };
         let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)], Deadline::none()) else {
             panic!("memory answers at once")
         };

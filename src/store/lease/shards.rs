@@ -82,7 +82,11 @@ mod tests {
 
     #[test]
     fn no_two_stores_hash_a_key_alike_so_that_none_can_be_flooded_by_a_list_made_before() {
-        let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_second(1) };
+        let counter = Counter {
+            policy: "p".try_into().expect("a valid name"),
+            key: Key::new("k", "v"),
+            quota: Quota::per_second(1),
+        };
         let hashes: std::collections::HashSet<u64> = (0..8).map(|_| Shards::new(1, |_| ()).hash(&counter)).collect();
         assert_eq!(hashes.len(), 8);
     }

@@ -154,7 +154,7 @@ mod tests {
     const STATE: State = State::Level { time: 1, amount: 2 };
 
     fn entry(rank: Rank) -> Entry {
-        let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: HOURLY };
+        let counter = Counter { policy: "p".try_into().expect("a valid name"), key: Key::new("k", "v"), quota: HOURLY };
         Entry::new(Fingerprints::new().of(&counter), STATE, rank)
     }
 
@@ -210,7 +210,11 @@ mod tests {
 
     #[test]
     fn an_entry_is_of_its_fingerprint_whatever_its_rank() {
-        let counter = |key: u32| Counter { policy: "p".into(), key: Key::new("k", key.to_string()), quota: HOURLY };
+        let counter = |key: u32| Counter {
+            policy: "p".try_into().expect("a valid name"),
+            key: Key::new("k", key.to_string()),
+            quota: HOURLY,
+        };
         let fingerprints = Fingerprints::new();
         for key in 0..200 {
             let of = fingerprints.of(&counter(key));

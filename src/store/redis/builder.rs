@@ -21,7 +21,7 @@ use crate::store::memory::Clock;
 const LONGEST_PREFIX: usize = 64;
 
 /// The most checks of calls that leave together; more are not cheaper by the check.
-const MOST_CHECKS: usize = 128;
+const LARGEST_BATCH: usize = 128;
 
 /// Settings of a [`RedisStore`]. Every wait is bounded.
 #[must_use]
@@ -47,7 +47,7 @@ impl RedisStoreBuilder {
         Self {
             prefix: "tollgate".to_owned(),
             pool_size: 16,
-            batch_size: MOST_CHECKS,
+            batch_size: LARGEST_BATCH,
             calls: Calls::default(),
             budget: Duration::from_millis(100),
             connect_timeout: Duration::from_millis(500),
@@ -182,9 +182,9 @@ impl RedisStoreBuilder {
     /// Makes a store once all settings are checked.
     pub(super) fn build(self, servers: Servers) -> Result<RedisStore, Error> {
         self.check()?;
-        if !(1..=MOST_CHECKS).contains(&self.batch_size) {
+        if !(1..=LARGEST_BATCH).contains(&self.batch_size) {
             return Err(Error::invalid(format!(
-                "a batch of {} checks is not allowed: give 1 to {MOST_CHECKS}",
+                "a batch of {} checks is not allowed: give 1 to {LARGEST_BATCH}",
                 self.batch_size
             )));
         }

@@ -25,7 +25,8 @@ fn away() -> Error {
 }
 
 fn check() -> Check {
-    let counter = Counter { policy: "p".into(), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
+    let counter =
+        Counter { policy: "p".try_into().expect("a valid name"), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
     Check::new(counter, 1)
 }
 
