@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 
-use super::connector::{Dialer, Provider};
+use super::connector::{Dialer, OwnTasks, Provider};
 use super::engine::Inner;
 use super::lane::{Plan, Settings};
 use super::script::Calls;
@@ -38,6 +38,8 @@ pub struct RedisStoreBuilder {
     pub(super) tls: Tls,
     pub(super) credentials: Option<Provider>,
     pub(super) dialer: Option<Dialer>,
+    /// Where both run.
+    pub(super) own_tasks: OwnTasks,
     #[cfg(feature = "sentinel")]
     pub(super) primary: deadpool_redis::RedisConnectionInfo,
 }
@@ -57,6 +59,7 @@ impl RedisStoreBuilder {
             tls: Tls::default(),
             credentials: None,
             dialer: None,
+            own_tasks: OwnTasks::default(),
             #[cfg(feature = "sentinel")]
             primary: deadpool_redis::RedisConnectionInfo::default(),
         }

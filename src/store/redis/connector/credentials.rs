@@ -60,8 +60,9 @@ impl RedisStoreBuilder {
     ///
     /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
     /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
-    /// their budget as long as the runtime has another thread. One that blocks for longer than connecting may take is
-    /// called again meanwhile, on another thread, but not while such calls block half of the runtime's threads.
+    /// their budget as long as the runtime has another thread. Of those that
+    /// were called and have not awaited anything yet, by this closure and by that for dialing, half of the runtime's threads
+    /// are kept at most, and at least one; further calls wait for them, as long as connecting may take.
     ///
     /// # Cancellation
     ///
@@ -93,7 +94,7 @@ impl RedisStoreBuilder {
             let fetching = credentials();
             Box::pin(async move { fetching.await.map_err(Into::into) })
         };
-        self.credentials = Some(Provider { fetch: Arc::new(fetch), tasks: OwnTasks::default() });
+        self.credentials = Some(Provider { fetch: Arc::new(fetch), tasks: self.own_tasks.clone() });
         self
     }
 }

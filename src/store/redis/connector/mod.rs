@@ -31,6 +31,7 @@ pub(super) use credentials::{Login, Provider};
 pub(super) use dial::Dialer;
 pub(in crate::store) use manager::Room;
 pub(super) use manager::{LinkPool, Manager};
+pub(super) use own_task::OwnTasks;
 #[cfg(feature = "sentinel")]
 pub(super) use sentinel::Sentinels;
 pub(super) use server::Server;

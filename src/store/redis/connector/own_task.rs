@@ -1,29 +1,29 @@
 //! Running the application's closures apart from the connections.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::{Handle, Id};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 
-/// How long to wait between two looks whether a closure that blocks has returned.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// The tasks of one closure.
+/// The tasks of a store's closures.
 #[derive(Clone, Default)]
-pub(super) struct OwnTasks {
-    /// Those that their callers gave up, and where they run: they end at once, unless they block.
-    given_up: Arc<Mutex<Vec<Place>>>,
+pub(in crate::store::redis) struct OwnTasks {
+    /// Of each runtime, how many threads closures may still block.
+    threads: Arc<Mutex<Vec<Threads>>>,
 }
 
-/// A task, and the runtime that it is on.
-type Place = (Id, Weak<()>);
+/// A runtime, and how many of its threads are free.
+type Threads = (Id, Arc<Semaphore>);
 
 impl OwnTasks {
     /// Calls a closure, and waits for what it returns, in a task of its own: the caller drives a connection
     /// for others too, which a closure that blocks its thread, or panics, must not stop.
     ///
-    /// Waits first while calls that were given up block half of the runtime's threads.
+    /// Waits first while closures that were called, and have not awaited anything yet, keep half of the runtime's
+    /// threads: they may block them.
     ///
     /// # Errors
     ///
@@ -37,44 +37,91 @@ impl OwnTasks {
         F: FnOnce() -> T + Send + 'static,
         T: Future<Output: Send + 'static> + Send + 'static,
     {
-        let here = Handle::current();
-        while self.blocking(here.id()) >= (here.metrics().num_workers() / 2).max(1) {
-            tokio::time::sleep(PAUSE).await;
-        }
-        let is_there = Arc::new(());
-        let _given_up = Caller { tasks: self, runtime: here.id(), task: Arc::downgrade(&is_there) };
+        let thread = self.threads_here().acquire_owned().await.ok();
         let mut tasks = JoinSet::new();
         // Two tasks wake another worker, where one alone would run on this one: if the closure blocks that,
         // nobody else would look at I/O and timers meanwhile.
         tokio::spawn(async {});
         tasks.spawn(async move {
-            let result = call().await;
-            drop(is_there);
-            result
+            let (mut thread, mut called) = (thread, pin!(async move { call().await }));
+            poll_fn(|cx| {
+                let polled = called.as_mut().poll(cx);
+                // It did not block.
+                thread = None;
+                polled
+            })
+            .await
         });
         tasks.join_next().await.expect("a task was spawned")
     }
 
-    /// How many tasks on a runtime are there still that were given up.
-    fn blocking(&self, runtime: Id) -> usize {
-        let mut given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
-        given_up.retain(|(_, task)| task.strong_count() > 0);
-        given_up.iter().filter(|(place, _)| *place == runtime).count()
+    /// The threads of this runtime that closures may block.
+    fn threads_here(&self) -> Arc<Semaphore> {
+        let here = Handle::current();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, threads)) = threads.iter().find(|(runtime, _)| *runtime == here.id()) {
+            return Arc::clone(threads);
+        }
+        // Those of other runtimes that nobody uses may have ended.
+        threads.retain(|(_, threads)| Arc::strong_count(threads) > 1);
+        let half = Arc::new(Semaphore::new((here.metrics().num_workers() / 2).max(1)));
+        threads.push((here.id(), Arc::clone(&half)));
+        half
     }
 }
 
-/// Who waits for a task.
-struct Caller<'a> {
-    tasks: &'a OwnTasks,
-    runtime: Id,
-    task: Weak<()>,
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
 
-impl Drop for Caller<'_> {
-    fn drop(&mut self) {
-        if self.task.strong_count() > 0 {
-            let mut given_up = self.tasks.given_up.lock().unwrap_or_else(PoisonError::into_inner);
-            given_up.push((self.runtime, self.task.clone()));
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn however_many_are_called_at_once_half_of_the_threads_stay_free() {
+        let (tasks, running, most) =
+            (OwnTasks::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let calls: Vec<_> = (0..12)
+            .map(|_| {
+                let (tasks, running, most) = (tasks.clone(), Arc::clone(&running), Arc::clone(&most));
+                tokio::spawn(async move {
+                    let block = move || {
+                        most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        std::thread::sleep(Duration::from_millis(20));
+                        running.fetch_sub(1, Ordering::SeqCst);
+                        async {}
+                    };
+                    tasks.run(block).await.expect("it does not panic");
+                })
+            })
+            .collect();
+        let start = Instant::now();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(start.elapsed() < Duration::from_secs(5), "timers go on");
+        for call in calls {
+            call.await.expect("it does not panic");
         }
+        assert_eq!(most.load(Ordering::SeqCst), 2, "of four threads");
+    }
+
+    #[tokio::test]
+    async fn those_that_await_something_are_called_at_once_on_one_thread() {
+        let (tasks, arrived) = (OwnTasks::default(), Arc::new(tokio::sync::Barrier::new(5)));
+        let all = (0..5).map(|_| {
+            let (tasks, arrived) = (tasks.clone(), Arc::clone(&arrived));
+            async move { tasks.run(move || async move { arrived.wait().await.is_leader() }).await }
+        });
+        let leaders = futures::future::join_all(all).await;
+        assert_eq!(leaders.into_iter().filter(|leads| matches!(leads, Ok(true))).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn those_that_are_given_up_keep_no_thread() {
+        let tasks = OwnTasks::default();
+        for _ in 0..3 {
+            let endless = tasks.run(std::future::pending::<()>);
+            tokio::time::timeout(Duration::from_millis(5), endless).await.expect_err("it never ends");
+        }
+        tasks.run(|| async {}).await.expect("there is room for it");
     }
 }
