@@ -72,6 +72,12 @@ impl Call {
         }
     }
 
+    /// Whether this answers all of it, and no more.
+    #[cold]
+    pub(super) fn fits(&self, value: &Value) -> bool {
+        read(&self.jobs, value.clone()).is_some_and(|reply| fits(&self.jobs, &reply))
+    }
+
     /// Hands the call to the connection, which is driven next.
     pub(super) fn start(&mut self, cx: &mut Context<'_>) {
         if let Poll::Ready(answer) = self.answering.as_mut().poll(cx) {

@@ -119,7 +119,7 @@ impl Core {
             if connection.polled_until.is_none_or(|until| until > now) {
                 self.retired.push(connection);
             } else {
-                connection.fail(&lane.server.error(lost_connection(None)));
+                connection.fail(lane, lost_connection(None));
             }
         }
     }

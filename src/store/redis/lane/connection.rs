@@ -13,7 +13,9 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::super::connector::{Driver, Link, Room};
+use super::super::patience::Failure;
 use super::call::{self, Call};
+use super::lane::Lane;
 use crate::Error;
 
 /// A connection, and which one in a row it is.
@@ -77,9 +79,13 @@ impl Connection {
         !self.calls.is_empty()
     }
 
-    /// Fails what is left of its calls.
-    pub(super) fn fail(mut self, error: &Error) {
-        self.calls.drain(..).for_each(|call| call::fail(call.jobs, error));
+    /// Fails what is left of its calls, on a connection that was given up before: that was counted then.
+    pub(super) fn fail(mut self, lane: &Lane, error: Error) {
+        let error = lane.server.error(error);
+        for Call { jobs, permit, .. } in self.calls.drain(..) {
+            lane.server.learn(permit, Some(&Failure::Unsent));
+            call::fail(jobs, &error);
+        }
     }
 
     /// Its calls that were not answered.

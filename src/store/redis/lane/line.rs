@@ -138,7 +138,11 @@ impl Core {
                 continue;
             }
             let shared = failure.get_or_insert_with(|| lost_connection(error.as_ref())).shared();
-            let told = if mem::take(&mut is_first) { Failure::NotConnected(shared.shared()) } else { Failure::Unsent };
+            let told = if permit.is_some() && mem::take(&mut is_first) {
+                Failure::NotConnected(shared.shared())
+            } else {
+                Failure::Unsent
+            };
             lane.server.learn(permit, Some(&told));
             call::fail(jobs, &lane.server.error(shared));
         }
@@ -156,14 +160,19 @@ impl Core {
         (connection.polled_until, connection.room) = (Some(until), None);
         self.alarm.set(until);
         if self.retired.len() == MOST_RETIRED {
-            self.retired.remove(0).fail(&lost_connection(None));
+            self.retired.remove(0).fail(lane, lost_connection(None));
         }
         self.retired.push(*connection);
     }
 
     fn disconnect(&mut self, lane: &Lane) -> Line {
         lane.publish(None);
-        mem::replace(&mut self.line, Line::Down)
+        let mut before = mem::replace(&mut self.line, Line::Down);
+        if let Line::Up(_, leave) = &mut before {
+            // Nothing was asked by it.
+            lane.server.learn(leave.take(), Some(&Failure::Unsent));
+        }
+        before
     }
 }
 

@@ -111,26 +111,34 @@ impl Core {
             if self.answer_late(lane, answered, &mut failure) && !has_ended {
                 self.retired.extend(Some(connection).filter(Connection::is_waited_for));
             } else {
-                connection.fail(&lane.server.error(failure.unwrap_or_else(|| lost_connection(None))));
+                connection.fail(lane, failure.unwrap_or_else(|| lost_connection(None)));
             }
         }
     }
 
     /// Returns whether more can be answers to what was asked.
     fn answer_late(&mut self, lane: &Lane, answered: Answered, failure: &mut Option<Error>) -> bool {
-        let (mut is_in_step, mut goes_on) = (are_in_step(lane, &answered), true);
-        for (call, answer) in answered {
+        let is_whole = |(call, answer): &(Call, Answer)| answer.as_ref().map_or(true, |value| call.fits(value));
+        let mut is_in_step = are_in_step(lane, &answered) && (answered.len() < 2 || answered.iter().all(is_whole));
+        let mut goes_on = true;
+        for (Call { jobs, permit, .. }, answer) in answered {
             match answer {
                 Ok(value) if is_in_step => {
-                    let reply = call::read(&call.jobs, value);
-                    is_in_step = call::answer(call.jobs, reply, failure);
+                    lane.server.learn(permit, None);
+                    let reply = call::read(&jobs, value);
+                    is_in_step = call::answer(jobs, reply, failure);
                 }
-                Err(error) if is_in_step && !lane.server.is_lost(&error) => self.refuse(lane, call.jobs, &error),
+                Err(error) if is_in_step && !lane.server.is_lost(&error) => {
+                    self.refuse(lane, jobs, &error);
+                    lane.server.learn(permit, Some(&Failure::Answered(error)));
+                }
                 answer => {
-                    // What came of other calls before the connection was lost is good.
+                    // What came of other calls before the connection was lost is good, and its loss was counted when it
+                    // was given up.
                     goes_on = false;
+                    lane.server.learn(permit, Some(&Failure::Unsent));
                     let error = failure.get_or_insert_with(|| lost_connection(answer.err().as_ref())).shared();
-                    call::fail(call.jobs, &lane.server.error(error));
+                    call::fail(jobs, &lane.server.error(error));
                 }
             }
         }
@@ -144,12 +152,8 @@ impl Core {
 fn are_in_step(lane: &Lane, answered: &Answered) -> bool {
     // Without an error it shows, and matters, only when they are given.
     let has_errors = answered.iter().any(|(_, answer)| answer.is_err());
-    let fits = |call: &Call, value: &Value| {
-        let reply = call::read(&call.jobs, value.clone());
-        reply.is_some_and(|reply| call::fits(&call.jobs, &reply))
-    };
     answered.iter().all(|(call, answer)| match answer {
-        Ok(value) => !has_errors || fits(call, value),
+        Ok(value) => !has_errors || call.fits(value),
         Err(error) => !lane.server.is_lost(error) || is_cut(error),
     })
 }
