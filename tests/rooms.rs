@@ -28,7 +28,24 @@ const ROOMS: [&str; 18] = [
 ];
 
 /// What the ground floor knows nothing of.
-const FOREIGN: [&str; 8] = ["axum", "bytes", "deadpool_redis", "http", "http_body", "tokio", "tower", "tracing"];
+const FOREIGN: [&str; 16] = [
+    "axum",
+    "bytes",
+    "deadpool",
+    "deadpool_redis",
+    "http",
+    "http_body",
+    "http_body_util",
+    "hyper",
+    "metrics",
+    "moka",
+    "tokio",
+    "tokio_rustls",
+    "tower",
+    "tower_layer",
+    "tower_service",
+    "tracing",
+];
 
 /// A file of the crate, without what only tests see.
 struct Source {
@@ -42,14 +59,17 @@ impl Source {
         let mut modules: Vec<String> =
             path.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
         modules.retain(|module| module != "mod" && module != "lib");
-        let mut lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+        let text = without_texts(text);
+        let mut lines = text.lines();
         let mut kept = Vec::new();
         while let Some(line) = lines.next() {
             if !line.starts_with("#[cfg(test)]") && !line.starts_with("#[cfg(all(test") {
                 kept.push(line);
+            } else if !line.ends_with(']') {
+                // It is on the same line.
             } else if lines.next().is_some_and(|item| item.ends_with('{')) {
                 // It ends where it began.
-                lines.by_ref().find(|line| *line == "}");
+                lines.by_ref().find(|line| line.starts_with('}'));
             }
         }
         Self { modules, text: kept.join("\n") }
@@ -70,9 +90,8 @@ impl Source {
             rest = next;
         }
         others.push_str(rest);
-        for (place, _) in others.match_indices("crate::") {
-            let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-            let path: String = others[place..].chars().take_while(|c| is_path(*c)).collect();
+        let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+        for path in others.split(|c| !is_path(c)).filter(|path| path.contains("::")) {
             paths.push(path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect());
         }
         paths
@@ -99,6 +118,37 @@ impl Source {
     }
 }
 
+/// Rust without its comments, and with nothing in its strings.
+fn without_texts(text: &str) -> String {
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(c) = rest.chars().next() {
+        let raw =
+            rest.strip_prefix('r').map(|after| after.trim_start_matches('#')).filter(|after| after.starts_with('"'));
+        let is_word = kept.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if let (Some(after), false) = (raw, is_word) {
+            let end = format!("\"{}", "#".repeat(rest.len() - after.len() - 1));
+            rest.len() - after.len() + 1 + after[1..].find(&end).map_or(after.len() - 1, |place| place + end.len())
+        } else if c == '"' {
+            let mut is_escaped = false;
+            let is_end = |c: char| {
+                let ends = c == '"' && !is_escaped;
+                is_escaped = c == '\\' && !is_escaped;
+                ends
+            };
+            rest[1..].find(is_end).map_or(rest.len(), |place| place + 2)
+        } else if ["'\"'", "'\\\"'", "b'\"'"].iter().any(|quote| rest.starts_with(quote)) {
+            rest.find('"').map_or(1, |place| place + 2)
+        } else {
+            kept.push(c);
+            c.len_utf8()
+        };
+        rest = &rest[length..];
+    }
+    kept
+}
+
 /// What is before the next `use`, and what is after it.
 fn split_use(text: &str) -> Option<(&str, &str)> {
     let is_start = |place: &usize| text[..*place].chars().next_back().is_none_or(char::is_whitespace);
@@ -108,7 +158,10 @@ fn split_use(text: &str) -> Option<(&str, &str)> {
 
 /// Adds the paths of a tree, such as `a::{b, c::d as e}`.
 fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
-    let parts = |text: &str| text.split("::").map(|part| part.trim().to_owned()).collect::<Vec<_>>();
+    let parts = |text: &str| {
+        let parts = text.split("::").map(str::trim).filter(|part| !part.is_empty());
+        parts.map(str::to_owned).collect::<Vec<_>>()
+    };
     let Some((start, group)) = tree.trim().split_once('{') else {
         let name = tree.trim().split(" as ").next().unwrap_or_default();
         return paths.push([before, &parts(name)].concat());
@@ -158,7 +211,10 @@ fn wrong(sources: &[Source]) -> Vec<String> {
                 }
                 continue;
             };
-            let Some(first) = target.first() else { continue };
+            let Some(first) = target.first() else {
+                wrong.push(format!("{file}: {} names all rooms", path.join("::")));
+                continue;
+            };
             let to = names.get(first).unwrap_or(first);
             match floor(to) {
                 Some(other) if other > own => wrong.push(format!("{file}: {room} knows {} of {to}", path.join("::"))),
@@ -234,12 +290,25 @@ fn an_arrow_upward_is_found_however_it_is_written() {
         "fn take(policy: &crate::policy::Policy) {}",
         "use crate::RateLimitLayer;",
         "pub(crate) use crate::layer::RateLimitLayer;",
+        "fn take(policy: &super::super::policy::Policy) {}",
+        "use crate as all;",
+        "fn text() { f(\"//\", crate::policy::X) }",
+        "#[cfg(test)]\nuse crate::{\n    core::Key,\n};\nuse crate::policy::Policy;",
+        "#[cfg(test)] mod t;\nuse crate::policy::Policy;",
+        "const A: &str = r#\"\"#; use crate::policy::Policy;",
         "#[cfg(test)]\nmod models;\nuse crate::policy::Policy;",
         "#[cfg(test)]\nmod tests {\n}\nuse crate::policy::Policy;",
     ] {
         assert!(!planted("store/traits.rs", text).is_empty(), "{text}");
     }
-    assert_eq!(planted("core/check.rs", "use tokio::time::Instant;").len(), 1);
+    for text in [
+        "use tokio::time::Instant;",
+        "use ::tokio::time::Instant;",
+        "fn now() -> tokio::time::Instant {}",
+        "fn log() { tracing::warn!(\"//\"); }",
+    ] {
+        assert_eq!(planted("core/check.rs", text).len(), 1, "{text}");
+    }
     assert_eq!(planted("core.rs", "use crate::metrics;").len(), 1);
     assert_eq!(planted("cellar/one.rs", "").len(), 1);
 }
@@ -253,6 +322,8 @@ fn other_arrows_are_right() {
         "use std::sync::Arc;\nuse tokio::time::Instant;",
         "// use crate::policy::Policy;",
         "/// [`Policy`](crate::Policy)",
+        "fn text() { f(\"use crate::policy::Policy;\") }",
+        "fn text() { f(r#\"a \"crate::policy::Policy\"\"#) }",
         "#[cfg(test)]\nmod tests {\n    use crate::policy::Policy;\n}",
     ] {
         assert_eq!(planted("store/traits.rs", text), [""; 0], "{text}");
