@@ -65,7 +65,9 @@ impl State {
             }
             let is_exact = is_alone && is_calm && self.is_quick();
             let Some(wait) = outcome.retry_after().filter(|_| is_exact) else { continue };
-            let before = self.clock().saturating_add(micros(wait.saturating_sub(WAYS)));
+            // It may have been found when the request began.
+            let told = self.clock().saturating_sub(micros(record.began.elapsed()));
+            let before = told.saturating_add(micros(wait.saturating_sub(WAYS)));
             if self.ledger.remaining(&key, before).is_some_and(|left| left >= record.cost) {
                 return self.violate(format_args!("{who} is refused from memory by {name}, and told to wait {wait:?}"));
             }
