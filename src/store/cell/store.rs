@@ -38,8 +38,8 @@ use crate::store::{
 ///
 /// - another algorithm than the token bucket, or more than one policy in a layer;
 /// - a window that is not whole seconds, or more than 1,000 units a second;
-/// - a [reserve](Policy::reserve), and whatever changes what was taken: [`count`](Policy::count),
-///   [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped), and so a
+/// - a [reserve](crate::Policy::reserve), and whatever changes what was taken: [`count`](crate::Policy::count),
+///   [`metered`](crate::Policy::metered), [`refund_dropped`](crate::Policy::refund_dropped), and so a
 ///   [`LeaseStore`](crate::LeaseStore) or [`HybridStore`](crate::HybridStore) around it.
 ///
 /// The quotas of tiers are known only when a request comes. One that cannot be counted is an
