@@ -1,5 +1,8 @@
-//! Arrows between the rooms of the crate point down: a room is a file or folder of `src`, and an arrow a path in
-//! one that leads to another.
+//! Arrows between the rooms of the crate point down: a room is a module with all that is in it, and an arrow a path
+//! in one that leads to another.
+//!
+//! A module that only holds rooms, as the root of the crate, is a face: it shows what is theirs, and paths through it
+//! are followed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,19 +14,19 @@ const ROOMS: [&str; 18] = [
     "metrics",
     "store",
     "lookup",
-    "key",
-    "grpc",
-    "policy",
-    "headers",
-    "gate",
-    "account",
-    "admission",
-    "response",
-    "status",
-    "future",
-    "service",
-    "limiter",
-    "layer",
+    "http::key",
+    "http::grpc",
+    "http::policy",
+    "http::headers",
+    "http::gate",
+    "http::account",
+    "http::admission",
+    "http::response",
+    "http::status",
+    "http::future",
+    "http::service",
+    "http::limiter",
+    "http::layer",
     "config",
 ];
 
@@ -75,8 +78,15 @@ impl Source {
         Self { modules, text: kept.join("\n") }
     }
 
-    fn room(&self) -> &str {
-        self.modules.first().map_or("lib", String::as_str)
+    /// Its room's floor; `None` for a face, and for what is in no known room.
+    fn floor(&self) -> Option<usize> {
+        floor_of(&self.modules)
+    }
+
+    fn is_face(&self) -> bool {
+        let modules = self.modules.iter().map(String::as_str).collect::<Vec<_>>();
+        self.floor().is_none()
+            && ROOMS.iter().any(|room| room.split("::").take(modules.len()).eq(modules.iter().copied()))
     }
 
     /// All paths that it uses, as they are written.
@@ -116,6 +126,14 @@ impl Source {
         from.extend_from_slice(rest);
         Some(from)
     }
+}
+
+/// The floor of the room that a path is in.
+fn floor_of(path: &[String]) -> Option<usize> {
+    ROOMS.iter().position(|room| {
+        let mut modules = path.iter();
+        room.split("::").all(|part| modules.next().is_some_and(|module| module == part))
+    })
 }
 
 /// Rust without its comments, and with nothing in its strings.
@@ -186,24 +204,48 @@ fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
     }
 }
 
-/// All that is wrong with the arrows between files.
-fn wrong(sources: &[Source]) -> Vec<String> {
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    for path in sources.iter().filter(|source| source.room() == "lib").flat_map(Source::paths) {
-        // The root of the crate shows what is of a room.
-        let path: Vec<_> = path.into_iter().filter(|part| part != "self" && part != "crate").collect();
-        if let ([room, .., name], true) = (&path[..], path.len() > 1) {
-            names.insert(name.clone(), room.clone());
+/// What faces show under a path of theirs, and whose it is.
+type Shown = BTreeMap<Vec<String>, Vec<String>>;
+
+fn shown_by_faces(sources: &[Source]) -> Shown {
+    let mut shown = Shown::new();
+    for face in sources.iter().filter(|source| source.is_face()) {
+        for path in face.paths() {
+            let is_own = |first: &String| first == "self" || first == "crate" || first == "super";
+            let target = if path.first().is_some_and(is_own) {
+                face.resolve(&path).unwrap_or_default()
+            } else {
+                [&face.modules[..], &path].concat()
+            };
+            if let (Some(name), true) = (target.last(), target.len() > 1) {
+                shown.insert([&face.modules[..], std::slice::from_ref(name)].concat(), target.clone());
+            }
         }
     }
-    let floor = |room: &str| ROOMS.iter().position(|known| *known == room);
+    shown
+}
+
+/// Where a path leads that may go through faces.
+fn followed(mut path: Vec<String>, shown: &Shown) -> Vec<String> {
+    for _ in 0..4 {
+        let known = (1..=path.len()).find_map(|length| Some((length, shown.get(&path[..length])?)));
+        let Some((length, target)) = known.filter(|(length, target)| path[..*length] != target[..]) else { break };
+        path = [&target[..], &path[length..]].concat();
+    }
+    path
+}
+
+/// All that is wrong with the arrows between files.
+fn wrong(sources: &[Source]) -> Vec<String> {
+    let shown = shown_by_faces(sources);
     let mut wrong = Vec::new();
-    for source in sources.iter().filter(|source| source.room() != "lib") {
-        let (room, file) = (source.room(), source.modules.join("/"));
-        let Some(own) = floor(room) else {
-            wrong.push(format!("{file}: {room} is no known room"));
+    for source in sources.iter().filter(|source| !source.is_face()) {
+        let file = source.modules.join("/");
+        let Some(own) = source.floor() else {
+            wrong.push(format!("{file}: it is in no known room"));
             continue;
         };
+        let room = ROOMS[own];
         for path in source.paths() {
             let Some(target) = source.resolve(&path) else {
                 if own == 0 && FOREIGN.contains(&path[0].as_str()) {
@@ -211,13 +253,10 @@ fn wrong(sources: &[Source]) -> Vec<String> {
                 }
                 continue;
             };
-            let Some(first) = target.first() else {
-                wrong.push(format!("{file}: {} names all rooms", path.join("::")));
-                continue;
-            };
-            let to = names.get(first).unwrap_or(first);
-            match floor(to) {
-                Some(other) if other > own => wrong.push(format!("{file}: {room} knows {} of {to}", path.join("::"))),
+            match floor_of(&followed(target, &shown)) {
+                Some(other) if other > own => {
+                    wrong.push(format!("{file}: {room} knows {} of {}", path.join("::"), ROOMS[other]));
+                }
                 Some(_) => {}
                 None => wrong.push(format!("{file}: {} is in no known room", path.join("::"))),
             }
@@ -268,15 +307,18 @@ fn arrows_between_rooms_point_down() {
 #[test]
 fn each_room_is_there() {
     let sources = sources();
-    for room in ROOMS {
-        assert!(sources.iter().any(|source| source.room() == room), "there is no room {room}");
+    for (floor, room) in ROOMS.iter().enumerate() {
+        assert!(sources.iter().any(|source| source.floor() == Some(floor)), "there is no room {room}");
     }
 }
 
 /// What is wrong if a file has this text.
 fn planted(path: &str, text: &str) -> Vec<String> {
-    let lib = Source::new(Path::new("lib.rs"), "pub use layer::RateLimitLayer;\npub use self::core::{Error, Key};");
-    wrong(&[lib, Source::new(Path::new(path), text)])
+    let lib = "pub use self::core::{Error, Key};\npub use self::http::{RateLimitLayer, policy};";
+    let http = "pub mod policy;\npub use self::layer::RateLimitLayer;";
+    let faces = [("lib.rs", lib), ("http/mod.rs", http)].map(|(path, text)| Source::new(Path::new(path), text));
+    let sources: Vec<Source> = faces.into_iter().chain([Source::new(Path::new(path), text)]).collect();
+    wrong(&sources)
 }
 
 #[test]
@@ -285,12 +327,14 @@ fn an_arrow_upward_is_found_however_it_is_written() {
         "use crate::policy::Policy;",
         "    use crate::{policy::Policy};",
         "use crate::{\n    core::Error,\n    policy::{self, Policy as Rule},\n};",
-        "use super::super::policy::Policy;",
-        "use super::super::{core, policy};",
+        "use super::super::http::policy::Policy;",
+        "use super::super::{core, http::policy};",
         "fn take(policy: &crate::policy::Policy) {}",
         "use crate::RateLimitLayer;",
-        "pub(crate) use crate::layer::RateLimitLayer;",
-        "fn take(policy: &super::super::policy::Policy) {}",
+        "use crate::http::RateLimitLayer;",
+        "use crate::http::policy::Policy;",
+        "pub(crate) use crate::http::layer::RateLimitLayer;",
+        "fn take(policy: &super::super::http::policy::Policy) {}",
         "use crate as all;",
         "fn text() { f(\"//\", crate::policy::X) }",
         "#[cfg(test)]\nuse crate::{\n    core::Key,\n};\nuse crate::policy::Policy;",
@@ -310,7 +354,10 @@ fn an_arrow_upward_is_found_however_it_is_written() {
         assert_eq!(planted("core/check.rs", text).len(), 1, "{text}");
     }
     assert_eq!(planted("core.rs", "use crate::metrics;").len(), 1);
+    assert_eq!(planted("http/key/header.rs", "use super::super::policy::Policy;").len(), 1);
+    assert_eq!(planted("http/key/header.rs", "use crate::http::layer;").len(), 1);
     assert_eq!(planted("cellar/one.rs", "").len(), 1);
+    assert_eq!(planted("http/cellar.rs", "").len(), 1);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::document::{Clients, PolicyTable};
 use super::fault::Fault;
 use super::keys::DynKey;
 use super::lists::{Client, ValueTable};
-use crate::policy::advice;
+use crate::http::policy::advice;
 use crate::{AccessList, Policy};
 
 pub(super) fn with_lists(policy: Policy, table: &PolicyTable) -> Result<Policy, Fault> {

@@ -4,7 +4,7 @@ use std::mem;
 use std::ops::Range;
 
 use super::fault::Fault;
-use crate::key::reading::Reading;
+use crate::http::key::reading::Reading;
 
 /// Which of several values counts, and whether the case of letters does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::fault::{Fault, choose_word};
 use super::header::from_header;
 use super::lists::OneOrMany;
 use super::values::{CostText, Whole};
-use crate::key::field_value::{lines, trimmed};
+use crate::http::key::field_value::{lines, trimmed};
 use crate::{Count, Policy};
 
 /// Makes a count.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use http::HeaderName;
 
 use super::fault::Fault;
-use crate::key::field_value::is_normal;
+use crate::http::key::field_value::is_normal;
 
 /// Reads `header:NAME`, which is all that `what` can be.
 pub(super) fn from_header(what: &str, span: Range<usize>, text: &str) -> Result<HeaderName, Fault> {

@@ -10,7 +10,7 @@ use super::choices::Choices;
 use super::fault::Fault;
 use super::header::header_name;
 use super::lists::OneOrMany;
-use crate::key::{self, Header, KeyExtractor};
+use crate::http::key::{self, Header, KeyExtractor};
 
 pub(super) type DynKey = Arc<dyn KeyExtractor>;
 

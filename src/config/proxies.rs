@@ -6,7 +6,7 @@ use super::document::{ServerTable, Texts};
 use super::fault::Fault;
 use super::header::header_name;
 use super::values::Whole;
-use crate::key::{self, ClientIp};
+use crate::http::key::{self, ClientIp};
 
 /// No chain of proxies is read further.
 const MOST_HOPS: u64 = 64;

@@ -11,7 +11,7 @@ use super::header::{from_header, normal_value};
 use super::lists::TierTable;
 use super::policy::required;
 use super::values::{Period, Whole};
-use crate::key::field_value::only;
+use crate::http::key::field_value::only;
 use crate::{Algorithm, Error, Policy, Quota};
 
 /// What counts, by its name in files.

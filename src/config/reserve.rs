@@ -9,7 +9,7 @@ use super::fault::Fault;
 use super::header::{header_name, normal_value};
 use super::values::Fraction;
 use crate::Policy;
-use crate::key::field_value::only;
+use crate::http::key::field_value::only;
 
 pub(super) fn with_reserve(policy: Policy, table: &PolicyTable) -> Result<Policy, Fault> {
     match (&table.reserve, &table.critical) {

@@ -7,7 +7,7 @@ use super::document::{PolicyTable, Texts};
 use super::fault::{Fault, choose};
 use crate::Policy;
 #[cfg(feature = "axum")]
-use crate::policy::check_route;
+use crate::http::policy::check_route;
 
 /// A misspelt method would limit nothing, so no others are taken.
 const METHODS: &[(&str, &Method)] = &[

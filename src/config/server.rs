@@ -13,7 +13,7 @@ use super::quota::read_period;
 use super::values::Whole;
 use crate::OnFailure;
 #[cfg(feature = "axum")]
-use crate::key::{self, ClientIp};
+use crate::http::key::{self, ClientIp};
 use crate::store::FailureRules;
 
 const ON_FAILURE: &[(&str, OnFailure)] =
