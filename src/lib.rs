@@ -74,6 +74,7 @@
 pub mod config;
 mod core;
 mod http;
+mod limiter;
 mod lookup;
 mod metrics;
 pub mod store;
@@ -84,9 +85,10 @@ pub use ipnet;
 
 pub use self::core::{Algorithm, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use self::http::{
-    AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, Limiter, MissingKey, Policy, PolicyStatus, RateLimit,
-    RateLimitLayer, RealCost, ResponseBody, ResponseFuture, Status, StatusService, TierLookup, key,
+    AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, MissingKey, Policy, RateLimit, RateLimitLayer,
+    RealCost, ResponseBody, ResponseFuture, StatusService, key,
 };
+pub use limiter::{Limiter, Rule, TierLookup};
 pub use lookup::{Lookup, RawValues};
 #[cfg(feature = "redis-cell")]
 pub use store::RedisCellStore;

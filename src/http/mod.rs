@@ -4,25 +4,20 @@
 
 mod account;
 mod admission;
-mod future;
 mod gate;
 mod grpc;
 mod headers;
 pub mod key;
 mod layer;
-mod limiter;
 pub(crate) mod policy;
 mod response;
 mod service;
 mod status;
 
 pub use self::account::{Handle, RealCost};
-pub use self::future::ResponseFuture;
 pub use self::headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use self::key::MissingKey;
 pub use self::layer::RateLimitLayer;
-pub use self::limiter::Limiter;
-pub use self::policy::{AccessList, Count, Policy, TierLookup};
-pub use self::response::ResponseBody;
-pub use self::service::RateLimit;
-pub use self::status::{PolicyStatus, Status, StatusService};
+pub use self::policy::{AccessList, Count, Policy};
+pub use self::service::{RateLimit, ResponseBody, ResponseFuture};
+pub use self::status::StatusService;

@@ -1,12 +1,11 @@
 //! What a request owes to one counter.
 
-use super::owed::Asked;
 use super::parts::Parts;
 use super::wanted::Wanted;
 use crate::core::quota::Algorithm;
 use crate::http::gate::Gate;
 use crate::store::{Applied, Change, Counter, Mode, Settlement, Settling, StoreId, Taken};
-use crate::{Error, Outcome, Policy, Store};
+use crate::{Decision, Error, Outcome, Policy, Store};
 
 /// What a request owes to one counter.
 #[derive(Debug)]
@@ -29,17 +28,24 @@ pub(super) struct Debt {
     after: Option<(Outcome, u64)>,
 }
 
+/// A policy that the handler checked, and what was decided.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) policy: Policy,
+    pub(super) decision: Decision,
+}
+
 /// Whose decision it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     /// The layer's; which of its policies.
     Layer(usize),
-    /// The handler's; which of those it asked.
+    /// The handler's; which of its checks.
     Handler(usize),
 }
 
 impl Of {
-    /// Which of those that the handler asked; `None` for the layer's.
+    /// Which of the handler's checks; `None` for the layer's.
     pub(super) fn handler(self) -> Option<usize> {
         match self {
             Self::Layer(_) => None,
@@ -71,14 +77,14 @@ impl Debt {
         self.parts.add(taken.units, taken.stamp);
     }
 
-    pub(super) fn policy<'a>(&self, gate: &'a Gate, asked: &'a [Asked]) -> &'a Policy {
+    pub(super) fn policy<'a>(&self, gate: &'a Gate, checked: &'a [Checked]) -> &'a Policy {
         match self.of {
             Of::Layer(place) => &gate.policies[place],
-            Of::Handler(place) => &asked[place].policy,
+            Of::Handler(place) => &checked[place].policy,
         }
     }
 
-    /// Whether the handler asked for it, and it is owed to this counter of this store.
+    /// Whether it is of the handler's checks, and owed to this counter of this store.
     pub(super) fn is_to(&self, store: StoreId, counter: &Counter) -> bool {
         self.of.handler().is_some() && self.store == store && self.parts.counter() == counter
     }
@@ -121,14 +127,15 @@ impl Debt {
             Change::Charge(units) => units,
             Change::Refund(units) => {
                 let (receipt, changes) = self.parts.give_back(self.store, units);
-                return gate.store.settle(receipt, &changes);
+                return gate.limits.store.settle(receipt, &changes);
             }
         };
         self.wanted.send();
         // If the store panics, nobody knows whether it charged them.
         let doubted = self.doubted;
         self.doubted = doubted.saturating_add(units);
-        let settling = gate.store.settle(self.parts.receipt_of_last(self.store), &[Settlement { check: 0, change }]);
+        let settling =
+            gate.limits.store.settle(self.parts.receipt_of_last(self.store), &[Settlement { check: 0, change }]);
         self.doubted = doubted;
         settling
     }

@@ -1,14 +1,13 @@
 //! What the one who serves a request can do about its limits.
 
 use std::fmt;
-use std::iter::successors;
-use std::slice;
+use std::iter::{self, successors};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
 
-use crate::http::account::Shared;
+use super::Shared;
 use crate::metrics::Timer;
 use crate::store::{Check, Counter, Deadline};
 use crate::{Decision, Error, Key, Policy, Store};
@@ -104,19 +103,19 @@ impl Handle {
     ///
     /// Units of a decision that is not waited for stay taken.
     pub async fn check(&self, policy: &Policy, key: Key) -> Result<Decision, Error> {
-        self.shared.gate.supports(slice::from_ref(policy))?;
-        let counter = Counter { policy: policy.shared_name().clone(), key, quota: *policy.quota() };
-        let options = policy.options();
-        let check = Check { settles: options.settles(), ..Check::new(counter, options.cost.fixed()) };
-        let (gate, timer) = (&self.shared.gate, Timer::start());
-        let decided = gate.store.decide(&[check], Deadline::none()).wait().await;
-        gate.decisions.decided(timer, &decided, [policy.refusals()]);
+        let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
+        limits.supports(iter::once(rule))?;
+        let counter = Counter { policy: rule.name().clone(), key, quota: *rule.quota() };
+        let check = Check { settles: rule.settles(), ..Check::new(counter, rule.units()) };
+        let timer = Timer::start();
+        let decided = limits.store.decide(&[check], Deadline::none()).wait().await;
+        limits.decisions.decided(timer, &decided, [rule.refusals()]);
         Ok(self.shared.add(policy, decided?))
     }
 
     /// The response that tells a client of a refusal, as the layer would.
     pub fn refusal(&self, decision: &Decision) -> Response<Bytes> {
-        self.shared.gate.refusal(decision)
+        self.shared.gate.responses.refusal(decision)
     }
 }
 

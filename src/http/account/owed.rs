@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::debt::{Debt, Of};
+use super::debt::{Checked, Debt, Of};
 use super::wanted::Wanted;
 use crate::http::gate::Gate;
 use crate::http::policy::Options;
@@ -11,8 +11,8 @@ use crate::lookup::Warning;
 use crate::store::{Applied, Change, Receipt, Settles, Settling};
 use crate::{Decision, Error, Outcome, Policy, Store};
 
-/// Decisions of the handler that are shown and settled with the response.
-const MOST_ASKED: usize = 64;
+/// Checks of the handler that are shown and settled with the response.
+const MOST_SHOWN: usize = 64;
 
 /// The same, with those that are only charged and refunded.
 const MOST_KEPT: usize = 1_024;
@@ -23,8 +23,8 @@ static MANY: Warning = Warning::new();
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     debts: Vec<Debt>,
-    /// Decisions that the handler asked for.
-    asked: Vec<Asked>,
+    /// What the handler checked.
+    checked: Vec<Checked>,
     /// Those that hold slots.
     receipts: Vec<Receipt>,
     /// There is a response, or there will be none: what is given back goes to the store from then on.
@@ -34,13 +34,6 @@ pub(super) struct Owed {
     waiting: Option<oneshot::Sender<()>>,
     /// Changes whose answers nobody waits for yet, as they were made outside of a runtime.
     pub(super) unheard: Vec<Sent>,
-}
-
-/// A policy that the handler asked, and what was decided.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) policy: Policy,
-    decision: Decision,
 }
 
 /// A change on its way whose answer is waited for.
@@ -61,27 +54,27 @@ impl Owed {
         owed
     }
 
-    /// Adds what a decision took that the handler asked for.
+    /// Adds what a check of the handler took.
     ///
-    /// After the end, and of more than [`MOST_ASKED`], only what the handler charges and refunds can change it;
+    /// After the end, and of more than [`MOST_SHOWN`], only what the handler charges and refunds can change it;
     /// and what one counter has of it is one debt, as a handle may be used for long.
     pub(super) fn add(&mut self, gate: &Gate, policy: &Policy, decision: &Decision, receipt: Receipt) {
-        let is_late = self.is_ended || self.asked.len() >= MOST_ASKED;
+        let is_late = self.is_ended || self.checked.len() >= MOST_SHOWN;
         let known = self.debts.iter_mut().find(|debt| match receipt.taken() {
             [only] if is_late => debt.is_to(receipt.store(), &only.counter),
             _ => false,
         });
         if let Some(debt) = known {
             receipt.taken().iter().for_each(|taken| debt.add(taken));
-        } else if !is_late || policy.options().metered && self.asked.len() < MOST_KEPT {
-            let place = self.asked.len();
-            self.asked.push(Asked { policy: policy.clone(), decision: decision.clone() });
+        } else if !is_late || policy.options().metered && self.checked.len() < MOST_KEPT {
+            let place = self.checked.len();
+            self.checked.push(Checked { policy: policy.clone(), decision: decision.clone() });
             return self.insert(gate, decision, receipt, |_| (Of::Handler(place), policy));
         } else if !self.is_ended && MANY.is_due() {
             let policy = policy.name();
-            tracing::warn!(code = "many_checks", policy, "a handler asks so many policies that some are not settled");
+            tracing::warn!(code = "many_checks", policy, "a handler makes so many checks that some are not settled");
         }
-        drop(gate.store.settle(receipt, &[]));
+        drop(gate.limits.store.settle(receipt, &[]));
     }
 
     fn insert<'a>(
@@ -95,21 +88,21 @@ impl Owed {
         for (check, (taken, outcome)) in receipt.taken().iter().zip(decision.outcomes()).enumerate() {
             let (of, policy) = of(check);
             holds_slots |= taken.slot != 0;
-            if policy.options().settles() == Settles::ByOutcome || !outcome.delay().is_zero() {
+            if policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero() {
                 self.debts.push(Debt::new(of, check, receipt.store(), taken));
             }
         }
         if holds_slots && !self.is_ended {
             self.receipts.push(receipt);
         } else {
-            drop(gate.store.settle(receipt, &[]));
+            drop(gate.limits.store.settle(receipt, &[]));
         }
     }
 
     /// Changes what is to be owed by metered policies.
     pub(super) fn meter(&mut self, gate: &Gate, change: impl Fn(&mut Wanted)) {
         for debt in &mut self.debts {
-            if debt.policy(gate, &self.asked).options().metered {
+            if debt.policy(gate, &self.checked).options().metered {
                 change(&mut debt.wanted);
             }
         }
@@ -119,14 +112,14 @@ impl Owed {
     /// be owed so far.
     pub(super) fn end(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
         for debt in &mut self.debts {
-            let outcome = outcome(decision, &self.asked, debt);
-            let units = wanted(debt.policy(gate, &self.asked).options(), outcome, debt.wanted.units());
+            let outcome = outcome(decision, &self.checked, debt);
+            let units = wanted(debt.policy(gate, &self.checked).options(), outcome, debt.wanted.units());
             debt.wanted.set(units);
         }
         self.is_ended = true;
-        self.matters = self.debts.iter().any(|debt| debt.matters_soon(outcome(decision, &self.asked, debt)));
+        self.matters = self.debts.iter().any(|debt| debt.matters_soon(outcome(decision, &self.checked, debt)));
         for receipt in self.receipts.drain(..) {
-            drop(gate.store.settle(receipt, &[]));
+            drop(gate.limits.store.settle(receipt, &[]));
         }
     }
 
@@ -168,7 +161,7 @@ impl Owed {
     #[inline]
     pub(super) fn ends_as_decided(&mut self) -> bool {
         self.is_ended = true;
-        self.debts.is_empty() && self.asked.is_empty() && self.receipts.is_empty()
+        self.debts.is_empty() && self.checked.is_empty() && self.receipts.is_empty()
     }
 
     /// Whether answers are waited for.
@@ -183,17 +176,17 @@ impl Owed {
         settled
     }
 
-    /// The decision as clients are told it: with what was asked and changed since.
+    /// The decision as clients are told it: with what was checked and changed since.
     pub(super) fn shown(&self, decision: &Decision) -> Decision {
-        if self.asked.is_empty() && self.debts.iter().all(Debt::is_as_taken) {
+        if self.checked.is_empty() && self.debts.iter().all(Debt::is_as_taken) {
             return decision.clone();
         }
         let layer = decision.outcomes().iter().enumerate().map(|(check, outcome)| (None, check, outcome));
-        let asked = self.asked.iter().take(MOST_ASKED).enumerate().flat_map(|(place, asked)| {
-            let outcomes = asked.decision.outcomes().iter().enumerate();
+        let checked = self.checked.iter().take(MOST_SHOWN).enumerate().flat_map(|(place, checked)| {
+            let outcomes = checked.decision.outcomes().iter().enumerate();
             outcomes.map(move |(check, outcome)| (Some(place), check, outcome))
         });
-        let outcomes = layer.chain(asked).map(|(handler, check, outcome)| {
+        let outcomes = layer.chain(checked).map(|(handler, check, outcome)| {
             let is_of = |debt: &&Debt| debt.check == check && debt.of.handler() == handler;
             self.debts.iter().find(is_of).map_or_else(|| outcome.clone(), |debt| debt.shown(outcome))
         });
@@ -201,7 +194,7 @@ impl Owed {
     }
 }
 
-fn outcome<'a>(decision: &'a Decision, asked: &'a [Asked], debt: &Debt) -> &'a Outcome {
-    let decision = debt.of.handler().map_or(decision, |place| &asked[place].decision);
+fn outcome<'a>(decision: &'a Decision, checked: &'a [Checked], debt: &Debt) -> &'a Outcome {
+    let decision = debt.of.handler().map_or(decision, |place| &checked[place].decision);
     &decision.outcomes()[debt.check]
 }

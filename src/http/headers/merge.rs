@@ -8,11 +8,11 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{BareItem, Dictionary, FieldType, Item, List, ListEntry, Parser};
 
-use crate::http::headers::{LIMIT, RATELIMIT, REMAINING, RESET};
+use super::names::{LIMIT, RATELIMIT, REMAINING, RESET};
 
 /// Adds members to a List field, as one line; `first` puts them before those that are there. Of those only
 /// members of this draft are kept.
-pub(crate) fn merge(headers: &mut HeaderMap, name: HeaderName, ours: HeaderValue, first: bool) {
+pub(super) fn merge(headers: &mut HeaderMap, name: HeaderName, ours: HeaderValue, first: bool) {
     if !headers.contains_key(&name) {
         headers.insert(name, ours);
         return;
@@ -31,7 +31,7 @@ pub(crate) fn merge(headers: &mut HeaderMap, name: HeaderName, ours: HeaderValue
 /// Headers that cannot be read, or tell a limit and not what is left of it, count as the stricter
 /// ones: they stay as they are. A `RateLimit` that cannot be read counts for nothing if ours `is_written`
 /// in its place.
-pub(crate) fn is_stricter(headers: &HeaderMap, ours: u64, is_written: bool) -> bool {
+pub(super) fn is_stricter(headers: &HeaderMap, ours: u64, is_written: bool) -> bool {
     let fields = lines(headers, RATELIMIT).map(left_of_field).filter(|left| left.is_some() || !is_written);
     let legacy = lines(headers, REMAINING).map(|value| value.to_str().ok()?.trim().parse().ok());
     let told = !headers.contains_key(REMAINING) && (headers.contains_key(LIMIT) || headers.contains_key(RESET));

@@ -1,36 +1,15 @@
-//! The trait of key extractors and what they answer.
+//! The trait of key extractors, and two of them as one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
 
-use super::MissingKey;
-use super::{Join, Key, ListEntry, Secret};
+use super::extracted::Extracted;
+use super::list_entry::ListEntry;
+use super::missing::MissingKey;
 use crate::core::Answer;
-use crate::{Error, RawValues};
-
-/// What an extractor finds in a request.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Extracted {
-    /// The key to count.
-    Key(Key),
-    /// The key to count, with the value it is a hash of.
-    Secret(Box<Secret>),
-    /// The request has none: the policy's [`MissingKey`] rule decides.
-    Missing,
-    /// The request names several clients, or one that cannot be told for certain: a header twice with
-    /// different values, say. It is never a key of its own, and never none: the policy's [`MissingKey`]
-    /// rule says whether such requests are refused or share one counter.
-    Ambiguous,
-    /// The request is refused with this response.
-    Rejected(Box<Response<Bytes>>),
-    /// It is not known whether it has one: [`OnFailure`](crate::OnFailure#keys) decides.
-    Failed(Box<Error>),
-}
+use crate::{Key, RawValues};
 
 /// Finds out who is counted.
 ///
@@ -100,7 +79,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Join::new(self, other)
+        Join { first: self, second: other }
     }
 }
 
@@ -148,52 +127,9 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
     }
 }
 
-/// The kind of keys made from bare text.
-const KIND: &str = "key";
-
-impl From<Key> for Extracted {
-    fn from(key: Key) -> Self {
-        Extracted::Key(key)
-    }
-}
-
-impl From<String> for Extracted {
-    fn from(text: String) -> Self {
-        of_text(text)
-    }
-}
-
-impl From<&'static str> for Extracted {
-    fn from(text: &'static str) -> Self {
-        of_text(text)
-    }
-}
-
-fn of_text(text: impl AsRef<[u8]>) -> Extracted {
-    let key = Key::new(KIND, &text);
-    if Key::is_hash(key.value()) { Secret::of(key, text).into() } else { Extracted::Key(key) }
-}
-
-impl<T: Into<Extracted>> From<Option<T>> for Extracted {
-    fn from(found: Option<T>) -> Self {
-        found.map_or(Extracted::Missing, Into::into)
-    }
-}
-
-impl<T: Into<Extracted>> From<Result<T, Response<Bytes>>> for Extracted {
-    fn from(found: Result<T, Response<Bytes>>) -> Self {
-        found.map_or_else(|response| Extracted::Rejected(Box::new(response)), Into::into)
-    }
-}
-
-impl<T: Into<Extracted>> From<Result<T, Box<Response<Bytes>>>> for Extracted {
-    fn from(found: Result<T, Box<Response<Bytes>>>) -> Self {
-        found.map_or_else(Extracted::Rejected, Into::into)
-    }
-}
-
-impl<T: Into<Extracted>> From<Result<T, Error>> for Extracted {
-    fn from(found: Result<T, Error>) -> Self {
-        found.map_or_else(|error| Extracted::Failed(Box::new(error)), Into::into)
-    }
+/// Each pair of two keys. See [`KeyExtractor::and`].
+#[derive(Clone, Debug)]
+pub struct Join<A, B> {
+    pub(super) first: A,
+    pub(super) second: B,
 }

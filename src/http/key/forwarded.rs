@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::hops;
+use super::node;
 
 /// What may stand between two parameters, besides one semicolon.
 const BETWEEN: [char; 3] = [';', ' ', '\t'];
@@ -20,7 +20,7 @@ pub(super) fn address(hop: &str) -> Option<IpAddr> {
         }
         rest = after;
     }
-    hops::address(found?)
+    node::address(found?)
 }
 
 /// Splits off the first parameter: its name, its value, and the parameters after it.

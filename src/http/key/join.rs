@@ -7,22 +7,10 @@ use std::task::Poll;
 use http::request::Parts;
 
 use super::MissingKey;
+use super::extractor::Join;
 use super::{Extracted, Key, KeyExtractor, ListEntry, Secret};
 use crate::RawValues;
 use crate::core::Answer;
-
-/// Each pair of two keys. See [`KeyExtractor::and`].
-#[derive(Clone, Debug)]
-pub struct Join<A, B> {
-    first: A,
-    second: B,
-}
-
-impl<A, B> Join<A, B> {
-    pub(super) fn new(first: A, second: B) -> Self {
-        Self { first, second }
-    }
-}
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {

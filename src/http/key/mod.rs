@@ -29,6 +29,7 @@ mod cookie;
 mod cookie_pairs;
 mod embedded;
 mod extension;
+mod extracted;
 mod extractor;
 pub(crate) mod field_value;
 #[cfg(feature = "axum")]
@@ -47,6 +48,8 @@ mod lookup;
 mod method;
 mod missing;
 mod network;
+#[cfg(feature = "axum")]
+mod node;
 mod path;
 #[cfg(feature = "axum")]
 mod path_param;
@@ -72,12 +75,12 @@ pub use client_ip::{ClientIp, client_ip};
 pub use cookie::{Cookie, cookie};
 pub(crate) use embedded::{counted, site};
 pub use extension::{Extension, extension};
-pub use extractor::{Extracted, KeyExtractor};
+pub use extracted::Extracted;
+pub use extractor::{Join, KeyExtractor};
 pub use from_fn::{FromFn, from_fn};
 pub use global::{Global, global};
 pub use header::{Header, header};
 pub use host::{Host, host};
-pub use join::Join;
 pub use list_entry::ListEntry;
 pub use lookup::{KeyLookup, lookup};
 pub use method::{Method, method};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Extracted, Key};
+use super::Key;
 use crate::RawValues;
 
 /// A key that is a hash of a value, and the value, which only look-ups get.
@@ -49,12 +49,6 @@ impl Secret {
 
     pub(crate) fn into_parts(self) -> (Key, RawValues) {
         (self.key, self.offered)
-    }
-}
-
-impl From<Secret> for Extracted {
-    fn from(secret: Secret) -> Self {
-        Extracted::Secret(Box::new(secret))
     }
 }
 

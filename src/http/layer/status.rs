@@ -29,7 +29,7 @@ impl RateLimitLayer {
     /// If an advertised policy may not be shown to all: the message says which, and what to do.
     pub fn status_service(&self) -> Result<StatusService, Error> {
         let gate = self.gate.load();
-        if let Some(policy) = gate.unproven().next() {
+        if let Some(policy) = unproven(&gate).next() {
             return Err(Error::invalid(format!(
                 "the status of policy {:?} would be shown to whoever writes another client's key or tier: say who may \
                  see it with status_service_for, count by what the connection or the server says, or make the policy \
@@ -66,7 +66,7 @@ impl RateLimitLayer {
     /// Says which of new policies a status for all leaves out, if there is one.
     pub(super) fn warn_of_unproven(&self) {
         let gate = self.gate.load();
-        let policies: Vec<&str> = gate.unproven().map(Policy::name).collect();
+        let policies: Vec<&str> = unproven(&gate).map(Policy::name).collect();
         if self.shows_all.load(Ordering::Relaxed) && !policies.is_empty() {
             tracing::warn!(
                 code = "status_left_out",
@@ -78,9 +78,7 @@ impl RateLimitLayer {
     }
 }
 
-impl Gate {
-    /// Advertised policies whose keys clients could make up.
-    fn unproven(&self) -> impl Iterator<Item = &Policy> {
-        self.policies.iter().filter(|policy| policy.is_shown() && !policy.is_proven())
-    }
+/// Advertised policies whose keys clients could make up.
+fn unproven(gate: &Gate) -> impl Iterator<Item = &Policy> {
+    gate.policies.iter().filter(|policy| policy.is_shown() && !policy.is_proven())
 }

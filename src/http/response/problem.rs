@@ -6,8 +6,9 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::http::headers::fields::{number, whole_seconds};
-use crate::http::response::NO_STORE;
+use crate::http::headers::{number, whole_seconds};
+
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 

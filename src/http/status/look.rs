@@ -1,15 +1,19 @@
 //! What is left for the client who sent a request: judged as the layer would, and only looked at.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use http::request::Parts;
 
-use crate::http::admission::ask::Resolved;
-use crate::http::admission::{Asked, Verdict};
+use super::document::Status;
+use crate::core::Mode;
+use crate::http::admission::{Judge, Resolved, Waiting};
 use crate::http::gate::Gate;
+use crate::http::policy::Policy;
+use crate::http::response::Refusal;
+use crate::limiter::Plan;
 use crate::lookup::Warning;
-use crate::store::{Deadline, Decided, Mode, Store};
-use crate::{Policy, Status};
+use crate::store::{Deadline, Decided, Store};
 
 /// Which policies are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,59 +30,58 @@ impl Scope {
     }
 }
 
-impl Gate {
-    /// What the client who sent this request has left; or the verdict by which the layer would turn it away
-    /// before it asks the store, or the store's failure.
-    pub(super) async fn status(&self, parts: &Parts, scope: Scope, panics: &Warning) -> Result<Status, Verdict> {
-        let mut asked = Asked::default();
-        for (place, policy) in self.policies.iter().enumerate() {
-            let resolved = self.resolve_unless_it_panics(place, parts, panics);
-            let resolved = if scope.tells_of(policy) { resolved } else { resolved.only_if_verdict() };
-            if let Some(verdict) = asked.add(place, resolved) {
-                return Err(verdict);
-            }
+/// What the client who sent this request has left; or why the layer would turn it away before the store decides, or
+/// the store's failure.
+pub(super) async fn status(
+    gate: &Arc<Gate>,
+    parts: &Parts,
+    scope: Scope,
+    panics: &Warning,
+) -> Result<Status, Box<Refusal>> {
+    let mut plan: Plan<Waiting> = Plan::default();
+    for (place, policy) in gate.policies.iter().enumerate() {
+        let resolved = resolve_unless_it_panics(gate, place, parts, panics);
+        let resolved = if scope.tells_of(policy) { resolved } else { only_if_refused(resolved) };
+        if let Some(refusal) = resolved.add_to(&mut plan, place) {
+            return Err(Box::new(refusal));
         }
-        let deadline = if asked.waiting.is_empty() { Deadline::none() } else { self.deadline() };
-        self.find_out(&mut asked, deadline).await?;
-        let Decided { decision, receipt } =
-            self.store.decide(&asked.checks, deadline).wait().await.map_err(Verdict::Failed)?;
-        self.store.settle(receipt, &[]);
-        Ok(Status::of(self, &decision))
     }
-
-    /// As [`resolve_look`](Self::resolve_look). What a closure of the program makes of a request to another
-    /// route than those it is for is its own business: a policy whose closure panics is left out.
-    fn resolve_unless_it_panics(&self, place: usize, parts: &Parts, panics: &Warning) -> Resolved {
-        catch_unwind(AssertUnwindSafe(|| self.resolve_look(place, parts))).unwrap_or_else(|_| {
-            if panics.is_due() {
-                let policy = self.policies[place].name();
-                tracing::warn!(
-                    code = "status_panicked",
-                    policy,
-                    "a policy is left out of a status: its closure panicked"
-                );
-            }
-            Resolved::Skip
-        })
-    }
-
-    /// What a policy makes of a request that only looks, whatever its method and route: it has its own.
-    ///
-    /// It is turned away only by a policy that covers it altogether.
-    fn resolve_look(&self, place: usize, parts: &Parts) -> Resolved {
-        let options = self.policies[place].options();
-        let covered = options.scope.terms(parts).is_some();
-        if options.mode == Mode::Shadow || !(covered || options.scope.applies_when(parts)) {
-            return Resolved::Skip;
-        }
-        let resolved = self.resolve_covered(place, parts, |_| 0);
-        if covered { resolved } else { resolved.in_shadow() }
-    }
+    let limits = &gate.limits;
+    let deadline = if plan.findings.is_empty() { Deadline::none() } else { limits.deadline() };
+    limits.find_out(&mut plan, deadline).await?;
+    let decided = limits.store.decide(&plan.checks, deadline).wait().await;
+    let Decided { decision, receipt } = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
+    limits.store.settle(receipt, &[]);
+    Ok(Status::of(gate, &decision))
 }
 
-impl Resolved {
-    /// What is left of it for a policy that is not shown.
-    fn only_if_verdict(self) -> Self {
-        if let Resolved::Verdict(_) = self { self } else { Resolved::Skip }
+/// As [`resolve`]. What a closure of the program makes of a request to another route than those it is for is its own
+/// business: a policy whose closure panics is left out.
+fn resolve_unless_it_panics(gate: &Arc<Gate>, place: usize, parts: &Parts, panics: &Warning) -> Resolved {
+    catch_unwind(AssertUnwindSafe(|| resolve(gate, place, parts))).unwrap_or_else(|_| {
+        if panics.is_due() {
+            let policy = gate.policies[place].name();
+            tracing::warn!(code = "status_panicked", policy, "a policy is left out of a status: its closure panicked");
+        }
+        Resolved::Skip
+    })
+}
+
+/// What a policy makes of a request that only looks, whatever its method and route: it has its own.
+///
+/// It is turned away only by a policy that covers it altogether.
+fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
+    let policy = &gate.policies[place];
+    let scope = &policy.options().scope;
+    let covered = scope.terms(parts).is_some();
+    if policy.rule().mode() == Mode::Shadow || !(covered || scope.applies_when(parts)) {
+        return Resolved::Skip;
     }
+    let resolved = Judge::new(gate, place, parts).resolve_look();
+    if covered { resolved } else { resolved.in_shadow() }
+}
+
+/// What is left of it for a policy that is not shown.
+fn only_if_refused(resolved: Resolved) -> Resolved {
+    if let Resolved::Refused(_) = resolved { resolved } else { Resolved::Skip }
 }

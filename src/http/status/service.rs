@@ -14,16 +14,15 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use tower_service::Service;
 
-use super::look::Scope;
+use super::look::{self, Scope};
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::policy::Predicate;
-use crate::http::response::problem;
-use crate::http::response::{json, without_body};
+use crate::http::response::{json, problem, without_body};
 use crate::lookup::Warning;
 
 const NOT_SHOWN: &str = "Limits are not shown to this client.";
 
-/// A service that answers each client with its [`Status`](super::Status) as JSON. See
+/// A service that answers each client with what it has left, as JSON. See
 /// [`RateLimitLayer::status_service`](crate::RateLimitLayer::status_service) and
 /// [`status_service_for`](crate::RateLimitLayer::status_service_for), which say to whom.
 ///
@@ -89,15 +88,15 @@ impl<B> Service<Request<B>> for StatusService {
 }
 
 impl StatusService {
-    async fn answer(&self, gate: &Gate, parts: &Parts) -> Response<Bytes> {
+    async fn answer(&self, gate: &Arc<Gate>, parts: &Parts) -> Response<Bytes> {
         let scope = match &self.shows_to {
             Some(shows_to) if !shows_to(parts) => return problem::forbidden(NOT_SHOWN),
             Some(_) => Scope::Shown,
             None => Scope::Proven,
         };
-        match gate.status(parts, scope, &self.panics).await {
+        match look::status(gate, parts, scope, &self.panics).await {
             Ok(status) => json(status.to_json()),
-            Err(verdict) => gate.turn_away(verdict, parts),
+            Err(refusal) => gate.turn_away(*refusal, parts),
         }
     }
 }

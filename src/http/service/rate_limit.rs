@@ -9,8 +9,10 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
+use super::body::ResponseBody;
+use super::future::ResponseFuture;
+use crate::http::admission::Admission;
 use crate::http::gate::SharedGate;
-use crate::{ResponseBody, ResponseFuture};
 
 /// A service whose requests are limited. See [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone)]
@@ -60,7 +62,7 @@ where
         let inner = mem::replace(&mut self.inner, clone);
         let (parts, body) = request.into_parts();
         let gate = self.gate.load();
-        let admission = gate.admit(&parts);
+        let admission = Admission::of(&gate, &parts);
         ResponseFuture::new(inner, Request::from_parts(parts, body), admission, &gate)
     }
 }

@@ -14,11 +14,11 @@ use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 use tower_service::Service;
 
-use crate::ResponseBody;
+use super::body::{self, ResponseBody};
 use crate::http::account::{Account, InTime};
-use crate::http::admission::{Admission, Verdict};
+use crate::http::admission::Admission;
 use crate::http::gate::Gate;
-use crate::http::response;
+use crate::http::response::Refusal;
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit) service.
@@ -56,7 +56,7 @@ where
     pub(crate) fn new(inner: S, request: Request<B>, admission: Admission, gate: &Arc<Gate>) -> Self {
         let state = match admission {
             // Most stores answer at once and most requests need not wait: their way is short.
-            Admission::Known(Some(Verdict::Admitted(account))) if account.decision().delay().is_zero() => {
+            Admission::Known(Some(Ok(account))) if account.decision().delay().is_zero() => {
                 State::calling(inner, request, account)
             }
             admission => State::Admitting { gate: Arc::clone(gate), admission, call: Some((inner, request)) },
@@ -104,10 +104,16 @@ fn answered<R, E>(answer: Answer<R, E>, mut account: Account) -> ControlFlow<Pas
 where
     R: Body,
 {
-    let (answer, settled) = response::settle(answer, &mut account);
-    let Some(settled) = settled else { return Break(response::pass(answer, account)) };
+    let (answer, settled) = body::settle(answer, &mut account);
+    let Some(settled) = settled else { return Break(body::pass(answer, account)) };
     let settled = account.in_time(settled);
     Continue((settled, Box::new((answer.map(|(parts, body)| Response::from_parts(parts, body)), account))))
+}
+
+/// The response to a request that is not admitted.
+fn refused<B, R>(gate: &Gate, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>> {
+    let (parts, _) = request.into_parts();
+    gate.turn_away(refusal, &parts).map(ResponseBody::own)
 }
 
 impl<S, B, R> Future for ResponseFuture<S, B>
@@ -125,8 +131,9 @@ where
                 StateProjection::Admitting { gate, admission, call } => {
                     let verdict = ready!(admission.poll(gate, cx));
                     let (inner, request) = call.take().expect("a request is decided once");
-                    let Verdict::Admitted(account) = verdict else {
-                        return Poll::Ready(Ok(gate.refuse(verdict, request)));
+                    let account = match verdict {
+                        Ok(account) => account,
+                        Err(refusal) => return Poll::Ready(Ok(refused(gate, refusal, request))),
                     };
                     let waits = !account.decision().delay().is_zero();
                     let next = if waits { State::queueing } else { State::calling };
@@ -165,7 +172,7 @@ where
                     }
                     let (_, answer) = waiting.take().expect("a response comes once");
                     let (answer, account) = *answer;
-                    return Poll::Ready(response::pass(answer.map(Response::into_parts), account));
+                    return Poll::Ready(body::pass(answer.map(Response::into_parts), account));
                 }
             }
         }

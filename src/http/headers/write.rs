@@ -5,16 +5,43 @@ use std::time::{Duration, SystemTime};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::http::gate::Gate;
-use crate::http::headers::fields::{Field, Left, number, used, whole_seconds};
-use crate::http::headers::merge::{is_stricter, merge};
-use crate::http::headers::{LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, ResetFormat, TOLD, USED};
-use crate::store::Mode;
-use crate::{Decision, Outcome, Policy};
+use super::fields::{Field, PolicyField};
+use super::merge::{is_stricter, merge};
+use super::names::{LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, TOLD, USED};
+use super::numbers::{Left, number, used, whole_seconds};
+use super::settings::{Headers, ResetFormat};
+use crate::core::Mode;
+use crate::http::policy::Policy;
+use crate::{Decision, Outcome};
 
-impl Gate {
+/// Writes the headers of a layer's policies.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderWriter {
+    headers: Headers,
+    policies: PolicyField,
+}
+
+impl HeaderWriter {
+    /// A writer for no policy yet.
+    pub(crate) fn new(headers: Headers) -> Self {
+        Self { headers, policies: PolicyField::default() }
+    }
+
+    pub(crate) fn set_headers(&mut self, headers: Headers) {
+        self.headers = headers;
+    }
+
+    pub(crate) fn set_policies(&mut self, policies: &[Policy]) {
+        self.policies = PolicyField::of(policies);
+    }
+
+    /// Which headers are sent.
+    pub(crate) fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
     /// Writes the headers of an admitted request's response, beside those that are there.
-    pub(crate) fn write_headers(&self, headers: &mut HeaderMap, status: StatusCode, decision: &Decision) {
+    pub(crate) fn write(&self, headers: &mut HeaderMap, status: StatusCode, decision: &Decision) {
         if decision.outcomes().is_empty() || self.headers.are_none() {
             return;
         }
@@ -79,11 +106,8 @@ impl Gate {
 
     fn policy_value(&self, decision: &Decision) -> Option<HeaderValue> {
         let outcomes = decision.outcomes();
-        let configured = |(outcome, policy): (&Outcome, &Policy)| {
-            outcome.quota() == policy.quota() && outcome.policy() == policy.name()
-        };
-        if outcomes.len() == self.policies.len() && outcomes.iter().zip(&self.policies).all(configured) {
-            return self.policy_field.value.clone();
+        if self.policies.is_of(outcomes) {
+            return self.policies.value.clone();
         }
         let mut field = Field::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
@@ -108,7 +132,7 @@ impl Gate {
 
     /// Whether clients are told of an outcome.
     pub(crate) fn shows(&self, outcome: &Outcome) -> bool {
-        outcome.mode() == Mode::Enforce && !outcome.is_hidden() && self.advertises(outcome.policy())
+        outcome.mode() == Mode::Enforce && !outcome.is_hidden() && !self.policies.hides(outcome.policy_name())
     }
 
     /// The members of `RateLimit`, the binding policy first.
@@ -130,7 +154,7 @@ impl Gate {
     fn write_legacy(&self, headers: &mut HeaderMap, binding: Option<&Outcome>) {
         let Some(outcome) = binding.filter(|_| self.headers.legacy) else { return };
         let r = Left::units(outcome);
-        headers.insert(LIMIT, self.policy_field.limit(outcome.quota()));
+        headers.insert(LIMIT, self.policies.limit(outcome.quota()));
         headers.insert(REMAINING, number(r));
         headers.insert(RESET, number(self.reset(outcome.reset_after())));
         if self.headers.used {

@@ -3,39 +3,39 @@
 use smallvec::SmallVec;
 
 use crate::core::quota::Algorithm;
-use crate::http::gate::Gate;
 use crate::metrics::Timer;
-use crate::store::{Check, Deadline, Decided, Mode, Receipt};
+use crate::store::{Check, Deadline, Decided, FailureStore, Mode, Receipt, SharedStore};
 use crate::{Decision, Error, Outcome, Store};
 
 type Looks = SmallVec<[Check; 2]>;
 
-impl Gate {
-    /// The refusal of a request by some of its checks, if it is one, or that none can be decided.
-    /// Takes nothing, and asks the store at most once.
-    pub(crate) async fn peek(&self, checks: &[Check], deadline: Deadline) -> Option<(Timer, Result<Decided, Error>)> {
-        if !checks.iter().any(may_refuse) {
-            return None;
-        }
-        let timer = Timer::start();
-        if let Some(refused) = self.store.recall(checks) {
-            return Some((timer, Ok(refused)));
-        }
-        let looks: Looks = checks.iter().map(look).collect();
-        let Decided { decision, receipt } = match self.store.decide(&looks, deadline).wait().await {
-            Ok(looked) => looked,
-            Err(error) => return Some((timer, Err(error))),
-        };
-        let nothing = Receipt::empty(receipt.store());
-        self.store.settle(receipt, &[]);
-        let refused =
-            checks.iter().zip(decision.outcomes()).any(|(check, look)| may_refuse(check) && !fits(check, look));
-        refused.then(|| {
-            let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| as_decided(check, look));
-            let decision = Decision::new(outcomes, decision.source());
-            (timer, Ok(Decided { decision, receipt: nothing }))
-        })
+/// The refusal of a request by some of its checks, if it is one, or that none can be decided.
+/// Takes nothing, and asks the store at most once.
+pub(super) async fn refusal(
+    store: &FailureStore<SharedStore>,
+    checks: &[Check],
+    deadline: Deadline,
+) -> Option<(Timer, Result<Decided, Error>)> {
+    if !checks.iter().any(may_refuse) {
+        return None;
     }
+    let timer = Timer::start();
+    if let Some(refused) = store.recall(checks) {
+        return Some((timer, Ok(refused)));
+    }
+    let looks: Looks = checks.iter().map(look).collect();
+    let Decided { decision, receipt } = match store.decide(&looks, deadline).wait().await {
+        Ok(looked) => looked,
+        Err(error) => return Some((timer, Err(error))),
+    };
+    let nothing = Receipt::empty(receipt.store());
+    store.settle(receipt, &[]);
+    let refused = checks.iter().zip(decision.outcomes()).any(|(check, look)| may_refuse(check) && !fits(check, look));
+    refused.then(|| {
+        let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| as_decided(check, look));
+        let decision = Decision::new(outcomes, decision.source());
+        (timer, Ok(Decided { decision, receipt: nothing }))
+    })
 }
 
 fn may_refuse(check: &Check) -> bool {

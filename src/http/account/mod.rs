@@ -2,7 +2,6 @@
 
 mod debt;
 mod handle;
-mod learning;
 mod owed;
 mod parts;
 mod shared;
@@ -83,7 +82,7 @@ impl Account {
 
     /// What to wait for, within the layer's budget.
     pub(crate) fn in_time(&self, settled: Settled) -> InTime {
-        Box::pin(timeout(self.gate().store.time_for_all(), settled))
+        Box::pin(timeout(self.gate().limits.store.time_for_all(), settled))
     }
 
     /// Whether somebody else may change what is owed.

@@ -1,34 +1,8 @@
 //! Which headers are sent.
 
-pub(crate) mod fields;
-pub(crate) mod merge;
-
 use std::time::Duration;
 
-use http::HeaderName;
-use http::header::RETRY_AFTER;
-
-use crate::http::grpc::PUSHBACK;
-use crate::http::headers::fields::LARGEST;
-
-pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-pub(crate) const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-pub(crate) const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-pub(crate) const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-pub(crate) const USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
-pub(crate) const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
-
-/// What a CORS layer must expose, so that scripts in browsers can read the limits.
-///
-/// `grpc-retry-pushback-ms` is for calls over gRPC-Web that are translated outside of the layer; their
-/// `grpc-status` and `grpc-message` are for the translation to expose.
-pub const EXPOSED_HEADERS: [HeaderName; 9] =
-    [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK];
-
-/// Headers that another layer or an upstream may have set.
-pub(crate) static TOLD: [HeaderName; 8] =
-    [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE];
+use super::numbers::LARGEST;
 
 /// Which draft of the IETF's fields is written.
 ///
@@ -61,18 +35,18 @@ pub enum Dialect {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Headers {
-    pub(crate) dialect: Option<Dialect>,
-    pub(crate) legacy: bool,
-    pub(crate) reset: ResetFormat,
-    pub(crate) used: bool,
-    pub(crate) resource: bool,
+    pub(super) dialect: Option<Dialect>,
+    pub(super) legacy: bool,
+    pub(super) reset: ResetFormat,
+    pub(super) used: bool,
+    pub(super) resource: bool,
     /// In seconds.
     jitter: u64,
 }
 
 /// What `X-RateLimit-Reset` counts from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ResetFormat {
+pub(super) enum ResetFormat {
     UnixTime,
     Seconds,
 }
@@ -125,12 +99,12 @@ impl Headers {
     }
 
     /// Whether nothing but `Retry-After` is sent.
-    pub(crate) fn are_none(&self) -> bool {
+    pub(super) fn are_none(&self) -> bool {
         self.dialect.is_none() && !self.legacy
     }
 
     /// How many are sent, `Retry-After` aside.
-    pub(crate) fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         let legacy = if self.legacy { 3 + usize::from(self.used) + usize::from(self.resource) } else { 0 };
         if self.dialect.is_some() { 2 + legacy } else { legacy }
     }

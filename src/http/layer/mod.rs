@@ -18,6 +18,7 @@ use tower_layer::Layer;
 use crate::http::gate::{Gate, SharedGate};
 #[cfg(feature = "axum")]
 use crate::key;
+use crate::limiter::InForce;
 use crate::store::FailureRules;
 use crate::{BreakerState, Decision, Error, Headers, Limiter, OnFailure, Policy, RateLimit, Store};
 
@@ -81,7 +82,7 @@ impl RateLimitLayer {
 
     /// Sets which headers are sent.
     pub fn headers(self, headers: Headers) -> Self {
-        self.change(|gate| gate.headers = headers)
+        self.change(|gate| gate.responses.set_headers(headers))
     }
 
     /// Builds the response to refused requests, instead of a 429 with a problem document.
@@ -94,7 +95,7 @@ impl RateLimitLayer {
         T: Into<Bytes>,
     {
         self.change(|gate| {
-            gate.reject = Some(Arc::new(move |parts, decision| build(parts, decision).map(Into::into)));
+            gate.responses.set_reject(Arc::new(move |parts, decision| build(parts, decision).map(Into::into)));
         })
     }
 
@@ -144,16 +145,16 @@ impl RateLimitLayer {
     /// Cluster each primary has a breaker of its own: see
     /// [`RedisStore::breakers`](crate::RedisStore::breakers).
     pub fn breaker_state(&self) -> BreakerState {
-        self.gate.load().store.breaker_state()
+        self.gate.load().limits.store.breaker_state()
     }
 
     /// The same policies and counters for what is no HTTP request.
     pub fn limiter(&self) -> Limiter {
-        Limiter::shared(Arc::clone(&self.gate))
+        Limiter::shared(Arc::clone(&self.gate) as Arc<dyn InForce>)
     }
 
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
-        self.change(|gate| gate.change_failure(change))
+        self.change(|gate| gate.limits.change_failure(change))
     }
 
     /// A layer of its own, with a change.

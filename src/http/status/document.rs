@@ -1,51 +1,45 @@
-//! Telling clients their limits without taking anything.
-
-mod look;
-mod service;
+//! The document that tells a client what is left.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-pub use self::service::StatusService;
 use crate::http::gate::Gate;
-use crate::http::headers::fields::{Advertised, Left, used, whole_seconds};
+use crate::http::headers::{Advertised, Left, used, whole_seconds};
 use crate::{Decision, Outcome};
 
 /// What a client has left of each policy it may know of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Status {
+#[derive(Debug)]
+pub(super) struct Status {
     /// One for each policy, in their order.
-    pub policies: Vec<PolicyStatus>,
+    policies: Vec<PolicyStatus>,
 }
 
 /// What a client has left of one policy, in the numbers of its headers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PolicyStatus {
+#[derive(Debug)]
+pub(super) struct PolicyStatus {
     /// The policy's name.
-    pub policy: String,
+    policy: String,
     /// Units, as in `X-RateLimit-Limit`.
-    pub limit: u64,
+    limit: u64,
     /// Units that are not left, as in `X-RateLimit-Used`: those taken, and those a
-    /// [reserve](crate::Policy::reserve) keeps from this client.
-    pub used: u64,
+    /// reserve keeps from this client.
+    used: u64,
     /// Units left, as in `X-RateLimit-Remaining`.
-    pub remaining: u64,
+    remaining: u64,
     /// Until all is there again, if nothing is taken.
-    pub reset_after: Duration,
+    reset_after: Duration,
 }
 
 impl Status {
     /// The status by a look at what is left.
-    pub(crate) fn of(gate: &Gate, decision: &Decision) -> Self {
-        let shown = decision.outcomes().iter().filter(|outcome| gate.shows(outcome));
+    pub(super) fn of(gate: &Gate, decision: &Decision) -> Self {
+        let shown = decision.outcomes().iter().filter(|outcome| gate.responses.headers().shows(outcome));
         Self { policies: shown.map(PolicyStatus::of).collect() }
     }
 
     /// The status as JSON: under `resources`, each policy with `limit`, `used`, `remaining` and
     /// `reset` (Unix time in seconds, rounded up).
-    pub fn to_json(&self) -> String {
+    pub(super) fn to_json(&self) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut json = String::from(r#"{"resources":{"#);
         for (index, status) in self.policies.iter().enumerate() {

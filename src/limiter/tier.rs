@@ -1,25 +1,13 @@
-//! Quotas that differ from client to client.
+//! Quotas that are looked up by the key.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
-
-use http::request::Parts;
 
 use crate::lookup::{Looked, Lookups};
 use crate::store::Answer;
 use crate::{Key, Lookup, Quota, RawValues};
-
-/// How a policy finds a request's quota.
-#[derive(Clone)]
-pub(crate) enum Tiers {
-    By(Arc<Choose>),
-    Lookup(TierLookup),
-}
-
-type Choose = dyn Fn(&Parts) -> Option<Quota> + Send + Sync;
 
 /// An asynchronous look-up of a key's quota.
 ///
