@@ -1,5 +1,7 @@
 //! What every service of one layer shares.
 
+#[cfg(feature = "axum")]
+use std::mem;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -45,6 +47,15 @@ impl Gate {
         }
     }
 
+    /// Sets by whose address clients are known, also to policies that are there.
+    #[cfg(feature = "axum")]
+    pub(crate) fn set_client(&mut self, client: Arc<dyn KeyExtractor>) {
+        let policies = mem::take(&mut self.policies).into_iter();
+        let policies = policies.map(|policy| policy.with_client(&client)).collect();
+        self.client = client;
+        self.set_policies(policies);
+    }
+
     /// Sets policies that are [accepted](Self::accepts).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
@@ -52,10 +63,13 @@ impl Gate {
         self.policies = policies;
     }
 
-    /// Whether the store supports all of these policies, and their routes and lists can match some request.
-    pub(crate) fn accepts(&self, policies: &[Policy]) -> Result<(), Error> {
+    /// The policies as they are in this layer, if the store supports all of them, and their routes and lists can
+    /// match some request.
+    pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
+        let policies: Vec<Policy> = policies.into_iter().map(|policy| policy.with_client(&self.client)).collect();
         policies.iter().try_for_each(|policy| policy.check_matches(&*self.client))?;
-        self.limits.supports(policies.iter().map(Policy::rule))
+        self.limits.supports(policies.iter().map(Policy::rule))?;
+        Ok(policies)
     }
 
     /// The response to a request that is not admitted, by its head.

@@ -1,5 +1,7 @@
 //! The bearer token.
 
+use std::fmt;
+
 use http::request::Parts;
 
 use super::authorization::{all, credentials, is_one, separates};
@@ -12,9 +14,9 @@ const SCHEME: &str = "Bearer";
 
 static KIND: Kind = Kind::fixed("bearer:");
 
-/// The token of `Authorization: Bearer`. See [`bearer`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Bearer;
+/// The token of `Authorization: Bearer`.
+#[derive(Clone, Copy, Debug)]
+struct Bearer;
 
 /// Counts by the token of `Authorization: Bearer`, of which only a hash leaves the process.
 ///
@@ -24,7 +26,7 @@ pub struct Bearer;
 ///
 /// Clients choose it: every token they make up starts a counter of its own, unless something before the
 /// layer verified it.
-pub fn bearer() -> Bearer {
+pub fn bearer() -> impl KeyExtractor + Copy + fmt::Debug {
     Bearer
 }
 

@@ -1,16 +1,18 @@
 //! One counter for all.
 
+use std::fmt;
+
 use http::request::Parts;
 
 use super::{Extracted, Key, KeyExtractor, ListEntry};
 use crate::core::Answer;
 
-/// The same key for every request. See [`global`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Global;
+/// The same key for every request.
+#[derive(Clone, Copy, Debug)]
+struct Global;
 
 /// Counts all requests together.
-pub fn global() -> Global {
+pub fn global() -> impl KeyExtractor + Copy + fmt::Debug {
     Global
 }
 

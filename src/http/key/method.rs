@@ -1,5 +1,7 @@
 //! The method of the request.
 
+use std::fmt;
+
 use http::request::Parts;
 
 use super::{Extracted, Key, KeyExtractor, ListEntry};
@@ -20,15 +22,15 @@ const KNOWN: [http::Method; 8] = [
     http::Method::TRACE,
 ];
 
-/// The method of the request. See [`method`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Method;
+/// The method of the request.
+#[derive(Clone, Copy, Debug)]
+struct Method;
 
 /// Counts by the method, such as `GET`.
 ///
 /// HEAD counts as GET, whose handler it runs. Methods other than those of RFC 9110 and PATCH share one
 /// counter.
-pub fn method() -> Method {
+pub fn method() -> impl KeyExtractor + Copy + fmt::Debug {
     Method
 }
 

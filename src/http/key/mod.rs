@@ -69,7 +69,7 @@ pub use crate::core::Key;
 use crate::core::Kind;
 pub use ambiguous::Ambiguous;
 pub use basic_user::{BasicUser, basic_user};
-pub use bearer::{Bearer, bearer};
+pub use bearer::bearer;
 #[cfg(feature = "axum")]
 pub use client_ip::{ClientIp, client_ip};
 pub use cookie::{Cookie, cookie};
@@ -77,23 +77,23 @@ pub(crate) use embedded::{counted, site};
 pub use extension::{Extension, extension};
 pub use extracted::Extracted;
 pub use extractor::{Join, KeyExtractor};
-pub use from_fn::{FromFn, from_fn};
-pub use global::{Global, global};
+pub use from_fn::from_fn;
+pub use global::global;
 pub use header::{Header, header};
 pub use host::{Host, host};
 pub use list_entry::ListEntry;
 pub use lookup::{KeyLookup, lookup};
-pub use method::{Method, method};
+pub use method::method;
 pub use missing::MissingKey;
 pub(crate) use network::canonical;
-pub use path::{Path, path};
+pub use path::path;
 #[cfg(feature = "axum")]
 pub use path_param::{PathParam, path_param};
 #[cfg(feature = "axum")]
 pub use peer_ip::{PeerIp, peer_ip};
 pub use query::{Query, query};
 #[cfg(feature = "axum")]
-pub use route::{Route, route};
+pub use route::route;
 pub use secret::Secret;
 #[cfg(feature = "axum")]
 pub(crate) use template::{is_template, matched, normal as normal_template};

@@ -1,6 +1,7 @@
 //! The path, in the form that all its spellings have in common.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -12,9 +13,9 @@ use crate::core::Answer;
 
 static KIND: Kind = Kind::fixed("path:");
 
-/// The path of the request. See [`path`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Path;
+/// The path of the request.
+#[derive(Clone, Copy, Debug)]
+struct Path;
 
 /// Counts by the path, without the query.
 ///
@@ -27,7 +28,7 @@ pub struct Path;
 /// that encodes nothing, or what is not UTF-8 when decoded.
 ///
 /// Clients choose it: every path they make up starts a counter of its own. Prefer the route.
-pub fn path() -> Path {
+pub fn path() -> impl KeyExtractor + Copy + fmt::Debug {
     Path
 }
 

@@ -1,5 +1,7 @@
 //! The route that matched.
 
+use std::fmt;
+
 use http::request::Parts;
 
 use super::template::{matched, normal};
@@ -12,15 +14,15 @@ static KIND: Kind = Kind::fixed("route:");
 /// What requests share that matched no route: random paths must not make fresh counters.
 const UNMATCHED: &str = "<unmatched>";
 
-/// The template of the route that matched. See [`route`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Route;
+/// The template of the route that matched.
+#[derive(Clone, Copy, Debug)]
+struct Route;
 
 /// Counts by the route's template, such as `/users/{id}`.
 ///
 /// Requests that matched no route share one counter. axum knows the route only in layers added with
 /// `Router::layer` or `route_layer`, not in those around the whole service.
-pub fn route() -> Route {
+pub fn route() -> impl KeyExtractor + Copy + fmt::Debug {
     Route
 }
 

@@ -1,6 +1,7 @@
 //! The layer: a store, policies, and what to send.
 
 mod policies;
+mod reject;
 mod status;
 
 use std::fmt;
@@ -10,9 +11,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
-use http::Response;
-use http::request::Parts;
 use tower_layer::Layer;
 
 use crate::http::gate::{Gate, SharedGate};
@@ -20,7 +18,7 @@ use crate::http::gate::{Gate, SharedGate};
 use crate::key;
 use crate::limiter::InForce;
 use crate::store::FailureRules;
-use crate::{BreakerState, Decision, Error, Headers, Limiter, OnFailure, Policy, RateLimit, Store};
+use crate::{BreakerState, Error, Headers, Limiter, OnFailure, Policy, RateLimit, Store};
 
 /// Limits the rate of requests to the service it wraps.
 ///
@@ -73,30 +71,16 @@ impl RateLimitLayer {
         Self::of(Gate::new(Arc::new(store)))
     }
 
-    /// Sets how the client's address is known: for the policies added by [`ip`](Self::ip) after it,
-    /// and for lists of addresses to allow or deny.
+    /// Sets how the client's address is known, instead of by the peer's: for the policy of [`ip`](Self::ip), whether
+    /// it was added before or is added after, and for lists of addresses to allow or deny.
     #[cfg(feature = "axum")]
     pub fn client(self, client: key::ClientIp) -> Self {
-        self.change(|gate| gate.client = Arc::new(client))
+        self.change(|gate| gate.set_client(Arc::new(client)))
     }
 
     /// Sets which headers are sent.
     pub fn headers(self, headers: Headers) -> Self {
         self.change(|gate| gate.responses.set_headers(headers))
-    }
-
-    /// Builds the response to refused requests, instead of a 429 with a problem document.
-    ///
-    /// The closure sees the head of the request and the decision. The limit's headers, `Retry-After`
-    /// and `Cache-Control: no-store` are added to what it returns, unless it set them.
-    pub fn on_reject<F, T>(self, build: F) -> Self
-    where
-        F: Fn(&Parts, &Decision) -> Response<T> + Send + Sync + 'static,
-        T: Into<Bytes>,
-    {
-        self.change(|gate| {
-            gate.responses.set_reject(Arc::new(move |parts, decision| build(parts, decision).map(Into::into)));
-        })
     }
 
     /// Sets what happens to requests the store could not decide, instead of a local fallback.

@@ -1,8 +1,5 @@
 //! Giving policies to a layer, and replacing them.
 
-#[cfg(feature = "axum")]
-use std::sync::Arc;
-
 use super::RateLimitLayer;
 use crate::http::gate::Gate;
 use crate::http::key::{self, KeyExtractor};
@@ -49,16 +46,15 @@ impl RateLimitLayer {
     pub fn try_policies(self, policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
         let mut all = self.gate.load().policies.clone();
         all.extend(policies);
-        self.gate.load().accepts(&all)?;
+        let all = self.gate.load().accepts(all)?;
         Ok(self.change(|gate| gate.set_policies(all)))
     }
 
-    /// Adds the policy `ip`, counted by the client's address: that of the peer, unless
-    /// [`client`](Self::client) was set before to know it behind proxies.
+    /// Adds the policy `ip`, counted by the client's address: that of the peer, unless [`client`](Self::client) says
+    /// how it is known behind proxies, before or after this.
     #[cfg(feature = "axum")]
     pub fn ip(self, quota: Quota) -> Self {
-        let client = Arc::clone(&self.gate.load().client);
-        self.policy(Policy::new("ip", quota).key(client))
+        self.policy(Policy::new("ip", quota).by_client())
     }
 
     /// Adds the policy `user`, counted by `key`.
@@ -88,8 +84,7 @@ impl RateLimitLayer {
     ///
     /// As [`try_policy`](Self::try_policy): then those in force stay.
     pub fn replace_policies(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), Error> {
-        let policies: Vec<Policy> = policies.into_iter().collect();
-        self.gate.load().accepts(&policies)?;
+        let policies = self.gate.load().accepts(policies.into_iter().collect())?;
         self.gate.rcu(|gate| {
             let mut gate = Gate::clone(gate);
             gate.set_policies(policies.clone());

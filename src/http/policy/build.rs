@@ -13,7 +13,18 @@ use crate::{Error, Quota};
 impl Policy {
     /// Sets who is counted.
     pub fn key(self, key: impl KeyExtractor) -> Self {
-        Self { key: Arc::new(key), ..self }
+        Self { key: Arc::new(key), ..self }.with(|options| options.by_client = false)
+    }
+
+    /// Counts by the address by which a layer knows clients, whatever that will be.
+    #[cfg(feature = "axum")]
+    pub(crate) fn by_client(self) -> Self {
+        self.with(|options| options.by_client = true)
+    }
+
+    /// The policy in a layer that knows clients by this key.
+    pub(crate) fn with_client(self, client: &Arc<dyn KeyExtractor>) -> Self {
+        if self.options.by_client { Self { key: Arc::clone(client), ..self } } else { self }
     }
 
     /// Sets what happens to requests without a [certain](MissingKey) key. By default IP keys share one counter, and

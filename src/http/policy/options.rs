@@ -17,6 +17,8 @@ type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(super) missing_key: Option<MissingKey>,
+    /// Its key is the address by which the layer knows clients.
+    pub(super) by_client: bool,
     pub(super) cost_by: Option<Arc<OfRequest<u64>>>,
     pub(super) advertised: bool,
     pub(crate) metered: bool,
@@ -34,6 +36,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             missing_key: None,
+            by_client: false,
             cost_by: None,
             advertised: true,
             metered: false,

@@ -24,8 +24,8 @@ const AMBIGUOUS: &str =
     "The request does not identify its client unambiguously: what does must be present once and well-formed.";
 const DENIED: &str = "This client is not allowed.";
 
-/// Builds the response to a refused request.
-pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Response<Bytes> + Send + Sync;
+/// Builds the response to a refused request; `None` leaves it to the layer.
+pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync;
 
 /// What a layer answers itself, and the headers it adds to what the inner service answers.
 #[derive(Clone)]
@@ -83,9 +83,8 @@ impl Responses {
     }
 
     fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
-        match &self.reject {
-            Some(reject) => {
-                let mut response = reject(parts, decision);
+        match self.reject.as_ref().and_then(|reject| reject(parts, decision)) {
+            Some(mut response) => {
                 let theirs = mem::take(response.headers_mut());
                 self.complete(&mut response, decision, self.headers.headers().later());
                 response.headers_mut().extend(theirs);
