@@ -14,10 +14,10 @@ pub enum Extracted {
     Key(Key),
     /// The key to count, with the value it is a hash of.
     Secret(Box<Secret>),
-    /// The request has none: the policy's [`MissingKey`] rule decides.
+    /// The request has none: the policy's [`MissingKey`](super::MissingKey) rule decides.
     Missing,
     /// The request names several clients, or one that cannot be told for certain: a header twice with
-    /// different values, say. It is never a key of its own, and never none: the policy's [`MissingKey`]
+    /// different values, say. It is never a key of its own, and never none: the policy's [`MissingKey`](super::MissingKey)
     /// rule says whether such requests are refused or share one counter.
     Ambiguous,
     /// The request is refused with this response.
