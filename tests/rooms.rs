@@ -23,8 +23,8 @@ const ROOMS: [&str; 17] = [
     "http::gate",
     "http::account",
     "http::admission",
-    "http::status",
     "http::service",
+    "http::status",
     "http::layer",
     "config",
 ];

@@ -41,7 +41,7 @@ impl<B> ResponseBody<B> {
         Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) } }
     }
 
-    pub(super) fn own(bytes: Bytes) -> Self {
+    pub(crate) fn own(bytes: Bytes) -> Self {
         Self { kind: BodyKind::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) } }
     }
 }
