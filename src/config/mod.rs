@@ -97,27 +97,19 @@
 //! The first three say how `"client_ip"`, `allow` and `deny` know a client's address:
 //! [`client_ip`](fn@crate::key::client_ip) has the rules. They need the feature `axum`.
 //!
-//! Anything else in the file is an error that names the line.
+//! Anything else in the file is an error that names the line and the column:
+//! `line 4: limit 0 admits nothing: give at least 1 (column 9)`.
 
 mod access;
 #[cfg(feature = "axum")]
 mod addressed;
-mod choices;
-mod cost;
 mod document;
-mod fault;
+mod error;
 mod file;
-mod header;
 mod keys;
-mod lists;
 mod policy;
-#[cfg(feature = "axum")]
-mod proxies;
-mod quota;
-mod reserve;
-mod scope;
+mod requests;
 mod server;
-mod values;
 
 pub use file::Config;
 pub use server::Server;
