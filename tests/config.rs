@@ -13,6 +13,10 @@ mod effect;
 mod garbage;
 #[path = "policy_files/identity.rs"]
 mod identity;
+#[path = "policy_files/layer.rs"]
+mod layer;
+#[path = "support/log.rs"]
+mod log;
 #[path = "policy_files/mistakes.rs"]
 mod mistakes;
 #[path = "policy_files/served.rs"]

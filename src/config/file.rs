@@ -7,7 +7,7 @@ use super::document::{Field, parse};
 use super::error::{Source, one_line};
 use super::policy::read_policy;
 use super::server::Server;
-use crate::{Error, Policy};
+use crate::{Error, Policy, RateLimitLayer, Store};
 
 /// One decision has no more checks than this.
 const MOST_POLICIES: usize = 128;
@@ -68,6 +68,89 @@ impl Config {
     /// The settings of the server.
     pub fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// A layer with everything the file sets: its policies, how the client's address is known, and what
+    /// happens to requests the store could not decide.
+    ///
+    /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer, and policies
+    /// can be added to it.
+    ///
+    /// # Errors
+    ///
+    /// As [`RateLimitLayer::try_policies`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::config::Config;
+    /// use tollgate::{Headers, MemoryStore};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let config = Config::from_toml(
+    ///     r#"
+    ///     [[policy]]
+    ///     name = "all"
+    ///     limit = 1_000
+    ///     window = "60s"
+    ///
+    ///     [server]
+    ///     on_failure = "deny"
+    ///     "#,
+    /// )?;
+    /// let layer = config.layer(MemoryStore::new())?.headers(Headers::both());
+    /// # let _ = layer;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, Error> {
+        let Self { policies, server } = self;
+        let layer = RateLimitLayer::composite(store).on_failure(server.on_failure());
+        let layer = layer.allow_for(server.allow_for()).instances(server.instances());
+        #[cfg(feature = "axum")]
+        let layer = layer.client(server.client().clone());
+        layer.try_policies(policies.iter().cloned())
+    }
+
+    /// Updates a [layer](Self::layer) of this file, and its clones and services, to a newer file while they
+    /// are used.
+    ///
+    /// All policies of the layer are [replaced](RateLimitLayer::replace_policies) by those of the newer
+    /// file, and with them the proxies that they trust. What was taken stays taken.
+    ///
+    /// `on_failure`, `allow_for` and `instances` cannot be replaced: where the newer file has other values,
+    /// those of this file stay in force, and one warning with the code `settings_stay` names them.
+    ///
+    /// # Errors
+    ///
+    /// As [`RateLimitLayer::replace_policies`]: then the policies in force stay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    /// use tollgate::config::Config;
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let file = |limit| format!("[[policy]]\nname = \"all\"\nlimit = {limit}\nwindow = \"60s\"");
+    /// let config = Config::from_toml(&file(100))?;
+    /// let layer = config.layer(MemoryStore::new())?;
+    /// // The file has changed.
+    /// config.update(&layer, &Config::from_toml(&file(200))?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update(&self, layer: &RateLimitLayer, newer: &Self) -> Result<(), Error> {
+        layer.replace_policies(newer.policies.iter().cloned())?;
+        let settings = self.server.kept(&newer.server);
+        if !settings.is_empty() {
+            tracing::warn!(
+                code = "settings_stay",
+                ?settings,
+                "on_failure, allow_for and instances stay as they were: restart the server to change them"
+            );
+        }
+        Ok(())
     }
 
     fn read(source: &Source<'_>) -> Result<Self, Error> {

@@ -52,6 +52,16 @@ impl Server {
         self.instances
     }
 
+    /// The settings that a newer file changes, but that a layer in use cannot.
+    pub(super) fn kept(&self, newer: &Self) -> Vec<&'static str> {
+        let changes = [
+            ("on_failure", self.on_failure != newer.on_failure),
+            ("allow_for", self.allow_for != newer.allow_for),
+            ("instances", self.instances != newer.instances),
+        ];
+        changes.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
+    }
+
     pub(super) fn read(given: Field<'_>) -> Result<Self, Error> {
         let table = given.table("a table, under [server]")?.only(FIELDS)?;
         let on_failure = table.get("on_failure").map(|rule| rule.choose(ON_FAILURE)).transpose()?.unwrap_or_default();
