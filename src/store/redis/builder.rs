@@ -14,8 +14,7 @@ use super::servers::Servers;
 use super::store::RedisStore;
 use super::tls::Tls;
 use crate::Error;
-use crate::store::DenyCacheBuilder;
-use crate::store::memory::Clock;
+use crate::store::{Clock, DenyCacheBuilder};
 
 /// The longest prefix of keys, in bytes.
 const LONGEST_PREFIX: usize = 64;

@@ -13,7 +13,7 @@ use super::super::job::Job;
 use super::super::packed::{self, Packed};
 use super::super::script::{Calls, Program, Way};
 use super::connection::Answering;
-use crate::store::memory::{Clock, micros};
+use crate::store::clock::{Clock, micros};
 
 /// Calls in flight at once; what comes meanwhile leaves in the next.
 pub(super) const CALLS: usize = 2;

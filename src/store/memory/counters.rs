@@ -2,16 +2,12 @@
 
 use std::borrow::Cow;
 
-use hashbrown::HashTable;
-
-use super::entry::{Entry, Rank};
-use super::fingerprint::Fingerprint;
+use super::counter::PackedCounter;
+use super::rank::Rank;
 use crate::Quota;
 use crate::core::algorithm::{self, Adjusted, Adjustment, State, Step};
+use crate::store::map::{Fingerprint, Table};
 use crate::store::{Check, Counter, Mode};
-
-/// At least this many entries are kept before idle ones are looked for.
-const SMALL: usize = 64;
 
 /// When only active keys are left, one in this many is evicted at once, so that the search for
 /// them is paid by as many inserts.
@@ -20,17 +16,15 @@ const EVICTED_SHARE: usize = 16;
 /// How many quarters of what stays then are each class's own: others do not push it out of them.
 const OWN_QUARTERS: [usize; Rank::CLASSES] = [1, 1, 2];
 
+/// Counters by their fingerprints.
 #[derive(Debug)]
-pub(super) struct Shard {
-    table: HashTable<Entry>,
-    capacity: usize,
-    /// The size at which idle entries are swept out.
-    sweep_at: usize,
+pub(super) struct Counters {
+    table: Table<PackedCounter>,
 }
 
-impl Shard {
+impl Counters {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { table: HashTable::new(), capacity, sweep_at: SMALL.min(capacity) }
+        Self { table: Table::new(capacity) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -38,11 +32,13 @@ impl Shard {
     }
 
     /// The state kept for a counter.
+    #[inline]
     pub(super) fn state(&self, of: Fingerprint) -> Option<Cow<'_, State>> {
-        self.table.find(of.hash, |entry| entry.is_of(of)).map(Entry::state)
+        self.table.find(of.hash, |kept| kept.is_of(of)).map(PackedCounter::state)
     }
 
     /// Decides a request's only check, and keeps what follows from it.
+    #[inline]
     pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, now_us: u64) -> Step {
         let Check { counter: Counter { quota, .. }, cost, floor, mode, .. } = check;
         let now = quota.tick().of(now_us);
@@ -109,39 +105,36 @@ impl Shard {
     }
 
     pub(super) fn remove(&mut self, of: Fingerprint) {
-        if let Ok(entry) = self.table.find_entry(of.hash, |entry| entry.is_of(of)) {
-            entry.remove();
-        }
+        self.table.remove(of.hash, |kept| kept.is_of(of));
     }
 
-    fn find(&mut self, of: Fingerprint) -> Option<&mut Entry> {
-        self.table.find_mut(of.hash, |entry| entry.is_of(of))
+    fn find(&mut self, of: Fingerprint) -> Option<&mut PackedCounter> {
+        self.table.find_mut(of.hash, |kept| kept.is_of(of))
     }
 
     /// Keeps a counter that is not kept yet.
     fn insert(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
-        if self.table.len() >= self.sweep_at {
+        if self.table.is_due() {
             self.make_room(now_us);
         }
-        let entry = Entry::new(of, state, rank);
-        self.table.insert_unique(of.hash, entry, |entry| entry.hash);
+        self.table.insert(PackedCounter::new(of, state, rank));
     }
 
     /// Drops what is idle; if that is not enough, active keys, as [`evict`](Self::evict) chooses them.
     fn make_room(&mut self, now_us: u64) {
-        self.table.retain(|entry| entry.rank().idle_at() > now_us);
+        self.table.sweep(|kept| kept.rank().idle_at() > now_us);
         // A sweep that freed little must not be followed by one for each insert.
-        let stay = self.capacity - (self.capacity / EVICTED_SHARE).max(1);
+        let capacity = self.table.capacity();
+        let stay = capacity - (capacity / EVICTED_SHARE).max(1);
         if self.table.len() > stay {
             self.evict(stay);
         }
-        self.sweep_at = (2 * self.table.len()).clamp(SMALL.min(self.capacity), self.capacity);
     }
 
     /// Evicts active keys until so many stay, of the lowest class that has more than its own.
     fn evict(&mut self, stay: usize) {
         let mut kept = [0_usize; Rank::CLASSES];
-        self.table.iter().for_each(|entry| kept[entry.rank().class()] += 1);
+        self.table.iter().for_each(|counter| kept[counter.rank().class()] += 1);
         let mut surplus = self.table.len() - stay;
         for (class, quarters) in OWN_QUARTERS.into_iter().enumerate() {
             let evicted = surplus.min(kept[class].saturating_sub(stay * quarters / 4));
@@ -154,17 +147,17 @@ impl Shard {
     /// last of them had is taken from all that stay, so that no credit stays for longer than it pays.
     fn evict_of(&mut self, class: usize, mut evicted: usize) {
         let Some(index) = evicted.checked_sub(1) else { return };
-        let ranks = self.table.iter().map(Entry::rank);
+        let ranks = self.table.iter().map(PackedCounter::rank);
         let mut ranks: Vec<Rank> = ranks.filter(|rank| rank.class() == class).collect();
         let (_, &mut last, _) = ranks.select_nth_unstable(index);
-        self.table.retain(|entry| {
-            if entry.rank().class() != class {
+        self.table.retain(|counter| {
+            if counter.rank().class() != class {
                 return true;
             }
-            let evict = evicted > 0 && entry.rank() <= last;
+            let evict = evicted > 0 && counter.rank() <= last;
             evicted -= usize::from(evict);
             if !evict {
-                entry.lose(last.credit());
+                counter.lose(last.credit());
             }
             !evict
         });

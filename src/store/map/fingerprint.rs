@@ -15,13 +15,13 @@ use crate::store::Counter;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Fingerprint {
     /// What finds a shard, and a place in its table.
-    pub(super) hash: u64,
+    pub(in crate::store) hash: u64,
     /// The rest, in the bits of [`TAIL`].
-    pub(super) tail: u64,
+    pub(in crate::store) tail: u64,
 }
 
 /// The bits of a tail: the highest 20.
-pub(super) const TAIL: u64 = u64::MAX << 44;
+pub(in crate::store) const TAIL: u64 = u64::MAX << 44;
 
 /// Takes the fingerprints of one store.
 pub(in crate::store) struct Fingerprints {

@@ -1,22 +1,27 @@
-//! The state of a breaker, which is one word.
+//! What the word of a breaker says, and how that changes.
 
-use super::{BreakerState, FIRST_WAIT_MS, LONGEST_WAIT_MS};
+use super::recent::{COUNT_BITS, IN_ROW_BITS, Recent, START_BITS, low};
 
-/// Failures in a row that open it.
-pub(super) const MOST_IN_ROW: u64 = 5;
+/// The wait before the first probe. From the beginning of one to that of the next each is twice as
+/// long, up to the longest.
+pub(crate) const FIRST_WAIT_MS: u64 = 50;
+const LONGEST_WAIT_MS: u64 = 500;
 
-/// Failures of one window that open it, if its answers are no more.
-///
-/// Ten say something of the rate: where every tenth question fails by chance, ten failures that are
-/// half of all come about 7 times in a million windows; every other one, about every other window.
-pub(super) const MOST_IN_WINDOW: u64 = 10;
+/// Whether the store of a layer is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// It is: it answers, or has not failed often enough.
+    Closed,
+    /// It is not: it failed a moment ago.
+    Open,
+    /// It is not, but for a request that asks whether it is back; the others do not wait for that.
+    HalfOpen,
+}
 
-/// A window begins with a failure. So long a rate of one half shows from 20 questions a second on;
-/// where there are fewer, failures in a row have to tell.
-pub(super) const WINDOW_MS: u64 = 1_000;
-
+/// The state of a breaker at a time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct State {
+pub(super) struct Snapshot {
     pub(super) phase: BreakerState,
     /// Which phase in a row this is: answers to questions of an earlier one are late.
     pub(super) round: u64,
@@ -30,58 +35,7 @@ pub(super) struct State {
     pub(super) probe_at: u64,
 }
 
-/// What became of questions since a failure, for the time of a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recent {
-    /// Failures since the last answer, however long ago.
-    pub(super) in_row: u64,
-    /// 0 if there is no window: then answers change nothing.
-    pub(super) failed: u64,
-    pub(super) answered: u64,
-    /// When the window began: the low bits of the time.
-    start: u64,
-}
-
-impl Recent {
-    fn failed(self, now: u64) -> Self {
-        let in_row = self.in_row + 1;
-        if self.is_live(now) {
-            return Self { in_row, failed: self.failed + 1, ..self }.bounded();
-        }
-        Self { in_row, failed: 1, answered: 0, start: now & low(START_BITS) }
-    }
-
-    /// `None` if an answer is nothing new.
-    fn answered(self, now: impl FnOnce() -> u64) -> Option<Self> {
-        if self.failed == 0 {
-            return None;
-        }
-        let counted = || Self { in_row: 0, answered: self.answered + 1, ..self }.bounded();
-        Some(if self.is_live(now()) { counted() } else { Self::default() })
-    }
-
-    fn opens(self) -> bool {
-        self.in_row >= MOST_IN_ROW || self.failed >= MOST_IN_WINDOW && self.failed >= self.answered
-    }
-
-    /// Those who ask at once may tell their times in another order: a window may seem to begin later.
-    fn is_live(self, now: u64) -> bool {
-        let age = now.wrapping_sub(self.start).wrapping_add(WINDOW_MS) & low(START_BITS);
-        self.failed > 0 && age < 2 * WINDOW_MS
-    }
-
-    /// Counts that become large are halved: of many questions the last ones matter. A failure among
-    /// as many answers is forgotten.
-    fn bounded(self) -> Self {
-        if self.failed + self.answered < low(COUNT_BITS) {
-            return self;
-        }
-        let halved = Self { failed: self.failed / 2, answered: self.answered / 2, ..self };
-        if halved.failed == 0 { Self::default() } else { halved }
-    }
-}
-
-impl State {
+impl Snapshot {
     /// With one more probe. Of too many without an answer the earlier ones are given up.
     pub(super) fn probe(self, now: u64) -> Self {
         let probes = (self.probes + 1).min(low(PROBES_BITS));
@@ -143,16 +97,13 @@ fn wait(probes: u64) -> u64 {
 const PHASE_BITS: u32 = 2;
 const ROUND_BITS: u32 = 14;
 
-// The other 48 bits of a closed one, and of one that is not.
-const IN_ROW_BITS: u32 = 3;
-const COUNT_BITS: u32 = 8;
-const START_BITS: u32 = 27;
+// The other 48 bits of one that is not closed; those of a closed one are its recent past.
 pub(super) const PROBES_BITS: u32 = 3;
 /// Of probes half a second apart: 15 s.
 const ASKING_BITS: u32 = 5;
 const PROBE_AT_BITS: u32 = u64::BITS - PHASE_BITS - ROUND_BITS - PROBES_BITS - ASKING_BITS;
 
-impl State {
+impl Snapshot {
     pub(super) fn unpack(mut word: u64) -> Self {
         let mut take = |bits| {
             let value = word & low(bits);
@@ -194,8 +145,4 @@ impl State {
         }
         word
     }
-}
-
-const fn low(bits: u32) -> u64 {
-    (1 << bits) - 1
 }

@@ -1,6 +1,24 @@
-//! What becomes of settlements that are made in several parts.
+//! What the stores have in common that admit by themselves what an inner store covers.
 
-use super::{Answer, Applied, Change, Receipt, Settlement, Settling, Taken};
+use super::{Answer, Applied, Change, Check, Receipt, Requirement, Settlement, Settles, Settling, Store, Taken};
+use crate::{Algorithm, Error};
+
+/// Whether a request can be decided by numbers this process knows: looks, reserves, queues, and checks that count
+/// in one place are for the inner store.
+pub(super) fn is_plain(checks: &[Check]) -> bool {
+    let plain =
+        |check: &Check| check.cost > 0 && check.floor == 0 && check.counter.quota.algorithm() != Algorithm::LeakyBucket;
+    let repeats = |(index, check): (usize, &Check)| {
+        checks[..index].iter().any(|earlier| earlier.counter.shares_state(&check.counter))
+    };
+    !checks.is_empty() && checks.iter().all(plain) && !checks.iter().enumerate().any(repeats)
+}
+
+/// Whether the inner store supports policies whose units also come back by what is around it.
+pub(super) fn supports_refunds(store: &dyn Store, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+    let refunding = requirements.iter().map(|one| Requirement { settles: Settles::ByOutcome, ..one.clone() });
+    store.supports(&refunding.collect::<Vec<_>>())
+}
 
 /// Settles each part of what a store around a store decided by itself; `settle` is given what the earlier checks
 /// took as well.

@@ -1,4 +1,4 @@
-//! What is known of a hot key.
+//! What is known of a hot key, and what is held for it.
 
 use smallvec::SmallVec;
 
@@ -6,6 +6,7 @@ use super::lot::{Lot, lifetime};
 use super::rate::Rate;
 use crate::Quota;
 use crate::core::decision::{Measures, Outcome};
+use crate::store::map::Entry;
 use crate::store::{Check, Counter, Taken};
 
 /// A smaller lease is not worth its call.
@@ -14,8 +15,9 @@ pub(super) const LEAST: u64 = 4;
 /// Leases kept at a time: spent ones are kept for refunds as long as they live.
 const MOST_LOTS: usize = 4;
 
+/// A key that asks this process often, and its leases.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct HotKey {
     pub(super) hash: u64,
     /// With the quota that was asked last.
     pub(super) counter: Counter,
@@ -31,7 +33,13 @@ pub(super) struct Entry {
 /// A lease that goes back, and the limit its bucket refilled by.
 pub(super) type Back = (Lot, u64);
 
-impl Entry {
+impl Entry for HotKey {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl HotKey {
     pub(super) fn new(hash: u64, counter: &Counter, now: u64) -> Self {
         let (rate, lots) = (Rate::hot(now), SmallVec::new());
         Self { hash, counter: counter.clone(), rate, lots, asking: None, quiet_until: 0 }
@@ -103,6 +111,7 @@ impl Entry {
     ///
     /// A lease is for two thirds of the units asked in its lifetime, and the next one is asked for
     /// when a quarter is left of it: so each is spent before it ends.
+    #[inline]
     pub(super) fn wants(&self, cost: u64, most: u64, now: u64) -> Option<u64> {
         if self.asking.is_some() || now < self.quiet_until {
             return None;

@@ -1,4 +1,4 @@
-//! What is known of a key.
+//! What is known of a key: what is left of it, and what is owed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::ledger::{Back, Ledger};
 use crate::Error;
 use crate::core::decision::{Measures, Outcome};
+use crate::store::map::Entry;
 use crate::store::{Check, Counter, Taken};
 
 /// How a charge went, once that is known.
@@ -17,10 +18,12 @@ pub(super) type Paid = watch::Receiver<Option<Arc<Error>>>;
 /// What is left before the first look: no refund makes up for it.
 const UNKNOWN: i128 = i128::MIN / 2;
 
+/// What this process may still admit of a key, and what it owes for it.
+///
 /// `ledger.owed() + room` never exceeds the allowance, nor `room` what is `left`: that is what the bound
 /// rests on.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct Balance {
     pub(super) hash: u64,
     pub(super) counter: Counter,
     /// Units that may still be admitted before the next look.
@@ -57,7 +60,13 @@ struct Meter {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted(u128);
 
-impl Entry {
+impl Entry for Balance {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl Balance {
     pub(super) fn new(hash: u64, counter: &Counter, epoch: u64) -> Self {
         Self {
             hash,
