@@ -8,10 +8,10 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use super::store::RedisCellStore;
 use super::throttle::Throttle;
 use crate::core::error::Kind;
-use crate::store::redis::builder::RedisStoreBuilder;
-use crate::store::redis::connect::in_time;
-use crate::store::redis::lane::Lanes;
-use crate::store::redis::patience::{Failure, Patience};
+use crate::store::redis::RedisStoreBuilder;
+use crate::store::redis::batch::Lanes;
+use crate::store::redis::builder::in_time;
+use crate::store::redis::connections::{Failure, Patience};
 use crate::store::{Check, Counter, Credentials};
 use crate::{Error, Key, Quota};
 

@@ -16,9 +16,9 @@ use crate::core::Requirement;
 use crate::core::decision::{Decision, Source};
 use crate::core::error::Kind;
 use crate::store::evaluate::told_of_one;
-use crate::store::redis::lane::Lanes;
-use crate::store::redis::names::cell_key;
-use crate::store::redis::patience::{Failure, Patience};
+use crate::store::redis::batch::Lanes;
+use crate::store::redis::connections::{Failure, Patience};
+use crate::store::redis::wire::cell_key;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };

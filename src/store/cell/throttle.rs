@@ -6,7 +6,7 @@ use deadpool_redis::redis::{Cmd, RedisError, cmd};
 use super::rate::{Rate, no_floor, no_return};
 use crate::core::algorithm::{Found, NEVER, Step};
 use crate::core::error::Kind;
-use crate::store::redis::names::cell_key;
+use crate::store::redis::wire::cell_key;
 use crate::store::{Check, Settles};
 use crate::{Error, Quota};
 

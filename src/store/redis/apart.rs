@@ -7,10 +7,8 @@ use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 
 use super::engine::Inner;
-use super::names::redis_key;
-use super::request::Request;
 use super::store::RedisStore;
-use super::verdict::Verdict;
+use super::wire::{Request, Verdict, redis_key};
 use crate::Error;
 use crate::core::Checks;
 use crate::core::algorithm::Step;

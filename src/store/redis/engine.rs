@@ -11,13 +11,10 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::Receiver;
 use tokio::time::timeout_at;
 
-use super::job::{Caller, Job, Late, Settled, Told, Unanswered};
-use super::lane::{GRACE, stopped};
-use super::names::redis_key;
-use super::patience::Patience;
-use super::reply::Answered;
-use super::request::Request;
+use super::batch::{Caller, GRACE, Job, Late, Settled, Told, Unanswered, stopped};
+use super::connections::Patience;
 use super::servers::Servers;
+use super::wire::{Answered, Request, redis_key};
 use crate::Error;
 use crate::store::{Check, Deadline, StoreId};
 

@@ -2,12 +2,11 @@
 
 use tokio::runtime::{Handle, Id};
 
+use super::batch::{Job, Lanes, no_runtime};
 #[cfg(feature = "cluster")]
 use super::cluster::{Cluster, slot_of};
-use super::job::Job;
-use super::lane::{Lanes, no_runtime};
-use super::patience::Patience;
-use super::script::Calls;
+use super::connections::Patience;
+use super::wire::Calls;
 use crate::Error;
 use crate::store::{BreakerState, Check};
 

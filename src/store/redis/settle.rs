@@ -4,10 +4,9 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot::Receiver;
 
 use super::RedisStore;
+use super::batch::Settled;
 use super::engine::settled;
-use super::job::Settled;
-use super::request::Request;
-use super::verdict;
+use super::wire::{Request, verdict};
 use crate::Error;
 use crate::store::{Answer, Applied, Change, Receipt, Settlement, Settling, Taken};
 

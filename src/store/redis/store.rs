@@ -8,12 +8,10 @@ use deadpool_redis::Pool;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
+use super::batch::Unanswered;
 use super::builder::RedisStoreBuilder;
 use super::engine::Inner;
-use super::job::Unanswered;
-use super::reply::Answered;
-use super::request::{MOST_CHECKS, Request};
-use super::verdict::{self, Verdict};
+use super::wire::{Answered, MOST_CHECKS, Request, Verdict, verdict};
 use crate::Error;
 use crate::core::decision::{Decision, Source};
 use crate::core::kept;

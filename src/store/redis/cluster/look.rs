@@ -8,13 +8,13 @@ use deadpool_redis::redis::{Value, cmd};
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{timeout, timeout_at};
 
-use super::super::patience::Patience;
 use super::looks::PAUSE;
 use super::map::{Address, Map, Range, read_ranges};
 use super::nodes::Cluster;
 use crate::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
+use crate::store::redis::connections::Patience;
 
 impl Cluster {
     /// Asks for the slots in the background, unless that was just done. Who failed is asked last, and

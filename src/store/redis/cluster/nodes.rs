@@ -10,16 +10,14 @@ use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::connector::Server;
-use super::super::lane::{Lanes, Plan};
-use super::super::patience::Patience;
-use super::super::pool::Pools;
-use super::super::script::Calls;
 use super::looks::Looks;
 use super::map::{Address, Map};
 use super::node::Node;
 use super::server::Primary;
 use crate::Error;
+use crate::store::redis::batch::{Lanes, Plan};
+use crate::store::redis::connections::{Patience, Pools, Server};
+use crate::store::redis::wire::Calls;
 
 /// The primaries, each with a connection of its own.
 pub(in crate::store::redis) struct Cluster {

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use deadpool_redis::redis::RedisError;
 use tokio::runtime::Id;
 
-use super::super::job::Job;
-use super::super::lane::no_runtime;
 use super::map::Address;
 use super::node::Node;
 use super::nodes::Cluster;
 use crate::Error;
 use crate::core::error::Kind;
+use crate::store::redis::batch::{Job, no_runtime};
 
 impl Cluster {
     /// Has a job done by the primary that has its slot. Returns the ID of the calling

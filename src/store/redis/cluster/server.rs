@@ -5,16 +5,14 @@ use std::sync::{Arc, Weak};
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use super::super::connector::Source;
-use super::super::job::Job;
-use super::super::lane::{Connecting, Redirected, Server};
-use super::super::patience::{Failure, is_lost, is_of_the_connection};
-use super::super::script::Way;
 use super::map::Address;
 use super::node::Node;
 use super::nodes::Cluster;
 use crate::Error;
 use crate::store::breaker::Permit;
+use crate::store::redis::batch::{Connecting, Job, Redirected, Server};
+use crate::store::redis::connections::{Failure, Source, is_lost, is_of_the_connection};
+use crate::store::redis::wire::Way;
 
 /// How often a job follows a redirection: nodes that disagree do not send it to and fro for long.
 const MOST_HOPS: u8 = 8;
