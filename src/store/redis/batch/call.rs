@@ -1,17 +1,23 @@
 //! A script call and the requests it answers.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use deadpool_redis::redis::Value;
+use deadpool_redis::redis::{RedisError, Value};
 use tokio::time::Instant;
 
-use super::connection::{Answer, Answering};
 use super::job::Job;
 use crate::Error;
-use crate::core::error::Kind;
 use crate::store::breaker::Permit;
-use crate::store::redis::wire::Reply;
+use crate::store::redis::wire::{Reply, no_decision};
+
+/// What became of a call.
+pub(super) type Answer = Result<Value, RedisError>;
+
+/// A call's answer that is waited for.
+pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// A call on its way, over keys of one slot.
 pub(super) struct Call {
@@ -38,9 +44,9 @@ impl Call {
     /// A call for jobs, `answers_before` of it; nothing is sent before it is polled.
     pub(super) fn new(jobs: Vec<Job>, round: u64, answers_before: u64, answering: Answering) -> Self {
         let began = Instant::now();
-        let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.patience.ends).max();
+        let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.timeout.ends).max();
         // Settlements may have waited for longer, and a server that does not answer them either is silent.
-        let until = waiting.or_else(|| jobs.first().map(|job| began + job.patience.budget)).unwrap_or(began);
+        let until = waiting.or_else(|| jobs.first().map(|job| began + job.timeout.budget)).unwrap_or(began);
         Self {
             jobs,
             round,
@@ -91,12 +97,12 @@ impl Call {
 
     /// How long the server may be silent.
     pub(super) fn budget(&self) -> Duration {
-        self.jobs.first().map_or(Duration::ZERO, |job| job.patience.budget)
+        self.jobs.first().map_or(Duration::ZERO, |job| job.timeout.budget)
     }
 
     /// When the next of those who wait gives up, or it has failed, or its connection is silent.
     pub(super) fn next_late(&self) -> Option<Instant> {
-        let waiting = self.jobs.iter().filter(|job| job.is_awaited()).map(|job| job.patience.until);
+        let waiting = self.jobs.iter().filter(|job| job.is_awaited()).map(|job| job.timeout.until);
         if self.is_late { Some(self.silent_since + self.budget()) } else { waiting.chain([self.until]).min() }
     }
 }
@@ -146,9 +152,4 @@ pub(super) fn fail(jobs: Vec<Job>, error: &Error) {
     for job in jobs {
         job.answer(Err(error.shared()));
     }
-}
-
-#[cold]
-pub(in crate::store::redis) fn no_decision() -> Error {
-    Error::new(Kind::Store, "Redis answered a decision with something else")
 }

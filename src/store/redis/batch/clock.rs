@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::call::{self, Call};
-use super::core::Core;
+use super::core::{Core, Line};
 use super::job::Job;
 use super::lane::Lane;
-use super::late::is_same;
-use super::line::{Line, lost_connection};
+use super::line::lost_connection;
+use super::timeout::is_same;
 use crate::store::redis::connections::Failure;
 
 impl Core {
@@ -54,19 +54,19 @@ impl Core {
             let (jobs, borrowers) = queue.take_late(now);
             (jobs, borrowers, queue.first_late())
         });
-        if let Some(patience) = jobs.iter().find(|job| !job.is_idle()).map(|job| job.patience) {
-            let error = self.late.error(now, patience);
+        if let Some(timeout) = jobs.iter().find(|job| !job.is_idle()).map(|job| job.timeout) {
+            let error = self.late.error(now, timeout);
             // Who waits for a slot on its way does not wait for this server, and who had less time than
             // the budget did not wait for long. Settlements may have waited for a breaker.
-            let waits = |job: &&Job| !job.is_alone && !job.is_settlement() && job.patience.ends <= now;
+            let waits = |job: &&Job| !job.is_alone && !job.is_settlement() && job.timeout.ends <= now;
             let waited = jobs.iter().find(waits);
-            if let Some(budget) = waited.map(|job| job.patience.budget) {
+            if let Some(budget) = waited.map(|job| job.timeout.budget) {
                 self.is_waited_for(lane, now, budget);
             }
             call::fail(jobs, &lane.server.error(error));
         }
         for borrower in borrowers {
-            let _ = borrower.answer.send(Err(self.late.error(now, borrower.patience)));
+            let _ = borrower.answer.send(Err(self.late.error(now, borrower.timeout)));
         }
         next
     }
@@ -119,7 +119,7 @@ impl Core {
             if connection.polled_until.is_none_or(|until| until > now) {
                 self.retired.push(connection);
             } else {
-                connection.fail(lane, lost_connection(None));
+                connection.fail(&*lane.server, lost_connection(None));
             }
         }
     }
@@ -133,16 +133,16 @@ impl Core {
 
     /// Ends the wait of the callers of a call who are late.
     fn late_callers(&mut self, lane: &Lane, call: &mut Call, now: Instant) {
-        let mut jobs = call.jobs.iter_mut().filter(|job| job.is_awaited() && job.patience.until <= now).peekable();
-        if let Some(patience) = jobs.peek().map(|job| job.patience) {
-            let error = lane.server.error(self.late.error(now, patience));
-            jobs.for_each(|job| job.is_late(|| error.shared()));
+        let mut jobs = call.jobs.iter_mut().filter(|job| job.is_awaited() && job.timeout.until <= now).peekable();
+        if let Some(timeout) = jobs.peek().map(|job| job.timeout) {
+            let error = lane.server.error(self.late.error(now, timeout));
+            jobs.for_each(|job| job.time_out(|| error.shared()));
         }
         if call.until <= now {
             call.is_late = true;
             let is_new = call.jobs.iter().any(|job| !job.is_alone) && self.is_silent_anew(now, call.budget());
-            let told = if is_new { Failure::Late } else { Failure::Unsent };
-            lane.server.learn(call.permit.take(), Some(&told));
+            let failure = if is_new { Failure::Late } else { Failure::Unsent };
+            lane.server.learn(call.permit.take(), Some(&failure));
         }
     }
 

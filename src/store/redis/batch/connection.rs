@@ -1,19 +1,16 @@
 //! A connection and the calls on it.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use deadpool_redis::redis::RedisError;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::call::{self, Call};
-use super::lane::Lane;
+use super::call::{self, Answer, Call};
+use super::server::Server;
 use crate::Error;
 use crate::store::redis::connections::{Driver, Failure, Link, Room};
 
@@ -79,10 +76,10 @@ impl Connection {
     }
 
     /// Fails what is left of its calls, on a connection that was given up before: that was counted then.
-    pub(super) fn fail(mut self, lane: &Lane, error: Error) {
-        let error = lane.server.error(error);
+    pub(super) fn fail(mut self, server: &dyn Server, error: Error) {
+        let error = server.error(error);
         for Call { jobs, permit, .. } in self.calls.drain(..) {
-            lane.server.learn(permit, Some(&Failure::Unsent));
+            server.learn(permit, Some(&Failure::Unsent));
             call::fail(jobs, &error);
         }
     }
@@ -105,9 +102,3 @@ impl Connection {
         answered
     }
 }
-
-/// What became of a call.
-pub(super) type Answer = Result<deadpool_redis::redis::Value, RedisError>;
-
-/// A call's answer that is waited for.
-pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;

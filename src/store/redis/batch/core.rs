@@ -1,26 +1,18 @@
-//! The work on a lane, and making calls of what waits.
+//! What a lane is at: its connection, what waits for a time, and the timer for all of it.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::task::Context;
-use std::time::Duration;
 
-use deadpool_redis::redis::RedisError;
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::alarm::Alarm;
-use super::call::{self, Call, checks};
+use super::call::Call;
 use super::connection::Connection;
 use super::job::Job;
-use super::lane::Lane;
-use super::late::Lateness;
-use super::line::{CONNECT_PAUSE, Line};
-use super::server::Redirected;
-use super::settings::{CALLS, parts, share};
-use crate::Error;
-use crate::store::redis::connections::failed;
-
-/// Before keys of a slot that is on its way to another server are asked for again.
-const SLOT_PAUSE: Duration = Duration::from_millis(10);
+use super::server::Connecting;
+use super::timeout::Lateness;
+use crate::store::breaker::Permit;
 
 /// What one runner at a time works on.
 pub(super) struct Core {
@@ -32,7 +24,7 @@ pub(super) struct Core {
     /// When it connects again for settlements, which still wait.
     pub(super) connect_again: Option<Instant>,
     pub(super) alarm: Alarm,
-    round: u64,
+    pub(super) round: u64,
     /// What those receive who are late now.
     pub(super) late: Lateness,
     /// When such a failure of the server was last counted.
@@ -66,39 +58,6 @@ impl Core {
         }
     }
 
-    /// Does all that can be done now.
-    pub(super) fn work(&mut self, lane: &Lane, cx: &mut Context<'_>) -> Next {
-        let mut answered = self.receive(lane, cx);
-        self.send(lane, cx);
-        // What happened so far was done here, or is looked at below.
-        lane.turns.calm();
-        answered.extend(self.receive(lane, cx));
-        // The next call was written above: answering wakes tasks, which delay what comes after it.
-        self.answer(lane, answered);
-        self.connect(lane, cx);
-        self.receive_late(lane, cx);
-        self.look_at_the_clock(lane, cx);
-        self.rest(lane);
-        if std::mem::take(&mut self.has_more) { Next::Work } else { Next::Rest }
-    }
-
-    /// Says in the queue when it is looked at again.
-    fn rest(&mut self, lane: &Lane) {
-        let is_busy = match &self.line {
-            Line::Up(connection, _) => connection.rounds() >= CALLS,
-            Line::Connecting(..) => true,
-            Line::Down => false,
-        };
-        let (is_waiting, first_late) = lane.turns.with(|queue| {
-            queue.is_busy = is_busy;
-            queue.watched_until = self.alarm.until();
-            (!queue.is_empty(), queue.first_late())
-        });
-        // What came since it was looked at may have been taken to wait for something that is over.
-        let is_watched = first_late.is_none_or(|first| self.alarm.until().is_some_and(|until| until <= first));
-        self.has_more |= is_waiting && (!is_watched || !is_busy && matches!(self.line, Line::Up(..)));
-    }
-
     /// Whether a call is on its way, or will be; of connections that are not used any more, one with settlements.
     pub(super) fn is_busy(&self) -> bool {
         let calls = matches!(&self.line, Line::Up(connection, _) if !connection.calls.is_empty());
@@ -106,83 +65,49 @@ impl Core {
         let is_settling = self.retired.iter().any(settles);
         calls || is_settling || !self.later.is_empty() || matches!(self.line, Line::Connecting(..))
     }
+}
 
-    /// Makes calls with what waits, unless two are on their way.
-    fn send(&mut self, lane: &Lane, cx: &mut Context<'_>) {
-        while let Some(jobs) = self.next_batch(lane) {
-            self.round += 1;
-            for jobs in parts(jobs) {
-                self.call(lane, jobs, cx);
-            }
+/// The way to the server.
+pub(super) enum Line {
+    Down,
+    /// With leave, and since when.
+    Connecting(Connecting, Option<Permit>, Instant),
+    /// The first call takes the leave that connecting was given.
+    Up(Box<Connection>, Option<Permit>),
+}
+
+/// A timer that stays set until it goes off.
+///
+/// A timer that is to go off before all others costs a system call, as the thread that waits for
+/// events has to learn of it. Most answers come before they are late, so each would set one for
+/// nothing. This one goes off at the earliest time that was ever set, and is set again then.
+#[derive(Debug, Default)]
+pub(super) struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+    is_set: bool,
+}
+
+impl Alarm {
+    /// Goes off then, or earlier.
+    pub(super) fn set(&mut self, until: Instant) {
+        match &mut self.sleep {
+            Some(sleep) if self.is_set && sleep.deadline() <= until => return,
+            Some(sleep) => sleep.as_mut().reset(until),
+            None => self.sleep = Some(Box::pin(sleep_until(until))),
         }
+        self.is_set = true;
     }
 
-    /// Takes what the next call is made of.
-    fn next_batch(&self, lane: &Lane) -> Option<Vec<Job>> {
-        let Line::Up(connection, _) = &self.line else { return None };
-        if connection.rounds() >= CALLS {
-            return None;
-        }
-        let sent = connection.calls.iter().map(|call| checks(&call.jobs)).sum::<usize>();
-        let jobs = lane.turns.with(|queue| {
-            queue.is_busy = false;
-            queue.take(share(sent, queue.checks()).min(lane.settings.batch_size))
-        });
-        Some(jobs).filter(|jobs| !jobs.is_empty())
+    /// When it goes off.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.sleep.as_ref().filter(|_| self.is_set).map(|sleep| sleep.deadline())
     }
 
-    /// Makes a call with jobs of one slot.
-    fn call(&mut self, lane: &Lane, mut jobs: Vec<Job>, cx: &mut Context<'_>) {
-        let Line::Up(connection, leave) = &mut self.line else { return };
-        let permit = match leave.take().map_or_else(|| lane.server.ask(), |permit| Ok(Some(permit))) {
-            Ok(permit) => permit,
-            Err(error) => return self.not_asked(jobs, &error),
-        };
-        let answering = lane.settings.call(connection.shared.handle.clone(), &mut jobs);
-        let mut call = Call::new(jobs, self.round, connection.shared.answers(), answering);
-        call.permit = permit;
-        self.alarm.set(call.until);
-        call.start(cx);
-        connection.calls.push(call);
-    }
-
-    /// Fails decisions that the server is not asked for; settlements wait until it is asked again.
-    fn not_asked(&mut self, jobs: Vec<Job>, error: &Error) {
-        let (settlements, decisions): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_settlement);
-        call::fail(decisions, error);
-        if !settlements.is_empty() {
-            self.ask_later(settlements, CONNECT_PAUSE);
-        }
-    }
-
-    /// Fails what the server refused, unless it is to be asked for elsewhere, or again.
-    pub(super) fn refuse(&mut self, lane: &Lane, jobs: Vec<Job>, refusal: &RedisError) {
-        match lane.server.redirect(jobs, refusal) {
-            Redirected::Elsewhere => {}
-            Redirected::Later(jobs) => self.ask_alone(lane, jobs),
-            Redirected::Failed(jobs) => call::fail(jobs, &lane.server.error(failed(refusal))),
-        }
-    }
-
-    /// Asks again for jobs of a slot that is on its way to another server: each alone, for one must not
-    /// fail with another one, and not again at once.
-    fn ask_alone(&mut self, lane: &Lane, mut jobs: Vec<Job>) {
-        for job in &mut jobs {
-            job.is_alone = true;
-        }
-        if jobs.len() > 1 {
-            lane.turns.with(|queue| queue.put_back(jobs.into_iter()));
-            self.has_more = true;
-            return;
-        }
-        self.ask_later(jobs, SLOT_PAUSE);
-    }
-
-    /// Asks again after a pause, or ends the wait in time of callers who have less time than that.
-    fn ask_later(&mut self, jobs: Vec<Job>, pause: Duration) {
-        let ends = jobs.iter().filter(|job| job.is_awaited()).map(|job| job.patience.until);
-        let again = ends.fold(Instant::now() + pause, Instant::min);
-        self.alarm.set(again);
-        self.later.push((again, jobs));
+    /// Whether it went off; it is not set any more then.
+    pub(super) fn goes_off(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(sleep) = self.sleep.as_mut().filter(|_| self.is_set) else { return false };
+        let goes_off = sleep.as_mut().poll(cx).is_ready();
+        self.is_set = !goes_off;
+        goes_off
     }
 }

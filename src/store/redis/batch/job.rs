@@ -2,12 +2,12 @@
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::timeout::Timeout;
 use crate::Error;
-use crate::store::redis::connections::Patience;
 use crate::store::redis::wire::{Answered, Request, Way};
 
 /// What a caller receives.
-pub(in crate::store::redis) type Told = Result<Answered, Unanswered>;
+pub(in crate::store::redis) type Response = Result<Answered, Unanswered>;
 
 /// What became of a settlement.
 pub(in crate::store::redis) type Settled = Result<Answered, Error>;
@@ -26,17 +26,17 @@ pub(in crate::store::redis) enum Late {
     /// Of what was sent.
     Sent(oneshot::Receiver<Answered>),
     /// Of what another runtime does, which was not there to say what became of it.
-    Elsewhere(oneshot::Receiver<Told>),
+    Elsewhere(oneshot::Receiver<Response>),
 }
 
 impl Late {
     /// The answer, if it comes.
     pub(in crate::store::redis) async fn answer(self) -> Option<Answered> {
-        let told = match self {
+        let response = match self {
             Self::Sent(answer) => return answer.await.ok(),
-            Self::Elsewhere(told) => told.await.ok()?,
+            Self::Elsewhere(response) => response.await.ok()?,
         };
-        match told {
+        match response {
             Ok(answered) => Some(answered),
             Err(Unanswered { late: Some(Self::Sent(answer)), .. }) => answer.await.ok(),
             Err(_) => None,
@@ -53,14 +53,14 @@ impl From<Error> for Unanswered {
 /// One request on its way.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Job {
-    pub(in crate::store::redis) request: Request,
-    pub(in crate::store::redis) caller: Caller,
-    pub(in crate::store::redis) patience: Patience,
+    pub(super) request: Request,
+    pub(super) caller: Caller,
+    pub(super) timeout: Timeout,
     /// The slot that its keys are in.
     pub(in crate::store::redis) slot: u16,
     pub(in crate::store::redis) way: Way,
     /// It is not to share a call.
-    pub(in crate::store::redis) is_alone: bool,
+    pub(super) is_alone: bool,
     /// How often it was sent anew.
     pub(in crate::store::redis) tries: u8,
 }
@@ -69,7 +69,7 @@ pub(in crate::store::redis) struct Job {
 #[derive(Debug)]
 pub(in crate::store::redis) enum Caller {
     /// Somebody who may go away.
-    Waits(oneshot::Sender<Told>),
+    Waits(oneshot::Sender<Response>),
     /// Somebody who was told that there was no answer in time, and gives back what is taken.
     Late(oneshot::Sender<Answered>),
     /// Perhaps nobody: it is a settlement, and is sent in any case. Once it is on its way it has a place
@@ -79,13 +79,19 @@ pub(in crate::store::redis) enum Caller {
     Gone,
 }
 
+impl AsRef<Request> for Job {
+    fn as_ref(&self) -> &Request {
+        &self.request
+    }
+}
+
 impl Job {
-    pub(in crate::store::redis) fn new(request: Request, caller: Caller, patience: Patience, slot: u16) -> Self {
-        Self { request, caller, patience, slot, way: Way::Plain, is_alone: false, tries: 0 }
+    pub(in crate::store::redis) fn new(request: Request, caller: Caller, timeout: Timeout, slot: u16) -> Self {
+        Self { request, caller, timeout, slot, way: Way::Plain, is_alone: false, tries: 0 }
     }
 
     /// Whether nobody wants it any more.
-    pub(in crate::store::redis) fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         match &self.caller {
             Caller::Waits(answer) => answer.is_closed(),
             Caller::Late(_) | Caller::Gone => true,
@@ -94,12 +100,12 @@ impl Job {
     }
 
     /// Whether somebody may wait for the answer.
-    pub(in crate::store::redis) fn is_awaited(&self) -> bool {
+    pub(super) fn is_awaited(&self) -> bool {
         matches!(self.caller, Caller::Waits(_))
     }
 
     /// Keeps its place among settlements on their way.
-    pub(in crate::store::redis) fn keep(&mut self, place: OwnedSemaphorePermit) {
+    pub(super) fn keep(&mut self, place: OwnedSemaphorePermit) {
         if let Caller::Settles(kept, _) = &mut self.caller {
             *kept = Some(place);
         }
@@ -121,7 +127,7 @@ impl Job {
     }
 
     /// Ends the wait of a caller whose request was sent and not yet answered.
-    pub(in crate::store::redis) fn is_late(&mut self, error: impl FnOnce() -> Error) {
+    pub(super) fn time_out(&mut self, error: impl FnOnce() -> Error) {
         if !self.is_awaited() {
             return;
         }

@@ -1,33 +1,25 @@
-//! One lane, and the tasks that run it.
-#![allow(clippy::result_large_err, reason = "the error is the job, which is moved either way")]
+//! One lane: what its tasks and its callers share, and how it ends.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::task::Wake as Waked;
+use std::task::Waker;
 
-use tokio::runtime::{Handle, Id, RuntimeFlavor};
+use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
 use super::call;
-use super::connection::Shared;
-use super::core::Core;
+use super::connection::{Connection, Shared};
+use super::core::{Core, Line};
 use super::job::Job;
-use super::lanes::Home;
-use super::late::Lateness;
-use super::queue::{Borrower, Queue};
-use super::runner::Runner;
+use super::queue::Queue;
 use super::server::Server;
 use super::settings::Settings;
-use super::turns::{Turns, Wake};
+use super::timeout::Lateness;
+use super::turns::Turns;
 use crate::Error;
 use crate::core::error::Kind;
-
-/// Runners that a lane begins with.
-const RUNNERS: usize = 4;
-
-/// Runners of a lane at most.
-const MOST_RUNNERS: usize = 32;
+use crate::store::redis::connections::Failure;
 
 /// The way from one runtime to one server.
 pub(super) struct Lane {
@@ -37,8 +29,8 @@ pub(super) struct Lane {
     pub(super) runtime: Handle,
     pub(super) runtime_id: Id,
     /// The connection that calls are made on.
-    current: Mutex<Option<Shared>>,
-    pub(super) home: Weak<Home>,
+    pub(super) current: Mutex<Option<Shared>>,
+    pub(super) successor: Weak<dyn Successor>,
     /// What those receive who wait when it ends.
     pub(super) end: OnceLock<Error>,
     /// What callers on other runtimes receive who waited while it was not run.
@@ -47,79 +39,13 @@ pub(super) struct Lane {
     pub(super) is_last: AtomicBool,
 }
 
+/// Whoever takes over what a lane that ended has not sent.
+pub(super) trait Successor: Send + Sync {
+    /// Sends settlements in the lane's place.
+    fn adopt(&self, settlements: Vec<Job>);
+}
+
 impl Lane {
-    /// A lane on a runtime, with its first runners.
-    pub(super) fn start(runtime: Handle, home: &Arc<Home>) -> Arc<Self> {
-        let most = match runtime.runtime_flavor() {
-            RuntimeFlavor::CurrentThread => 1,
-            // As many as can be stuck behind others, and one more.
-            _ => (runtime.metrics().num_workers() + 1).min(MOST_RUNNERS),
-        };
-        let lane = Arc::new(Self {
-            turns: Turns::new(Queue::default(), Box::new(Core::new()), most.min(RUNNERS), most),
-            server: Arc::clone(&home.server),
-            settings: Arc::clone(&home.settings),
-            runtime_id: runtime.id(),
-            runtime,
-            current: Mutex::new(None),
-            home: Arc::downgrade(home),
-            end: OnceLock::new(),
-            stall: Mutex::default(),
-            is_last: AtomicBool::new(false),
-        });
-        (0..most.min(RUNNERS)).for_each(|number| lane.spawn(number));
-        lane
-    }
-
-    /// Adds a job to the queue.
-    ///
-    /// # Errors
-    ///
-    /// The job, if the lane has ended.
-    pub(super) fn push(self: &Arc<Self>, job: Job) -> Result<(), Job> {
-        let is_settlement = job.is_settlement();
-        let (added, wake) = self.turns.push(thread(), job, Queue::add)?;
-        let is_woken = !matches!(wake, Wake::Nobody);
-        self.perform(wake);
-        if is_settlement && is_woken {
-            // Whoever settles may go on for long without an await.
-            self.perform(self.turns.another(thread()));
-        }
-        if let Err(job) = added {
-            job.answer(Err(too_many()));
-        }
-        Ok(())
-    }
-
-    /// Asks for the connection itself.
-    ///
-    /// # Errors
-    ///
-    /// If the lane has ended.
-    pub(super) fn borrow(self: &Arc<Self>, borrower: Borrower) -> Result<(), Borrower> {
-        let (added, wake) = self.turns.push(thread(), borrower, Queue::borrow)?;
-        self.perform(wake);
-        if let Err(borrower) = added {
-            let _ = borrower.answer.send(Err(too_many()));
-        }
-        Ok(())
-    }
-
-    /// Says that a connection is of no use.
-    #[cfg_attr(not(any(feature = "cluster", feature = "redis-cell")), allow(dead_code, reason = "scripts need none"))]
-    pub(super) fn discard(self: &Arc<Self>, number: u64) {
-        let discard = |queue: &mut Queue, number| (queue.discarded = Some(number), true);
-        if let Ok(((), wake)) = self.turns.push(thread(), number, discard) {
-            self.perform(wake);
-        }
-    }
-
-    /// Lets the lane end once all is sent and answered.
-    pub(super) fn finish(self: &Arc<Self>) {
-        self.is_last.store(true, Ordering::Release);
-        self.stir();
-    }
-
     /// The connection that calls are made on, if there is one.
     pub(super) fn current(&self) -> Option<Shared> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -146,43 +72,52 @@ impl Lane {
         is_awaited
     }
 
-    fn stir(self: &Arc<Self>) {
-        self.perform(self.turns.stir(thread()));
-    }
-
-    fn perform(self: &Arc<Self>, wake: Wake) {
-        match wake {
-            Wake::Nobody => {}
-            Wake::Runner(waker) => waker.wake(),
-            Wake::Spawn(number) => self.spawn(number),
+    /// Ends the lane, wherever it stands. All who wait receive one error, as it is one failure.
+    /// Settlements that were not sent move to another lane; what becomes of those on their way is not
+    /// known.
+    pub(super) fn close(&self, core: Option<Box<Core>>) {
+        let (rest, runners) = self.turns.close();
+        self.publish(None);
+        let (mut jobs, mut unsent) = (Vec::new(), Vec::new());
+        for core in core.into_iter().chain(rest) {
+            core.end(self, &mut jobs, &mut unsent);
+        }
+        runners.into_iter().for_each(Waker::wake);
+        let (queued, borrowers) = self.turns.with(|queue| (queue.take_all(), queue.take_borrowers()));
+        unsent.extend(queued);
+        if let Some(successor) = self.successor.upgrade() {
+            successor.adopt(unsent.extract_if(.., |job| job.is_settlement()).collect());
+        }
+        jobs.append(&mut unsent);
+        let error = self.end.get_or_init(stopped);
+        call::fail(jobs, error);
+        for borrower in borrowers {
+            let _ = borrower.answer.send(Err(error.shared()));
         }
     }
-
-    fn spawn(self: &Arc<Self>, number: usize) {
-        self.runtime.spawn(Runner::new(Arc::clone(self), number));
-    }
 }
 
-/// Resources of the core wake the lane.
-impl Waked for Lane {
-    fn wake(self: Arc<Self>) {
-        self.stir();
+impl Core {
+    /// Gives up its connections, which says nothing of the server. Adds the jobs of calls on their way to
+    /// `sent`, and those that were to be asked again to `unsent`.
+    fn end(self, lane: &Lane, sent: &mut Vec<Job>, unsent: &mut Vec<Job>) {
+        let (current, leave) = match self.line {
+            Line::Up(connection, leave) => (Some(*connection), leave),
+            Line::Connecting(_, leave, _) => (None, leave),
+            Line::Down => (None, None),
+        };
+        lane.server.learn(leave, Some(&Failure::Unsent));
+        for call in self.retired.into_iter().chain(current).flat_map(Connection::into_calls) {
+            lane.server.learn(call.permit, Some(&Failure::Unsent));
+            sent.extend(call.jobs);
+        }
+        unsent.extend(self.later.into_iter().flat_map(|(_, jobs)| jobs));
     }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.stir();
-    }
-}
-
-/// A mark of the calling thread.
-fn thread() -> usize {
-    thread_local!(static MARK: u8 = const { 0 });
-    MARK.try_with(|mark| std::ptr::from_ref(mark).addr()).unwrap_or_default()
 }
 
 #[cold]
-fn too_many() -> Error {
-    Error::new(Kind::Crowd, "too many decisions wait for Redis")
+pub(in crate::store::redis) fn stopped() -> Error {
+    Error::new(Kind::Store, "the call to Redis was stopped: its runtime has ended")
 }
 
 impl fmt::Debug for Lane {

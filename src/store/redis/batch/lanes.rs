@@ -6,41 +6,31 @@ mod tests;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use deadpool_redis::redis::RedisError;
-use deadpool_redis::redis::aio::MultiplexedConnection;
 use tokio::runtime::{Handle, Id};
-use tokio::sync::oneshot;
-use tokio::time::timeout_at;
+use tokio::time::Instant;
 
 use super::call;
-use super::connection::Shared;
-use super::end::stopped;
 use super::job::Job;
-use super::lane::Lane;
-use super::one::OneServer;
-use super::queue::Borrower;
-use super::server::Server;
+use super::lane::{Lane, Successor, stopped};
+use super::server::{OneServer, Server};
 use super::settings::Settings;
 use super::settling::Settling;
+use super::timeout::Timeout;
 use crate::Error;
 use crate::core::error::Kind;
-use crate::store::redis::connections::{Failure, Patience, Source, is_of_the_connection};
-
-/// Who waits for a lane of another runtime looks at the clock by itself, this much later.
-pub(in crate::store::redis) const GRACE: Duration = Duration::from_millis(5);
+use crate::store::redis::connections::Source;
 
 /// The lanes to one server.
 #[derive(Clone)]
-pub(in crate::store) struct Lanes {
-    pub(super) home: Arc<Home>,
+pub(in crate::store::redis) struct Lanes {
+    home: Arc<Home>,
 }
 
 /// How lanes are made.
 #[derive(Clone, Debug)]
-pub(in crate::store) struct Plan {
+pub(in crate::store::redis) struct Plan {
     pub(in crate::store::redis) settings: Arc<Settings>,
     /// Lanes to one server at most.
     pub(in crate::store::redis) most: usize,
@@ -64,9 +54,9 @@ impl Plan {
 }
 
 /// What the lanes to one server share.
-pub(super) struct Home {
-    pub(super) server: Arc<dyn Server>,
-    pub(super) settings: Arc<Settings>,
+struct Home {
+    server: Arc<dyn Server>,
+    settings: Arc<Settings>,
     lanes: ArcSwap<Vec<Arc<Lane>>>,
     /// Held by who makes a lane.
     making: Mutex<()>,
@@ -116,59 +106,27 @@ impl Lanes {
         }
     }
 
-    /// A handle of the connection; its answers are nobody's but the caller's to bound.
-    pub(in crate::store::redis) async fn connected(&self, patience: Patience) -> Result<MultiplexedConnection, Error> {
-        let lane = self.home.lane(Handle::try_current().ok().as_ref()).ok_or_else(no_runtime)?;
-        connection(&lane, patience).await.map(|shared| shared.handle).map_err(|failure| patience.told(failure))
+    /// The error of who waited for the lane of another runtime, which was not there to look at the
+    /// clock. Those who are late at once receive the same, as from the lane.
+    pub(in crate::store::redis) fn late(&self, timeout: Timeout) -> Error {
+        let Some(lane) = self.used() else { return timeout.error() };
+        lock(&lane.stall).error(Instant::now(), timeout)
     }
 
-    /// Asks the server something by itself, within the budget. A connection that fails, or answers nobody
-    /// meanwhile, is not used again; one whose caller went away is, and one that is merely slow.
-    #[cfg_attr(not(any(feature = "cluster", feature = "redis-cell")), allow(dead_code, reason = "scripts need none"))]
-    pub(in crate::store) async fn ask<T>(
-        &self,
-        patience: Patience,
-        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
-    ) -> Result<T, Failure> {
-        let lane = self.home.lane(Handle::try_current().ok().as_ref()).ok_or(Failure::NotConnected(no_runtime()))?;
-        let mut shared = connection(&lane, patience).await?;
-        let answers = shared.answers();
-        match timeout_at(patience.until, question(&mut shared.handle)).await {
-            Ok(Ok(answer)) => {
-                shared.count_answer();
-                Ok(answer)
-            }
-            Ok(Err(error)) => {
-                if is_of_the_connection(&error) || self.home.server.is_lost(&error) {
-                    lane.discard(shared.number);
-                } else {
-                    shared.count_answer();
-                }
-                Err(Failure::Answered(error))
-            }
-            Err(_) => {
-                if shared.answers() == answers {
-                    lane.discard(shared.number);
-                }
-                Err(Failure::Late)
-            }
-        }
+    /// The runtime on which the answers to the calling one are received.
+    pub(in crate::store::redis) fn runtime(&self) -> Option<Handle> {
+        self.used().map(|lane| lane.runtime.clone())
     }
-}
 
-/// The connection of a lane, once there is one.
-async fn connection(lane: &Arc<Lane>, patience: Patience) -> Result<Shared, Failure> {
-    if let Some(shared) = lane.current() {
-        return Ok(shared);
+    /// The lane that is used in the calling runtime, if there is one already.
+    fn used(&self) -> Option<Arc<Lane>> {
+        let (here, lanes) = (Handle::try_current().ok(), self.home.lanes.load());
+        find(&lanes, self.home.runtime.as_ref().or(here.as_ref())).or_else(|| lanes.first()).cloned()
     }
-    let (answer, answered) = oneshot::channel();
-    if lane.borrow(Borrower { answer, patience }).is_err() {
-        return Err(Failure::NotConnected(stopped()));
-    }
-    match timeout_at(patience.until + GRACE, answered).await {
-        Ok(Ok(connected)) => connected.map_err(Failure::NotConnected),
-        Ok(Err(_)) => Err(Failure::NotConnected(stopped())),
-        Err(_) => Err(Failure::Late),
+
+    /// The lane of the calling runtime, which may be made for it.
+    pub(super) fn lane(&self) -> Option<Arc<Lane>> {
+        self.home.lane(Handle::try_current().ok().as_ref())
     }
 }
 
@@ -180,10 +138,9 @@ impl Home {
         lane.or_else(|| self.make(runtime))
     }
 
-    /// The lane that is used in a runtime, if there is one already.
-    pub(super) fn known(&self, here: Option<&Handle>) -> Option<Arc<Lane>> {
-        let lanes = self.lanes.load();
-        find(&lanes, self.runtime.as_ref().or(here)).or_else(|| lanes.first()).cloned()
+    fn start(self: &Arc<Self>, runtime: &Handle) -> Arc<Lane> {
+        let successor = Arc::downgrade(self);
+        Lane::start(runtime.clone(), Arc::clone(&self.server), Arc::clone(&self.settings), successor)
     }
 
     #[cold]
@@ -195,7 +152,7 @@ impl Home {
         if let Some(lane) = find(&lanes, runtime).or_else(other) {
             return Some(Arc::clone(lane));
         }
-        let lane = Lane::start(runtime?.clone(), self);
+        let lane = self.start(runtime?);
         lanes.push(Arc::clone(&lane));
         self.lanes.store(Arc::new(lanes));
         let orphans = std::mem::take(&mut *lock(&self.orphans));
@@ -203,9 +160,11 @@ impl Home {
         self.adopt(orphans);
         Some(lane)
     }
+}
 
+impl Successor for Home {
     /// Moves the settlements of a lane that ended to another one, or keeps them until there is one.
-    pub(super) fn adopt(&self, settlements: Vec<Job>) {
+    fn adopt(&self, settlements: Vec<Job>) {
         let mut orphans = settlements;
         while !orphans.is_empty() {
             let lanes = self.lanes.load_full();

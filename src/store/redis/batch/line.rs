@@ -9,12 +9,11 @@ use tokio::time::Instant;
 
 use super::call::{self, Call};
 use super::connection::Connection;
-use super::core::Core;
+use super::core::{Core, Line};
 use super::job::Job;
 use super::lane::Lane;
-use super::late::Lateness;
 use super::queue::Queue;
-use super::server::Connecting;
+use super::timeout::Lateness;
 use crate::Error;
 use crate::core::error::Kind;
 use crate::store::breaker::Permit;
@@ -32,15 +31,6 @@ const MOST_RETIRED: usize = 4;
 /// For so long, also while the server answers on a newer one: what is on its way on another path may
 /// take longer than that takes to be made.
 const LATE_ANSWERS: Duration = Duration::from_secs(10);
-
-/// The way to the server.
-pub(super) enum Line {
-    Down,
-    /// With leave, and since when.
-    Connecting(Connecting, Option<Permit>, Instant),
-    /// The first call takes the leave that connecting was given.
-    Up(Box<Connection>, Option<Permit>),
-}
 
 impl Core {
     /// Connects if something waits for that.
@@ -137,12 +127,12 @@ impl Core {
                 continue;
             }
             let shared = failure.get_or_insert_with(|| lost_connection(error.as_ref())).shared();
-            let told = if permit.is_some() && mem::take(&mut is_first) {
+            let learned = if permit.is_some() && mem::take(&mut is_first) {
                 Failure::NotConnected(shared.shared())
             } else {
                 Failure::Unsent
             };
-            lane.server.learn(permit, Some(&told));
+            lane.server.learn(permit, Some(&learned));
             call::fail(jobs, &lane.server.error(shared));
         }
     }
@@ -159,7 +149,7 @@ impl Core {
         (connection.polled_until, connection.room) = (Some(until), None);
         self.alarm.set(until);
         if self.retired.len() == MOST_RETIRED {
-            self.retired.remove(0).fail(lane, lost_connection(None));
+            self.retired.remove(0).fail(&*lane.server, lost_connection(None));
         }
         self.retired.push(*connection);
     }

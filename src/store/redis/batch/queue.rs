@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::connection::Shared;
 use super::job::Job;
+use super::timeout::Timeout;
 use crate::Error;
-use crate::store::redis::connections::Patience;
 
 /// Decisions that wait at most; a further one fails at once.
 pub(super) const MOST_WAITING: usize = 65_536;
@@ -41,7 +41,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub(super) struct Borrower {
     pub(super) answer: oneshot::Sender<Result<Shared, Error>>,
-    pub(super) patience: Patience,
+    pub(super) timeout: Timeout,
 }
 
 impl Queue {
@@ -51,8 +51,8 @@ impl Queue {
             return (Err(job), false);
         }
         // It is taken when a call is answered, and looked at before it is late.
-        let is_due = !self.is_busy || self.watched_until.is_none_or(|watched| job.patience.until < watched);
-        self.note(job.patience.until);
+        let is_due = !self.is_busy || self.watched_until.is_none_or(|watched| job.timeout.until < watched);
+        self.note(job.timeout.until);
         self.checks += job.request.size();
         self.jobs.push_back(job);
         (Ok(()), is_due)
@@ -61,7 +61,7 @@ impl Queue {
     /// Puts jobs before all others: they were not sent after all.
     pub(super) fn put_back(&mut self, jobs: impl DoubleEndedIterator<Item = Job>) {
         for job in jobs.rev() {
-            self.note(job.patience.until);
+            self.note(job.timeout.until);
             self.checks += job.request.size();
             self.jobs.push_front(job);
         }
@@ -71,7 +71,7 @@ impl Queue {
         if self.borrowers.len() >= MOST_BORROWERS {
             return (Err(borrower), false);
         }
-        self.note(borrower.patience.until);
+        self.note(borrower.timeout.until);
         self.borrowers.push(borrower);
         (Ok(()), true)
     }
@@ -88,7 +88,7 @@ impl Queue {
     pub(super) fn take_decisions(&mut self, by: Instant) -> Vec<Job> {
         self.is_busy = false;
         let (decisions, others) =
-            self.take_all().into_iter().partition(|job| !job.is_settlement() && job.patience.began() <= by);
+            self.take_all().into_iter().partition(|job| !job.is_settlement() && job.timeout.began() <= by);
         let others: Vec<Job> = others;
         self.put_back(others.into_iter());
         decisions
@@ -96,7 +96,7 @@ impl Queue {
 
     /// Takes those who want the connection and asked for it by then.
     pub(super) fn take_borrowers_by(&mut self, by: Instant) -> Vec<Borrower> {
-        self.borrowers.extract_if(.., |borrower| borrower.patience.began() <= by).collect()
+        self.borrowers.extract_if(.., |borrower| borrower.timeout.began() <= by).collect()
     }
 
     /// Whether somebody waits for an answer.
@@ -158,16 +158,16 @@ impl Queue {
             let mut late = Vec::new();
             let mut jobs = VecDeque::with_capacity(self.jobs.len());
             for job in self.jobs.drain(..) {
-                if job.patience.until <= now { late.push(job) } else { jobs.push_back(job) }
+                if job.timeout.until <= now { late.push(job) } else { jobs.push_back(job) }
             }
             (late, jobs)
         };
         let (late_borrowers, borrowers) =
-            mem::take(&mut self.borrowers).into_iter().partition(|borrower| borrower.patience.until <= now);
+            mem::take(&mut self.borrowers).into_iter().partition(|borrower| borrower.timeout.until <= now);
         (self.jobs, self.borrowers) = (jobs, borrowers);
         self.checks = self.jobs.iter().map(|job| job.request.size()).sum();
-        let ends = self.jobs.iter().map(|job| job.patience.until);
-        self.first_late = ends.chain(self.borrowers.iter().map(|borrower| borrower.patience.until)).min();
+        let ends = self.jobs.iter().map(|job| job.timeout.until);
+        self.first_late = ends.chain(self.borrowers.iter().map(|borrower| borrower.timeout.until)).min();
         (late, late_borrowers)
     }
 

@@ -1,20 +1,26 @@
 //! What the server answers: to whom it goes, and whether it can be an answer to what was asked.
 
 use std::task::Context;
+use std::time::Duration;
 
-use deadpool_redis::redis::Value;
+use deadpool_redis::redis::{RedisError, Value};
 use smallvec::SmallVec;
+use tokio::time::Instant;
 
-use super::call::{self, Call};
-use super::connection::{Answer, Connection};
-use super::core::Core;
+use super::call::{self, Answer, Call};
+use super::connection::Connection;
+use super::core::{Core, Line};
 use super::job::Job;
 use super::lane::Lane;
-use super::late::Lateness;
-use super::line::{Line, lost_connection};
+use super::line::lost_connection;
+use super::server::Redirected;
+use super::timeout::Lateness;
 use crate::Error;
-use crate::store::redis::connections::{Failure, is_cut, is_of_the_connection};
+use crate::store::redis::connections::{Failure, failed, is_cut, is_of_the_connection};
 use crate::store::redis::wire::Reply;
+
+/// Before keys of a slot that is on its way to another server are asked for again.
+const SLOT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Calls that were answered, and how.
 type Answered = SmallVec<[(Call, Answer); 2]>;
@@ -111,7 +117,7 @@ impl Core {
             if self.answer_late(lane, answered, &mut failure) && !has_ended {
                 self.retired.extend(Some(connection).filter(Connection::is_waited_for));
             } else {
-                connection.fail(lane, failure.unwrap_or_else(|| lost_connection(None)));
+                connection.fail(&*lane.server, failure.unwrap_or_else(|| lost_connection(None)));
             }
         }
     }
@@ -143,6 +149,37 @@ impl Core {
             }
         }
         is_in_step && goes_on
+    }
+
+    /// Fails what the server refused, unless it is to be asked for elsewhere, or again.
+    fn refuse(&mut self, lane: &Lane, jobs: Vec<Job>, refusal: &RedisError) {
+        match lane.server.redirect(jobs, refusal) {
+            Redirected::Elsewhere => {}
+            Redirected::Later(jobs) => self.ask_alone(lane, jobs),
+            Redirected::Failed(jobs) => call::fail(jobs, &lane.server.error(failed(refusal))),
+        }
+    }
+
+    /// Asks again for jobs of a slot that is on its way to another server: each alone, for one must not
+    /// fail with another one, and not again at once.
+    fn ask_alone(&mut self, lane: &Lane, mut jobs: Vec<Job>) {
+        for job in &mut jobs {
+            job.is_alone = true;
+        }
+        if jobs.len() > 1 {
+            lane.turns.with(|queue| queue.put_back(jobs.into_iter()));
+            self.has_more = true;
+            return;
+        }
+        self.ask_later(jobs, SLOT_PAUSE);
+    }
+
+    /// Asks again after a pause, or ends the wait in time of callers who have less time than that.
+    pub(super) fn ask_later(&mut self, jobs: Vec<Job>, pause: Duration) {
+        let ends = jobs.iter().filter(|job| job.is_awaited()).map(|job| job.timeout.until);
+        let again = ends.fold(Instant::now() + pause, Instant::min);
+        self.alarm.set(again);
+        self.later.push((again, jobs));
     }
 }
 

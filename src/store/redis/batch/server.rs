@@ -3,13 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use deadpool_redis::redis::RedisError;
 
 use super::job::Job;
 use crate::Error;
 use crate::store::breaker::Permit;
-use crate::store::redis::connections::{Failure, Link, is_lost, is_redirection};
+use crate::store::redis::connections::{Failure, Link, Source, is_lost, is_redirection};
 
 /// A connection that is being made.
 pub(in crate::store::redis) type Connecting = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send>>;
@@ -69,5 +70,24 @@ pub(in crate::store::redis) trait Server: fmt::Debug + Send + Sync + 'static {
     /// The error as one of this server.
     fn error(&self, error: Error) -> Error {
         error
+    }
+}
+
+/// One server, which has every key: at an address, or the primary that sentinels name. Whether it is asked is for the layer's breaker to say.
+#[derive(Debug)]
+pub(super) struct OneServer {
+    source: Arc<Source>,
+}
+
+impl OneServer {
+    pub(super) fn new(source: Source) -> Self {
+        Self { source: Arc::new(source) }
+    }
+}
+
+impl Server for OneServer {
+    fn connect(&self) -> Connecting {
+        let source = Arc::clone(&self.source);
+        Box::pin(async move { source.take().await })
     }
 }

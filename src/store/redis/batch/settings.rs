@@ -6,13 +6,13 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use deadpool_redis::redis::Cmd;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 
-use super::connection::Answering;
+use super::call::Answering;
 use super::job::Job;
 use crate::store::memory::{Clock, micros};
-use crate::store::redis::wire::{Calls, Packed, Program, Way, packed};
+use crate::store::redis::connections;
+use crate::store::redis::wire::{Calls, Packed, Way};
 
 /// Calls in flight at once; what comes meanwhile leaves in the next.
 pub(super) const CALLS: usize = 2;
@@ -32,19 +32,11 @@ pub(in crate::store::redis) struct Settings {
 impl Settings {
     /// A call that answers jobs, which are put in the order of its answer.
     pub(super) fn call(&self, mut connection: MultiplexedConnection, jobs: &mut [Job]) -> Answering {
-        packed::sort(jobs);
+        Packed::sort(jobs);
         let way = jobs.first().map_or(Way::Plain, |job| job.way);
-        let (program, call) = self.command(Packed::of(jobs));
-        Box::pin(async move { program.call(&mut connection, &call, way).await })
-    }
-
-    fn command(&self, packed: Packed<'_>) -> (&'static Program, Cmd) {
         let now = self.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
-        let program = Program::of(self.calls, packed.needs);
-        let room = packed.keys.iter().map(|key| key.len()).sum::<usize>() + now.len() + packed.bytes.len();
-        let mut call = program.command(packed.needs, packed.keys.len() + 3, room);
-        call.arg(packed.keys.len()).arg(packed.keys).arg(now).arg(packed.bytes);
-        (program, call)
+        let (program, call) = Packed::of(jobs).command(self.calls, &now);
+        Box::pin(async move { connections::call(program, &mut connection, &call, way).await })
     }
 }
 

@@ -16,16 +16,16 @@ const MOST_SETTLEMENTS: usize = 4_096;
 #[derive(Debug)]
 pub(super) struct Settling {
     places: Arc<Semaphore>,
-    /// Settlements without a place that the log does not tell of yet.
+    /// Settlements without a place that are not in the log yet.
     unsent: AtomicU64,
-    /// The second in which it last told of some.
-    told: AtomicU64,
+    /// The second in which some were last logged.
+    logged: AtomicU64,
 }
 
 impl Settling {
     pub(super) fn new() -> Self {
         let places = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
-        Self { places, unsent: AtomicU64::new(0), told: AtomicU64::new(0) }
+        Self { places, unsent: AtomicU64::new(0), logged: AtomicU64::new(0) }
     }
 
     /// A place, kept until it is dropped.
@@ -39,16 +39,16 @@ impl Settling {
             self.unsent.fetch_add(1, Ordering::Relaxed);
         }
         if self.unsent.load(Ordering::Relaxed) > 0 {
-            self.tell();
+            self.log();
         }
         place.map_err(|_| Error::new(Kind::Crowd, "too many settlements are on their way"))
     }
 
-    /// Tells of those without a place, but not more than once a second.
+    /// Logs those without a place, but not more than once a second.
     #[cold]
-    fn tell(&self) {
+    fn log(&self) {
         let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        if self.told.swap(second, Ordering::Relaxed) != second {
+        if self.logged.swap(second, Ordering::Relaxed) != second {
             let settlements = self.unsent.swap(0, Ordering::Relaxed);
             tracing::warn!(settlements, "settlements were not sent: too many are on their way");
         }

@@ -8,10 +8,10 @@ use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 use super::settings::RedisStoreBuilder;
 use crate::Error;
 use crate::core::error::Kind;
-use crate::store::redis::batch::Lanes;
+use crate::store::redis::batch::{Lanes, Timeout};
 #[cfg(feature = "cluster")]
 use crate::store::redis::cluster::Cluster;
-use crate::store::redis::connections::{CHECKING, Patience, Pools, Source, server_at};
+use crate::store::redis::connections::{CHECKING, Pools, Source, server_at};
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::Calls;
@@ -119,12 +119,6 @@ impl RedisStoreBuilder {
         self.build(servers)
     }
 
-    /// Lanes to the server at a URL, where no Lua is called, and its address.
-    #[cfg(feature = "redis-cell")]
-    pub(in crate::store) fn plain_server(&self, url: &str) -> Result<(Lanes, String), Error> {
-        self.server(url, None)
-    }
-
     /// Lanes to the server at a URL, which is not connected to yet, and its address.
     pub(in crate::store::redis) fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Lanes, String), Error> {
         let known = server_at(url)?;
@@ -168,30 +162,30 @@ impl RedisStoreBuilder {
     /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.
     async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
         let (limit, calls) = (self.longest_start(), self.calls);
-        let store = self.build(servers)?;
-        in_time(limit, address, store.inner.servers.prepare(calls, Patience::new(limit))).await?;
-        Ok(store)
+        let engine = self.engine(servers)?;
+        in_time(limit, address, engine.servers.prepare(calls, Timeout::new(limit))).await?;
+        Ok(RedisStore::new(engine))
     }
 
     /// How long it may take until a server is known to be of use.
-    pub(in crate::store) fn longest_start(&self) -> Duration {
+    pub(in crate::store::redis) fn longest_start(&self) -> Duration {
         self.connect_timeout.saturating_mul(4)
     }
 }
 
 /// Asks servers whether they are of use; `address` is where they are, for whom they are not.
-pub(in crate::store) async fn in_time<T>(
+pub(in crate::store::redis) async fn in_time<T>(
     limit: Duration,
     address: &str,
     asked: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
-    let told = |error: Error| {
+    let explained = |error: Error| {
         let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");
         Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
     };
     match tokio::time::timeout(limit, asked).await {
-        Ok(answered) => answered.map_err(told),
-        Err(late) => Err(told(Error::new(Kind::Timeout, format!("no answer in {limit:?}")).with_source(late))),
+        Ok(answered) => answered.map_err(explained),
+        Err(late) => Err(explained(Error::new(Kind::Timeout, format!("no answer in {limit:?}")).with_source(late))),
     }
 }
 

@@ -54,15 +54,3 @@ impl RedisStoreBuilder {
         self.build(servers)
     }
 }
-
-impl RedisStore {
-    /// Makes a store with the default settings, which connects with its first decision. See
-    /// [`RedisStoreBuilder::connect_lazy`].
-    ///
-    /// # Errors
-    ///
-    /// If the URL is wrong.
-    pub fn connect_lazy(url: &str) -> Result<Self, Error> {
-        Self::builder().connect_lazy(url)
-    }
-}

@@ -11,7 +11,7 @@ use crate::store::DenyCacheBuilder;
 use crate::store::memory::Clock;
 use crate::store::redis::batch::{Plan, Settings};
 use crate::store::redis::connections::{Dialer, OwnTasks, Provider, Tls};
-use crate::store::redis::engine::Inner;
+use crate::store::redis::engine::Engine;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::Calls;
@@ -25,26 +25,26 @@ const LARGEST_BATCH: usize = 128;
 /// Settings of a [`RedisStore`]. Every wait is bounded.
 #[must_use]
 pub struct RedisStoreBuilder {
-    pub(in crate::store) prefix: String,
-    pub(in crate::store::redis) pool_size: usize,
-    pub(in crate::store::redis) batch_size: usize,
-    pub(in crate::store::redis) calls: Calls,
-    pub(in crate::store) budget: Duration,
-    pub(in crate::store::redis) connect_timeout: Duration,
-    pub(in crate::store::redis) clock: Option<Arc<dyn Clock>>,
-    pub(in crate::store::redis) runtime: Option<Runtime>,
-    pub(in crate::store::redis) deny_cache: Option<DenyCacheBuilder>,
-    pub(in crate::store::redis) tls: Tls,
-    pub(in crate::store::redis) credentials: Option<Provider>,
-    pub(in crate::store::redis) dialer: Option<Dialer>,
+    pub(in crate::store::redis) prefix: String,
+    pub(super) pool_size: usize,
+    pub(super) batch_size: usize,
+    pub(super) calls: Calls,
+    pub(in crate::store::redis) budget: Duration,
+    pub(super) connect_timeout: Duration,
+    pub(super) clock: Option<Arc<dyn Clock>>,
+    pub(super) runtime: Option<Runtime>,
+    pub(super) deny_cache: Option<DenyCacheBuilder>,
+    pub(super) tls: Tls,
+    pub(super) credentials: Option<Provider>,
+    pub(super) dialer: Option<Dialer>,
     /// Where both run.
-    pub(in crate::store::redis) own_tasks: OwnTasks,
+    pub(super) own_tasks: OwnTasks,
     #[cfg(feature = "sentinel")]
-    pub(in crate::store::redis) primary: deadpool_redis::RedisConnectionInfo,
+    pub(super) primary: deadpool_redis::RedisConnectionInfo,
 }
 
 impl RedisStoreBuilder {
-    pub(in crate::store) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             prefix: "tollgate".to_owned(),
             pool_size: 16,
@@ -146,22 +146,8 @@ impl RedisStoreBuilder {
         Self { runtime: Some(runtime), ..self }
     }
 
-    /// Sets who the store is to the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
-    #[cfg(feature = "sentinel")]
-    pub fn primary_user(mut self, user: impl Into<String>) -> Self {
-        self.primary.username = Some(user.into());
-        self
-    }
-
-    /// Sets the password of the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
-    #[cfg(feature = "sentinel")]
-    pub fn primary_password(mut self, password: impl Into<String>) -> Self {
-        self.primary.password = Some(password.into());
-        self
-    }
-
     /// Checks what every store on Redis is set to.
-    pub(in crate::store) fn check(&self) -> Result<(), Error> {
+    pub(in crate::store::redis) fn check(&self) -> Result<(), Error> {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
             return Err(Error::invalid(format!(
@@ -176,13 +162,18 @@ impl RedisStoreBuilder {
     }
 
     /// How lanes are made to servers.
-    pub(in crate::store::redis) fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> Plan {
         let settings = Settings { calls: self.calls, clock: self.clock.clone(), batch_size: self.batch_size };
         Plan { settings: Arc::new(settings), most: self.pool_size, runtime: self.runtime.clone() }
     }
 
     /// Makes a store once all settings are checked.
-    pub(in crate::store::redis) fn build(self, servers: Servers) -> Result<RedisStore, Error> {
+    pub(super) fn build(self, servers: Servers) -> Result<RedisStore, Error> {
+        self.engine(servers).map(RedisStore::new)
+    }
+
+    /// What a store does its work with, once all settings are checked.
+    pub(super) fn engine(self, servers: Servers) -> Result<Arc<Engine>, Error> {
         self.check()?;
         if !(1..=LARGEST_BATCH).contains(&self.batch_size) {
             return Err(Error::invalid(format!(
@@ -190,7 +181,7 @@ impl RedisStoreBuilder {
                 self.batch_size
             )));
         }
-        RedisStore::new(Inner::new(servers, self.prefix, self.budget), self.deny_cache)
+        Engine::new(servers, self.prefix, self.budget, self.deny_cache)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-use super::map::Address;
+use super::address::Address;
 use crate::Error;
 use crate::core::error::Kind;
 use crate::metrics::StoreHealth;
@@ -127,10 +127,10 @@ mod tests {
 
     use deadpool_redis::redis::IntoConnectionInfo;
 
+    use super::*;
     use crate::store::redis::batch::{Plan, Settings};
     use crate::store::redis::connections::Pools;
     use crate::store::redis::wire::Calls;
-    use super::*;
 
     const BUDGET: Duration = Duration::from_millis(100);
 

@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{InfoDict, RedisError, Script, Value, cmd, pipe};
 
-use super::Link;
 use super::failure::failed;
+use super::link::Link;
+use super::scripts::{MOST_LOADS, is_missing, last_of, load_and_check};
 use crate::Error;
 use crate::core::error::Kind;
-use crate::store::redis::wire::{CHECK, Calls, MOST_LOADS, Needs, Program, is_missing, last_of};
+use crate::store::redis::wire::{CHECK, Calls, Program};
 
 /// Asks for what `lua/check.lua` returns, in the way in which decisions are asked for.
 ///
@@ -54,11 +55,11 @@ async fn by_script(connection: &mut MultiplexedConnection) -> Result<Option<Valu
 /// What the library returns, which is loaded if it is not there; `None` of a replica that has it not yet:
 /// it decides nothing.
 async fn by_function(connection: &mut MultiplexedConnection) -> Result<Option<Value>, RedisError> {
-    let library = Program::of(Calls::Functions, Needs::all());
-    let (mut checked, mut loads) = (library.check().query_async(connection).await, 0);
+    let library = Program::library();
+    let (mut checked, mut loads) = (library.check_command().query_async(connection).await, 0);
     while loads < MOST_LOADS && checked.as_ref().is_err_and(is_missing) {
         loads += 1;
-        checked = library.load_and_check(connection).await;
+        checked = load_and_check(library, connection).await;
     }
     match checked {
         Err(error) if error.code() == Some("READONLY") => Ok(None),

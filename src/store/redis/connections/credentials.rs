@@ -10,9 +10,9 @@ use deadpool_redis::redis::RedisConnectionInfo;
 use super::own_task::OwnTasks;
 use crate::Error;
 use crate::core::error::Kind;
-use crate::store::redis::RedisStoreBuilder;
 
-/// A user of Redis and a password: see [`RedisStoreBuilder::credentials`].
+/// A user of Redis and a password: see
+/// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: String,
@@ -41,50 +41,9 @@ pub(in crate::store::redis) struct Provider {
     tasks: OwnTasks,
 }
 
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider").finish_non_exhaustive()
-    }
-}
-
-impl RedisStoreBuilder {
-    /// Asks for user and password before each new connection, for credentials that expire: tokens of a
-    /// cloud provider, passwords that are rotated.
-    ///
-    /// They replace those of the URL, on all nodes of a Cluster, and on the primary that sentinels name;
-    /// the sentinels themselves are logged in to as their URLs say. A connection that is there stays
-    /// logged in; when the server closes it, the next one logs in with what the closure returns then. The
-    /// connections to several nodes ask at once, so keep a token that several are to have. What it takes to
-    /// return counts as connecting ([`connect_timeout`](Self::connect_timeout)), and its error is one of
-    /// the connection.
-    ///
-    /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
-    /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
-    /// their budget as long as the runtime has another thread. Of those that
-    /// were called and have not awaited anything yet, by this closure and by that for dialing, half of the runtime's threads
-    /// are kept at most, and at least one; further calls wait for them, as long as connecting may take.
-    ///
-    /// # Cancellation
-    ///
-    /// When connecting times out, the task is aborted: the closure's future is dropped where it awaits something.
-    /// Callers that give up before do not end it, as others may wait for the same connection.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn run() -> Result<(), tollgate::Error> {
-    /// use tollgate::{RedisStore, store::Credentials};
-    ///
-    /// let settings = RedisStore::builder().credentials(|| async {
-    ///     let token = tokio::fs::read_to_string("/run/secrets/redis-token").await?;
-    ///     Ok::<_, std::io::Error>(Credentials::new("limiter", token.trim_end()))
-    /// });
-    /// let store = settings.connect("redis://127.0.0.1:6379").await?;
-    /// # let _ = store;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn credentials<F, T, E>(mut self, credentials: F) -> Self
+impl Provider {
+    /// Credentials that a closure returns, in tasks of its own.
+    pub(in crate::store::redis) fn new<F, T, E>(credentials: F, tasks: OwnTasks) -> Self
     where
         F: Fn() -> T + Send + Sync + 'static,
         T: Future<Output = Result<Credentials, E>> + Send + 'static,
@@ -94,21 +53,26 @@ impl RedisStoreBuilder {
             let fetching = credentials();
             Box::pin(async move { fetching.await.map_err(Into::into) })
         };
-        self.credentials = Some(Provider { fetch: Arc::new(fetch), tasks: self.own_tasks.clone() });
-        self
+        Self { fetch: Arc::new(fetch), tasks }
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provider").finish_non_exhaustive()
     }
 }
 
 /// A user, a password and a database.
 #[derive(Clone, Debug)]
-pub(in crate::store::redis) struct Login {
+pub(super) struct Login {
     info: RedisConnectionInfo,
     provider: Option<Provider>,
 }
 
 impl Login {
     /// A login as it is, or with what the provider says at the time.
-    pub(in crate::store::redis) fn new(info: RedisConnectionInfo, provider: Option<Provider>) -> Self {
+    pub(super) fn new(info: RedisConnectionInfo, provider: Option<Provider>) -> Self {
         Self { info, provider }
     }
 

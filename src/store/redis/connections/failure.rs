@@ -1,92 +1,14 @@
-//! How long an answer is waited for, and how asking fails.
+//! How a call to Redis fails, and what that says of the connection.
 
 use std::fmt;
-use std::time::Duration;
-
-use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
-use tokio::time::Instant;
 
 use crate::Error;
 use crate::core::error::Kind;
-use crate::store::Deadline;
-
-/// Longer than any budget that is meant.
-const FOREVER: Duration = Duration::from_secs(86_400 * 365);
-
-/// How long a settlement waits for a connection.
-const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
-
-/// A budget that runs.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::store) struct Patience {
-    pub(in crate::store::redis) budget: Duration,
-    /// When the budget is over.
-    pub(in crate::store::redis) ends: Instant,
-    /// When the answer is of no use any more: then, or earlier; or later, of a settlement.
-    pub(in crate::store::redis) until: Instant,
-}
-
-impl Patience {
-    pub(in crate::store) fn new(budget: Duration) -> Self {
-        Self::by(budget, Deadline::none())
-    }
-
-    /// A budget of which only the part up to a deadline can be used.
-    pub(in crate::store) fn by(budget: Duration, deadline: Deadline) -> Self {
-        let budget = budget.min(FOREVER);
-        let ends = Instant::now() + budget;
-        Self { budget, ends, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
-    }
-
-    /// That of a settlement, which waits longer: the budget says when the server is silent.
-    pub(in crate::store::redis) fn of_settlement(budget: Duration) -> Self {
-        let patience = Self::new(budget);
-        Self { until: patience.began() + patience.budget.max(SETTLEMENT_WAIT), ..patience }
-    }
-
-    /// When it began.
-    pub(in crate::store::redis) fn began(self) -> Instant {
-        self.ends.checked_sub(self.budget).unwrap_or(self.ends)
-    }
-
-    #[cfg(feature = "redis-cell")]
-    pub(in crate::store) fn until(self) -> Instant {
-        self.until
-    }
-
-    /// Whether it ends before its budget does, which says nothing of the server.
-    pub(in crate::store) fn is_cut(self) -> bool {
-        self.until < self.ends
-    }
-
-    /// How long it lasts: what timers, which count milliseconds, make of it.
-    fn time(self) -> Duration {
-        let time = self.until.saturating_duration_since(self.began());
-        if !self.is_cut() {
-            return time;
-        }
-        Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
-    }
-
-    /// The error of those who waited for so long.
-    pub(in crate::store::redis) fn late(self) -> Error {
-        Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.time()))
-    }
-
-    /// What is told of a failure.
-    pub(in crate::store) fn told(self, failure: Failure) -> Error {
-        match failure {
-            Failure::Late => self.late(),
-            Failure::NotConnected(error) => error,
-            Failure::Answered(error) => failed(&error),
-            Failure::Unsent => Error::new(Kind::Connection, "the connection to Redis was lost"),
-        }
-    }
-}
+use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(in crate::store) enum Failure {
+pub(in crate::store::redis) enum Failure {
     /// There was none in time: what was asked may have been done.
     Late,
     /// Nothing was asked.
@@ -142,7 +64,7 @@ fn is_of_a_replica(error: &RedisError) -> bool {
     })
 }
 
-pub(in crate::store) fn failed(error: &RedisError) -> Error {
+pub(in crate::store::redis) fn failed(error: &RedisError) -> Error {
     let (kind, text) = if error.is_timeout() {
         (Kind::Timeout, "Redis did not answer in time")
     } else if error.is_io_error() || error.is_connection_dropped() {

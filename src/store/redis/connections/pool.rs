@@ -5,10 +5,14 @@ use std::time::Duration;
 use deadpool::Runtime;
 use deadpool_redis::redis::ConnectionInfo;
 
+use super::credentials::{Login, Provider};
+use super::dial::Dialer;
+use super::link::{Connector, LinkPool, Manager};
 #[cfg(feature = "sentinel")]
-use super::Sentinels;
+use super::sentinel::Sentinels;
+use super::server::Server;
+use super::source::Source;
 use super::tls::Encryption;
-use super::{Connector, Dialer, LinkPool, Login, Manager, Provider, Server, Source};
 use crate::Error;
 use crate::store::redis::wire::Calls;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use deadpool_redis::redis::{Value, cmd};
 use tokio::time::timeout;
 
-use super::{Connecting, Connector, Link, Server, not_connected};
+use super::link::{Connecting, Connector, Link, not_connected};
+use super::server::Server;
 use crate::Error;
 use crate::core::error::Kind;
 
@@ -18,19 +19,14 @@ pub(in crate::store::redis) struct Sentinels {
     /// How it is connected to, but for the address.
     primary: Server,
     /// How long a sentinel, or the primary it names, may take.
-    patience: Duration,
+    timeout: Duration,
     /// Who is asked first: whoever named the primary last.
     first: AtomicUsize,
 }
 
 impl Sentinels {
-    pub(in crate::store::redis) fn new(
-        sentinels: Vec<Server>,
-        name: &str,
-        primary: Server,
-        patience: Duration,
-    ) -> Self {
-        Self { known: sentinels, name: name.to_owned(), primary, patience, first: AtomicUsize::new(0) }
+    pub(in crate::store::redis) fn new(sentinels: Vec<Server>, name: &str, primary: Server, timeout: Duration) -> Self {
+        Self { known: sentinels, name: name.to_owned(), primary, timeout, first: AtomicUsize::new(0) }
     }
 
     /// Asks one sentinel after the other, until one names a server that says it is a primary.
@@ -56,10 +52,10 @@ impl Sentinels {
 
     async fn in_time<T>(&self, who: &str, step: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let late = |late| {
-            let text = format!("{who} did not answer in {:?}", self.patience);
+            let text = format!("{who} did not answer in {:?}", self.timeout);
             Error::new(Kind::Timeout, text).with_source(late)
         };
-        timeout(self.patience, step).await.map_err(late)?
+        timeout(self.timeout, step).await.map_err(late)?
     }
 
     async fn ask(&self, sentinel: &Server) -> Result<(String, u16), Error> {

@@ -2,18 +2,21 @@
 
 use deadpool_redis::redis::ConnectionAddr;
 
+use super::credentials::Login;
+use super::dial::Dialer;
+use super::link::{Connecting, Connector, Link};
+use super::stream;
 use super::tls::Encryption;
-use super::{Connecting, Connector, Dialer, Link, Login, stream};
 use crate::Error;
 
 /// A server at an address that does not change.
 #[derive(Clone, Debug)]
 pub(in crate::store::redis) struct Server {
-    pub(in crate::store::redis) address: ConnectionAddr,
-    pub(in crate::store::redis) login: Login,
-    pub(in crate::store::redis) encryption: Encryption,
+    pub(super) address: ConnectionAddr,
+    pub(super) login: Login,
+    pub(super) encryption: Encryption,
     /// Who opens streams to it, if not this crate.
-    pub(in crate::store::redis) dialer: Option<Dialer>,
+    pub(super) dialer: Option<Dialer>,
 }
 
 impl Server {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use deadpool_redis::{Pool, PoolError};
 use tokio::time::timeout;
 
-use super::{Link, LinkPool, Manager, check, not_connected};
+use super::check::check;
+use super::link::{Link, LinkPool, Manager, not_connected};
 use crate::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::Calls;
@@ -18,7 +19,7 @@ pub(in crate::store::redis) struct Source {
     /// How decisions will be asked for, if by Lua.
     calls: Option<Calls>,
     /// How long the server may take to show that it is a Redis.
-    patience: Duration,
+    timeout: Duration,
 }
 
 enum Supply {
@@ -29,12 +30,12 @@ enum Supply {
 }
 
 impl Source {
-    pub(in crate::store::redis) fn own(pool: LinkPool, calls: Option<Calls>, patience: Duration) -> Self {
-        Self { pool: Supply::Own(pool), calls, patience }
+    pub(super) fn own(pool: LinkPool, calls: Option<Calls>, timeout: Duration) -> Self {
+        Self { pool: Supply::Own(pool), calls, timeout }
     }
 
-    pub(in crate::store::redis) fn given(pool: Pool, calls: Calls, patience: Duration) -> Self {
-        Self { pool: Supply::Given(pool), calls: Some(calls), patience }
+    pub(in crate::store::redis) fn given(pool: Pool, calls: Calls, timeout: Duration) -> Self {
+        Self { pool: Supply::Given(pool), calls: Some(calls), timeout }
     }
 
     /// Opens a connection, or takes one of the user's, to a server that counts as Redis does. Every step
@@ -49,7 +50,7 @@ impl Source {
         };
         if let Some(calls) = self.calls {
             let late = |late| Error::new(Kind::Timeout, "a new connection did not answer in time").with_source(late);
-            timeout(self.patience, check::check(&mut link, calls)).await.map_err(late)??;
+            timeout(self.timeout, check(&mut link, calls)).await.map_err(late)??;
         }
         Ok(link)
     }

@@ -8,8 +8,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use super::dial::Dialer;
+use super::link::{Link, not_connected};
 use super::tls::Encryption;
-use super::{Dialer, Link, not_connected};
 use crate::Error;
 
 /// Opens a connection to an address and logs in.

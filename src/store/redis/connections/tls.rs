@@ -16,17 +16,15 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::Error;
 #[cfg(feature = "tls")]
 use crate::core::error::Kind;
-#[cfg(feature = "tls")]
-use crate::store::redis::RedisStoreBuilder;
 
 /// Certificates and keys; without any, the system's root certificates count.
 #[derive(Clone, Default)]
 pub(in crate::store::redis) struct Tls {
     #[cfg(feature = "tls")]
-    root: Option<Vec<u8>>,
+    pub(in crate::store::redis) root: Option<Vec<u8>>,
     /// A chain of certificates, and its private key.
     #[cfg(feature = "tls")]
-    identity: Option<(Vec<u8>, Vec<u8>)>,
+    pub(in crate::store::redis) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// How connections are encrypted, if they are.
@@ -34,25 +32,6 @@ pub(in crate::store::redis) struct Tls {
 pub(in crate::store::redis) struct Encryption {
     #[cfg(feature = "tls")]
     config: Option<Arc<ClientConfig>>,
-}
-
-#[cfg(feature = "tls")]
-impl RedisStoreBuilder {
-    /// Believes servers whose certificates these roots vouch for, and no others, instead of the
-    /// system's roots: one or more certificates as PEM, for `rediss://` URLs.
-    ///
-    /// The certificate must be for the host in the URL, be it a name or an address; those of a Cluster's
-    /// other nodes and of the primary that sentinels name are for the host by which they are named.
-    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.tls.root = Some(pem.into());
-        self
-    }
-
-    /// Shows servers a certificate that asks for one: its chain, and its private key, each as PEM.
-    pub fn client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
-        self.tls.identity = Some((chain.into(), key.into()));
-        self
-    }
 }
 
 #[cfg(not(feature = "tls"))]
@@ -113,7 +92,7 @@ impl Tls {
 #[cfg(feature = "tls")]
 impl Encryption {
     /// A stream to a host that proves it is that one.
-    pub(in crate::store::redis) async fn wrap<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
+    pub(super) async fn wrap<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     {

@@ -6,7 +6,7 @@ use crate::Error;
 
 /// Reads a URL. What it says of encryption is kept to, or refused.
 pub(in crate::store::redis) fn server(url: &str) -> Result<ConnectionInfo, Error> {
-    let info = url.into_connection_info().map_err(|error| Error::invalid(told(url)).with_source(error))?;
+    let info = url.into_connection_info().map_err(|error| Error::invalid(fault(url)).with_source(error))?;
     if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
         return Err(Error::invalid(
             "a server that proves nothing is not used: give its root certificate, not #insecure",
@@ -16,7 +16,7 @@ pub(in crate::store::redis) fn server(url: &str) -> Result<ConnectionInfo, Error
 }
 
 /// What is wrong with a URL.
-fn told(url: &str) -> &'static str {
+fn fault(url: &str) -> &'static str {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let encrypted = ["rediss", "valkeys"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
     if encrypted && !cfg!(feature = "tls") {

@@ -27,7 +27,7 @@ pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> Str
 
 /// The key of what redis-cell keeps, of a shape that no state of ours has.
 #[cfg(feature = "redis-cell")]
-pub(in crate::store) fn cell_key(prefix: &str, Counter { policy, key, quota }: &Counter) -> String {
+pub(in crate::store::redis) fn cell_key(prefix: &str, Counter { policy, key, quota }: &Counter) -> String {
     format!("{prefix}:{{{key}}}:{policy}:{FORMAT}c{}s", quota.window().as_secs())
 }
 

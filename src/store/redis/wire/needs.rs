@@ -19,48 +19,48 @@ const SINGLES: u8 = 2 * SINGLE;
 
 /// A set of algorithms, and what is done with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs(u8);
+pub(super) struct Needs(u8);
 
 impl Needs {
     /// How many sets there are.
-    pub(crate) const SETS: usize = 2 * SINGLES as usize;
+    pub(super) const SETS: usize = 2 * SINGLES as usize;
 
     /// All that can be done with an algorithm.
-    pub(crate) fn of(algorithm: Algorithm) -> Self {
+    pub(super) fn of(algorithm: Algorithm) -> Self {
         Self(1 << (number_of(algorithm) - 1))
     }
 
     /// All that can be done with any.
-    pub(crate) fn all() -> Self {
+    pub(super) fn all() -> Self {
         Self(SINGLE - 1)
     }
 
     /// Those of each algorithm alone.
-    pub(crate) fn each() -> impl Iterator<Item = Self> {
+    pub(super) fn each() -> impl Iterator<Item = Self> {
         ALGORITHMS.into_iter().map(Self::of).flat_map(Self::entries)
     }
 
     /// All that is called for the same algorithms.
-    pub(crate) fn entries(self) -> [Self; 3] {
+    pub(super) fn entries(self) -> [Self; 3] {
         [self, self.singles(1), self.singles(2)]
     }
 
     /// So many decisions over one check each, of keys that are all different, and nothing else.
-    pub(crate) fn singles(self, count: usize) -> Self {
+    pub(super) fn singles(self, count: usize) -> Self {
         Self(self.0 | if count == 1 { SINGLE } else { SINGLES })
     }
 
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// The set as a number.
-    pub(crate) fn set(self) -> usize {
+    pub(super) fn set(self) -> usize {
         self.0.into()
     }
 
     /// The function that does it: the name of an entry in `lua/`.
-    pub(crate) fn entry(self) -> &'static str {
+    pub(super) fn entry(self) -> &'static str {
         match self.0 & (SINGLE | SINGLES) {
             0 => "batch",
             SINGLE => "single",
@@ -69,7 +69,7 @@ impl Needs {
     }
 
     /// Whether a function in a table of `lua/wire.lua` is called.
-    pub(crate) fn call(self, function: &str) -> bool {
+    pub(super) fn call(self, function: &str) -> bool {
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
         let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
@@ -77,12 +77,12 @@ impl Needs {
     }
 }
 
-pub(crate) fn algorithm_of(number: u8) -> Algorithm {
+pub(super) fn algorithm_of(number: u8) -> Algorithm {
     ALGORITHMS[usize::from(number) - 1]
 }
 
 /// The number an algorithm has in the tables of `lua/wire.lua`.
-pub(crate) fn number_of(algorithm: Algorithm) -> u8 {
+pub(super) fn number_of(algorithm: Algorithm) -> u8 {
     match algorithm {
         Algorithm::FixedWindow => 1,
         Algorithm::TokenBucket => 2,

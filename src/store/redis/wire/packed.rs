@@ -4,44 +4,54 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use ahash::RandomState;
+use deadpool_redis::redis::Cmd;
 
 use super::needs::Needs;
-use super::request::Rule;
-use crate::store::redis::batch::Job;
+use super::request::{Request, Rule};
+use super::script::{Calls, Program};
 
 /// The keys and the argument of a call.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Packed<'a> {
     /// Every key, once.
-    pub(in crate::store::redis) keys: Vec<&'a str>,
-    pub(in crate::store::redis) bytes: Vec<u8>,
-    pub(in crate::store::redis) needs: Needs,
-}
-
-/// Puts requests side by side that are decided by the same rule, where no order is to be kept: those of
-/// one check each, over keys that are all different.
-pub(in crate::store::redis) fn sort(jobs: &mut [Job]) {
-    let rule = |job: &Job| job.request.single().map(|(_, rule)| *rule);
-    // Mostly all have one rule.
-    if !jobs.is_sorted_by_key(rule) && singles(jobs).is_some() {
-        jobs.sort_by_key(rule);
-    }
+    keys: Vec<&'a str>,
+    bytes: Vec<u8>,
+    needs: Needs,
 }
 
 /// The keys and rules of requests of one check each, if all keys are different.
-fn singles(jobs: &[Job]) -> Option<Vec<(&str, &Rule)>> {
-    let mut seen = HashSet::with_capacity_and_hasher(jobs.len(), RandomState::new());
-    let singles = jobs.iter().map(|job| job.request.single().filter(|(key, _)| seen.insert(*key)));
+fn singles<R: AsRef<Request>>(requests: &[R]) -> Option<Vec<(&str, &Rule)>> {
+    let mut seen = HashSet::with_capacity_and_hasher(requests.len(), RandomState::new());
+    let singles = requests.iter().map(|request| request.as_ref().single().filter(|(key, _)| seen.insert(*key)));
     singles.collect()
 }
 
 impl<'a> Packed<'a> {
-    /// Joins requests of together at most 255 checks.
-    pub(in crate::store::redis) fn of(jobs: &'a [Job]) -> Self {
-        match singles(jobs) {
-            Some(singles) => Self::singles(&singles, needs(jobs)),
-            None => Self::batch(jobs),
+    /// Puts requests side by side that are decided by the same rule, where no order is to be kept: those of
+    /// one check each, over keys that are all different.
+    pub(in crate::store::redis) fn sort<R: AsRef<Request>>(requests: &mut [R]) {
+        let rule = |request: &R| request.as_ref().single().map(|(_, rule)| *rule);
+        // Mostly all have one rule.
+        if !requests.is_sorted_by_key(rule) && singles(requests).is_some() {
+            requests.sort_by_key(rule);
         }
+    }
+
+    /// Joins requests of together at most 255 checks.
+    pub(in crate::store::redis) fn of<R: AsRef<Request>>(requests: &'a [R]) -> Self {
+        match singles(requests) {
+            Some(singles) => Self::singles(&singles, needs(requests)),
+            None => Self::batch(requests),
+        }
+    }
+
+    /// What is called, and the call: at a time in microseconds, or at the server's if that is empty.
+    pub(in crate::store::redis) fn command(self, calls: Calls, now: &str) -> (&'static Program, Cmd) {
+        let program = Program::of(calls, self.needs);
+        let room = self.keys.iter().map(|key| key.len()).sum::<usize>() + now.len() + self.bytes.len();
+        let mut call = program.command(self.needs, self.keys.len() + 3, room);
+        call.arg(self.keys.len()).arg(self.keys).arg(now).arg(self.bytes);
+        (program, call)
     }
 
     fn singles(singles: &[(&'a str, &'a Rule)], needs: Needs) -> Self {
@@ -55,9 +65,9 @@ impl<'a> Packed<'a> {
         Self { keys: singles.iter().map(|(key, _)| *key).collect(), bytes, needs: needs.singles(singles.len()) }
     }
 
-    fn batch(jobs: &'a [Job]) -> Self {
+    fn batch<R: AsRef<Request>>(requests: &'a [R]) -> Self {
         let (mut keys, mut rules, mut checks) = (Places::default(), Places::default(), Vec::new());
-        for request in jobs.iter().map(|job| &job.request) {
+        for request in requests.iter().map(AsRef::as_ref) {
             checks.push(count(request.checks.len()));
             for [key, rule] in &request.checks {
                 checks.push(keys.place_of(&*request.keys[usize::from(*key)]));
@@ -68,12 +78,12 @@ impl<'a> Packed<'a> {
         bytes.push(count(rules.items.len()));
         bytes.extend(rules.items.into_iter().flatten());
         bytes.extend(checks);
-        Self { keys: keys.items, bytes, needs: needs(jobs) }
+        Self { keys: keys.items, bytes, needs: needs(requests) }
     }
 }
 
-fn needs(jobs: &[Job]) -> Needs {
-    jobs.iter().fold(Needs::default(), |needs, job| needs.and(job.request.needs))
+fn needs<R: AsRef<Request>>(requests: &[R]) -> Needs {
+    requests.iter().fold(Needs::default(), |needs, request| needs.and(request.as_ref().needs))
 }
 
 fn count(items: usize) -> u8 {

@@ -7,8 +7,10 @@ use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
 use super::request::Request;
+use crate::Error;
 use crate::core::algorithm::{Found, State};
 use crate::core::call::CallId;
+use crate::core::error::Kind;
 use crate::core::quota::{Algorithm, Quota};
 
 /// Some states keep the low bits of a time: so many there are.
@@ -31,7 +33,7 @@ pub(in crate::store::redis) struct Reply {
 /// The answer to one request: bytes of its own, as it is read in another task, and maybe thread.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Answered {
-    pub(in crate::store::redis) now_us: u64,
+    pub(super) now_us: u64,
     flags: SmallVec<[u8; 4]>,
     views: SmallVec<[u8; MOST_OF_ONE]>,
     /// Checks and bytes read so far.
@@ -77,16 +79,16 @@ impl Reply {
 }
 
 /// What was found under one check's key.
-pub(in crate::store::redis) struct Seen {
+pub(super) struct Seen {
     /// As the script decided.
-    pub(in crate::store::redis) fits: bool,
-    pub(in crate::store::redis) found: Found,
-    pub(in crate::store::redis) state: Option<State>,
+    pub(super) fits: bool,
+    pub(super) found: Found,
+    pub(super) state: Option<State>,
 }
 
 impl Answered {
     /// Reads what was found under the next check's key; `whole`: the whole of a log is told.
-    pub(in crate::store::redis) fn next(&mut self, quota: &Quota, whole: bool) -> Option<Seen> {
+    pub(super) fn next(&mut self, quota: &Quota, whole: bool) -> Option<Seen> {
         let flag = *self.flags.get(self.read.0)?;
         self.read.0 += 1;
         let found = found(flag);
@@ -96,7 +98,7 @@ impl Answered {
     }
 
     /// Reads what the next change came to: its units, and the counter after it.
-    pub(in crate::store::redis) fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, Seen)> {
+    pub(super) fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, Seen)> {
         let mut units = 0;
         if found(*self.flags.get(self.read.0)?) == Found::Kept {
             units = self.views.get(self.read.1..)?.try_get_uint(UNITS).ok()?;
@@ -144,7 +146,7 @@ fn found(flag: u8) -> Found {
 /// Bytes of what is told of all states of a request, which `views` begin with.
 fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     let mut size = 0;
-    for ((algorithm, view), flag) in request.told().zip(flags) {
+    for ((algorithm, view), flag) in request.views().zip(flags) {
         if found(*flag) == Found::Kept {
             size += if view.is_change { UNITS } else { 0 };
             size += size_of_view(algorithm, view.is_whole, views.get(size..)?)?;
@@ -172,4 +174,10 @@ fn whole_time(low: u64, now: u64) -> u64 {
     let half = TIME_SPAN / 2;
     let behind = now.wrapping_sub(low).wrapping_add(half) % TIME_SPAN;
     (now + half).saturating_sub(behind)
+}
+
+/// The error of an answer that is none to what was asked.
+#[cold]
+pub(in crate::store::redis) fn no_decision() -> Error {
+    Error::new(Kind::Store, "Redis answered a decision with something else")
 }

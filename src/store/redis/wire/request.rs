@@ -24,15 +24,15 @@ const RESETS: u8 = 32;
 const REPEATS: u8 = 64;
 
 /// Algorithm, flags, and five numbers.
-pub(in crate::store::redis) type Rule = [u8; 2 + 5 * NUMBER];
+pub(super) type Rule = [u8; 2 + 5 * NUMBER];
 
 /// What is told of a check's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store::redis) struct View {
+pub(super) struct View {
     /// How many units a change came to is told before the state after it.
-    pub(in crate::store::redis) is_change: bool,
+    pub(super) is_change: bool,
     /// All of a log is told, rather than a digest.
-    pub(in crate::store::redis) is_whole: bool,
+    pub(super) is_whole: bool,
 }
 
 impl View {
@@ -44,11 +44,11 @@ impl View {
 /// One request, one adjustment or one reset.
 #[derive(Debug, Default)]
 pub(in crate::store::redis) struct Request {
-    pub(in crate::store::redis) keys: SmallVec<[String; 1]>,
-    pub(in crate::store::redis) rules: SmallVec<[Rule; 1]>,
+    pub(super) keys: SmallVec<[String; 1]>,
+    pub(super) rules: SmallVec<[Rule; 1]>,
     /// The places of a check's key and rule in this request, from 0.
-    pub(in crate::store::redis) checks: SmallVec<[[u8; 2]; 4]>,
-    pub(in crate::store::redis) needs: Needs,
+    pub(super) checks: SmallVec<[[u8; 2]; 4]>,
+    pub(super) needs: Needs,
 }
 
 impl Request {
@@ -80,6 +80,12 @@ impl Request {
         request
     }
 
+    /// A request that has no more than its size.
+    #[cfg(test)]
+    pub(in crate::store::redis) fn of_size(checks: usize) -> Self {
+        Self { checks: (0..checks).map(|_| [0, 0]).collect(), ..Self::default() }
+    }
+
     fn add(&mut self, prefix: &str, counter: &Counter, flags: u8, numbers: [u64; 2]) {
         let others = self.keys.len();
         let key = place_of(&mut self.keys, redis_key(prefix, counter));
@@ -101,7 +107,7 @@ impl Request {
 
     /// The key and the rule of a decision over one check; `None` if it asks for more, or for something
     /// else.
-    pub(in crate::store::redis) fn single(&self) -> Option<(&str, &Rule)> {
+    pub(super) fn single(&self) -> Option<(&str, &Rule)> {
         match (&*self.keys, &*self.rules, &*self.checks) {
             ([key], [rule], [_]) if rule[1] < REFUNDS => Some((key, rule)),
             _ => None,
@@ -109,7 +115,7 @@ impl Request {
     }
 
     /// For each check, its algorithm, and what is told of its state.
-    pub(in crate::store::redis) fn told(&self) -> impl Iterator<Item = (Algorithm, View)> {
+    pub(super) fn views(&self) -> impl Iterator<Item = (Algorithm, View)> {
         let rules = self.checks.iter().map(|[_, rule]| &self.rules[usize::from(*rule)]);
         rules.map(|rule| (algorithm_of(rule[0]), View::of(rule[1])))
     }
@@ -117,7 +123,7 @@ impl Request {
 
 /// Whether the answer to a check is the whole of its log: where another check of the request changes
 /// what it looks at, a digest does not say enough.
-pub(in crate::store::redis) fn tells_all(checks: &[Check], index: usize) -> bool {
+pub(super) fn tells_all(checks: &[Check], index: usize) -> bool {
     let counter = &checks[index].counter;
     let others = || checks.iter().enumerate().filter(|(other, _)| *other != index);
     counter.quota.algorithm() == Algorithm::SlidingLog && others().any(|(_, other)| other.counter.shares_state(counter))
@@ -125,7 +131,7 @@ pub(in crate::store::redis) fn tells_all(checks: &[Check], index: usize) -> bool
 
 /// Whether the answer to a change is the whole of a log: a digest does not say when what is left beyond a
 /// floor returns.
-pub(in crate::store::redis) fn tells_all_after(taken: &Taken) -> bool {
+pub(super) fn tells_all_after(taken: &Taken) -> bool {
     taken.floor > 0 && taken.counter.quota.algorithm() == Algorithm::SlidingLog
 }
 

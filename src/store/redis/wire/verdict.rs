@@ -2,12 +2,11 @@
 
 use smallvec::SmallVec;
 
-use super::reply::{Answered, Seen};
+use super::reply::{Answered, Seen, no_decision};
 use super::request::{tells_all, tells_all_after};
 use crate::Error;
 use crate::core::algorithm::{self, State, Step};
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
-use crate::store::redis::batch::no_decision;
 use crate::store::{Applied, Change, Check, Counter, Taken};
 
 /// What was decided of some checks.
@@ -44,7 +43,7 @@ impl Verdict {
 }
 
 /// As [`Verdict::of`], for what most requests ask.
-pub(in crate::store::redis) fn of_one(check: &Check, mut answered: Answered) -> Result<Step, Error> {
+pub(in crate::store::redis) fn step_of_one(check: &Check, mut answered: Answered) -> Result<Step, Error> {
     let seen = answered.next(&check.counter.quota, false).ok_or_else(no_decision)?;
     seen.found.warn(check);
     let step = step(check, seen.state.as_ref(), answered.now_us, check.cost);
@@ -52,7 +51,7 @@ pub(in crate::store::redis) fn of_one(check: &Check, mut answered: Answered) -> 
 }
 
 /// What became of a change to what was taken.
-pub(in crate::store::redis) fn changed(
+pub(in crate::store::redis) fn applied_change(
     taken: &Taken,
     change: Change,
     mut answered: Answered,

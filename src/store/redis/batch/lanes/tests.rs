@@ -1,9 +1,9 @@
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::time::Instant;
 
-use super::super::samples::{patience, settlement};
+use super::super::samples::{settlement, timeout};
 use super::super::server::Connecting;
 use super::*;
 use crate::store::redis::wire::Calls;
@@ -30,13 +30,13 @@ fn lanes() -> Lanes {
 fn settlements_that_found_no_lane_are_on_one_that_was_made_as_they_were_put_aside() {
     let (lanes, runtime) = (lanes(), Builder::new_current_thread().enable_all().build().expect("it can be built"));
     let home = &lanes.home;
-    let settlement = settlement(0, 1, patience(Instant::now(), 10_000));
+    let settlement = settlement(0, 1, timeout(Instant::now(), 10_000));
     let lane = thread::scope(|scope| {
         let aside = lock(&home.orphans);
         let adopting = scope.spawn(|| home.adopt(vec![settlement]));
         thread::sleep(BEGIN);
         // As it is made: there is none to take over yet.
-        let lane = Lane::start(runtime.handle().clone(), home);
+        let lane = home.start(runtime.handle());
         home.lanes.store(Arc::new(vec![Arc::clone(&lane)]));
         assert!(aside.is_empty());
         drop(aside);

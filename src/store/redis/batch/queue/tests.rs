@@ -4,14 +4,14 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::samples::{self, Waiting, patience};
+use super::super::samples::{self, Waiting, timeout};
 use super::*;
 
 /// A queue of decisions of one check each, and those who wait for them.
 fn queue_of(decisions: u16) -> (Queue, Vec<Waiting>) {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let add = |slot| {
-        let (job, waiting) = samples::decision(slot, 1, patience(now, 100));
+        let (job, waiting) = samples::decision(slot, 1, timeout(now, 100));
         queue.add(job).0.expect("there is room");
         waiting
     };
@@ -35,7 +35,7 @@ fn jobs_leave_in_the_order_in_which_they_came_and_as_many_checks_as_are_asked_fo
 #[test]
 fn a_job_of_more_checks_than_are_asked_for_leaves_alone() {
     let (mut queue, now) = (Queue::default(), Instant::now());
-    let jobs = [(0, 5), (1, 2), (2, 2)].map(|(slot, checks)| samples::decision(slot, checks, patience(now, 1)));
+    let jobs = [(0, 5), (1, 2), (2, 2)].map(|(slot, checks)| samples::decision(slot, checks, timeout(now, 1)));
     let (jobs, _waiting): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
     for job in jobs {
         queue.add(job).0.expect("there is room");
@@ -57,7 +57,7 @@ fn jobs_that_are_put_back_leave_first_and_in_their_order() {
 fn decisions_whose_callers_went_away_are_not_sent_and_settlements_are() {
     for most in [3, 100] {
         let (mut queue, mut waiting) = queue_of(6);
-        queue.add(samples::settlement(6, 1, patience(Instant::now(), 100))).0.expect("there is room");
+        queue.add(samples::settlement(6, 1, timeout(Instant::now(), 100))).0.expect("there is room");
         waiting.drain(1..4).for_each(drop);
         assert_eq!(slots(&queue.take(most)), [0, 4, 5, 6][..most.min(4)]);
     }
@@ -68,13 +68,13 @@ fn too_many_decisions_are_given_back_and_settlements_never() {
     let (mut queue, mut waiting) = queue_of(u16::MAX);
     let now = Instant::now();
     let mut add = |queue: &mut Queue| {
-        let (job, waits) = samples::decision(0, 1, patience(now, 100));
+        let (job, waits) = samples::decision(0, 1, timeout(now, 100));
         waiting.push(waits);
         queue.add(job).0.is_ok()
     };
     assert!(add(&mut queue), "it is the last of 65,536");
     assert!(!add(&mut queue));
-    queue.add(samples::settlement(1, 1, patience(now, 100))).0.expect("settlements are bounded elsewhere");
+    queue.add(samples::settlement(1, 1, timeout(now, 100))).0.expect("settlements are bounded elsewhere");
     assert!(!add(&mut queue));
     assert_eq!((queue.take(2).len(), queue.checks), (2, MOST_WAITING - 1));
     assert!(add(&mut queue), "there is room again");
@@ -85,11 +85,11 @@ fn decisions_are_taken_from_among_settlements_which_stay_in_their_order() {
     let (mut queue, _waiting) = queue_of(3);
     let now = Instant::now();
     for slot in [10, 11] {
-        queue.add(samples::settlement(slot, 2, patience(now, 100))).0.expect("there is room");
+        queue.add(samples::settlement(slot, 2, timeout(now, 100))).0.expect("there is room");
     }
-    let (last, _waits) = samples::decision(3, 1, patience(now, 100));
+    let (last, _waits) = samples::decision(3, 1, timeout(now, 100));
     queue.add(last).0.expect("there is room");
-    let (later, _waits_too) = samples::decision(4, 1, patience(now + Duration::from_millis(1), 100));
+    let (later, _waits_too) = samples::decision(4, 1, timeout(now + Duration::from_millis(1), 100));
     queue.add(later).0.expect("there is room");
     assert_eq!(slots(&queue.take_decisions(now)), [0, 1, 2, 3], "what was asked for by then");
     assert_eq!((slots(&queue.take_all()), queue.checks), (vec![10, 11, 4], 0));
@@ -101,21 +101,21 @@ fn who_is_late_is_taken_and_the_next_one_is_known() {
     assert_eq!(queue.first_late(), None);
     let waits = [300, 100, 200];
     let (jobs, _waiting): (Vec<_>, Vec<_>) =
-        waits.map(|after| samples::decision(after, 2, patience(now, after.into()))).into_iter().unzip();
+        waits.map(|after| samples::decision(after, 2, timeout(now, after.into()))).into_iter().unzip();
     for job in jobs {
         queue.add(job).0.expect("there is room");
     }
     let (answer, _answered) = oneshot::channel();
-    queue.borrow(Borrower { answer, patience: patience(now, 150) }).0.expect("there is room");
+    queue.borrow(Borrower { answer, timeout: timeout(now, 150) }).0.expect("there is room");
     for (at, late, borrowers, next) in [
         (99, vec![], 0, Some(100)),
         (100, vec![100], 0, Some(150)),
         (250, vec![200], 1, Some(300)),
         (300, vec![300], 0, None),
     ] {
-        let (jobs, late_borrowers) = queue.take_late(patience(now, at).until);
+        let (jobs, late_borrowers) = queue.take_late(timeout(now, at).until);
         assert_eq!((slots(&jobs), late_borrowers.len()), (late, borrowers), "after {at} ms");
-        assert_eq!(queue.first_late(), next.map(|next| patience(now, next).until), "after {at} ms");
+        assert_eq!(queue.first_late(), next.map(|next| timeout(now, next).until), "after {at} ms");
     }
     assert!(queue.is_empty() && queue.checks == 0);
 }
@@ -125,7 +125,7 @@ fn too_many_who_want_the_connection_are_given_back() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let borrow = |queue: &mut Queue| {
         let (answer, _) = oneshot::channel();
-        queue.borrow(Borrower { answer, patience: patience(now, 100) }).0.is_ok()
+        queue.borrow(Borrower { answer, timeout: timeout(now, 100) }).0.is_ok()
     };
     assert!((0..MOST_BORROWERS).all(|_| borrow(&mut queue)) && !borrow(&mut queue));
     assert!(!queue.is_empty());
@@ -136,7 +136,7 @@ fn too_many_who_want_the_connection_are_given_back() {
 #[test]
 fn a_busy_lane_is_woken_only_for_what_is_late_before_it_looks() {
     let (mut queue, now) = (Queue::default(), Instant::now());
-    let is_due = |queue: &mut Queue, late_in| queue.add(samples::settlement(1, 1, patience(now, late_in))).1;
+    let is_due = |queue: &mut Queue, late_in| queue.add(samples::settlement(1, 1, timeout(now, late_in))).1;
     assert!(is_due(&mut queue, 100), "nothing is on its way");
     queue.is_busy = true;
     assert!(is_due(&mut queue, 100), "nobody looks at the clock");
@@ -205,13 +205,13 @@ impl Traced {
         self.settles[&slot] || self.waiting.contains_key(&slot)
     }
 
-    fn add(&mut self, checks: usize, patience: Patience, settles: bool) {
+    fn add(&mut self, checks: usize, timeout: Timeout, settles: bool) {
         let slot = self.next;
         self.next += 1;
         let job = if settles {
-            samples::settlement(slot, checks, patience)
+            samples::settlement(slot, checks, timeout)
         } else {
-            let (job, waiting) = samples::decision(slot, checks, patience);
+            let (job, waiting) = samples::decision(slot, checks, timeout);
             self.waiting.insert(slot, waiting);
             job
         };
@@ -238,7 +238,7 @@ impl Traced {
 
     fn take_step(&mut self, step: &Step) {
         match *step {
-            Step::Add { checks, wait, settles } => self.add(checks, patience(self.start, wait), settles),
+            Step::Add { checks, wait, settles } => self.add(checks, timeout(self.start, wait), settles),
             Step::Leaves(which) => {
                 let slot = self.order.get(which).copied().unwrap_or_default();
                 self.waiting.remove(&slot);
@@ -260,13 +260,13 @@ impl Traced {
                 self.order = settlements;
             }
             Step::TakeLate(after) => {
-                let now = patience(self.start, after).until;
+                let now = timeout(self.start, after).until;
                 let (late, _) = self.queue.take_late(now);
-                assert!(late.iter().all(|job| job.patience.until <= now));
-                assert!(self.queue.jobs.iter().all(|job| job.patience.until > now));
+                assert!(late.iter().all(|job| job.timeout.until <= now));
+                assert!(self.queue.jobs.iter().all(|job| job.timeout.until > now));
                 let late = slots(&late);
                 self.order.retain(|slot| !late.contains(slot));
-                let first = self.queue.jobs.iter().map(|job| job.patience.until).min();
+                let first = self.queue.jobs.iter().map(|job| job.timeout.until).min();
                 assert_eq!(self.queue.first_late(), first, "it is exact after a sweep");
             }
         }
@@ -276,7 +276,7 @@ impl Traced {
         assert_eq!(slots(&self.queue.jobs), self.order);
         let checks: usize = self.queue.jobs.iter().map(|job| job.request.size()).sum();
         assert_eq!(self.queue.checks, checks);
-        let first = self.queue.jobs.iter().map(|job| job.patience.until).min();
+        let first = self.queue.jobs.iter().map(|job| job.timeout.until).min();
         assert!(first.is_none_or(|first| self.queue.first_late().is_some_and(|late| late <= first)));
     }
 }

@@ -1,6 +1,6 @@
 use tokio::time::Instant;
 
-use super::super::samples::{self, patience};
+use super::super::samples::{self, timeout};
 #[cfg(feature = "cluster")]
 use super::Way;
 use super::share;
@@ -9,7 +9,7 @@ use super::share;
 fn parts(jobs: &[(u16, bool)]) -> Vec<Vec<u8>> {
     let now = Instant::now();
     let job = |(place, (slot, is_alone)): (usize, &(u16, bool))| {
-        let mut job = samples::settlement(*slot, 1, patience(now, 100));
+        let mut job = samples::settlement(*slot, 1, timeout(now, 100));
         job.is_alone = *is_alone;
         // It tells them from one another.
         job.tries = u8::try_from(place).expect("they are few");
@@ -52,7 +52,7 @@ fn a_second_call_is_no_longer_than_makes_both_alike() {
 #[cfg(feature = "cluster")]
 fn jobs_that_are_asked_in_different_ways_share_no_call() {
     let jobs = [Way::Asking, Way::Plain, Way::Asking].map(|way| {
-        let mut job = samples::settlement(7, 1, patience(Instant::now(), 100));
+        let mut job = samples::settlement(7, 1, timeout(Instant::now(), 100));
         job.way = way;
         job
     });

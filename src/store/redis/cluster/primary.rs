@@ -5,9 +5,8 @@ use std::sync::{Arc, Weak};
 
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use super::map::Address;
+use super::address::Address;
 use super::node::Node;
-use super::nodes::Cluster;
 use crate::Error;
 use crate::store::breaker::Permit;
 use crate::store::redis::batch::{Connecting, Job, Redirected, Server};
@@ -22,8 +21,26 @@ pub(super) struct Primary {
     /// It may have no slots any more, and be forgotten.
     pub(super) node: Weak<Node>,
     pub(super) address: Address,
-    pub(super) cluster: Weak<Cluster>,
+    pub(super) others: Weak<dyn Others>,
     pub(super) source: Arc<Source>,
+}
+
+/// What a primary knows of the others.
+pub(super) trait Others: Send + Sync {
+    /// The primary that has a slot.
+    fn owner(&self, slot: u16) -> Option<Arc<Node>>;
+
+    /// The node that a redirection names.
+    fn named(self: Arc<Self>, redirection: &RedisError, answering: &Address) -> Option<Arc<Node>>;
+
+    /// Notes that a slot is another node's by now.
+    fn moved(&self, slot: u16, node: &Arc<Node>);
+
+    /// Keeps the connection of a node to which slots are on their way.
+    fn keep(&self, node: &Arc<Node>);
+
+    /// Asks for the slots in the background, unless that was just done. Who failed is asked last.
+    fn look_again(self: Arc<Self>, failed: Option<Address>);
 }
 
 impl Server for Primary {
@@ -39,9 +56,9 @@ impl Server for Primary {
     fn learn(&self, permit: Option<Permit>, failure: Option<&Failure>) {
         let (Some(node), Some(permit)) = (self.node.upgrade(), permit) else { return };
         node.learn(permit, failure);
-        if let (Some(Failure::NotConnected(_) | Failure::Late), Some(cluster)) = (failure, self.cluster.upgrade()) {
+        if let (Some(Failure::NotConnected(_) | Failure::Late), Some(others)) = (failure, self.others.upgrade()) {
             // Another one may have its slots by now.
-            cluster.look_again(Some(node.address.clone()));
+            others.look_again(Some(node.address.clone()));
         }
     }
 
@@ -56,21 +73,21 @@ impl Server for Primary {
     }
 
     fn redirect(&self, jobs: Vec<Job>, refusal: &RedisError) -> Redirected {
-        let Some(cluster) = self.cluster.upgrade() else { return Redirected::Failed(jobs) };
+        let Some(others) = self.others.upgrade() else { return Redirected::Failed(jobs) };
         match refusal.kind() {
-            ErrorKind::Server(ServerErrorKind::Moved) => match cluster.named(refusal, &self.address) {
+            ErrorKind::Server(ServerErrorKind::Moved) => match Arc::clone(&others).named(refusal, &self.address) {
                 Some(owner) => {
                     for job in &jobs {
-                        cluster.moved(job.slot, &owner);
+                        others.moved(job.slot, &owner);
                     }
-                    cluster.look_again(None);
+                    others.look_again(None);
                     send_on(jobs, &owner, Way::Plain)
                 }
                 None => Redirected::Failed(jobs),
             },
-            ErrorKind::Server(ServerErrorKind::Ask) => match cluster.named(refusal, &self.address) {
+            ErrorKind::Server(ServerErrorKind::Ask) => match Arc::clone(&others).named(refusal, &self.address) {
                 Some(next) => {
-                    cluster.keep(&next);
+                    others.keep(&next);
                     send_on(jobs, &next, Way::Asking)
                 }
                 None => Redirected::Failed(jobs),
@@ -79,7 +96,7 @@ impl Server for Primary {
             ErrorKind::Server(ServerErrorKind::TryAgain) => Redirected::Later(jobs),
             kind => {
                 if is_down(kind) || is_of_the_connection(refusal) {
-                    cluster.look_again(Some(self.address.clone()));
+                    others.look_again(Some(self.address.clone()));
                 }
                 Redirected::Failed(jobs)
             }
@@ -87,9 +104,9 @@ impl Server for Primary {
     }
 
     fn again(&self, mut job: Job) -> Option<Job> {
-        let Some(cluster) = self.cluster.upgrade() else { return Some(job) };
+        let Some(others) = self.others.upgrade() else { return Some(job) };
         job.way = Way::Plain;
-        match cluster.owner(job.slot) {
+        match others.owner(job.slot) {
             Some(owner) if !std::ptr::eq(Arc::as_ptr(&owner), self.node.as_ptr()) => owner.lanes.push(job).err(),
             _ => Some(job),
         }

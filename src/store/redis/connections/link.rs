@@ -1,32 +1,87 @@
-//! The pool, which bounds how many connections to a server there are at once.
+//! An open connection, whatever opens it, and the pool that bounds how many there are to a server at once.
 
 use std::fmt;
+use std::future::{poll_fn, ready};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult};
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{ErrorKind, RedisError};
 
-use super::{Connector, Link};
 use crate::Error;
 use crate::core::error::Kind;
 
+/// What sends and receives. While nobody polls it nothing does; its end is that of the connection.
+pub(in crate::store::redis) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection that is being opened.
+pub(super) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send + 'a>>;
+
+/// Opens connections. Each attempt ends by itself only if the server answers: callers bound it.
+pub(super) trait Connector: Send + Sync + fmt::Debug {
+    /// Opens a connection, logged in and ready for use.
+    fn connect(&self) -> Connecting<'_>;
+}
+
+/// An open connection: what questions are asked with, and what sends them.
+pub(in crate::store::redis) struct Link {
+    pub(in crate::store::redis) connection: MultiplexedConnection,
+    pub(in crate::store::redis) driver: Driver,
+    /// Its place among the connections of a pool, until it is dropped.
+    pub(in crate::store::redis) room: Option<Room>,
+}
+
+impl Link {
+    /// Waits for the answer to something asked on this connection, which is driven meanwhile.
+    pub(super) async fn drive<T>(
+        &mut self,
+        question: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<T, RedisError> {
+        let (mut question, driver) = (pin!(question), &mut self.driver);
+        poll_fn(|cx| {
+            if let Poll::Ready(answer) = question.as_mut().poll(cx) {
+                return Poll::Ready(answer);
+            }
+            if driver.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            // Whoever drives it next finds that it has ended.
+            *driver = Box::pin(ready(()));
+            match question.as_mut().poll(cx) {
+                Poll::Pending => Poll::Ready(Err((ErrorKind::Io, "the connection was closed").into())),
+                answered @ Poll::Ready(_) => answered,
+            }
+        })
+        .await
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
 /// A pool of connections to one server.
-pub(in crate::store) type LinkPool = managed::Pool<Manager>;
+pub(super) type LinkPool = managed::Pool<Manager>;
 
 /// Makes the connections of a pool. None is used twice: who has one keeps it until it ends.
-pub(in crate::store) struct Manager {
+pub(super) struct Manager {
     connector: Box<dyn Connector>,
 }
 
 impl Manager {
-    pub(in crate::store::redis) fn new(connector: impl Connector + 'static) -> Self {
+    pub(super) fn new(connector: impl Connector + 'static) -> Self {
         Self { connector: Box::new(connector) }
     }
 
     /// Takes a new connection from a pool. It counts as one of the pool's until its room is dropped.
-    pub(in crate::store::redis) async fn link(pool: &LinkPool) -> Result<Link, Error> {
+    pub(super) async fn link(pool: &LinkPool) -> Result<Link, Error> {
         let mut object = pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
             PoolError::Timeout(_) => Error::new(Kind::Timeout, "no connection to Redis in time").with_source(error),
-            error => super::not_connected(error),
+            error => not_connected(error),
         })?;
         let link = object.take().expect("a link that was used is not recycled");
         Ok(Link { room: Some(Room(Some(Box::new(object)))), ..link })
@@ -34,7 +89,7 @@ impl Manager {
 }
 
 /// The place of a connection among those of a pool.
-pub(in crate::store) struct Room(Option<Box<Object<Manager>>>);
+pub(in crate::store::redis) struct Room(Option<Box<Object<Manager>>>);
 
 impl Drop for Room {
     fn drop(&mut self) {
@@ -65,17 +120,20 @@ impl fmt::Debug for Manager {
     }
 }
 
+/// The error of a connection that did not come about.
+pub(super) fn not_connected(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(Kind::Connection, "cannot connect to Redis").with_source(cause)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use deadpool::Runtime;
-    use deadpool_redis::redis::aio::MultiplexedConnection;
     use deadpool_redis::redis::{AsyncConnectionConfig, RedisConnectionInfo, cmd};
     use tokio::io::{DuplexStream, duplex};
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-    use super::super::{Connecting, not_connected};
     use super::*;
 
     /// Opens connections whose other ends it gives away.
