@@ -80,7 +80,7 @@ impl Engine {
 
     /// Whether keys of a request are in several slots.
     pub(super) fn is_apart(&self, checks: &[Check]) -> bool {
-        !self.servers.keep_together(checks) && self.parts(checks).len() > 1
+        self.parts(checks).len() > 1
     }
 
     fn parts(&self, checks: &[Check]) -> Vec<Part> {

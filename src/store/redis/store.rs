@@ -60,13 +60,13 @@ impl RedisStore {
     fn ask(&self, checks: &[Check], deadline: Deadline, question: Option<Question>) -> Answer<Result<Decided, Error>> {
         let (engine, checks) = (Arc::clone(&self.engine), kept(checks));
         Answer::pending(async move {
-            let decided = if engine.is_apart(&checks) {
-                Arc::clone(&engine).decide_apart(checks.clone(), deadline).await
-            } else {
+            let decided = if engine.servers.keep_together(&checks) || !engine.is_apart(&checks) {
                 match engine.ask(Request::new(&engine.prefix, &checks), deadline).await {
                     Ok(answered) => engine.decided(&checks, answered),
                     Err(unanswered) => Err(engine.give_back_late(&checks, unanswered)),
                 }
+            } else {
+                Arc::clone(&engine).decide_apart(checks.clone(), deadline).await
             };
             if let (Ok(decided), Some(refusals), Some(question)) = (&decided, &engine.refusals, &question) {
                 refusals.learn(question, &checks, &decided.decision);

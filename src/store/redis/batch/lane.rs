@@ -14,12 +14,13 @@ use super::core::{Core, Line};
 use super::job::Job;
 use super::queue::Queue;
 use super::server::Server;
-use super::settings::Settings;
 use super::timeout::Lateness;
 use super::turns::Turns;
 use crate::Error;
 use crate::core::error::Kind;
+use crate::store::memory::Clock;
 use crate::store::redis::connections::Failure;
+use crate::store::redis::wire::Calls;
 
 /// The way from one runtime to one server.
 pub(super) struct Lane {
@@ -37,6 +38,15 @@ pub(super) struct Lane {
     pub(super) stall: Mutex<Lateness>,
     /// Nobody else will come.
     pub(super) is_last: AtomicBool,
+}
+
+/// How calls are made of requests.
+pub(in crate::store::redis) struct Settings {
+    pub(in crate::store::redis) calls: Calls,
+    /// The time of decisions; the server's if there is none.
+    pub(in crate::store::redis) clock: Option<Arc<dyn Clock>>,
+    /// Checks of all calls that leave together, at most.
+    pub(in crate::store::redis) batch_size: usize,
 }
 
 /// Whoever takes over what a lane that ended has not sent.
@@ -123,5 +133,11 @@ pub(in crate::store::redis) fn stopped() -> Error {
 impl fmt::Debug for Lane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lane").field("server", &self.server).field("runtime", &self.runtime_id).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("batch_size", &self.batch_size).finish_non_exhaustive()
     }
 }

@@ -13,9 +13,8 @@ use tokio::time::Instant;
 
 use super::call;
 use super::job::Job;
-use super::lane::{Lane, Successor, stopped};
+use super::lane::{Lane, Settings, Successor, stopped};
 use super::server::{OneServer, Server};
-use super::settings::Settings;
 use super::settling::Settling;
 use super::timeout::Timeout;
 use crate::Error;

@@ -22,7 +22,6 @@ mod runner;
 #[cfg(test)]
 mod samples;
 mod server;
-mod settings;
 mod settling;
 mod timeout;
 mod turns;
@@ -34,9 +33,8 @@ mod sync {
 }
 
 pub(super) use job::{Caller, Job, Late, Response, Settled, Unanswered};
-pub(super) use lane::stopped;
+pub(super) use lane::{Settings, stopped};
 pub(super) use lanes::{Lanes, Plan, no_runtime};
 #[cfg(feature = "cluster")]
 pub(super) use server::{Connecting, Redirected, Server};
-pub(super) use settings::Settings;
 pub(super) use timeout::{GRACE, Timeout};

@@ -11,10 +11,9 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::core::{Core, Next};
 use super::job::Job;
-use super::lane::{Lane, Successor};
+use super::lane::{Lane, Settings, Successor};
 use super::queue::{Borrower, Queue};
 use super::server::Server;
-use super::settings::Settings;
 use super::turns::{End, Turn, Turns, Wake};
 use crate::Error;
 use crate::core::error::Kind;

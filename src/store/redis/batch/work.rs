@@ -1,14 +1,27 @@
 //! The work on a lane: making calls of what waits, receiving, connecting, and looking at the clock.
 
+#[cfg(test)]
+mod tests;
+
 use std::task::Context;
 
-use super::call::{self, Call, checks};
+use deadpool_redis::redis::aio::MultiplexedConnection;
+
+use super::call::{self, Answering, Call, checks};
 use super::core::{Core, Line, Next};
 use super::job::Job;
-use super::lane::Lane;
+use super::lane::{Lane, Settings};
 use super::line::CONNECT_PAUSE;
-use super::settings::{CALLS, parts, share};
 use crate::Error;
+use crate::store::memory::micros;
+use crate::store::redis::connections;
+use crate::store::redis::wire::{Packed, Way};
+
+/// Calls in flight at once; what comes meanwhile leaves in the next.
+pub(super) const CALLS: usize = 2;
+
+/// Checks that are not worth two calls.
+const LEAST: usize = 4;
 
 impl Core {
     /// Does all that can be done now.
@@ -75,7 +88,7 @@ impl Core {
             Ok(permit) => permit,
             Err(error) => return self.not_asked(jobs, &error),
         };
-        let answering = lane.settings.call(connection.shared.handle.clone(), &mut jobs);
+        let answering = answering(&lane.settings, connection.shared.handle.clone(), &mut jobs);
         let mut call = Call::new(jobs, self.round, connection.shared.answers(), answering);
         call.permit = permit;
         self.alarm.set(call.until);
@@ -91,4 +104,39 @@ impl Core {
             self.ask_later(settlements, CONNECT_PAUSE);
         }
     }
+}
+
+/// The answer to a call for jobs, which are put in its order.
+fn answering(settings: &Settings, mut connection: MultiplexedConnection, jobs: &mut [Job]) -> Answering {
+    Packed::sort(jobs);
+    let way = jobs.first().map_or(Way::Plain, |job| job.way);
+    let now = settings.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
+    let (program, call) = Packed::of(jobs).command(settings.calls, &now);
+    Box::pin(async move { connections::call(program, &mut connection, &call, way).await })
+}
+
+/// The parts of a batch, each a call of its own: of keys in one slot.
+fn parts(mut jobs: Vec<Job>) -> impl Iterator<Item = Vec<Job>> {
+    let part = |job: &Job| (job.slot, job.way, job.is_alone);
+    let is_one = jobs.iter().all(|job| part(job) == part(&jobs[0]) && !job.is_alone);
+    let mut parts: Vec<Vec<Job>> = Vec::new();
+    if !is_one {
+        jobs.sort_by_key(part);
+        for job in jobs.drain(..) {
+            match parts.last_mut() {
+                Some(last) if !job.is_alone && part(&last[0]) == part(&job) => last.push(job),
+                _ => parts.push(vec![job]),
+            }
+        }
+    }
+    let whole = Some(jobs).filter(|_| is_one);
+    whole.into_iter().chain(parts)
+}
+
+/// How many checks the next call may have, with `sent` on their way and `waiting` in the queue.
+///
+/// All calls on their way are to be of like size: a short one behind a long one ends before the long
+/// one's callers can ask again, and then the server waits for the process.
+fn share(sent: usize, waiting: usize) -> usize {
+    if sent == 0 { waiting } else { (sent + waiting).div_ceil(CALLS).max(LEAST) }
 }
