@@ -121,7 +121,7 @@ impl Store for RedisCellStore {
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         let (inner, key) = (Arc::clone(&self.inner), self.inner.server.key(counter));
         Answer::pending(async move {
-            let deleted = inner.server.ask(async |connection| {
+            let deleted = inner.server.call(async |connection| {
                 let deleted: Result<u64, RedisError> = cmd("DEL").arg(&key).query_async(connection).await;
                 deleted
             });
@@ -140,7 +140,7 @@ impl Store for RedisCellStore {
 
 impl Inner {
     async fn decide(self: Arc<Self>, check: Check, throttle: Throttle) -> Result<Decided, Error> {
-        let reply = self.server.ask(async |connection| throttle.ask(connection).await).await?;
+        let reply = self.server.call(async |connection| throttle.ask(connection).await).await?;
         Ok(told_of_one(self.id, &check, &throttle.step(&check, reply)?))
     }
 }

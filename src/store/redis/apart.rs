@@ -73,7 +73,7 @@ impl Engine {
     /// Gives back what a part took, and tells of its checks as if nothing had been taken.
     fn give_back_part(&self, Decision { part, verdict }: &mut Decision) {
         if !verdict.refused {
-            self.give_back(&told(self.id, &part.checks, &verdict.steps, false).receipt);
+            self.refund_all(&told(self.id, &part.checks, &verdict.steps, false).receipt);
         }
         verdict.look_again(&part.checks);
     }

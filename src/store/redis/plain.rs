@@ -14,7 +14,7 @@ use crate::Error;
 use crate::core::error::Kind;
 use crate::store::{Counter, Deadline};
 
-/// One server that is asked plain commands.
+/// One server that is sent plain commands.
 pub(in crate::store) struct PlainServer {
     lanes: Lanes,
     address: String,
@@ -44,17 +44,17 @@ impl PlainServer {
         cell_key(&self.prefix, counter)
     }
 
-    /// Connects, and asks for the first time. `explain` says of a refusal, and the server's address, what is wrong
+    /// Connects, and makes the first call. `explain` says of a refusal, and the server's address, what is wrong
     /// with the server, if that is it.
     pub(in crate::store) async fn try_out<T>(
         &self,
-        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+        call: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
         explain: impl FnOnce(&RedisError, &str) -> Option<String>,
     ) -> Result<T, Error> {
         let (limit, address) = (self.longest_start, &self.address);
         let timeout = Timeout::new(limit);
-        let asked = async {
-            match self.lanes.ask(timeout, question).await {
+        let called = async {
+            match self.lanes.ask(timeout, call).await {
                 Ok(answer) => Ok(Ok(answer)),
                 Err(Failure::Answered(error)) => match explain(&error, address) {
                     Some(text) => Ok(Err(Error::new(Kind::Store, text).with_source(error))),
@@ -63,30 +63,30 @@ impl PlainServer {
                 Err(failure) => Err(timeout.error_of(failure)),
             }
         };
-        in_time(limit, address, asked).await?
+        in_time(limit, address, called).await?
     }
 
-    /// Asks within the budget.
-    pub(in crate::store) async fn ask<T>(
+    /// Makes a call within the budget.
+    pub(in crate::store) async fn call<T>(
         &self,
-        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+        call: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
     ) -> Result<T, Error> {
         let timeout = Timeout::new(self.budget);
-        self.lanes.ask(timeout, question).await.map_err(|failure| timeout.error_of(failure))
+        self.lanes.ask(timeout, call).await.map_err(|failure| timeout.error_of(failure))
     }
 
-    /// Waits until a deadline for something that asks. What is late goes on, as only its budget's end tells of the
+    /// Waits until a deadline for something that makes calls. What is late goes on, as only its budget's end tells of the
     /// connection.
     pub(in crate::store) async fn wait<T: Send + 'static>(
         &self,
         deadline: Deadline,
-        asking: impl Future<Output = Result<T, Error>> + Send + 'static,
+        calling: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         let timeout = Timeout::by(self.budget, deadline);
         if !timeout.is_cut_short() {
-            return asking.await;
+            return calling.await;
         }
-        match timeout_at(timeout.until, tokio::spawn(asking)).await {
+        match timeout_at(timeout.until, tokio::spawn(calling)).await {
             Ok(answered) => {
                 answered.unwrap_or_else(|error| Err(Error::new(Kind::Store, "deciding was stopped").with_source(error)))
             }

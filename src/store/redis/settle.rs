@@ -55,8 +55,8 @@ impl Engine {
         Sent::Change(Box::new((taken.clone(), change)), self.send(request))
     }
 
-    /// Gives back all that a receipt proves to be taken, in the background.
-    pub(super) fn give_back(&self, receipt: &Receipt) {
+    /// Refunds all that a receipt proves to be taken, in the background.
+    pub(super) fn refund_all(&self, receipt: &Receipt) {
         let all = |check| Settlement { check, change: Change::Refund(u64::MAX) };
         let changes: SmallVec<[Settlement; 4]> = (0..receipt.taken().len()).map(all).collect();
         drop(self.settle(receipt, &changes));
@@ -73,7 +73,7 @@ impl Engine {
             runtime.spawn(async move {
                 let Some(answered) = late.answer().await else { return };
                 let Ok(Decided { receipt, .. }) = engine.decided(&checks, answered) else { return };
-                engine.give_back(&receipt);
+                engine.refund_all(&receipt);
             });
         }
         error
