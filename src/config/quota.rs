@@ -18,21 +18,23 @@ use crate::{Algorithm, Error, Policy, Quota};
 #[derive(Clone, Copy)]
 enum Form {
     Of(Algorithm),
-    LongLog,
+    /// As many units as it takes where they are asked for.
+    Longer(Algorithm),
 }
 
 impl Form {
     fn read(table: &PolicyTable) -> Result<Self, Fault> {
         let Some(name) = &table.algorithm else { return Ok(Form::Of(Algorithm::TokenBucket)) };
         let mut forms: Vec<_> = Algorithm::ALL.iter().map(|(name, algorithm)| (*name, Form::Of(*algorithm))).collect();
-        forms.push(("long_sliding_log", Form::LongLog));
+        let longer = |algorithm: &Algorithm| Some((algorithm.facts().longer?.0, Form::Longer(*algorithm)));
+        forms.extend(Algorithm::EACH.iter().filter_map(longer));
         choose("algorithm", name, &forms)
     }
 
     fn quota(self, limit: u64, window: Duration) -> Result<Quota, Error> {
         match self {
             Form::Of(algorithm) => Quota::try_new(algorithm, limit, window),
-            Form::LongLog => Quota::try_long_sliding_log(limit, window),
+            Form::Longer(algorithm) => Quota::try_longer(algorithm, limit, window),
         }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod quota;
 mod receipt;
 mod requirement;
 
+pub use algorithm::Algorithm;
 pub use answer::{Answer, Settling};
 pub use change::Change;
 pub use check::{Check, Counter, Mode, Settles};
@@ -26,6 +27,6 @@ pub use error::Error;
 pub use key::Key;
 pub(crate) use key::Kind;
 pub use name::PolicyName;
-pub use quota::{Algorithm, Quota};
+pub use quota::Quota;
 pub use receipt::{Applied, Decided, Receipt, Settlement, StoreId, Taken};
 pub use requirement::Requirement;

@@ -1,18 +1,17 @@
 //! How much is allowed: an algorithm, a limit, a window.
 
 mod advice;
-mod algorithm;
 mod bounds;
+mod decide;
 mod tick;
 
 use std::fmt;
 use std::time::Duration;
 
-pub use self::algorithm::Algorithm;
-pub(crate) use self::bounds::EXACT;
 use self::bounds::accept;
 pub(crate) use self::tick::Tick;
 use crate::core::Error;
+use crate::core::algorithm::Algorithm;
 
 /// How much one key may take: an algorithm, a limit in units, and the window the limit speaks of.
 ///
@@ -120,7 +119,7 @@ impl Quota {
     ///
     /// Where [`try_long_sliding_log`](Self::try_long_sliding_log) returns an error.
     pub const fn long_sliding_log(limit: u64, window: Duration) -> Self {
-        accept(Self::checked_long_log(limit, window))
+        accept(Self::checked_longer(Algorithm::SlidingLog, limit, window))
     }
 
     /// About `limit` units in any window of this length, from the counts of two aligned windows.
@@ -236,7 +235,7 @@ impl Quota {
     /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
     /// beyond the [bounds](Self#bounds).
     pub fn try_long_sliding_log(limit: u64, window: Duration) -> Result<Self, Error> {
-        Self::checked_long_log(limit, window).map_err(|fault| fault.given(Algorithm::SlidingLog, limit, window))
+        Self::try_longer(Algorithm::SlidingLog, limit, window)
     }
 
     /// As [`sliding_window`](Self::sliding_window).

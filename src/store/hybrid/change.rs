@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::entry::Entry;
 use super::epoch::{marked, unmarked};
 use super::shared::Shared;
+use crate::Error;
 use crate::core::error::Kind;
 use crate::store::{Answer, Applied, Change, Counter, Receipt, Settlement, Settling, Store};
-use crate::{Algorithm, Error};
 
 /// Units charged besides what a request took, until they have arrived.
 struct Metered {
@@ -89,7 +89,7 @@ impl Shared {
 
     /// Lowers what is left by units that are charged now.
     fn meter(self: &Arc<Self>, counter: &Counter, units: u64) -> Option<Metered> {
-        if counter.quota.algorithm() == Algorithm::LeakyBucket {
+        if counter.quota.facts().stands_in_line {
             return None;
         }
         let hash = self.shards.hash(counter);

@@ -10,7 +10,6 @@ use tokio::time::{Instant, timeout_at};
 use super::entry::Counted;
 use super::epoch::marked;
 use super::shared::Shared;
-use crate::Algorithm;
 use crate::core::error::Kind;
 use crate::store::{Answer, Check, Deadline, Decided, Store};
 use crate::{Error, Outcome};
@@ -89,7 +88,7 @@ impl Shared {
         let places = checks.iter().enumerate().map(|(index, check)| {
             let (quota, (hash, shard)) = (check.counter.quota, locked.of(index));
             let epoch = shard.epoch(hash, &check.counter);
-            if check.cost == 0 || quota.algorithm() == Algorithm::LeakyBucket {
+            if check.cost == 0 || quota.facts().stands_in_line {
                 return Place { epoch, held: Held::Unneeded };
             }
             let Some(entry) = shard.make(hash, &check.counter, now, self.fresh()) else {

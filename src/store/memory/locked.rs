@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::fingerprint::Fingerprint;
 use super::shard::Shard;
 use super::store::{Inner, lock};
-use crate::core::algorithm::{self, State};
+use crate::core::algorithm::State;
 use crate::store::Check;
 use crate::store::evaluate::{Steps, evaluate, look_again};
 
@@ -26,7 +26,7 @@ impl Locked<'_> {
             let of = self.fingerprints[index];
             let now = counter.quota.tick().of(now_us);
             let kept = if state.is_none() { self.shard(of).state(of) } else { None };
-            algorithm::decide(&counter.quota, state.or(kept.as_deref()), now, cost, *floor)
+            counter.quota.decide(state.or(kept.as_deref()), now, cost, *floor)
         };
         let (mut steps, refused) = evaluate(checks, step);
         checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check));

@@ -116,7 +116,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::quota::Algorithm;
+    use crate::core::algorithm::Algorithm;
 
     #[test]
     fn a_script_has_what_it_needs_and_no_more() {
