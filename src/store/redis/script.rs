@@ -8,6 +8,9 @@ use deadpool_redis::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind,
 use super::needs::Needs;
 use super::source::statements_for;
 
+#[cfg(test)]
+mod tests;
+
 /// What tells whether a server's Lua is that of Redis.
 pub(super) const CHECK: &str = include_str!("../../../lua/check.lua");
 
