@@ -6,6 +6,9 @@ use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Ta
 use crate::core::algorithm::{self, Adjustment, Refund, State, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
 
+#[cfg(test)]
+mod tests;
+
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
 /// Decides every check, each on the state the earlier ones would leave; whether one refuses.
