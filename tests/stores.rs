@@ -9,7 +9,7 @@ mod support {
 mod conformance {
     mod counters;
     mod requests;
-    #[allow(dead_code, reason = "shared with other tests")]
+    #[allow(dead_code, unused_imports, reason = "shared with other tests")]
     #[path = "../algorithms/rows.rs"]
     mod rows;
     mod settlements;

@@ -10,7 +10,9 @@ mod support {
 
 mod advice;
 mod bounds;
+mod compared;
 mod format;
+#[allow(dead_code, reason = "shared with other tests")]
 mod rows;
 #[allow(dead_code, reason = "shared with other tests")]
 mod subject;

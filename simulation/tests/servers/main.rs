@@ -25,7 +25,6 @@ mod core {
         }
 
         pub(crate) struct Facts {
-            pub(crate) name: &'static str,
             pub(crate) number: u8,
         }
 
@@ -33,15 +32,18 @@ mod core {
             pub(crate) const EACH: &'static [Self] =
                 &[Self::FixedWindow, Self::TokenBucket, Self::SlidingWindow, Self::SlidingLog, Self::LeakyBucket];
 
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    Self::FixedWindow => "fixed_window",
+                    Self::TokenBucket => "token_bucket",
+                    Self::SlidingWindow => "sliding_window",
+                    Self::SlidingLog => "sliding_log",
+                    Self::LeakyBucket => "leaky_bucket",
+                }
+            }
+
             pub(crate) const fn facts(self) -> Facts {
-                let (name, number) = match self {
-                    Self::FixedWindow => ("fixed_window", 1),
-                    Self::TokenBucket => ("token_bucket", 2),
-                    Self::SlidingWindow => ("sliding_window", 3),
-                    Self::SlidingLog => ("sliding_log", 4),
-                    Self::LeakyBucket => ("leaky_bucket", 5),
-                };
-                Facts { name, number }
+                Facts { number: self as u8 + 1 }
             }
         }
     }

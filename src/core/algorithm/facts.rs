@@ -5,9 +5,7 @@
 /// Each field is the only place of its fact: nothing outside of an algorithm's own file compares algorithms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// Its name in files, in errors, and in Lua: `lua/NAME.lua` defines the function `NAME`.
-    pub(crate) name: &'static str,
-    /// Other names in files.
+    /// Names in files besides its own.
     pub(crate) aliases: &'static [&'static str],
     /// Its number in the tables of `lua/wire.lua`. Numbers begin with 1 and leave none out; they are for
     /// good, as processes of several versions may share a server.

@@ -8,7 +8,6 @@ use super::state::read_level;
 use super::{Found, NEVER, State, Step};
 
 pub(super) const FACTS: Facts = Facts {
-    name: "fixed_window",
     aliases: &[],
     number: 1,
     letter: 'f',

@@ -10,7 +10,6 @@ use super::state::read_falling;
 use super::{NEVER, State, Step};
 
 pub(super) const FACTS: Facts = Facts {
-    name: "leaky_bucket",
     aliases: &[],
     number: 5,
     letter: 'q',

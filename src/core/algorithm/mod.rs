@@ -34,7 +34,7 @@ algorithms! {
     SlidingLog => sliding_log,
     /// The counts of two fixed windows, the older by the share the sliding window still covers.
     SlidingWindow => sliding_window,
-    /// A bucket of `burst` units, refilled continuously at `limit` per window.
+    /// A bucket of `burst` units, refilled continuously at `limit` per window. In files `"gcra"` is the same.
     TokenBucket => token_bucket,
     /// A queue whose requests leave `window / limit` apart.
     LeakyBucket => leaky_bucket,

@@ -32,11 +32,6 @@ const NAMES: [(&str, Algorithm); COUNT] = {
 impl Algorithm {
     /// The algorithms there are, by the names they have in files: some have several.
     pub const ALL: &'static [(&'static str, Algorithm)] = &NAMES;
-
-    /// Returns the name this algorithm has in files and in Lua.
-    pub const fn name(self) -> &'static str {
-        self.facts().name
-    }
 }
 
 #[cfg(test)]

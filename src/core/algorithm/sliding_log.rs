@@ -8,7 +8,6 @@ use super::rule::{Adjusted, Adjustment, Rule};
 use super::{Found, NEVER, State, Step};
 
 pub(super) const FACTS: Facts = Facts {
-    name: "sliding_log",
     aliases: &[],
     number: 4,
     letter: 'l',

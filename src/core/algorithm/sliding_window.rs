@@ -9,7 +9,6 @@ use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::{Found, NEVER, State, Step};
 
 pub(super) const FACTS: Facts = Facts {
-    name: "sliding_window",
     aliases: &[],
     number: 3,
     letter: 's',

@@ -2,19 +2,31 @@
 
 /// Makes the algorithms of lines: a name for the variant, and the module that has its facts and arithmetic.
 ///
-/// A module has `FACTS: Facts`, and the functions `decide`, `adjust` and `most_units`.
+/// A module has `FACTS: Facts`, and the functions `decide`, `adjust` and `most_units`. Its name is that of the
+/// algorithm, in files, in errors and in Lua: `lua/NAME.lua` defines the function `NAME`.
 macro_rules! algorithms {
     ($($(#[$doc:meta])* $variant:ident => $module:ident,)+) => {
         /// How units are counted against a [`Quota`](crate::Quota).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Algorithm {
-            $($(#[$doc])* $variant,)+
+            $(
+                $(#[$doc])*
+                #[doc = concat!("\n\nIts name in files is `\"", stringify!($module), "\"`.")]
+                $variant,
+            )+
         }
 
         impl Algorithm {
             /// Each algorithm once.
             pub(crate) const EACH: &'static [Algorithm] = &[$(Algorithm::$variant),+];
+
+            /// Returns the name this algorithm has in files and in Lua.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Algorithm::$variant => stringify!($module),)+
+                }
+            }
 
             /// What is true of it.
             #[inline]

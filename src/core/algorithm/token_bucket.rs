@@ -11,7 +11,6 @@ use super::state::read_falling;
 use super::{NEVER, State, Step};
 
 pub(super) const FACTS: Facts = Facts {
-    name: "token_bucket",
     aliases: &["gcra"],
     number: 2,
     letter: 't',

@@ -75,7 +75,7 @@ impl Needs {
     pub(super) fn call(self, function: &str) -> bool {
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
-        let named = ALGORITHMS.into_iter().find(|named| named.facts().name == algorithm);
+        let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
         named.is_none_or(|named| self.0 & Self::of(named).0 != 0)
     }
 }

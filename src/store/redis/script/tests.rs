@@ -25,8 +25,8 @@ fn every_lua_file_is_part_of_a_script() {
 #[test]
 fn every_function_of_an_algorithm_has_its_line_in_the_tables_of_the_wire() {
     let tables: Vec<_> = file("wire").split("\nlocal ").collect();
-    for facts in Algorithm::EACH.iter().map(|algorithm| algorithm.facts()) {
-        let (name, number) = (facts.name, facts.number);
+    for algorithm in Algorithm::EACH {
+        let (name, number) = (algorithm.name(), algorithm.facts().number);
         for (table, suffix, may_lack) in
             [("ALGORITHMS", "", false), ("ADJUSTMENTS", "_adjust", false), ("ROOMS", "_room", true)]
         {
