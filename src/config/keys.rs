@@ -17,39 +17,59 @@ pub(super) type DynKey = Arc<dyn KeyExtractor>;
 /// Keys joined at most: each is one level of nesting.
 const MOST_JOINED: usize = 8;
 
-/// The word that takes a choice.
-const BASIC_USER: &str = "basic_user";
+/// How a key is made of its word in a file.
+#[derive(Clone, Copy)]
+enum Make {
+    /// Of the word alone, knowing how the server tells clients.
+    Word(fn(&Server) -> DynKey),
+    /// Of the word alone; letters of either case may be the same.
+    AnyCase(fn(Choices) -> DynKey),
+    /// Of the word, a colon and the name of what holds the value.
+    Named(fn(Range<usize>, &str) -> Result<DynKey, Fault>),
+    /// The same, of something that a request may have several of: it may say which of them counts, and that
+    /// letters of either case are the same.
+    NamedAmong(fn(Range<usize>, &str, Choices) -> Result<DynKey, Fault>),
+}
 
-/// Makes a key, knowing how the server tells clients.
-type Make = fn(&Server) -> DynKey;
-
-/// The keys that are a word.
-const WORDS: &[(&str, Make)] = &[
+/// The keys by their words: all that a file can say.
+const KEYS: &[(&str, Make)] = &[
     #[cfg(feature = "axum")]
-    ("client_ip", |server| Arc::new(server.client().clone())),
+    ("client_ip", Make::Word(|server| Arc::new(server.client().clone()))),
     #[cfg(feature = "axum")]
-    ("peer_ip", |_| Arc::new(key::peer_ip())),
+    ("peer_ip", Make::Word(|_| Arc::new(key::peer_ip()))),
     #[cfg(feature = "axum")]
-    ("route", |_| Arc::new(key::route())),
-    ("path", |_| Arc::new(key::path())),
-    ("method", |_| Arc::new(key::method())),
-    ("host", |_| Arc::new(key::host())),
-    ("global", |_| Arc::new(key::global())),
-    ("bearer", |_| Arc::new(key::bearer())),
-    (BASIC_USER, |_| Arc::new(key::basic_user())),
+    ("route", Make::Word(|_| Arc::new(key::route()))),
+    ("path", Make::Word(|_| Arc::new(key::path()))),
+    ("method", Make::Word(|_| Arc::new(key::method()))),
+    ("host", Make::Word(|_| Arc::new(key::host()))),
+    ("global", Make::Word(|_| Arc::new(key::global()))),
+    ("bearer", Make::Word(|_| Arc::new(key::bearer()))),
+    ("basic_user", Make::AnyCase(|choices| Arc::new(key::basic_user().read_as(|reading| choices.apply(reading))))),
+    ("header", Make::NamedAmong(header)),
+    ("cookie", Make::NamedAmong(cookie)),
+    ("query", Make::NamedAmong(query)),
+    #[cfg(feature = "axum")]
+    ("path_param", Make::Named(path_param)),
 ];
 
-/// Makes a key of the text after the colon, as it is chosen to be read.
-type MakeOf = fn(Range<usize>, &str, Choices) -> Result<DynKey, Fault>;
+impl Make {
+    /// The key as a file says it.
+    fn form(self, word: &str) -> String {
+        match self {
+            Self::Word(_) | Self::AnyCase(_) => word.to_owned(),
+            Self::Named(_) | Self::NamedAmong(_) => format!("{word}:NAME"),
+        }
+    }
 
-/// The keys that are a word, a colon and the name of what holds the value.
-const WITH_NAME: &[(&str, MakeOf)] = &[
-    ("header", header),
-    ("cookie", cookie),
-    ("query", query),
-    #[cfg(feature = "axum")]
-    ("path_param", path_param),
-];
+    /// Whether it can be read as a file chooses.
+    fn takes(self, choices: Choices) -> bool {
+        match self {
+            Self::Word(_) | Self::Named(_) => choices.is_none(),
+            Self::AnyCase(_) => !choices.picks(),
+            Self::NamedAmong(_) => true,
+        }
+    }
+}
 
 pub(super) fn read_key(given: &Spanned<OneOrMany<String>>, server: &Server) -> Result<DynKey, Fault> {
     match given.get_ref() {
@@ -69,39 +89,36 @@ fn join(span: Range<usize>, names: &[Spanned<String>], server: &Server) -> Resul
     Ok(joined.expect("the list is not empty"))
 }
 
-fn find(span: Range<usize>, name: &str, server: &Server) -> Result<DynKey, Fault> {
-    let (choices, name) = Choices::read(&span, name)?;
-    if let Some((_, make)) = WORDS.iter().find(|(word, _)| *word == name) {
-        return with_choices(span, name, choices, || make(server));
+fn find(span: Range<usize>, given: &str, server: &Server) -> Result<DynKey, Fault> {
+    let (choices, text) = Choices::read(&span, given)?;
+    let (word, name) = text.split_once(':').map_or((text, None), |(word, name)| (word, Some(name)));
+    let found = KEYS.iter().find(|(known, _)| *known == word).map(|(_, make)| *make);
+    let Some(make) = found else { return Err(unknown(span, text)) };
+    if !make.takes(choices) {
+        return Err(Fault::at(span, no_choice(&make.form(word))));
     }
-    let (word, argument) = name.split_once(':').unwrap_or((name, ""));
-    match WITH_NAME.iter().find(|(known, _)| *known == word) {
-        Some((_, make)) => make(span, argument, choices),
-        None => Err(Fault::at(span, format!("key {name:?} is unknown: give one of {}", known()))),
+    match (make, name) {
+        (Make::Word(make), None) => Ok(make(server)),
+        (Make::AnyCase(make), None) => Ok(make(choices)),
+        (Make::Word(_) | Make::AnyCase(_), Some(_)) => Err(unknown(span, text)),
+        (Make::Named(make), name) => make(span, name.unwrap_or_default()),
+        (Make::NamedAmong(make), name) => make(span, name.unwrap_or_default(), choices),
     }
 }
 
-/// A key that is a word; only one of them takes a choice.
-fn with_choices(
-    span: Range<usize>,
-    name: &str,
-    choices: Choices,
-    make: impl FnOnce() -> DynKey,
-) -> Result<DynKey, Fault> {
-    if choices.is_none() {
-        return Ok(make());
-    }
-    if name == BASIC_USER && !choices.picks() {
-        return Ok(Arc::new(key::basic_user().read_as(|reading| choices.apply(reading))));
-    }
-    Err(Fault::at(span, no_choice(name)))
+/// Some of the keys, as a file says them.
+fn forms(of: impl Fn(Make) -> bool) -> Vec<String> {
+    KEYS.iter().filter(|(_, make)| of(*make)).map(|(word, make)| make.form(word)).collect()
 }
 
-fn no_choice(name: &str) -> String {
-    format!(
-        "key {name:?} takes no such choice: header:NAME, cookie:NAME and query:NAME take first, last and ignore_case, \
-         and {BASIC_USER} takes ignore_case"
-    )
+fn unknown(span: Range<usize>, text: &str) -> Fault {
+    Fault::at(span, format!("key {text:?} is unknown: give one of {}", forms(|_| true).join(", ")))
+}
+
+fn no_choice(form: &str) -> String {
+    let among = forms(|make| matches!(make, Make::NamedAmong(_))).join(", ");
+    let any_case = forms(|make| matches!(make, Make::AnyCase(_))).join(", ");
+    format!("key {form:?} takes no such choice: {among} take first, last and ignore_case, and {any_case} ignore_case")
 }
 
 fn header(span: Range<usize>, name: &str, choices: Choices) -> Result<DynKey, Fault> {
@@ -127,16 +144,10 @@ fn query(span: Range<usize>, name: &str, choices: Choices) -> Result<DynKey, Fau
 }
 
 #[cfg(feature = "axum")]
-fn path_param(span: Range<usize>, name: &str, choices: Choices) -> Result<DynKey, Fault> {
+fn path_param(span: Range<usize>, name: &str) -> Result<DynKey, Fault> {
     if name.is_empty() || name.contains(['{', '}', '*', '/', ':']) {
         let message = format!("key path_param:NAME has {name:?} for a name: give one such as id, for /users/{{id}}");
         return Err(Fault::at(span, message));
     }
-    with_choices(span, "path_param:NAME", choices, || Arc::new(key::path_param(name)))
-}
-
-fn known() -> String {
-    let words = WORDS.iter().map(|(word, _)| (*word).to_owned());
-    let others = WITH_NAME.iter().map(|(word, _)| format!("{word}:NAME"));
-    words.chain(others).collect::<Vec<_>>().join(", ")
+    Ok(Arc::new(key::path_param(name)))
 }
