@@ -29,7 +29,8 @@ fn names_one(line: &str) -> bool {
 
 #[test]
 fn nothing_compares_algorithms_rather_than_to_consult_their_facts() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("src"));
+    let source = folders.find(|source| source.join("core/algorithm").is_dir()).expect("the crate is around its tests");
     let mut compared = Vec::new();
     for path in files(&source) {
         let place = path.strip_prefix(&source).expect("it is below").to_string_lossy().into_owned();

@@ -1,6 +1,5 @@
 //! What is in Redis of each algorithm: processes of other versions read and write it, too.
 
-use std::fs;
 use std::time::Duration;
 
 use tollgate::store::Deadline;
@@ -43,8 +42,7 @@ async fn keys_and_states_in_redis_are_what_they_always_were() {
 
 #[test]
 fn every_algorithm_has_its_table() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/algorithms");
-    let tables = fs::read_to_string(format!("{folder}/tables.rs")).expect("it is beside this file");
+    let tables = include_str!("tables.rs");
     for (name, algorithm) in Algorithm::ALL {
         // Another name of the same algorithm has no table of its own.
         let is_listed = tables.lines().any(|line| line == format!("mod {name};"));

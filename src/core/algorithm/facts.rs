@@ -9,6 +9,7 @@ pub(crate) struct Facts {
     pub(crate) aliases: &'static [&'static str],
     /// Its number in the tables of `lua/wire.lua`. Numbers begin with 1 and leave none out; they are for
     /// good, as processes of several versions may share a server.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
     pub(crate) number: u8,
     /// Its letter in the names of keys in Redis, for good: a state is never read as another algorithm's.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for keys in Redis"))]
