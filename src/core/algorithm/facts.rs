@@ -93,11 +93,11 @@ pub(crate) enum Refund {
 pub(crate) enum Refusal {
     /// A check of the same or a larger sum of cost and floor is refused for at least as long, and how much
     /// longer follows from the sums.
-    OfLargerSums,
+    LargerSums,
     /// The same, but how long a larger sum waits depends on when units were taken: so only the wait for the
     /// same sum is known.
-    OfTheSameSum,
+    SameSum,
     /// A check of the same or a larger floor is refused for at least as long, whatever its cost: a request
     /// starts at the first free slot, however many it takes. Sums beyond the capacity are refused for good.
-    OfLargerFloors,
+    LargerFloors,
 }

@@ -21,7 +21,7 @@ pub(super) const FACTS: Facts = Facts {
     returns_evenly: false,
     windows: 1,
     refund: Refund::Counted,
-    refusal: Refusal::OfLargerSums,
+    refusal: Refusal::LargerSums,
 };
 
 pub(super) const fn most_units(_: u64) -> u64 {

@@ -23,7 +23,7 @@ pub(super) const FACTS: Facts = Facts {
     returns_evenly: true,
     windows: 0,
     refund: Refund::LastInLine,
-    refusal: Refusal::OfLargerFloors,
+    refusal: Refusal::LargerFloors,
 };
 
 pub(super) const fn most_units(window: u64) -> u64 {

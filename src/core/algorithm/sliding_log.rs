@@ -22,7 +22,7 @@ pub(super) const FACTS: Facts = Facts {
     returns_evenly: false,
     windows: 0,
     refund: Refund::Counted,
-    refusal: Refusal::OfTheSameSum,
+    refusal: Refusal::SameSum,
 };
 
 /// A log of more units has to be asked for.

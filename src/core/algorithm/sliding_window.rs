@@ -22,7 +22,7 @@ pub(super) const FACTS: Facts = Facts {
     returns_evenly: false,
     windows: 2,
     refund: Refund::Counted,
-    refusal: Refusal::OfTheSameSum,
+    refusal: Refusal::SameSum,
 };
 
 /// Counts are kept in six bytes each, debts included.

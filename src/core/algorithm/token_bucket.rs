@@ -24,7 +24,7 @@ pub(super) const FACTS: Facts = Facts {
     returns_evenly: true,
     windows: 0,
     refund: Refund::Unrefilled,
-    refusal: Refusal::OfLargerSums,
+    refusal: Refusal::LargerSums,
 };
 
 /// The deepest debt, and a clock that stepped back by a window.

@@ -56,9 +56,8 @@ impl Quota {
 
     /// A quota of the kind that takes more units than the algorithm does unasked.
     pub(super) const fn checked_longer(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
-        let most = match algorithm.facts().longer {
-            Some((_, most)) => most,
-            None => return Self::checked(algorithm, limit, window),
+        let Some((_, most)) = algorithm.facts().longer else {
+            return Self::checked(algorithm, limit, window);
         };
         match Self::checked(algorithm, 1, window) {
             Ok(_) if limit == 0 => Err(Fault::ZeroLimit),

@@ -31,7 +31,7 @@ impl Quota {
     /// Whether a check of this cost and floor is decided by its floor alone: its request starts at the first
     /// free slot, however many it takes.
     pub(crate) fn decides_by_floor(&self, cost: u64, floor: u64) -> bool {
-        self.facts().refusal == Refusal::OfLargerFloors && cost.saturating_add(floor) <= self.capacity
+        self.facts().refusal == Refusal::LargerFloors && cost.saturating_add(floor) <= self.capacity
     }
 
     /// Until the aligned window ends that units taken now are counted in, of a counter that resets after
@@ -42,7 +42,7 @@ impl Quota {
             1 => Some(reset),
             windows => {
                 let later = self.window() * (windows - 1);
-                Some(if reset > later { reset - later } else { reset })
+                Some(if reset > later { reset.saturating_sub(later) } else { reset })
             }
         }
     }

@@ -23,9 +23,9 @@ impl Demand {
         let (quota, sum) = (&check.counter.quota, check.cost.saturating_add(check.floor));
         let most = quota.capacity();
         match quota.facts().refusal {
-            Refusal::OfLargerFloors if sum <= most => Self { units: check.floor, kind: 0 },
-            Refusal::OfLargerSums | Refusal::OfLargerFloors => Self { units: sum.min(most + 1), kind: 0 },
-            Refusal::OfTheSameSum => Self { units: sum.min(most + 1), kind: sum.min(most + 1) },
+            Refusal::LargerFloors if sum <= most => Self { units: check.floor, kind: 0 },
+            Refusal::LargerSums | Refusal::LargerFloors => Self { units: sum.min(most + 1), kind: 0 },
+            Refusal::SameSum => Self { units: sum.min(most + 1), kind: sum.min(most + 1) },
         }
     }
 
