@@ -22,7 +22,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// Whether a line names a variant of `Algorithm`.
 fn names_one(line: &str) -> bool {
-    let mut variants = line.match_indices("Algorithm::").map(|(place, path)| line[place + path.len()..].as_bytes());
+    let mut variants = line.match_indices("Algorithm::").map(|(place, path)| &line.as_bytes()[place + path.len()..]);
     variants
         .any(|name| matches!(name, [first, second, ..] if first.is_ascii_uppercase() && second.is_ascii_lowercase()))
 }
