@@ -14,39 +14,59 @@ pub(super) type DynKey = Arc<dyn KeyExtractor>;
 /// Keys joined at most: each is one level of nesting.
 const MOST_JOINED: usize = 8;
 
-/// The word that takes a choice.
-const BASIC_USER: &str = "basic_user";
+/// How a key is made of its word in a file.
+#[derive(Clone, Copy)]
+enum Make {
+    /// Of the word alone, knowing how the server tells clients.
+    Word(fn(&Server) -> DynKey),
+    /// Of the word alone; letters of either case may be the same.
+    AnyCase(fn(Choices) -> DynKey),
+    /// Of the word, a colon and the name of what holds the value.
+    Named(fn(Field<'_>, &str) -> Result<DynKey, Error>),
+    /// The same, of something that a request may have several of: it may say which of them counts, and that
+    /// letters of either case are the same.
+    NamedAmong(fn(Field<'_>, &str, Choices) -> Result<DynKey, Error>),
+}
 
-/// Makes a key, knowing how the server tells clients.
-type Make = fn(&Server) -> DynKey;
-
-/// The keys that are a word.
-const WORDS: &[(&str, Make)] = &[
+/// The keys by their words: all that a file can say.
+const KEYS: &[(&str, Make)] = &[
     #[cfg(feature = "axum")]
-    ("client_ip", |server| Arc::new(server.client().clone())),
+    ("client_ip", Make::Word(|server| Arc::new(server.client().clone()))),
     #[cfg(feature = "axum")]
-    ("peer_ip", |_| Arc::new(key::peer_ip())),
+    ("peer_ip", Make::Word(|_| Arc::new(key::peer_ip()))),
     #[cfg(feature = "axum")]
-    ("route", |_| Arc::new(key::route())),
-    ("path", |_| Arc::new(key::path())),
-    ("method", |_| Arc::new(key::method())),
-    ("host", |_| Arc::new(key::host())),
-    ("global", |_| Arc::new(key::global())),
-    ("bearer", |_| Arc::new(key::bearer())),
-    (BASIC_USER, |_| Arc::new(key::basic_user())),
+    ("route", Make::Word(|_| Arc::new(key::route()))),
+    ("path", Make::Word(|_| Arc::new(key::path()))),
+    ("method", Make::Word(|_| Arc::new(key::method()))),
+    ("host", Make::Word(|_| Arc::new(key::host()))),
+    ("global", Make::Word(|_| Arc::new(key::global()))),
+    ("bearer", Make::Word(|_| Arc::new(key::bearer()))),
+    ("basic_user", Make::AnyCase(|choices| Arc::new(key::basic_user().read_as(|reading| choices.apply(reading))))),
+    ("header", Make::NamedAmong(header)),
+    ("cookie", Make::NamedAmong(cookie)),
+    ("query", Make::NamedAmong(query)),
+    #[cfg(feature = "axum")]
+    ("path_param", Make::Named(path_param)),
 ];
 
-/// Makes a key of the text after the colon, as it is chosen to be read.
-type MakeOf = fn(Field<'_>, &str, Choices) -> Result<DynKey, Error>;
+impl Make {
+    /// The key as a file says it.
+    fn form(self, word: &str) -> String {
+        match self {
+            Self::Word(_) | Self::AnyCase(_) => word.to_owned(),
+            Self::Named(_) | Self::NamedAmong(_) => format!("{word}:NAME"),
+        }
+    }
 
-/// The keys that are a word, a colon and the name of what holds the value.
-const WITH_NAME: &[(&str, MakeOf)] = &[
-    ("header", header),
-    ("cookie", cookie),
-    ("query", query),
-    #[cfg(feature = "axum")]
-    ("path_param", path_param),
-];
+    /// Whether it can be read as a file chooses.
+    fn takes(self, choices: Choices) -> bool {
+        match self {
+            Self::Word(_) | Self::Named(_) => choices.is_none(),
+            Self::AnyCase(_) => !choices.picks(),
+            Self::NamedAmong(_) => true,
+        }
+    }
+}
 
 pub(super) fn read_key(given: Field<'_>, server: &Server) -> Result<DynKey, Error> {
     if given.as_text().is_some() {
@@ -63,40 +83,35 @@ pub(super) fn read_key(given: Field<'_>, server: &Server) -> Result<DynKey, Erro
 }
 
 fn find(given: Field<'_>, server: &Server) -> Result<DynKey, Error> {
-    let (choices, name) = Choices::read(given)?;
-    if let Some((_, make)) = WORDS.iter().find(|(word, _)| *word == name) {
-        return with_choices(given, name, choices, || make(server));
+    let (choices, text) = Choices::read(given)?;
+    let (word, name) = text.split_once(':').map_or((text, None), |(word, name)| (word, Some(name)));
+    let found = KEYS.iter().find(|(known, _)| *known == word).map(|(_, make)| *make);
+    let Some(make) = found else { return Err(unknown(given, text)) };
+    if !make.takes(choices) {
+        return Err(given.error(no_choice(&make.form(word))));
     }
-    let (word, argument) = name.split_once(':').unwrap_or((name, ""));
-    match WITH_NAME.iter().find(|(known, _)| *known == word) {
-        Some((_, make)) => make(given, argument, choices),
-        None => Err(given.error(format!("key {name:?} is unknown: give one of {}", known()))),
+    match (make, name) {
+        (Make::Word(make), None) => Ok(make(server)),
+        (Make::AnyCase(make), None) => Ok(make(choices)),
+        (Make::Word(_) | Make::AnyCase(_), Some(_)) => Err(unknown(given, text)),
+        (Make::Named(make), name) => make(given, name.unwrap_or_default()),
+        (Make::NamedAmong(make), name) => make(given, name.unwrap_or_default(), choices),
     }
 }
 
-fn known() -> String {
-    let words = WORDS.iter().map(|(word, _)| (*word).to_owned());
-    let others = WITH_NAME.iter().map(|(word, _)| format!("{word}:NAME"));
-    words.chain(others).collect::<Vec<_>>().join(", ")
+/// Some of the keys, as a file says them.
+fn forms(of: impl Fn(Make) -> bool) -> Vec<String> {
+    KEYS.iter().filter(|(_, make)| of(*make)).map(|(word, make)| make.form(word)).collect()
 }
 
-/// A key that is a word; only one of them takes a choice.
-fn with_choices(
-    given: Field<'_>,
-    name: &str,
-    choices: Choices,
-    make: impl FnOnce() -> DynKey,
-) -> Result<DynKey, Error> {
-    match choices {
-        Choices { pick: None, ignores_case: false } => Ok(make()),
-        Choices { pick: None, .. } if name == BASIC_USER => {
-            Ok(Arc::new(key::basic_user().read_as(|reading| choices.apply(reading))))
-        }
-        _ => Err(given.error(format!(
-            "key {name:?} takes no such choice: header:NAME, cookie:NAME and query:NAME take first, last and \
-             ignore_case, and {BASIC_USER} takes ignore_case"
-        ))),
-    }
+fn unknown(given: Field<'_>, text: &str) -> Error {
+    given.error(format!("key {text:?} is unknown: give one of {}", forms(|_| true).join(", ")))
+}
+
+fn no_choice(form: &str) -> String {
+    let among = forms(|make| matches!(make, Make::NamedAmong(_))).join(", ");
+    let any_case = forms(|make| matches!(make, Make::AnyCase(_))).join(", ");
+    format!("key {form:?} takes no such choice: {among} take first, last and ignore_case, and {any_case} ignore_case")
 }
 
 fn header(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error> {
@@ -122,12 +137,12 @@ fn query(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error
 }
 
 #[cfg(feature = "axum")]
-fn path_param(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error> {
+fn path_param(given: Field<'_>, name: &str) -> Result<DynKey, Error> {
     if name.is_empty() || name.contains(['{', '}', '*', '/', ':']) {
         let message = format!("key path_param:NAME has {name:?} for a name: give one such as id, for /users/{{id}}");
         return Err(given.error(message));
     }
-    with_choices(given, "path_param:NAME", choices, || Arc::new(key::path_param(name)))
+    Ok(Arc::new(key::path_param(name)))
 }
 
 /// How a key is read, in words before it: `last:cookie:session`.
@@ -157,6 +172,14 @@ impl Choices {
             rest = after;
         }
         Ok((choices, rest))
+    }
+
+    fn is_none(self) -> bool {
+        self.pick.is_none() && !self.ignores_case
+    }
+
+    fn picks(self) -> bool {
+        self.pick.is_some()
     }
 
     fn apply(self, reading: Reading) -> Reading {

@@ -34,7 +34,7 @@
 //! | `limit` | units per window, at least 1 | required |
 //! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error | required |
 //! | `key` | who is counted: one of the [keys](#keys), or a list of up to 8 that is counted as one | `"global"` |
-//! | `algorithm` | `"fixed_window"`, `"sliding_log"`, `"long_sliding_log"` (a sliding log of more than 10,000 units), `"sliding_window"`, `"token_bucket"`, `"gcra"` (the same) or `"leaky_bucket"` | `"token_bucket"` |
+//! | `algorithm` | the name of an [`Algorithm`](crate::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
 //! | `cost` | units a request takes, 0 only looks; or `"header:NAME"`, whose value says them, in digits | 1 |

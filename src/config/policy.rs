@@ -99,21 +99,23 @@ fn with_switches(mut policy: Policy, table: Table<'_>) -> Result<Policy, Error> 
 #[derive(Clone, Copy)]
 enum Form {
     Of(Algorithm),
-    LongLog,
+    /// As many units as it takes where they are asked for.
+    Longer(Algorithm),
 }
 
 impl Form {
     fn read(table: Table<'_>) -> Result<Self, Error> {
         let Some(name) = table.get("algorithm") else { return Ok(Form::Of(Algorithm::TokenBucket)) };
         let mut forms: Vec<_> = Algorithm::ALL.iter().map(|(name, algorithm)| (*name, Form::Of(*algorithm))).collect();
-        forms.push(("long_sliding_log", Form::LongLog));
+        let longer = |algorithm: &Algorithm| Some((algorithm.facts().longer?.0, Form::Longer(*algorithm)));
+        forms.extend(Algorithm::EACH.iter().filter_map(longer));
         name.choose(&forms)
     }
 
     fn quota(self, limit: u64, window: Duration) -> Result<Quota, Error> {
         match self {
             Form::Of(algorithm) => Quota::try_new(algorithm, limit, window),
-            Form::LongLog => Quota::try_long_sliding_log(limit, window),
+            Form::Longer(algorithm) => Quota::try_longer(algorithm, limit, window),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! What the stores have in common that admit by themselves what an inner store covers.
 
 use super::{Answer, Applied, Change, Check, Receipt, Requirement, Settlement, Settles, Settling, Store, Taken};
-use crate::{Algorithm, Error};
+use crate::Error;
 
 /// Whether a request can be decided by numbers this process knows: looks, reserves, queues, and checks that count
 /// in one place are for the inner store.
 pub(super) fn is_plain(checks: &[Check]) -> bool {
-    let plain =
-        |check: &Check| check.cost > 0 && check.floor == 0 && check.counter.quota.algorithm() != Algorithm::LeakyBucket;
+    let plain = |check: &Check| check.cost > 0 && check.floor == 0 && !check.counter.quota.facts().stands_in_line;
     let repeats = |(index, check): (usize, &Check)| {
         checks[..index].iter().any(|earlier| earlier.counter.shares_state(&check.counter))
     };

@@ -62,5 +62,5 @@ impl Clock for SystemClock {
 pub(crate) fn micros(clock: &dyn Clock) -> u64 {
     let now = clock.now();
     let micros = now.as_secs().saturating_mul(1_000_000).saturating_add(now.subsec_micros().into());
-    micros.min(crate::core::quota::EXACT / 4 * 3)
+    micros.min(crate::core::algorithm::EXACT / 4 * 3)
 }

@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use crate::core::decision::{Decision, Source};
-use crate::core::quota::Algorithm;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Receipt, Settlement, Store, Taken,
 };
@@ -62,10 +61,8 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     let share = Receipt::new(local.id(), [taken.clone()]);
     drop(local.settle(share, &[Settlement { check: 0, change: Change::Refund(taken.units) }]));
     let (whole, part) = (check.counter.quota, taken.counter.quota);
-    let quota = match whole.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => part.with_units(part.limit(), whole.capacity()),
-        Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => whole,
-    };
+    // A debt is paid at the rate of the share.
+    let quota = if whole.facts().returns_evenly { part.with_units(part.limit(), whole.capacity()) } else { whole };
     let counter = Counter { quota, ..taken.counter.clone() };
     let Answer::Ready(Ok(Applied { units, stamp, .. })) = local.adjust(&counter, Change::Charge(check.cost)) else {
         unreachable!("memory answers at once")

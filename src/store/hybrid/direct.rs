@@ -10,7 +10,6 @@ use super::balance::Counted;
 use super::charge::pay;
 use super::epoch::marked;
 use super::shared::SharedBalances;
-use crate::Algorithm;
 use crate::core::error::Kind;
 use crate::store::{Answer, Check, Deadline, Decided, Store};
 use crate::{Error, Outcome};
@@ -89,7 +88,7 @@ impl Direct {
         let keys = checks.iter().enumerate().map(|(index, check)| {
             let (quota, (hash, balances)) = (check.counter.quota, locked.of(index));
             let epoch = balances.epoch(hash, &check.counter);
-            if check.cost == 0 || quota.algorithm() == Algorithm::LeakyBucket {
+            if check.cost == 0 || quota.facts().stands_in_line {
                 return KeyBefore { epoch, held: Held::Unneeded };
             }
             let Some(balance) = balances.make(hash, &check.counter, now, shared.fresh()) else {

@@ -6,7 +6,6 @@ use tokio::time::Instant;
 
 use super::balance::Balance;
 use super::shared::SharedBalances;
-use crate::Algorithm;
 use crate::store::Counter;
 
 /// Units charged besides what a request took, until they have arrived.
@@ -29,7 +28,7 @@ pub(super) struct Resetting {
 impl Metered {
     /// Lowers what is left by units that are charged now.
     pub(super) fn begin(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> Option<Self> {
-        if counter.quota.algorithm() == Algorithm::LeakyBucket {
+        if counter.quota.facts().stands_in_line {
             return None;
         }
         let hash = shared.hash(counter);

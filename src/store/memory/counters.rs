@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::counter::PackedCounter;
 use super::rank::Rank;
 use crate::Quota;
-use crate::core::algorithm::{self, Adjusted, Adjustment, State, Step};
+use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
 use crate::store::map::{Fingerprint, Table};
 use crate::store::{Check, Counter, Mode};
 
@@ -44,7 +44,7 @@ impl Counters {
         let now = quota.tick().of(now_us);
         let found = self.find(of);
         let kept = found.as_ref().map(|entry| entry.state());
-        let mut step = algorithm::decide(quota, kept.as_deref(), now, *cost, *floor);
+        let mut step = quota.decide(kept.as_deref(), now, *cost, *floor);
         if !step.fits {
             if let Some(entry) = found
                 && *mode == Mode::Enforce
@@ -91,9 +91,9 @@ impl Counters {
     ) -> (u64, Step) {
         let now = quota.tick().of(now_us);
         let before = self.state(of);
-        let Adjusted { units, state } = algorithm::adjust(quota, before.as_deref(), now, change);
+        let Adjusted { units, state } = quota.adjust(before.as_deref(), now, change);
         let after = state.as_ref().map(|(state, _)| state).or(before.as_deref());
-        let step = algorithm::decide(quota, after, now, 0, floor);
+        let step = quota.decide(after, now, 0, floor);
         if let Some((state, reset)) = state {
             let rank = Rank::new(quota, now_us, reset, step.remaining == 0);
             match self.find(of) {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::counters::Counters;
-use crate::core::algorithm::{self, State};
+use crate::core::algorithm::State;
 use crate::store::Check;
 use crate::store::evaluate::{Steps, evaluate, look_again};
 use crate::store::map::{Fingerprint, Fingerprints, Locked, Shards};
@@ -31,7 +31,7 @@ impl<'a> Several<'a> {
             let Check { counter, floor, .. } = &checks[index];
             let now = counter.quota.tick().of(now_us);
             let kept = if state.is_none() { self.parts.part(index).state(self.fingerprints[index]) } else { None };
-            algorithm::decide(&counter.quota, state.or(kept.as_deref()), now, cost, *floor)
+            counter.quota.decide(state.or(kept.as_deref()), now, cost, *floor)
         };
         let (mut steps, refused) = evaluate(checks, step);
         checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check));

@@ -1,6 +1,6 @@
 //! The names of keys in Redis.
 
-use crate::core::quota::{Algorithm, Tick};
+use crate::core::quota::Tick;
 use crate::store::Counter;
 
 /// The format of keys and states; a new one starts with fresh state.
@@ -13,7 +13,7 @@ pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> Str
         Tick::Micro => 'u',
         Tick::Milli => 'm',
     };
-    let (letter, window) = (letter_of(quota.algorithm()), quota.window_ticks());
+    let (letter, window) = (quota.facts().letter, quota.window_ticks());
     let (key, mut digits) = (key.as_str(), itoa::Buffer::new());
     let mut name = String::with_capacity(prefix.len() + key.len() + policy.len() + 32);
     for part in [prefix, ":{", key, "}:", policy, ":", FORMAT] {
@@ -29,14 +29,4 @@ pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> Str
 #[cfg(feature = "redis-cell")]
 pub(in crate::store::redis) fn cell_key(prefix: &str, Counter { policy, key, quota }: &Counter) -> String {
     format!("{prefix}:{{{key}}}:{policy}:{FORMAT}c{}s", quota.window().as_secs())
-}
-
-fn letter_of(algorithm: Algorithm) -> char {
-    match algorithm {
-        Algorithm::FixedWindow => 'f',
-        Algorithm::TokenBucket => 't',
-        Algorithm::SlidingWindow => 's',
-        Algorithm::SlidingLog => 'l',
-        Algorithm::LeakyBucket => 'q',
-    }
 }

@@ -1,25 +1,28 @@
 //! What a call to Redis needs of the Lua files.
 
-use crate::core::quota::Algorithm;
+use crate::core::algorithm::Algorithm;
 
 /// The algorithms by their numbers in the tables of `lua/wire.lua`, from 1.
-const ALGORITHMS: [Algorithm; 5] = [
-    Algorithm::FixedWindow,
-    Algorithm::TokenBucket,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingLog,
-    Algorithm::LeakyBucket,
-];
+const ALGORITHMS: [Algorithm; Algorithm::EACH.len()] = {
+    let (mut numbered, mut place) = ([Algorithm::EACH[0]; Algorithm::EACH.len()], 0);
+    while place < numbered.len() {
+        let algorithm = Algorithm::EACH[place];
+        // One whose number leaves some out does not compile.
+        numbered[algorithm.facts().number as usize - 1] = algorithm;
+        place += 1;
+    }
+    numbered
+};
 
 /// What is asked is one check, which takes a script of its own.
-const SINGLE: u8 = 1 << ALGORITHMS.len();
+const SINGLE: u16 = 1 << ALGORITHMS.len();
 
 /// What is asked are requests of one check each, over keys that are all different.
-const SINGLES: u8 = 2 * SINGLE;
+const SINGLES: u16 = 2 * SINGLE;
 
 /// A set of algorithms, and what is done with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Needs(u8);
+pub(super) struct Needs(u16);
 
 impl Needs {
     /// How many sets there are.
@@ -27,7 +30,7 @@ impl Needs {
 
     /// All that can be done with an algorithm.
     pub(super) fn of(algorithm: Algorithm) -> Self {
-        Self(1 << (number_of(algorithm) - 1))
+        Self(1 << (algorithm.facts().number - 1))
     }
 
     /// All that can be done with any.
@@ -77,17 +80,7 @@ impl Needs {
     }
 }
 
+/// The algorithm that has this number.
 pub(super) fn algorithm_of(number: u8) -> Algorithm {
     ALGORITHMS[usize::from(number) - 1]
-}
-
-/// The number an algorithm has in the tables of `lua/wire.lua`.
-pub(super) fn number_of(algorithm: Algorithm) -> u8 {
-    match algorithm {
-        Algorithm::FixedWindow => 1,
-        Algorithm::TokenBucket => 2,
-        Algorithm::SlidingWindow => 3,
-        Algorithm::SlidingLog => 4,
-        Algorithm::LeakyBucket => 5,
-    }
 }

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 
 use super::request::Request;
 use crate::Error;
-use crate::core::algorithm::{Found, State};
+use crate::core::algorithm::{Found, Layout, State};
 use crate::core::call::CallId;
 use crate::core::error::Kind;
-use crate::core::quota::{Algorithm, Quota};
+use crate::core::quota::Quota;
 
 /// Some states keep the low bits of a time: so many there are.
 const TIME_SPAN: u64 = 1 << 44;
@@ -93,7 +93,7 @@ impl Answered {
         self.read.0 += 1;
         let found = found(flag);
         let now = quota.tick().of(self.now_us);
-        let state = if found == Found::Kept { Some(self.next_state(quota.algorithm(), whole, now)?) } else { None };
+        let state = if found == Found::Kept { Some(self.next_state(quota.facts().layout, whole, now)?) } else { None };
         Some(Seen { fits: flag & 1 == 1, found, state })
     }
 
@@ -107,25 +107,25 @@ impl Answered {
         Some((units, self.next(quota, whole)?))
     }
 
-    fn next_state(&mut self, algorithm: Algorithm, whole: bool, now: u64) -> Option<State> {
+    fn next_state(&mut self, layout: Layout, whole: bool, now: u64) -> Option<State> {
         let rest = &self.views[self.read.1..];
-        let mut view = rest.get(..size_of_view(algorithm, whole, rest)?)?;
+        let mut view = rest.get(..size_of_view(layout, whole, rest)?)?;
         self.read.1 += view.len();
         let mut number = |bytes: usize| view.try_get_uint(bytes).ok();
-        Some(match algorithm {
-            Algorithm::FixedWindow => {
+        Some(match layout {
+            Layout::Count => {
                 let (high, low) = (number(6)?, number(6)?);
                 State::Level { time: whole_time(high >> 4, now), amount: (high & 15) << 48 | low }
             }
             // Behind them stands when the key expires.
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => State::Level { time: number(7)?, amount: number(7)? },
-            Algorithm::SlidingWindow => State::Window { time: number(7)?, count: number(6)?, previous: number(6)? },
-            Algorithm::SlidingLog if whole => {
+            Layout::Falling => State::Level { time: number(7)?, amount: number(7)? },
+            Layout::Counts => State::Window { time: number(7)?, count: number(6)?, previous: number(6)? },
+            Layout::Log if whole => {
                 let (units, time) = (number(4)?.checked_sub(6)? / 4, whole_time(number(6)?, now));
                 let units: Option<Box<[u32]>> = (0..units).map(|_| view.try_get_u32().ok()).collect();
                 State::Log { time, units: units? }
             }
-            Algorithm::SlidingLog => {
+            Layout::Log => {
                 let (time, live) = (whole_time(number(6)?, now), number(6)?);
                 let (newest, leaving) = (whole_time(number(6)?, now), whole_time(number(6)?, now));
                 State::LogDigest { time, live, newest, leaving }
@@ -146,26 +146,26 @@ fn found(flag: u8) -> Found {
 /// Bytes of what is told of all states of a request, which `views` begin with.
 fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     let mut size = 0;
-    for ((algorithm, view), flag) in request.views().zip(flags) {
+    for ((layout, view), flag) in request.views().zip(flags) {
         if found(*flag) == Found::Kept {
             size += if view.is_change { UNITS } else { 0 };
-            size += size_of_view(algorithm, view.is_whole, views.get(size..)?)?;
+            size += size_of_view(layout, view.is_whole, views.get(size..)?)?;
         }
     }
     Some(size)
 }
 
 /// Bytes of what is told of a state, which `rest` begins with.
-fn size_of_view(algorithm: Algorithm, whole: bool, rest: &[u8]) -> Option<usize> {
-    Some(match algorithm {
-        Algorithm::FixedWindow => 12,
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => 21,
-        Algorithm::SlidingWindow => 19,
-        Algorithm::SlidingLog if whole => {
+fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
+    Some(match layout {
+        Layout::Count => 12,
+        Layout::Falling => 21,
+        Layout::Counts => 19,
+        Layout::Log if whole => {
             let size: [u8; 4] = rest.get(..4)?.try_into().ok()?;
             usize::try_from(u32::from_be_bytes(size)).ok()?.checked_add(4)?
         }
-        Algorithm::SlidingLog => 24,
+        Layout::Log => 24,
     })
 }
 

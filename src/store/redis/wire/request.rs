@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::names::redis_key;
-use super::needs::{Needs, algorithm_of, number_of};
-use crate::core::algorithm::{Adjustment, MOST_UNITS};
-use crate::core::quota::{Algorithm, Quota, Tick};
+use super::needs::{Needs, algorithm_of};
+use crate::core::algorithm::{Adjustment, Layout, MOST_UNITS};
+use crate::core::quota::{Quota, Tick};
 use crate::store::evaluate::adjustment;
 use crate::store::{Change, Check, Counter, Mode, Taken};
 
@@ -114,10 +114,10 @@ impl Request {
         }
     }
 
-    /// For each check, its algorithm, and what is told of its state.
-    pub(super) fn views(&self) -> impl Iterator<Item = (Algorithm, View)> {
+    /// For each check, how its state stands in Redis, and what is told of it.
+    pub(super) fn views(&self) -> impl Iterator<Item = (Layout, View)> {
         let rules = self.checks.iter().map(|[_, rule]| &self.rules[usize::from(*rule)]);
-        rules.map(|rule| (algorithm_of(rule[0]), View::of(rule[1])))
+        rules.map(|rule| (algorithm_of(rule[0]).facts().layout, View::of(rule[1])))
     }
 }
 
@@ -126,13 +126,13 @@ impl Request {
 pub(super) fn tells_all(checks: &[Check], index: usize) -> bool {
     let counter = &checks[index].counter;
     let others = || checks.iter().enumerate().filter(|(other, _)| *other != index);
-    counter.quota.algorithm() == Algorithm::SlidingLog && others().any(|(_, other)| other.counter.shares_state(counter))
+    counter.quota.facts().layout == Layout::Log && others().any(|(_, other)| other.counter.shares_state(counter))
 }
 
 /// Whether the answer to a change is the whole of a log: a digest does not say when what is left beyond a
 /// floor returns.
 pub(super) fn tells_all_after(taken: &Taken) -> bool {
-    taken.floor > 0 && taken.counter.quota.algorithm() == Algorithm::SlidingLog
+    taken.floor > 0 && taken.counter.quota.facts().layout == Layout::Log
 }
 
 /// The place of an item among few, from 0; it stands there once.
@@ -147,7 +147,7 @@ fn place_of<T: PartialEq>(items: &mut SmallVec<[T; 1]>, item: T) -> u8 {
 
 fn rule(quota: &Quota, flags: u8, numbers: [u64; 2]) -> Rule {
     let mut rule = [0; 2 + 5 * NUMBER];
-    rule[0] = number_of(quota.algorithm());
+    rule[0] = quota.facts().number;
     rule[1] = flags | if quota.tick() == Tick::Milli { MILLIS } else { 0 };
     let numbers = [quota.window_ticks(), quota.limit(), quota.capacity(), numbers[0], numbers[1]];
     for (place, number) in rule[2..].chunks_exact_mut(NUMBER).zip(numbers) {

@@ -7,6 +7,9 @@ use deadpool_redis::redis::{Cmd, Script, cmd};
 use super::needs::Needs;
 use super::source::statements_for;
 
+#[cfg(test)]
+mod tests;
+
 /// What tells whether a server's Lua is that of Redis.
 pub(in crate::store::redis) const CHECK: &str = include_str!("../../../../lua/check.lua");
 

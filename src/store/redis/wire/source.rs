@@ -8,22 +8,29 @@ use std::collections::{HashMap, HashSet};
 
 use super::needs::Needs;
 
+/// Files of `lua/` by their names.
+macro_rules! lua {
+    ($($name:literal,)+) => {
+        &[$(($name, include_str!(concat!("../../../../lua/", $name, ".lua")))),+]
+    };
+}
+
 /// The files in the order in which a script has them; entries come last.
-const FILES: [&str; 13] = [
-    include_str!("../../../../lua/prelude.lua"),
-    include_str!("../../../../lua/falling.lua"),
-    include_str!("../../../../lua/fixed_window.lua"),
-    include_str!("../../../../lua/token_bucket.lua"),
-    include_str!("../../../../lua/sliding_window.lua"),
-    include_str!("../../../../lua/sliding_log.lua"),
-    include_str!("../../../../lua/leaky_bucket.lua"),
-    include_str!("../../../../lua/wire.lua"),
-    include_str!("../../../../lua/decide.lua"),
-    include_str!("../../../../lua/adjust.lua"),
-    include_str!("../../../../lua/batch.lua"),
-    include_str!("../../../../lua/single.lua"),
-    include_str!("../../../../lua/singles.lua"),
-];
+pub(super) const FILES: &[(&str, &str)] = lua! {
+    "prelude",
+    "falling",
+    "fixed_window",
+    "token_bucket",
+    "sliding_window",
+    "sliding_log",
+    "leaky_bucket",
+    "wire",
+    "decide",
+    "adjust",
+    "batch",
+    "single",
+    "singles",
+};
 
 /// The statements that some entries need for what is asked, without the lines that call them.
 pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
@@ -45,7 +52,7 @@ pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
 /// What the files say: constants by name, and all other statements.
 fn read() -> (HashMap<&'static str, String>, Vec<&'static str>) {
     let (constant, statements): (Vec<_>, Vec<_>) =
-        FILES.iter().flat_map(|file| statements(file)).partition(|statement| is_constant(statement));
+        FILES.iter().flat_map(|(_, file)| statements(file)).partition(|statement| is_constant(statement));
     (constant.into_iter().flat_map(values).collect(), statements)
 }
 
@@ -116,7 +123,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::quota::Algorithm;
+    use crate::core::algorithm::Algorithm;
 
     #[test]
     fn a_script_has_what_it_needs_and_no_more() {

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::reply::{Answered, Seen, no_decision};
 use super::request::{tells_all, tells_all_after};
 use crate::Error;
-use crate::core::algorithm::{self, State, Step};
+use crate::core::algorithm::{State, Step};
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
 use crate::store::{Applied, Change, Check, Counter, Taken};
 
@@ -58,11 +58,11 @@ pub(in crate::store::redis) fn applied_change(
 ) -> Result<Applied, Error> {
     let quota = &taken.counter.quota;
     let (units, seen) = answered.change(quota, tells_all_after(taken)).ok_or_else(no_decision)?;
-    let step = algorithm::decide(quota, seen.state.as_ref(), quota.tick().of(answered.now_us), 0, taken.floor);
+    let step = quota.decide(seen.state.as_ref(), quota.tick().of(answered.now_us), 0, taken.floor);
     Ok(applied(taken, change, units, &step))
 }
 
 fn step(check: &Check, state: Option<&State>, now_us: u64, cost: u64) -> Step {
     let Counter { quota, .. } = &check.counter;
-    algorithm::decide(quota, state, quota.tick().of(now_us), cost, check.floor)
+    quota.decide(state, quota.tick().of(now_us), cost, check.floor)
 }

@@ -1,62 +1,13 @@
-//! How much is allowed: an algorithm, a limit, a window.
+//! The constructors of quotas: `const`, and for values that are known at run time.
 
-mod advice;
-mod algorithm;
-mod bounds;
-mod tick;
-
-use std::fmt;
 use std::time::Duration;
 
-pub use self::algorithm::Algorithm;
-pub(crate) use self::bounds::EXACT;
-use self::bounds::accept;
-pub(crate) use self::tick::Tick;
+use super::Quota;
+use super::bounds::accept;
 use crate::core::Error;
+use crate::core::algorithm::Algorithm;
 
-/// How much one key may take: an algorithm, a limit in units, and the window the limit speaks of.
-///
-/// Constructors are `const` and panic on what can never work, so a bad constant does not compile;
-/// each has a `try_` twin for values that come from a file or a user.
-///
-/// # Bounds
-///
-/// Decisions are exact in integers below 2^52. A tick is 1 µs for windows up to 60 s and 1 ms for
-/// longer ones; a window is a whole number of ticks, and shorter than 69 years. How much fits:
-///
-/// | algorithm | largest limit, with the window in ticks | what takes more |
-/// | --- | --- | --- |
-/// | token bucket | about 2^51 / window: 37 million a minute, 26 million a day; for the burst too | the same rate over a shorter window |
-/// | leaky bucket | about 2^50 / window, for the queue too | the same rate over a shorter window |
-/// | sliding window | about 2^51 / window, below 2^47 | a fixed window |
-/// | sliding log | 10,000, as it keeps 4 bytes a unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
-/// | fixed window | below 2^49, whatever the window | nothing |
-///
-/// The error of a limit that is too large names the largest one for that window, and what takes the
-/// limit that was given, if anything does.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tollgate::Quota;
-///
-/// const API: Quota = Quota::token_bucket(5_000, Duration::from_secs(3600)).burst(200);
-/// assert_eq!(API.limit(), 5_000);
-/// assert_eq!(API.capacity(), 200);
-/// assert!(Quota::try_per_second(0).is_err());
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Quota {
-    algorithm: Algorithm,
-    limit: u64,
-    /// In ticks.
-    window: u64,
-    tick: Tick,
-    /// The most units that can be taken at once.
-    capacity: u64,
-}
-
+/// Constructors for constants: what can never work does not compile, or panics.
 impl Quota {
     /// `limit` units per second, as a token bucket that holds `limit`.
     ///
@@ -120,7 +71,7 @@ impl Quota {
     ///
     /// Where [`try_long_sliding_log`](Self::try_long_sliding_log) returns an error.
     pub const fn long_sliding_log(limit: u64, window: Duration) -> Self {
-        accept(Self::checked_long_log(limit, window))
+        accept(Self::checked_longer(Algorithm::SlidingLog, limit, window))
     }
 
     /// About `limit` units in any window of this length, from the counts of two aligned windows.
@@ -171,7 +122,10 @@ impl Quota {
     pub const fn burst(self, burst: u64) -> Self {
         accept(self.checked_burst(burst))
     }
+}
 
+/// Constructors for values that come from a file or a user.
+impl Quota {
     /// As [`per_second`](Self::per_second).
     ///
     /// # Errors
@@ -236,7 +190,7 @@ impl Quota {
     /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
     /// beyond the [bounds](Self#bounds).
     pub fn try_long_sliding_log(limit: u64, window: Duration) -> Result<Self, Error> {
-        Self::checked_long_log(limit, window).map_err(|fault| fault.given(Algorithm::SlidingLog, limit, window))
+        Self::try_longer(Algorithm::SlidingLog, limit, window)
     }
 
     /// As [`sliding_window`](Self::sliding_window).
@@ -287,40 +241,5 @@ impl Quota {
     /// [bounds](Self#bounds).
     pub fn try_burst(self, burst: u64) -> Result<Self, Error> {
         self.checked_burst(burst).map_err(|fault| fault.given_extra(burst))
-    }
-
-    /// The algorithm.
-    pub const fn algorithm(&self) -> Algorithm {
-        self.algorithm
-    }
-
-    /// Units per window.
-    pub const fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// The window.
-    pub const fn window(&self) -> Duration {
-        Duration::from_micros(self.window * self.tick.micros())
-    }
-
-    /// The most units that can be taken at once: a bucket's burst, a queue's places and one more,
-    /// else the limit.
-    pub const fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    pub(crate) const fn tick(&self) -> Tick {
-        self.tick
-    }
-
-    pub(crate) const fn window_ticks(&self) -> u64 {
-        self.window
-    }
-}
-
-impl fmt::Display for Quota {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} per {:?} ({})", self.limit, self.window(), self.algorithm.name())
     }
 }
