@@ -1,13 +1,5 @@
 //! One table per algorithm, run on memory and on Redis: what each request is answered.
 
-#[allow(dead_code, reason = "shared with other tests")]
-#[path = "../support"]
-mod support {
-    pub(crate) mod checks;
-    pub(crate) mod clock;
-    pub(crate) mod server;
-}
-
 mod advice;
 mod bounds;
 mod fixed_window;

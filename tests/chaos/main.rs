@@ -6,12 +6,9 @@
 
 #![expect(clippy::cast_precision_loss, reason = "counts are small here")]
 
-#[allow(dead_code, reason = "shared with other tests")]
-#[path = "../support"]
-mod support {
-    pub(crate) mod control;
-    pub(crate) mod server;
-}
+#[allow(dead_code, reason = "other rooms use more of it")]
+#[path = "../support/mod.rs"]
+mod support;
 
 mod app;
 mod bounds;

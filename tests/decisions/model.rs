@@ -3,22 +3,15 @@
 //! The models keep each admitted request and share no arithmetic with the crate: levels are exact
 //! rationals, found as the largest of all sums since some request.
 
-#[allow(dead_code, reason = "shared with other tests")]
-mod support {
-    pub(crate) mod checks;
-    pub(crate) mod clock;
-    pub(crate) mod slow;
-}
-
 use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate::store::{Answer, Check, Deadline};
 use tollgate::{Algorithm, MemoryStore, Outcome, Quota, Store};
 
-use self::support::checks::check;
-use self::support::clock::{EPOCH_US, ManualClock};
-use self::support::slow::many;
+use crate::support::checks::check;
+use crate::support::clock::{EPOCH_US, ManualClock};
+use crate::support::slow::many;
 
 const US: u64 = 1;
 const MS: u64 = 1_000;

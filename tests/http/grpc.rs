@@ -1,10 +1,5 @@
 //! A gRPC server behind the layer, over a real socket: what its clients are told.
 
-#[allow(dead_code, reason = "shared with other tests")]
-mod support {
-    pub(crate) mod clock;
-}
-
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -33,7 +28,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tower::{Layer, ServiceExt, service_fn};
 
-use self::support::clock::ManualClock;
+use crate::support::clock::ManualClock;
 
 const S: u64 = 1_000_000;
 

@@ -1,5 +1,4 @@
 //! A reverse proxy behind the layer: what reaches the upstream, and what becomes of its headers.
-#![cfg(feature = "axum")]
 
 use std::future::Future;
 use std::net::SocketAddr;

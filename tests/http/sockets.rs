@@ -1,12 +1,11 @@
 //! axum over a real socket: what clients get, who is counted, and how many are admitted at once.
-#![cfg(feature = "axum")]
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -26,6 +25,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use tollgate::key;
 use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
+use tracing::Level;
+
+use crate::support::alone::alone;
+use crate::support::log::Log;
 
 /// Waits for what takes milliseconds, but not forever.
 async fn soon<F: Future>(future: F) -> F::Output {
@@ -253,40 +256,24 @@ fn an_ipv6_address_is_counted_by_its_prefix() {
     }
 }
 
-/// Where a subscriber writes what is logged.
-#[derive(Clone, Default)]
-struct Log {
-    text: Arc<Mutex<Vec<u8>>>,
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.text.lock().expect("no writer panics").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-// The warning comes once a process: no other test here may leave out the peer's address.
+// The warning comes once a process.
 #[test]
 fn without_the_peer_s_address_all_share_a_counter_and_one_warning_names_the_remedy() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let app = per_peer(2);
-    let statuses = tracing::subscriber::with_default(subscriber, || {
-        [(); 4].map(|()| {
+    let name = "sockets::without_the_peer_s_address_all_share_a_counter_and_one_warning_names_the_remedy";
+    alone(name, || {
+        let log = Log::default();
+        let noting = log.note(Level::INFO);
+        let app = per_peer(2);
+        let statuses = [(); 4].map(|()| {
             let request = Request::new(Body::empty());
             app.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response").status()
-        })
+        });
+        drop(noting);
+        assert_eq!(statuses.map(|status| status.as_u16()), [200, 200, 429, 429]);
+        let warnings = log.lines("WARN");
+        assert_eq!(warnings.len(), 1, "{}", log.text());
+        assert!(warnings[0].contains("into_make_service_with_connect_info::<SocketAddr>()"), "{warnings:?}");
     });
-    assert_eq!(statuses.map(|status| status.as_u16()), [200, 200, 429, 429]);
-    let text = String::from_utf8(log.text.lock().unwrap().clone()).unwrap();
-    let warnings: Vec<&str> = text.lines().filter(|line| line.contains("WARN")).collect();
-    assert_eq!(warnings.len(), 1, "{text}");
-    assert!(warnings[0].contains("into_make_service_with_connect_info::<SocketAddr>()"), "{text}");
 }
 
 /// An app with templates, limited to 2 an hour for each key.

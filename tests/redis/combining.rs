@@ -1,22 +1,15 @@
 //! Decisions of one process share script calls, and none depends on another's caller.
 
-#[path = "support/clock.rs"]
-mod clock;
-#[allow(dead_code, reason = "not all that can happen to a server happens here")]
-#[path = "support/control.rs"]
-mod control;
-#[path = "support/server.rs"]
-mod server;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use clock::ManualClock;
+use crate::support::clock::ManualClock;
 use futures::future::join_all;
 use futures::poll;
-use server::RedisServer;
+use crate::support::server::RedisServer;
 use tokio::time::timeout;
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Settlement};
 use tollgate::{Decision, Error, Key, MemoryStore, Quota, RedisStore, Store};

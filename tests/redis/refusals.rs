@@ -1,23 +1,15 @@
 //! What a refusal leaves in Redis: what was there before, and not a millisecond more.
 
-#[allow(dead_code, reason = "shared with other tests")]
-mod support {
-    pub(crate) mod checks;
-    pub(crate) mod clock;
-    pub(crate) mod server;
-    pub(crate) mod slow;
-}
-
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use tollgate::store::{Change, Check, Deadline, Decided, Mode, Settlement};
 use tollgate::{Decision, Outcome, Quota, RedisStore, Store};
 
-use self::support::checks::{check, counter};
-use self::support::clock::ManualClock;
-use self::support::server::RedisServer;
-use self::support::slow::many;
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
+use crate::support::slow::many;
 
 const S: u64 = 1_000_000;
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -1,11 +1,5 @@
 //! The memory store under load: bounded, fair to the throttled, and exact between threads.
 
-mod support {
-    pub(crate) mod checks;
-    pub(crate) mod clock;
-}
-
-#[path = "evictions/made_up.rs"]
 mod made_up;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +7,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use support::checks::{check, counter};
-use support::clock::ManualClock;
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Store};
 use tollgate::{Algorithm, Decision, MemoryStore, Quota};
 

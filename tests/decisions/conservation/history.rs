@@ -16,8 +16,8 @@ use tollgate::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::oracle::{Left, replay};
-use crate::recorder::Recorder;
+use super::oracle::{Left, replay};
+use super::recorder::Recorder;
 use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
 use crate::support::slow::many;

@@ -11,10 +11,3 @@ mod debts;
 mod history;
 mod oracle;
 mod recorder;
-#[allow(dead_code, reason = "shared with other tests")]
-#[path = "../support"]
-mod support {
-    pub(crate) mod clock;
-    pub(crate) mod server;
-    pub(crate) mod slow;
-}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::MemoryStore;
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Store};
 
-use crate::recorder::Book;
+use super::recorder::Book;
 use crate::support::clock::ManualClock;
 
 /// Units that are left, and how long until all are.

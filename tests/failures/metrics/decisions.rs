@@ -14,7 +14,7 @@ use tollgate::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::rig::{MANY, Mood, Moody, ask, layer, ms, per_user};
+use crate::rig::{MANY, Mood, Moody, ask, layer, ms, per_user};
 use super::watch::Watch;
 
 const ONE: Quota = Quota::per_hour(1);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use metrics_util::MetricKind;
 use tollgate::{MemoryStore, Policy, RateLimitLayer};
 
-use super::rig::{MANY, ask, per_user};
+use crate::rig::{MANY, ask, per_user};
 use super::watch::Watch;
 
 /// Every series that two policies have, at 0, after the first request.
@@ -44,7 +44,7 @@ fn words(text: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn the_table_of_metrics_is_complete() {
-    let document = include_str!("../../docs/metrics.md");
+    let document = include_str!("../../../docs/metrics.md");
     let mut told = BTreeSet::new();
     for row in rows(document) {
         let [name, kind, unit, labels, ..] = row[..] else { panic!("{row:?}") };
@@ -63,7 +63,7 @@ async fn the_table_of_metrics_is_complete() {
 #[tokio::test]
 async fn alerts_are_on_what_there_is() {
     let found = first_seen().await;
-    let document = include_str!("../../docs/metrics.md");
+    let document = include_str!("../../../docs/metrics.md");
     let (_, alerts) = document.split_once("## To alert on").expect("alerts");
     for name in names(alerts) {
         assert!(found.iter().any(|(series, ..)| series.split('{').next() == Some(name)), "{name}");
@@ -86,7 +86,7 @@ async fn as_many_series_as_are_told() {
     let ambiguous = count("tollgate_ambiguous_keys_total");
     let stores = all - decisions - times - policies - ambiguous;
     let told = format!("{decisions} series of decisions, {times} of times (each with its buckets), {stores} of stores");
-    let document = include_str!("../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let document = include_str!("../../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(document.contains(&told), "{told}");
     assert_eq!((policies, ambiguous), (2, 2));
 }
@@ -124,7 +124,7 @@ async fn the_crate_names_the_same_metrics() {
             (name, kind(found_kind).to_owned())
         })
         .collect();
-    let told = rows(include_str!("../../src/lib.rs"));
+    let told = rows(include_str!("../../../src/lib.rs"));
     let told: BTreeSet<_> = told.iter().map(|row| (words(row[0])[0].to_owned(), row[1].to_owned())).collect();
     assert_eq!(found, told);
 }

@@ -8,7 +8,7 @@ use http_body_util::Full;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::rig::{Mood, Moody};
+use crate::rig::{Mood, Moody};
 use super::watch::Watch;
 
 /// In every part of a request that can be a key.

@@ -3,7 +3,7 @@
 use tokio::time::{advance, sleep, timeout};
 use tollgate::{BreakerState, OnFailure};
 
-use super::rig::{MANY, Mood, Moody, ask, layer, ms};
+use crate::rig::{MANY, Mood, Moody, ask, layer, ms};
 use super::watch::Watch;
 
 const FAILED: (&str, i64) = ("store_failures_total{kind=store}", 1);
@@ -47,8 +47,8 @@ async fn a_store_that_does_not_answer_in_time_is_told_from_one_that_fails() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn a_server_that_is_gone_is_a_lost_connection() {
-    use super::rig::per_user;
-    use super::support::server::RedisServer;
+    use crate::rig::per_user;
+    use crate::support::server::RedisServer;
     use tollgate::{RateLimitLayer, RedisStore};
 
     let (watch, mut redis) = (Watch::start(), RedisServer::start());

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::Request;
 use tollgate::MemoryStore;
 
-use crate::rig::{app, every_policy, from, send, with};
+use super::rig::{app, every_policy, from, send, with};
 
 /// Many times what the longest takes; a walk over each byte for each byte takes longer.
 const BOUND: Duration = Duration::from_secs(2);

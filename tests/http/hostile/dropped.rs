@@ -15,7 +15,7 @@ use tollgate::store::{Check, Counter, Deadline, Store};
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, key};
 use tower::{Layer, Service, service_fn};
 
-use crate::rig::HOUR;
+use super::rig::HOUR;
 use crate::support::server::RedisServer;
 
 const MOST_POLLS: usize = 20;

@@ -11,7 +11,7 @@ use tollgate::key::{self, KeyExtractor};
 use tollgate::{Policy, Quota, RedisStore};
 use tower::ServiceExt;
 
-use crate::rig::{HOUR, app, from};
+use super::rig::{HOUR, app, from};
 use crate::support::server::RedisServer;
 
 const FIVE: Quota = Quota::token_bucket(5, HOUR);

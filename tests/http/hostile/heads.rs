@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tollgate::MemoryStore;
 
-use crate::keys::assert_harmless;
-use crate::rig::{app, every_policy, from, send, with};
+use super::keys::assert_harmless;
+use super::rig::{app, every_policy, from, send, with};
 use crate::support::clock::ManualClock;
 use crate::support::slow::many;
 

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use http::request::Parts;
 use tollgate::key::Extracted;
 
-use crate::rig::every_key;
+use super::rig::every_key;
 
 /// `<kind>:<value>`: the longest kind here, and three values of at most 64 bytes each.
 const LONGEST: usize = 256;

@@ -1,24 +1,16 @@
 //! The example server: what it answers, how it starts and stops, and one limit shared by two of it.
 
-#![cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
-
 use std::process::Output;
 use std::time::{Duration, Instant};
 
 use http::Method;
 
-#[path = "example_server/harness.rs"]
 mod harness;
-#[path = "example_server/policies.rs"]
 mod policies;
-#[allow(dead_code, reason = "other tests need more of it")]
-#[path = "support/server.rs"]
-mod redis_server;
-#[path = "example_server/reload.rs"]
 mod reload;
 
+use crate::support::server::RedisServer;
 use harness::{ConfigFile, Server, command, ended, send, told};
-use redis_server::RedisServer;
 
 const NO_LIMITS: &str = "[server]\non_failure = \"deny\"\n";
 
@@ -161,7 +153,7 @@ fn bad_input_is_told_in_one_line_and_ends_with_2() {
 
 #[tokio::test]
 async fn a_wrong_password_is_logged_and_not_shown_while_it_limits_by_itself() {
-    let redis = RedisServer::start_with(Some("right"), &[]);
+    let redis = RedisServer::start_with_password("right");
     let server = Server::start(&["--redis", &redis.url().replace("right", "hunter2")]);
     assert_eq!(server.get("/").await.0, 200);
     server.log.wait("assword", 1).await;
@@ -171,7 +163,7 @@ async fn a_wrong_password_is_logged_and_not_shown_while_it_limits_by_itself() {
 #[tokio::test]
 async fn servers_that_start_while_redis_is_away_limit_by_themselves_and_share_limits_once_it_is_there() {
     let mut redis = RedisServer::start();
-    redis.process.kill().and_then(|()| redis.process.wait()).expect("a child can be killed");
+    redis.kill();
     let three = ConfigFile::new(&POLICY.replace("500", "3"));
     let servers = [0, 1].map(|_| Server::start(&["--redis", &redis.url(), "--config", three.path()]));
     for server in &servers {
@@ -179,8 +171,7 @@ async fn servers_that_start_while_redis_is_away_limit_by_themselves_and_share_li
             assert_eq!(server.get("/").await.0, expected, "each limits by itself");
         }
     }
-    redis.process = redis_server::spawn(redis.port, &redis.folder, None, &[]);
-    assert!(redis.answers(), "its port was taken meanwhile");
+    redis.restart();
     let (start, mut admitted) = (Instant::now(), 0);
     // Every request is refused locally, so what is admitted was asked of Redis.
     while admitted < 3 {

@@ -2,9 +2,9 @@
 
 use http::Method;
 
-use crate::harness::Server;
+use super::harness::Server;
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/policies.toml");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/policies.toml");
 const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 const CLIENT: &str = "x-forwarded-for";
 

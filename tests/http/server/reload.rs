@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 
-use crate::harness::{ConfigFile, PATIENCE, Server};
+use super::harness::{ConfigFile, PATIENCE, Server};
 
 const READ: &str = "the config file was read again";
 const REFUSED: &str = "the config file is refused, the policies stay";

@@ -4,7 +4,7 @@ use axum::extract::ConnectInfo;
 use tollgate::MissingKey;
 use tollgate::key::{self, ClientIp, KeyExtractor, client_ip};
 
-use crate::{head, head_from, text};
+use super::{head, head_from, text};
 
 const XFF: &str = "x-forwarded-for";
 const FWD: &str = "forwarded";

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tollgate::key::{self, ClientIp, KeyExtractor, client_ip};
 
-use crate::{head, head_from};
+use super::{head, head_from};
 
 const XFF: &str = "x-forwarded-for";
 const FWD: &str = "forwarded";

@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode, Uri};
 use tollgate::key::{self, Extracted, KeyExtractor};
 use tollgate::{Key, Lookup};
 
-use crate::{head, text};
+use super::{head, text};
 
 #[track_caller]
 fn row(key: &impl KeyExtractor, header: &str, lines: &[impl AsRef<[u8]>], expected: &str) {

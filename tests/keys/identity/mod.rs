@@ -1,12 +1,8 @@
 //! Who a request is counted as: the client behind proxies, and the other keys.
 
-#[path = "identity/client.rs"]
 mod client;
-#[path = "identity/garbage.rs"]
 mod garbage;
-#[path = "identity/keys.rs"]
 mod keys;
-#[path = "identity/routed.rs"]
 mod routed;
 
 use std::net::SocketAddr;

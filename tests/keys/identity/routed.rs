@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use tollgate::key;
 use tower::ServiceExt;
 
-use crate::text;
+use super::text;
 
 /// Answers with the key of the route's `id`.
 async fn answer(request: Request, _: Next) -> String {

@@ -9,7 +9,7 @@ use tollgate::key::{self, Ambiguous, Extracted, KeyExtractor};
 use tollgate::store::Answer;
 use tollgate::{AccessList, Key, MissingKey, RawValues, TierLookup};
 
-use crate::rig::{ONE, body, expect, get, one, policy, send, service, with};
+use super::rig::{ONE, body, expect, get, one, policy, send, service, with};
 
 const USER: &str = "x-user";
 
@@ -99,7 +99,7 @@ fn a_join_is_ambiguous_if_a_part_is_even_where_the_other_is_missing() {
     for join in joins {
         let service = service(join());
         expect(&service, [(two("a", "b"), 200), (two("c", "d"), 429), (one(USER, "a"), 200), (one(USER, "a"), 200)]);
-        let refusing = crate::rig::service(join().missing_key(MissingKey::Deny));
+        let refusing = super::rig::service(join().missing_key(MissingKey::Deny));
         expect(&refusing, [(two("a", "b"), 400), (one(USER, "a"), 403)]);
     }
 }
@@ -112,7 +112,7 @@ fn a_join_fails_or_is_rejected_before_it_is_ambiguous() {
     let rejecting = |_: &Parts| {
         Err::<Key, _>(Box::new(http::Response::builder().status(418).body(bytes::Bytes::new()).expect("a status")))
     };
-    expect(&crate::rig::service(policy(header().and(rejecting))), [(two("a", "b"), 418)]);
+    expect(&super::rig::service(policy(header().and(rejecting))), [(two("a", "b"), 418)]);
 }
 
 fn stolen() -> AccessList {

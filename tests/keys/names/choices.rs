@@ -6,7 +6,7 @@ use http::Request;
 use tollgate::AccessList;
 use tollgate::key::{self, KeyExtractor};
 
-use crate::rig::{Service, expect, get, one, policy, service, with};
+use super::rig::{Service, expect, get, one, policy, service, with};
 
 /// A service whose client REAL has nothing left.
 #[track_caller]

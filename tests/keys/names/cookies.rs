@@ -5,7 +5,7 @@ use http::request::Parts;
 use http::{HeaderValue, Request};
 use tollgate::{AccessList, key};
 
-use crate::rig::{expect, one, policy, same, service, shared, with};
+use super::rig::{expect, one, policy, same, service, shared, with};
 
 const COOKIE: &str = "cookie";
 

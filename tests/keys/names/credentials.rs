@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderValue, Request};
 use tollgate::{AccessList, MissingKey, key};
 
-use crate::rig::{expect, one, policy, service, shared, with};
+use super::rig::{expect, one, policy, service, shared, with};
 
 const AUTHORIZATION: &str = "authorization";
 

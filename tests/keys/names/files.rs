@@ -7,7 +7,7 @@ use tollgate::{MemoryStore, RateLimitLayer};
 use tower::util::BoxCloneService;
 use tower::{Layer, service_fn};
 
-use crate::rig::{Service, expect, get, one, send, with};
+use super::rig::{Service, expect, get, one, send, with};
 
 fn file(fields: &str) -> String {
     format!("[[policy]]\nname = \"policy\"\nwindow = \"1h\"\n{fields}\n")

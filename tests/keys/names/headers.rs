@@ -14,7 +14,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tollgate::{AccessList, MemoryStore, Policy, RateLimitLayer, key};
 
-use crate::rig::{ONE, REAL, one, policy, shared, with};
+use super::rig::{ONE, REAL, one, policy, shared, with};
 
 const KEY: &str = "x-api-key";
 
@@ -98,8 +98,8 @@ fn a_line_made_up_after_the_one_the_application_takes_starts_no_counter() {
 #[test]
 fn a_denied_key_among_several_lines_is_refused() {
     let denying = Policy::new("policy", ONE).key(key::header(KEY)).deny(AccessList::parse(["stolen"]).expect("a key"));
-    let service = crate::rig::service(denying);
+    let service = super::rig::service(denying);
     for lines in [["stolen", "x"], ["x", "stolen"], ["x", "stolen "]] {
-        crate::rig::expect(&service, [(with(lines.map(|line| (KEY, line))), 403)]);
+        super::rig::expect(&service, [(with(lines.map(|line| (KEY, line))), 403)]);
     }
 }

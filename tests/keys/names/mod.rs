@@ -2,7 +2,6 @@
 //! uncounted, and what cannot be told for certain shares one counter.
 //!
 //! What an application sees is said by the parsers it uses, wherever that matters.
-#![cfg(feature = "axum")]
 
 mod ambiguous;
 mod choices;

@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tollgate::key::{self, Extracted, KeyExtractor};
 
-use crate::rig::{get, one, with};
+use super::rig::{get, one, with};
 
 fn extracted(key: &impl KeyExtractor, request: Request<()>) -> Extracted {
     key.extract(&request.into_parts().0).wait().now_or_never().expect("at once")

@@ -6,7 +6,7 @@ use axum::extract::Query;
 use http::request::Parts;
 use tollgate::{AccessList, key};
 
-use crate::rig::{expect, get, policy, same, service, shared};
+use super::rig::{expect, get, policy, same, service, shared};
 
 /// The parameter as a handler gets it.
 fn map(parts: &Parts) -> Option<String> {

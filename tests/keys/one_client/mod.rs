@@ -2,10 +2,7 @@
 //! and by the keys beside it.
 //!
 //! `SEED` repeats a run; `REQUESTS` and `SOCKET_REQUESTS` make another number of requests of each kind.
-#![cfg(feature = "axum")]
 
 mod check;
-#[path = "../support/slow.rs"]
-mod slow;
 mod spellings;
 mod wire;

@@ -2,8 +2,8 @@
 
 use std::env;
 
-use crate::check::{Choices, Ledger, Tally, kinds};
-use crate::slow::many;
+use super::check::{Choices, Ledger, Tally, kinds};
+use crate::support::slow::many;
 
 /// Requests of a kind in which an application sees a client.
 const REQUESTS: [usize; 2] = [5_000, 100_000];

@@ -2,7 +2,7 @@
 
 use tollgate::{Policy, key};
 
-use crate::rig::{ONE, app, expect, from, list};
+use super::rig::{ONE, app, expect, from, list};
 
 #[test]
 fn clients_behind_nat64_do_not_share_one_counter() {

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http::header::HOST;
 use tollgate::{MissingKey, Policy, key};
 
-use crate::rig::{ONE, app, expect, get, layer, list, with};
+use super::rig::{ONE, app, expect, get, layer, list, with};
 
 fn by_host() -> Policy {
     Policy::new("host", ONE).key(key::host())

@@ -3,7 +3,7 @@
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{AccessList, MissingKey, Policy};
 
-use crate::rig::{ONE, app, by, expect, file, from, get, list, with};
+use super::rig::{ONE, app, by, expect, file, from, get, list, with};
 
 #[track_caller]
 fn refused(entries: &[&str]) {

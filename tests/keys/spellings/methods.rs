@@ -3,7 +3,7 @@
 use http::Method;
 use tollgate::{Policy, key};
 
-use crate::rig::{ONE, app, expect, file, method};
+use super::rig::{ONE, app, expect, file, method};
 
 #[test]
 fn a_policy_for_get_covers_head() {

@@ -3,8 +3,8 @@
 use tollgate::key::{self, Ambiguous};
 use tollgate::{Key, MissingKey, Policy};
 
-use crate::preflights::preflight;
-use crate::rig::{ONE, app, by, expect, file, from, get, list, with};
+use super::preflights::preflight;
+use super::rig::{ONE, app, by, expect, file, from, get, list, with};
 
 #[test]
 fn a_list_can_serve_clients_of_unknown_address() {

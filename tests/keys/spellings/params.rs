@@ -12,7 +12,7 @@ use tollgate::{MissingKey, Policy, key};
 use tower::util::BoxCloneService;
 use tower::{ServiceExt, service_fn};
 
-use crate::rig::{self, ONE, get, layer, list, refusal};
+use super::rig::{self, ONE, get, layer, list, refusal};
 
 type App = BoxCloneService<Request<Body>, Response<Body>, Infallible>;
 

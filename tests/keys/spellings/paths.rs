@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tollgate::{AccessList, MissingKey, Policy, key};
 use tower::ServiceExt;
 
-use crate::rig::{ONE, app, expect, get, layer, list};
-use crate::slow::many;
+use super::rig::{ONE, app, expect, get, layer, list};
+use crate::support::slow::many;
 
 fn by_path() -> Policy {
     Policy::new("path", ONE).key(key::path())
@@ -76,7 +76,7 @@ fn an_allowed_path_is_not_one_that_only_some_servers_read_as_it() {
 
 #[test]
 fn a_path_on_a_list_is_given_in_its_normal_form() {
-    let listed = |path: &str| crate::rig::refusal(by_path().deny(AccessList::default().key(path)));
+    let listed = |path: &str| super::rig::refusal(by_path().deny(AccessList::default().key(path)));
     for path in ["/a%62c", "//abc", "/a/../b", "/caf%c3%a9"] {
         assert!(listed(path).expect(path).contains("can never match"), "{path}");
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use tollgate::{Key, Lookup, MissingKey, Policy, key};
 
-use crate::rig::{ONE, app, by, expect, from, list, method, with};
+use super::rig::{ONE, app, by, expect, from, list, method, with};
 
 /// What a browser sends before a request from another site, and anybody else whenever they like.
 pub(crate) fn preflight() -> Request<Body> {

@@ -5,7 +5,7 @@ use axum::routing::any;
 use http::Uri;
 use tollgate::{AccessList, Policy, key};
 
-use crate::rig::{ONE, expect, file, get, layer, refusal};
+use super::rig::{ONE, expect, file, get, layer, refusal};
 
 #[track_caller]
 fn refused(route: &str) {

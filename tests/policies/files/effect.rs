@@ -3,8 +3,8 @@
 use futures::FutureExt;
 use tower::ServiceExt;
 
-use crate::policy;
-use crate::served::{limited, request, send, statuses};
+use super::policy;
+use super::served::{limited, request, send, statuses};
 
 #[tokio::test]
 async fn a_fixed_cost_is_taken() {

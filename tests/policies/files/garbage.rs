@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tollgate::config::Config;
 
-use crate::ALL;
+use super::ALL;
 
 /// Lines as a careless or hostile hand might write them.
 fn line() -> impl Strategy<Value = String> {

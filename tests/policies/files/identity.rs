@@ -1,7 +1,7 @@
 //! Who is counted, as a file says it.
 
-use crate::policy;
-use crate::served::statuses;
+use super::policy;
+use super::served::statuses;
 
 /// Sends two requests that are one to the key, and one that is another.
 async fn tells_apart(key: &str, same: [&str; 2], other: &str) {

@@ -2,7 +2,7 @@
 
 use tollgate::config::Config;
 
-use crate::all_refused;
+use super::all_refused;
 
 #[test]
 fn keys_without_a_name_are_told() {

@@ -1,25 +1,18 @@
 //! Policies from a file: what is read, and what every mistake is told.
 
-#![cfg(all(feature = "config", feature = "axum"))]
-
 use std::time::Duration;
 
 use tollgate::config::Config;
 use tollgate::{Algorithm, OnFailure};
 
-#[path = "policy_files/effect.rs"]
 mod effect;
-#[path = "policy_files/garbage.rs"]
 mod garbage;
-#[path = "policy_files/identity.rs"]
 mod identity;
-#[path = "policy_files/mistakes.rs"]
 mod mistakes;
-#[path = "policy_files/served.rs"]
 mod served;
 
 /// A file that uses every field but those that exclude one of these.
-const ALL: &str = include_str!("../examples/policies.toml");
+const ALL: &str = include_str!("../../../examples/policies.toml");
 
 const GOOD: &str = r#"
 # some fields
@@ -109,7 +102,7 @@ fn a_server_may_admit_all_for_a_time() {
 
 #[test]
 fn the_file_in_the_readme_is_a_good_one() {
-    let blocks = include_str!("../README.md").split("```toml\n").skip(1);
+    let blocks = include_str!("../../../README.md").split("```toml\n").skip(1);
     let files: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
     assert_eq!(files.len(), 1);
     assert_eq!(Config::from_toml(files[0]).unwrap().policies().len(), 2);

@@ -11,7 +11,7 @@ use tollgate::store::{
 };
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Source};
 
-use crate::rig::{Answered, Directory, MANY, by, memory, ms, send, tiered, told, with_token};
+use super::rig::{Answered, Directory, MANY, by, memory, ms, send, tiered, told, with_token};
 
 /// Timers count milliseconds, and round up.
 const GRAIN: Duration = ms(2);

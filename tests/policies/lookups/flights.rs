@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, advance};
 use tollgate::{RateLimitLayer, TierLookup};
 
-use crate::rig::{Directory, PRO, memory, ms, send, tiered, told, with_token};
+use super::rig::{Directory, PRO, memory, ms, send, tiered, told, with_token};
 
 fn layer(lookup: TierLookup) -> RateLimitLayer {
     RateLimitLayer::new(memory(), tiered(lookup))
@@ -167,8 +167,8 @@ fn outside_of_a_runtime_a_request_makes_its_own_lookup() {
     let directory = Directory::default();
     let layer = layer(directory.tiers_by(|_| std::future::ready(Ok(Some(PRO)))));
     let response = futures::executor::block_on(async {
-        let greet = tower::service_fn(async |_: http::Request<crate::rig::Text>| {
-            Ok::<_, std::convert::Infallible>(http::Response::new(crate::rig::Text::default()))
+        let greet = tower::service_fn(async |_: http::Request<super::rig::Text>| {
+            Ok::<_, std::convert::Infallible>(http::Response::new(super::rig::Text::default()))
         });
         tower::ServiceExt::oneshot(tower::Layer::layer(&layer, greet), with_token("ada")).await.expect("a response")
     });

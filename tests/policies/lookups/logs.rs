@@ -6,7 +6,7 @@ use futures::future::join_all;
 use tollgate::{Policy, RateLimitLayer};
 use tracing::Level;
 
-use crate::rig::{Directory, MANY, by, memory, ms, status, tiered};
+use super::rig::{Directory, MANY, by, memory, ms, status, tiered};
 use crate::support::log::Log;
 
 /// What is logged while a test runs.

@@ -6,7 +6,7 @@ use tollgate::key;
 use tollgate::store::{Check, Counter, Deadline, Store};
 use tollgate::{DenyCache, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer};
 
-use crate::rig::{Answered, Directory, HOUR, Rig, by, ms, on_each_store, send, status, tiered, with_token};
+use super::rig::{Answered, Directory, HOUR, Rig, by, ms, on_each_store, send, status, tiered, with_token};
 use crate::support::clock::ManualClock;
 
 /// One of each algorithm, of which each admits four units at once.

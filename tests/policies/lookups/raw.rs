@@ -9,7 +9,7 @@ use tollgate::key::{self, KeyExtractor, Secret};
 use tollgate::{Key, Limiter, Lookup, Policy, Quota, RateLimitLayer, RawValues, TierLookup};
 use tower::ServiceExt;
 
-use crate::rig::{MANY, Text, memory};
+use super::rig::{MANY, Text, memory};
 
 const LONG: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef-and-more";
 
@@ -118,7 +118,7 @@ async fn an_account_is_looked_up_by_the_token_and_its_quota_by_the_account() {
     let layer = RateLimitLayer::new(memory(), Policy::new("account", MANY).key(account).tier_lookup(lookup));
     let mut request = Request::new(Text::default());
     request.headers_mut().insert("authorization", "Bearer sk_live_ada".parse().expect("a header value"));
-    assert_eq!(crate::rig::send(&layer, request).await.status(), 200);
+    assert_eq!(super::rig::send(&layer, request).await.status(), 200);
     assert_eq!(seen.lock().expect("nobody panics")[0].0, [Some("7".to_owned())]);
 }
 

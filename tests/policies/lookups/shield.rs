@@ -8,7 +8,7 @@ use tokio::time::advance;
 use tollgate::key::{self, Extracted};
 use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer};
 
-use crate::rig::{Directory, HOUR, MANY, by, memory, ms, on_each_store, send, status, tiered, told, with_token};
+use super::rig::{Directory, HOUR, MANY, by, memory, ms, on_each_store, send, status, tiered, told, with_token};
 
 /// An address may send 109 requests.
 fn address() -> Policy {
@@ -62,7 +62,7 @@ async fn requests_at_once_with_a_new_key_share_one_lookup() {
 
 #[tokio::test]
 async fn a_flood_of_refused_keys_is_refused_from_memory() {
-    let rig = crate::rig::Rig::redis().await;
+    let rig = super::rig::Rig::redis().await;
     let directory = Directory::default();
     let store = tollgate::DenyCache::new(Arc::clone(&rig.store));
     let layer = RateLimitLayer::composite(store).policies([address(), tiered(directory.tiers(ms(0)))]);

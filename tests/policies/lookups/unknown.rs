@@ -5,7 +5,7 @@ use std::future::ready;
 use tollgate::key::{self, Extracted};
 use tollgate::{AccessList, Error, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 
-use crate::rig::{Directory, HOUR, MANY, Rig, by, memory, ms, on_each_store, send, status, with_token};
+use super::rig::{Directory, HOUR, MANY, Rig, by, memory, ms, on_each_store, send, status, with_token};
 
 const TWO: Quota = Quota::fixed_window(2, HOUR);
 

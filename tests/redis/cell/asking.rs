@@ -7,7 +7,7 @@ use futures::poll;
 use tollgate::store::{Change, Check, Counter, Deadline, Receipt, Settlement, Settles, Store, Taken};
 use tollgate::{Key, Quota, RedisStore};
 
-use crate::rig::{HOUR, THREE, assert_empty, decide, server, store};
+use super::rig::{HOUR, THREE, assert_empty, decide, server, store};
 use crate::support::checks::{check, counter};
 
 fn of(key: Key) -> Check {

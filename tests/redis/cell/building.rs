@@ -9,7 +9,7 @@ use tollgate::{
     RedisCellStore, Store, key,
 };
 
-use crate::rig::{HOUR, THREE, app, by_user, line, send, server, store};
+use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
 use crate::support::server::RedisServer;
 
 const SECOND: Duration = Duration::from_secs(1);

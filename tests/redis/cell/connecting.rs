@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::store::RedisCellStoreBuilder;
 use tollgate::{Error, RedisCellStore};
 
-use crate::rig::{THREE, assert_empty, decide, server, store};
+use super::rig::{THREE, assert_empty, decide, server, store};
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::{Decision, RateLimitLayer, RedisCellStore, Source};
 
-use crate::rig::{THREE, app, by_user, decide, send, server, store};
+use super::rig::{THREE, app, by_user, decide, send, server, store};
 use crate::support::checks::check;
 
 /// Limits are shared again within this time of the server's return: the breaker asks twice a second.

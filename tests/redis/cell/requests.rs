@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{BreakerState, Decision, Quota, RateLimitLayer, Source};
 
-use crate::rig::{HOUR, THREE, app, by_user, line, send, server, store};
+use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
 
 #[tokio::test]
 async fn a_burst_is_admitted_and_then_refused_with_a_true_wait() {

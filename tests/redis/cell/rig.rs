@@ -10,7 +10,7 @@ use tollgate::store::{Check, Deadline, Decided, Store};
 use tollgate::{Error, Policy, Quota, RateLimitLayer, RedisCellStore, key};
 use tower::ServiceExt;
 
-use crate::module::module;
+use super::module::module;
 use crate::support::server::RedisServer;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);

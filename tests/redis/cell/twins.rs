@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{MemoryStore, Quota};
 
-use crate::rig::{HOUR, decide, server, store};
+use super::rig::{HOUR, decide, server, store};
 use crate::support::checks::check;
 
 const STEPS: u64 = 400;

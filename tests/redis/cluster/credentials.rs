@@ -8,7 +8,7 @@ use tollgate::RedisStore;
 use tollgate::deadpool_redis::redis::Value;
 use tollgate::store::Credentials;
 
-use crate::rig::{Cluster, take};
+use super::rig::{Cluster, take};
 
 /// Limiting goes on within this time of a change.
 const RETURN: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use tollgate::RedisStore;
 use tollgate::deadpool_redis::redis::Value;
 
 use crate::proxy::Proxy;
-use crate::rig::{Cluster, PATIENCE, take, wait_for};
+use super::rig::{Cluster, PATIENCE, take, wait_for};
 
 /// On the way there, and on the way back.
 const DELAY: Duration = Duration::from_millis(130);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tollgate::RedisStore;
 
-use crate::rig::{Cluster, PATIENCE, remaining, take};
+use super::rig::{Cluster, PATIENCE, remaining, take};
 use crate::support::server::RedisServer;
 
 #[tokio::test]

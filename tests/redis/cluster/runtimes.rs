@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tollgate::RedisStore;
 use tollgate::store::{Change, Settlement, Store};
 
-use crate::rig::{Cluster, remaining, take, time_to_decide, wait_for};
+use super::rig::{Cluster, remaining, take, time_to_decide, wait_for};
 use crate::support::server::RedisServer;
 
 const BUDGET: Duration = Duration::from_millis(300);

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use tollgate::store::{Change, Deadline, Receipt, Settlement, Store};
 use tollgate::{Quota, RedisStore};
+use tracing::Level;
 
-use super::log::Log;
 use super::rig::{Cluster, FIFTY, PATIENCE, check_of, quota, remaining, take};
+use crate::support::log::Log;
 
 const AMPLE: Quota = quota(100_000);
 /// More than are on their way to a server at most.
@@ -24,7 +25,8 @@ fn give_back(store: &RedisStore, receipt: Receipt) {
 
 #[tokio::test]
 async fn settlements_that_one_primary_holds_up_take_no_room_of_those_to_another_one() {
-    let (log, _noting) = Log::start();
+    let log = Log::default();
+    let _noting = log.note(Level::INFO);
     let cluster = Cluster::start();
     let store = cluster.store(PATIENCE).await;
     let (own, other) = (cluster.key_on(1), cluster.key_on(0));

@@ -82,7 +82,7 @@ fn storm() {
 }
 
 fn start(cluster: &Cluster, keys: Keys<'_>) -> Child {
-    let name = "storm::while_half_of_a_slot_moves_no_others_fail_and_every_counter_is_exact";
+    let name = "cluster::storm::while_half_of_a_slot_moves_no_others_fail_and_every_counter_is_exact";
     let mut process = Command::new(env::current_exe().expect("it runs"));
     process.args([name, "--exact", "--nocapture"]);
     process.env(VARIABLE, format!("{} {}", cluster.nodes[2].url(), keys.join(" ")));

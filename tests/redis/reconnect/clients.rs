@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use tollgate::deadpool_redis::redis::{Client, cmd};
 
-use crate::rig::{assert_keeps, assert_returns, connect, failure, kept};
+use super::rig::{assert_keeps, assert_returns, connect, failure, kept};
 use crate::support::server::RedisServer;
 
 /// As many clients as the server takes.

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tollgate::RedisStore;
 use tollgate::store::{Credentials, RedisStoreBuilder};
 
-use crate::rig::{RETURN, assert_returns, failure};
+use super::rig::{RETURN, assert_returns, failure};
 use crate::support::server::RedisServer;
 
 /// Longer than a decision may take, whatever a busy machine adds.

@@ -17,7 +17,7 @@ use tollgate::store::RedisStoreBuilder;
 use tollgate::{BreakerState, Decision, Policy, Quota, RateLimitLayer, RedisStore, Source};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{RETURN, assert_keeps, assert_returns, kept};
+use super::rig::{RETURN, assert_keeps, assert_returns, kept};
 use crate::support::server::RedisServer;
 
 /// No name server knows it.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tollgate::RedisStore;
 
 use crate::proxy::Proxy;
-use crate::rig::take;
+use super::rig::take;
 use crate::support::server::RedisServer;
 
 /// On the way there, and on the way back.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rig::{assert_keeps, assert_returns, connect, failure, kept, take};
+use super::rig::{assert_keeps, assert_returns, connect, failure, kept, take};
 use crate::support::server::RedisServer;
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use tollgate::deadpool_redis::redis::Value;
 use tollgate::deadpool_redis::{Config, Runtime};
 use tollgate::store::{Credentials, RedisStoreBuilder};
 
-use crate::rig::{RETURN, assert_keeps, assert_returns, connect, failure, kept, take};
+use super::rig::{RETURN, assert_keeps, assert_returns, connect, failure, kept, take};
 use crate::support::server::RedisServer;
 
 fn change(server: &RedisServer, rules: &[&str]) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::store::{Change, Settlement, Store};
 
 use crate::proxy::Proxy;
-use crate::rig::{RETURN, assert_keeps, assert_returns, connect, failure, kept, take};
+use super::rig::{RETURN, assert_keeps, assert_returns, connect, failure, kept, take};
 use crate::support::server::RedisServer;
 
 #[tokio::test]

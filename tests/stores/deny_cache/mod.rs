@@ -1,14 +1,5 @@
 //! What is answered from earlier refusals, and what is not.
 
-#[path = "../support"]
-mod support {
-    pub(crate) mod checks;
-    pub(crate) mod clock;
-    #[cfg(feature = "redis")]
-    pub(crate) mod server;
-    pub(crate) mod slow;
-}
-
 mod answers;
 mod bounds;
 mod forgetting;

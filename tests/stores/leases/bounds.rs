@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tollgate::{LeaseStore, MemoryStore, Quota};
 
-use crate::definition::assert_admits;
-use crate::sim::{Far, Traffic, bursts, clock, ms, secs, take};
-use crate::slow::many;
+use super::definition::assert_admits;
+use super::sim::{Far, Traffic, bursts, clock, ms, secs, take};
+use crate::support::slow::many;
 
 const NOW: Duration = Duration::ZERO;
 

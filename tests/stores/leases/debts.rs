@@ -9,10 +9,10 @@ use tollgate::store::{
 };
 use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
 
-use crate::checks::{check, counter};
-use crate::definition::assert_admits;
-use crate::sim::{Far, bursts, clock, ms, remaining, secs, take};
-use crate::slow::many;
+use crate::support::checks::{check, counter};
+use super::definition::assert_admits;
+use super::sim::{Far, bursts, clock, ms, remaining, secs, take};
+use crate::support::slow::many;
 
 const DAY: Quota = Quota::fixed_window(10_000, secs(86_400));
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{Algorithm, Quota};
 
-use crate::sim::Admitted;
+use super::sim::Admitted;
 
 /// Checks that every interval of length d admits at most what the definition does in d and `slack`,
 /// and `extra` units more.

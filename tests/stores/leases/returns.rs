@@ -9,9 +9,9 @@ use tollgate::store::{
 };
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
-use crate::checks::{check, counter};
-use crate::clock::ManualClock;
-use crate::sim::{Far, clock, ms, remaining, secs, take};
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+use super::sim::{Far, clock, ms, remaining, secs, take};
 
 const WINDOW: Quota = Quota::fixed_window(10_000, secs(3_600));
 

@@ -9,8 +9,8 @@ use tollgate::store::{
 };
 use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
 
-use crate::checks::{check, counter};
-use crate::sim::{Far, ms, remaining, secs, take};
+use crate::support::checks::{check, counter};
+use super::sim::{Far, ms, remaining, secs, take};
 
 const DAY: Duration = secs(86_400);
 const HUNDRED: Quota = Quota::fixed_window(100, DAY);

@@ -11,7 +11,7 @@ use tollgate::store::{
 };
 use tollgate::{Error, MemoryStore, Quota, Source};
 
-use crate::checks::check;
+use crate::support::checks::check;
 
 /// A multiple of 30 days.
 const EPOCH: Duration = Duration::from_secs(656 * 30 * 86_400);

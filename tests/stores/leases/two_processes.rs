@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use tollgate::{LeaseStore, Quota, RedisStore, Source};
 
-use crate::definition::assert_admits;
-use crate::server::RedisServer;
-use crate::sim::{Admitted, secs, take};
+use super::definition::assert_admits;
+use crate::support::server::RedisServer;
+use super::sim::{Admitted, secs, take};
 
 async fn flood(store: LeaseStore, quota: Quota, until: tokio::time::Instant) -> (Admitted, u64) {
     let (mut admitted, mut locally) = (Vec::new(), 0);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::{MemoryStore, Quota};
 
-use crate::{MINUTE, admits, store};
+use super::{MINUTE, admits, store};
 
 const CAPACITY: usize = 1_024;
 /// Of a store in which prices are measured.
@@ -108,7 +108,7 @@ fn price(flood: (Quota, usize), quota: Quota, times: usize, most: usize) -> Opti
 }
 
 fn store_left(store: &MemoryStore, quota: Quota) -> u64 {
-    crate::decide(store, &[crate::check("key", quota, 0)]).outcomes()[0].remaining()
+    super::decide(store, &[super::check("key", quota, 0)]).outcomes()[0].remaining()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::server::VARIANT;
-use crate::check::Spelling;
+use crate::one_client::check::Spelling;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

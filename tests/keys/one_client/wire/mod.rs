@@ -12,8 +12,8 @@ use tokio::runtime::Runtime;
 
 use self::nginx::Nginx;
 use self::server::Server;
-use crate::check::{Choices, Spelling};
-use crate::spellings::{bytes, number, seed};
+use crate::one_client::check::{Choices, Spelling};
+use crate::one_client::spellings::{bytes, number, seed};
 
 /// Requests of a kind over each protocol, to each server.
 const REQUESTS: usize = 200;

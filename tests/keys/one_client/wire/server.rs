@@ -21,7 +21,7 @@ use tollgate::key::KeyExtractor;
 use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 use tower::ServiceExt;
 
-use crate::check::{App, Kind, PROXY, handlers, kinds};
+use crate::one_client::check::{App, Kind, PROXY, handlers, kinds};
 
 static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(kinds);
 

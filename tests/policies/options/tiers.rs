@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Request;
 use tollgate::{Policy, Quota, key};
 
-use crate::rig::{HOUR, Rig, S, Text, and, expect, line, now, on_each_store, send, statuses, with};
+use super::rig::{HOUR, Rig, S, Text, and, expect, line, now, on_each_store, send, statuses, with};
 
 const FREE: Quota = Quota::fixed_window(2, HOUR);
 const PRO: Quota = Quota::fixed_window(5, HOUR);

@@ -9,7 +9,7 @@ use tollgate::store::{
 };
 use tollgate::{AccessList, Decision, Error, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 
-use crate::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
+use super::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);
 const TWO: Quota = Quota::fixed_window(2, HOUR);

@@ -12,7 +12,7 @@ use tollgate::{Count, Decision, Handle, Key, Policy, Quota, RateLimitLayer, key}
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{HOUR, Rig, S, Service, Text, background, body, get, line, on_each_store, send, statuses, with};
+use super::rig::{HOUR, Rig, S, Service, Text, background, body, get, line, on_each_store, send, statuses, with};
 
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 const TWO: Quota = Quota::token_bucket(2, HOUR);

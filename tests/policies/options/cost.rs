@@ -3,7 +3,7 @@
 use http::{Request, Response};
 use tollgate::{Handle, Policy, Quota, RateLimitLayer, RealCost, key};
 
-use crate::rig::{HOUR, Rig, Service, Text, get, line, now, on_each_store, over, send, statuses, with};
+use super::rig::{HOUR, Rig, Service, Text, get, line, now, on_each_store, over, send, statuses, with};
 
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 const BUCKET: Quota = Quota::token_bucket(10, HOUR);

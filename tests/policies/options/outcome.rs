@@ -7,7 +7,7 @@ use http::{Request, Response, StatusCode};
 use tollgate::{Count, Policy, Quota};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{HOUR, Rig, Text, as_told, background, get, line, on_each_store, send, statuses, with};
+use super::rig::{HOUR, Rig, Text, as_told, background, get, line, on_each_store, send, statuses, with};
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);
 const QUOTAS: [Quota; 4] =

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use tollgate::{Decision, Policy, Quota, RateLimitLayer, ResponseBody, key};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{HOUR, Rig, Text, and, body, from, hello, line, on_each_store, send, with};
+use super::rig::{HOUR, Rig, Text, and, body, from, hello, line, on_each_store, send, with};
 
 const MANY: Quota = Quota::token_bucket(1_000, HOUR);
 const ONE: Quota = Quota::fixed_window(1, HOUR);

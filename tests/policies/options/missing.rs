@@ -4,7 +4,7 @@ use http::HeaderValue;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{MissingKey, Policy, Quota};
 
-use crate::rig::{Rig, Service, body, expect, from, get, now, with};
+use super::rig::{Rig, Service, body, expect, from, get, now, with};
 
 const ONE: Quota = Quota::per_hour(1);
 

@@ -16,7 +16,7 @@ use tollgate::store::{
 use tollgate::{Count, Error, Handle, Policy, Quota, RateLimitLayer, RealCost};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{HOUR, Rig, Text, background, get, line, on_each_store};
+use super::rig::{HOUR, Rig, Text, background, get, line, on_each_store};
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);
 

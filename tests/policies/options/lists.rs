@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::{Method, Response};
 use tollgate::{AccessList, Policy, Quota, RateLimitLayer, key};
 
-use crate::rig::{Rig, Service, Text, and, body, expect, from, get, hello, line, method, now, over, with};
+use super::rig::{Rig, Service, Text, and, body, expect, from, get, hello, line, method, now, over, with};
 
 const ONE: Quota = Quota::per_hour(1);
 const TOKEN: &str = "a-secret-token";

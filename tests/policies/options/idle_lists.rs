@@ -4,7 +4,7 @@ use tollgate::key::{self, KeyExtractor};
 use tollgate::{AccessList, Key, MemoryStore, Policy, Quota, RateLimitLayer};
 use tracing::Level;
 
-use crate::rig::{Rig, expect, from, get};
+use super::rig::{Rig, expect, from, get};
 use crate::support::log::Log;
 
 const ONE: Quota = Quota::per_hour(1);

@@ -10,7 +10,7 @@ use http::{Request, Response};
 use tollgate::{Count, Policy, Quota};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{HOUR, Rig, Text, expect, get, hello, line, now, on_each_store, send, statuses};
+use super::rig::{HOUR, Rig, Text, expect, get, hello, line, now, on_each_store, send, statuses};
 
 const TWO: Quota = Quota::fixed_window(2, HOUR);
 const FIVE: Quota = Quota::fixed_window(5, HOUR);

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 use tollgate::key::{self, ClientIp, KeyExtractor};
 use tollgate::{AccessList, Policy, Quota};
 
-use crate::rig::{HOUR, Rig, Service, Text, and, expect, from, get, on_each_store, statuses};
+use super::rig::{HOUR, Rig, Service, Text, and, expect, from, get, on_each_store, statuses};
 
 const ONE: Quota = Quota::fixed_window(1, HOUR);
 const MEGABYTE: usize = 1 << 20;
@@ -145,7 +145,7 @@ fn lists_are_not_fooled_by_garbled_addresses() {
     for value in ["203.0.113.9, junk", "203.0.113.9x", "\"203.0.113.9\"", "203.0.113.9 ,;"] {
         let mut request = chain("x-forwarded-for", value);
         request.headers_mut().insert("x-user", HeaderValue::from_static(VICTIM));
-        let _ = crate::rig::now(&service, request);
+        let _ = super::rig::now(&service, request);
         expect(&service, chain("x-forwarded-for", value), 429);
     }
     expect(&service, chain("x-forwarded-for", VICTIM), 200);
@@ -174,10 +174,10 @@ fn a_content_type_that_is_garbled_is_no_grpc() {
         [(&b"application/grpc\xff"[..], false), (b"application/grpcx", false), (b"application/grpc", true)]
     {
         let service = service(key::global());
-        let _ = crate::rig::now(&service, get());
+        let _ = super::rig::now(&service, get());
         let mut call = and(bytes("content-type", kind), "te", "trailers");
         (*call.method_mut(), *call.version_mut()) = (Method::POST, Version::HTTP_2);
-        let refused = crate::rig::now(&service, call);
+        let refused = super::rig::now(&service, call);
         assert_eq!(refused.status().as_u16(), if is_grpc { 200 } else { 429 }, "{kind:?}");
         assert_eq!(HeaderMap::contains_key(refused.headers(), "grpc-status"), is_grpc, "{kind:?}");
     }

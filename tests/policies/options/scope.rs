@@ -8,7 +8,7 @@ use http::{Method, Request};
 use tollgate::{Policy, Quota, key};
 use tower::ServiceExt;
 
-use crate::rig::{Rig, Service, Text, and, expect, line, method, now, with};
+use super::rig::{Rig, Service, Text, and, expect, line, method, now, with};
 
 const ONE: Quota = Quota::per_hour(1);
 

@@ -3,7 +3,7 @@
 use http::Request;
 use tollgate::{Policy, Quota};
 
-use crate::rig::{HOUR, Rig, S, Text, get, line, on_each_store, send, statuses, with};
+use super::rig::{HOUR, Rig, S, Text, get, line, on_each_store, send, statuses, with};
 
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 

@@ -6,7 +6,7 @@ use http::Method;
 use tollgate::key::{self, KeyExtractor};
 use tollgate::{AccessList, Key, MissingKey, Policy, Quota};
 
-use crate::rig::{Rig, Service, and, expect, from, get, method, statuses, with};
+use super::rig::{Rig, Service, and, expect, from, get, method, statuses, with};
 
 const ONE: Quota = Quota::per_hour(1);
 const STOLEN: &str = "stolen";

@@ -8,7 +8,7 @@ use http::Request;
 use tokio::time::{Instant, advance};
 use tollgate::{Lookup, Policy, Quota, TierLookup, key};
 
-use crate::rig::{HOUR, Rig, Service, Text, line, on_each_store, send, with};
+use super::rig::{HOUR, Rig, Service, Text, line, on_each_store, send, with};
 
 const OWN: Quota = Quota::fixed_window(100, HOUR);
 const PRO: Quota = Quota::fixed_window(1_000, HOUR);
@@ -94,7 +94,7 @@ async fn a_key_is_looked_up_once_for_two_requests() {
 #[tokio::test]
 async fn a_request_without_a_key_looks_nothing_up() {
     let lookups = Lookups::default();
-    assert_eq!(send(&service(lookups.by(by_name)), crate::rig::get()).await.status(), 200);
+    assert_eq!(send(&service(lookups.by(by_name)), super::rig::get()).await.status(), 200);
     assert_eq!(lookups.count(), 0);
 }
 
