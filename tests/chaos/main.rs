@@ -1,6 +1,7 @@
 //! What clients see of a server with limits while things happen to its Redis: each request is
 //! answered in time, none with an error, and limits hold.
 //!
+//! Alone in its program, as it judges times for minutes: by name only, on a machine that does nothing else.
 //! `cargo test --test chaos -- --nocapture` prints the table of `docs/reliability.md`; with the variable
 //! `CASES` only the rows whose names contain what it says.
 

@@ -1,6 +1,7 @@
 //! One store, and somebody who stalls: no caller, handler, thread or runtime makes a decision of
 //! another fail.
 //!
+//! Alone in its program, as it stalls the machine and judges times: its scenarios take turns.
 //! `cargo test --test neighbours -- --nocapture` prints what became of the others.
 
 #[allow(dead_code, reason = "other rooms use more of it")]
