@@ -1,7 +1,6 @@
 //! A gRPC server behind the layer, over a real socket: what its clients are told.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,11 +13,8 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tollgate::key;
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-};
 use tollgate::{
-    AccessList, Count, Decision, Error, Headers, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer,
+    AccessList, Count, Decision, Headers, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer,
 };
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -29,13 +25,10 @@ use tonic_health::pb::health_client::HealthClient;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::clock::ManualClock;
+use crate::support::doubles::Away;
+use crate::support::soon::soon;
 
 const S: u64 = 1_000_000;
-
-/// Waits for what takes milliseconds, but not forever.
-async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it takes far too long")
-}
 
 /// The health service behind a layer, stopped when dropped.
 struct Health {
@@ -184,27 +177,6 @@ async fn a_denied_client_has_no_permission() {
     assert_eq!(keyless.code(), Code::PermissionDenied);
     assert_eq!(keyless.message(), "The request does not identify its client.");
     assert!(call(&mut client, Some("ada")).await.is_ok());
-}
-
-/// A store that is away.
-struct Away;
-
-impl Store for Away {
-    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
-    }
-
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        Answer::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(Applied::new(0, 0)))
-    }
-
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
-    }
 }
 
 #[tokio::test]

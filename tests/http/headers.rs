@@ -1,8 +1,6 @@
 //! The text of the header fields and of the problem document, and what becomes of fields that are there already.
 
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -13,38 +11,18 @@ use http_body_util::{BodyExt, Full};
 use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::key;
-use tollgate::{Decision, Dialect, EXPOSED_HEADERS, Headers, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody};
+use tollgate::{Decision, Dialect, EXPOSED_HEADERS, Headers, Policy, Quota, RateLimitLayer, ResponseBody};
 use tower::{Layer, Service, ServiceExt, service_fn};
+
+use crate::support::clock::ManualClock;
 
 type Text = Full<Bytes>;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A clock to set, at a moment from which whole minutes and hours can be counted.
-#[derive(Clone)]
-struct Clock {
-    micros: Arc<AtomicU64>,
-}
-
-impl Clock {
-    fn new() -> Self {
-        Self { micros: Arc::new(AtomicU64::new(1_800_000_000_000_000)) }
-    }
-
-    fn store(&self) -> MemoryStore {
-        let clock = self.clone();
-        let now = move || Duration::from_micros(clock.micros.load(Ordering::Relaxed));
-        MemoryStore::builder().with_clock(now).build()
-    }
-
-    fn pass(&self, time: Duration) {
-        self.micros.fetch_add(u64::try_from(time.as_micros()).expect("a short time"), Ordering::Relaxed);
-    }
-}
-
 /// A layer on a clock that stands still.
 fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-    RateLimitLayer::composite(Clock::new().store()).policies(policies)
+    RateLimitLayer::composite(ManualClock::new().store()).policies(policies)
 }
 
 fn policy(name: &str, quota: Quota) -> Policy {
@@ -212,7 +190,7 @@ fn a_wait_of_one_second_is_told_in_the_singular() {
 
 #[test]
 fn a_fixed_window_is_told_until_its_end() {
-    let clock = Clock::new();
+    let clock = ManualClock::new();
     clock.pass(Duration::from_millis(15_500));
     let quota = Quota::fixed_window(2, Duration::from_secs(60));
     let layer = RateLimitLayer::new(clock.store(), policy("all", quota)).headers(Headers::both().reset_in_seconds());
@@ -227,7 +205,7 @@ fn a_fixed_window_is_told_until_its_end() {
 
 #[test]
 fn a_wait_is_rounded_up_and_never_zero() {
-    let clock = Clock::new();
+    let clock = ManualClock::new();
     let quota = Quota::token_bucket(1, Duration::from_millis(1_500));
     let service = RateLimitLayer::new(clock.store(), policy("all", quota)).layer(upstream(200, &[]));
     send(&service);
@@ -725,7 +703,7 @@ proptest! {
         quotas in proptest::collection::vec((quota(), 1_u64..4), 1..4),
         steps in proptest::collection::vec(0_u64..3_000_000, 1..12),
     ) {
-        let clock = Clock::new();
+        let clock = ManualClock::new();
         let mut layer = RateLimitLayer::composite(clock.store());
         let mut expected = Vec::new();
         for (index, (quota, cost)) in quotas.iter().enumerate() {
@@ -755,7 +733,7 @@ proptest! {
 
     #[test]
     fn who_waits_as_told_is_served(quota in quota(), cost in 1_u64..10, steps in proptest::collection::vec(0_u64..3_000_000, 1..20)) {
-        let clock = Clock::new();
+        let clock = ManualClock::new();
         let service = RateLimitLayer::new(clock.store(), policy("all", quota).cost(cost)).layer(upstream(200, &[]));
         for step in steps {
             clock.pass(Duration::from_micros(step));

@@ -1,9 +1,7 @@
 //! Refused HEAD requests over real sockets: the length of a body, and none.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Version};
@@ -17,10 +15,7 @@ use tokio::task::JoinHandle;
 use tollgate::{AccessList, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, service_fn};
 
-/// Waits for what takes milliseconds, but not forever.
-async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it takes far too long")
-}
+use crate::support::soon::soon;
 
 /// A server without a router, as the layer is around the service itself. Stopped when dropped.
 struct Server {

@@ -1,8 +1,6 @@
 //! A reverse proxy behind the layer: what reaches the upstream, and what becomes of its headers.
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -21,10 +19,7 @@ use tollgate::{MemoryStore, Quota, RateLimitLayer};
 use wiremock::matchers::{any, body_string, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-/// Waits for what takes milliseconds, but not forever.
-async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it takes far too long")
-}
+use crate::support::soon::soon;
 
 /// What the proxy asks its upstream with.
 #[derive(Clone)]

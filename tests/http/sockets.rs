@@ -1,11 +1,8 @@
 //! axum over a real socket: what clients get, who is counted, and how many are admitted at once.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -23,39 +20,14 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tollgate::key;
-use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::{Decision, Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 
 use crate::support::alone::alone;
+use crate::support::clock::ManualClock;
 use crate::support::log::Log;
-
-/// Waits for what takes milliseconds, but not forever.
-async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it takes far too long")
-}
-
-/// A clock that stands still until it is moved.
-#[derive(Clone)]
-struct Clock {
-    micros: Arc<AtomicU64>,
-}
-
-impl Clock {
-    fn new() -> Self {
-        Self { micros: Arc::new(AtomicU64::new(1_800_000_000_000_000)) }
-    }
-
-    fn store(&self) -> MemoryStore {
-        let clock = self.clone();
-        let now = move || Duration::from_micros(clock.micros.load(Ordering::Relaxed));
-        MemoryStore::builder().with_clock(now).build()
-    }
-
-    fn pass(&self, micros: u64) {
-        self.micros.fetch_add(micros, Ordering::Relaxed);
-    }
-}
+use crate::support::soon::soon;
 
 /// An app, served on a port of its own until it is stopped.
 struct Server {
@@ -141,12 +113,12 @@ fn limited(layer: RateLimitLayer) -> Router {
 
 /// An app whose `/` is limited to so many per hour, for each peer.
 fn per_peer(limit: u64) -> Router {
-    limited(RateLimitLayer::composite(Clock::new().store()).ip(Quota::per_hour(limit)))
+    limited(RateLimitLayer::composite(ManualClock::new().store()).ip(Quota::per_hour(limit)))
 }
 
 #[tokio::test]
 async fn clients_are_served_until_the_limit_and_again_after_the_wait_they_are_told() {
-    let clock = Clock::new();
+    let clock = ManualClock::new();
     let quota = Quota::token_bucket(3, Duration::from_millis(7_300));
     let server = Server::start(limited(RateLimitLayer::composite(clock.store()).ip(quota))).await;
     let client = Http::new();
@@ -162,9 +134,9 @@ async fn clients_are_served_until_the_limit_and_again_after_the_wait_they_are_to
         assert_eq!(refusal.number("content-length"), refusal.body.len() as u64);
         let wait = refusal.number("retry-after");
         assert!(wait >= 1);
-        clock.pass(wait * 1_000_000 - 1_000_000);
+        clock.pass(Duration::from_secs(wait - 1));
         assert_eq!(client.get(server.uri("/")).await.status, 429, "told to wait a second too long");
-        clock.pass(1_000_000);
+        clock.pass(Duration::from_secs(1));
         assert_eq!(client.get(server.uri("/")).await.status, 200, "told to come back too early");
         while client.get(server.uri("/")).await.status == 200 {}
     }
@@ -214,7 +186,7 @@ async fn clients_over_ipv6_are_limited_too() {
 #[track_caller]
 fn same(extractor: key::PeerIp, one: &str, other: &str) -> bool {
     let policy = Policy::new("ip", Quota::per_hour(1)).key(extractor);
-    let layer = RateLimitLayer::new(Clock::new().store(), policy);
+    let layer = RateLimitLayer::new(ManualClock::new().store(), policy);
     let service =
         layer.layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::<Body>::default()) }));
     let status = |address: &str| {
@@ -285,7 +257,7 @@ fn routes(key: impl key::KeyExtractor) -> Router {
         .route("/users/{id}/posts", get(|| async { "posts" }))
         .route("/login", post(|| async { "in" }))
         .nest("/api", nested)
-        .layer(RateLimitLayer::new(Clock::new().store(), policy))
+        .layer(RateLimitLayer::new(ManualClock::new().store(), policy))
 }
 
 async fn expect(client: &Http, server: &Server, rows: &[(&str, u16)]) {
@@ -327,7 +299,7 @@ async fn a_handler_can_read_the_decision() {
         let left = decision.outcomes().iter().map(|outcome| (outcome.policy().to_owned(), outcome.remaining()));
         format!("{:?}", left.collect::<Vec<_>>())
     });
-    let layer = RateLimitLayer::composite(Clock::new().store()).ip(Quota::per_hour(9)).route(Quota::per_hour(5));
+    let layer = RateLimitLayer::composite(ManualClock::new().store()).ip(Quota::per_hour(9)).route(Quota::per_hour(5));
     let server = Server::start(Router::new().route("/", handler).layer(layer)).await;
     assert_eq!(Http::new().get(server.uri("/")).await.body, r#"[("ip", 8), ("route", 4)]"#);
     server.stop().await;
@@ -357,7 +329,7 @@ async fn admitted(server: &Server, clients: usize, requests: usize) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn sixty_four_clients_at_once_are_admitted_exactly_to_the_limit() {
     for quota in [Quota::per_hour(100), Quota::fixed_window(100, Duration::from_secs(3_600))] {
-        let server = Server::start(limited(RateLimitLayer::composite(Clock::new().store()).ip(quota))).await;
+        let server = Server::start(limited(RateLimitLayer::composite(ManualClock::new().store()).ip(quota))).await;
         assert_eq!(admitted(&server, 64, 4).await, 100, "{quota}");
         server.stop().await;
     }
@@ -365,7 +337,7 @@ async fn sixty_four_clients_at_once_are_admitted_exactly_to_the_limit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn clients_at_once_are_admitted_exactly_to_the_narrowest_of_several_limits() {
-    let layer = RateLimitLayer::composite(Clock::new().store())
+    let layer = RateLimitLayer::composite(ManualClock::new().store())
         .global(Quota::per_hour(1_000))
         .ip(Quota::per_hour(70))
         .route(Quota::per_hour(71));

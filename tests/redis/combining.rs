@@ -1,15 +1,14 @@
 //! Decisions of one process share script calls, and none depends on another's caller.
 
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
 use futures::future::join_all;
 use futures::poll;
-use crate::support::server::RedisServer;
 use tokio::time::timeout;
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Settlement};
 use tollgate::{Decision, Error, Key, MemoryStore, Quota, RedisStore, Store};

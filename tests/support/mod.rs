@@ -5,7 +5,9 @@ pub(crate) mod checks;
 pub(crate) mod clock;
 #[cfg(feature = "redis")]
 pub(crate) mod control;
+pub(crate) mod doubles;
 pub(crate) mod log;
 #[cfg(feature = "redis")]
 pub(crate) mod server;
 pub(crate) mod slow;
+pub(crate) mod soon;

@@ -11,7 +11,7 @@ use futures::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::{Barrier, Semaphore};
-use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Receipt, Settlement, Settling};
 use tollgate::{
     Count, Decision, Error, Handle, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, RealCost,
     RedisStore, Source, Store, key,
@@ -20,6 +20,7 @@ use tower::Service;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::clock::ManualClock;
+use crate::support::doubles::passes_on;
 use crate::support::server::RedisServer;
 use crate::support::slow::many;
 
@@ -406,10 +407,6 @@ async fn a_service_that_fails_to_get_ready_after_the_queue_answers_with_an_error
 struct Slow(MemoryStore);
 
 impl Store for Slow {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.0.decide(checks, deadline)
-    }
-
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         let settled = self.0.settle(receipt, changes).wait();
         Answer::pending(async {
@@ -418,13 +415,7 @@ impl Store for Slow {
         })
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.0.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.0.reset(counter)
-    }
+    passes_on!(0: decide, adjust, reset);
 }
 
 #[tokio::test(start_paused = true)]
@@ -445,22 +436,12 @@ async fn a_response_waits_for_what_may_decide_the_next_request_and_not_for_a_pol
 struct Deaf(MemoryStore);
 
 impl Store for Deaf {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.0.decide(checks, deadline)
-    }
-
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         drop(self.0.settle(receipt, changes));
         Answer::pending(async { Err(Error::store("nobody answers", std::io::Error::other("gone"))) })
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.0.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.0.reset(counter)
-    }
+    passes_on!(0: decide, adjust, reset);
 }
 
 #[tokio::test]
@@ -510,10 +491,6 @@ async fn a_client_that_waits_for_its_answer_has_back_what_was_charged_meanwhile(
 struct Shaky(MemoryStore);
 
 impl Store for Shaky {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.0.decide(checks, deadline)
-    }
-
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         let is_charge = matches!(changes, [Settlement { change: Change::Charge(_), .. }]);
         let settling = self.0.settle(receipt, changes);
@@ -521,13 +498,7 @@ impl Store for Shaky {
         settling
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.0.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.0.reset(counter)
-    }
+    passes_on!(0: decide, adjust, reset);
 }
 
 #[tokio::test]

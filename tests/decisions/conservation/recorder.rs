@@ -10,6 +10,7 @@ use tollgate::store::{
 use tollgate::{Algorithm, Error};
 
 use crate::support::clock::ManualClock;
+use crate::support::doubles::passes_on;
 
 /// Units that the store took at once.
 #[derive(Clone, Debug)]
@@ -216,11 +217,5 @@ impl<S: Store> Store for Recorder<S> {
         }
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.inner.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.inner.reset(counter)
-    }
+    passes_on!(inner: adjust, reset);
 }

@@ -7,15 +7,17 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
+use tollgate::store::{Answer, Check, Deadline, Decided};
 use tollgate::{
     AccessList, Decision, DenyCache, Error, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota,
     RateLimitLayer, Source, Store, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{MANY, Mood, Moody, ask, layer, ms, per_user};
 use super::watch::Watch;
+use crate::rig::{MANY, Mood, Moody, ask, layer, ms, per_user};
+
+use crate::support::doubles::passes_on;
 
 const ONE: Quota = Quota::per_hour(1);
 
@@ -74,17 +76,7 @@ impl Store for Says {
         Answer::Ready(Ok(Decided { decision, receipt }))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.1.settle(receipt, changes)
-    }
-
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.1.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.1.reset(counter)
-    }
+    passes_on!(1: settle, adjust, reset);
 }
 
 #[tokio::test]

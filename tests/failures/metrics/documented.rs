@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use metrics_util::MetricKind;
 use tollgate::{MemoryStore, Policy, RateLimitLayer};
 
-use crate::rig::{MANY, ask, per_user};
 use super::watch::Watch;
+use crate::rig::{MANY, ask, per_user};
 
 /// Every series that two policies have, at 0, after the first request.
 async fn first_seen() -> Vec<(String, MetricKind, String)> {

@@ -8,8 +8,8 @@ use http_body_util::Full;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{Mood, Moody};
 use super::watch::Watch;
+use crate::rig::{Mood, Moody};
 
 /// In every part of a request that can be a key.
 const SECRET: &str = "hunter2";

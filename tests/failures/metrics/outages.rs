@@ -3,8 +3,8 @@
 use tokio::time::{advance, sleep, timeout};
 use tollgate::{BreakerState, OnFailure};
 
-use crate::rig::{MANY, Mood, Moody, ask, layer, ms};
 use super::watch::Watch;
+use crate::rig::{MANY, Mood, Moody, ask, layer, ms};
 
 const FAILED: (&str, i64) = ("store_failures_total{kind=store}", 1);
 

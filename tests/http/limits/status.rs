@@ -11,13 +11,11 @@ use axum::routing::get;
 use futures::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-};
-use tollgate::{AccessList, Error, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::{AccessList, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use crate::support::clock::ManualClock;
+use crate::support::doubles::Away;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -136,27 +134,6 @@ fn replaced_policies_are_told_as_they_are() {
     let app = app(&layer);
     layer.replace_policies([user(Quota::fixed_window(7, HOUR))]).unwrap();
     told(&app, "ada", r#"{"resources":{"user":{"limit":7,"used":0,"remaining":7,"reset":R}}}"#, &[Duration::ZERO]);
-}
-
-/// A store that is away.
-struct Away;
-
-impl Store for Away {
-    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
-    }
-
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        Answer::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(Applied::new(0, 0)))
-    }
-
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
-    }
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
-};
+use tollgate::store::{Answer, Check, Deadline, Decided, Receipt, Store, StoreId};
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, Source};
+
+use crate::support::doubles::keeps_nothing;
 
 const SECOND: Duration = Duration::from_secs(1);
 const FOREVER: Duration = Duration::from_secs(1_000_000);
@@ -136,17 +136,7 @@ impl Store for Refusing {
         Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        Answer::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(Applied::new(0, 0)))
-    }
-
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
-    }
+    keeps_nothing!();
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,12 +6,12 @@ use std::time::Duration;
 use http::request::Parts;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-};
+use tollgate::store::{Answer, Check, Deadline, Decided, Store};
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Source};
 
 use super::rig::{Answered, Directory, MANY, by, memory, ms, send, tiered, told, with_token};
+
+use crate::support::doubles::passes_on;
 
 /// Timers count milliseconds, and round up.
 const GRAIN: Duration = ms(2);
@@ -35,21 +35,11 @@ impl Store for Late {
         })
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.0.settle(receipt, changes)
-    }
-
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.0.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.0.reset(counter)
-    }
-
     fn budget(&self) -> Option<Duration> {
         self.2
     }
+
+    passes_on!(0: settle, adjust, reset);
 }
 
 /// An extractor that hangs, or answers so late.

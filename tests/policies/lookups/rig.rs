@@ -13,13 +13,12 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::sleep;
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-};
+use tollgate::store::{Answer, Check, Deadline, Decided, Store};
 use tollgate::{Error, Key, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody, TierLookup};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::clock::ManualClock;
+use crate::support::doubles::passes_on;
 use crate::support::server::RedisServer;
 
 pub(crate) type Answered = Response<ResponseBody<Full<Bytes>>>;
@@ -156,21 +155,11 @@ impl Store for Counting {
         self.inner.decide(checks, deadline)
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.inner.settle(receipt, changes)
-    }
-
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.inner.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.inner.reset(counter)
-    }
-
     fn recall(&self, checks: &[Check]) -> Option<Decided> {
         self.inner.recall(checks)
     }
+
+    passes_on!(inner: settle, adjust, reset);
 }
 
 /// A request with a token, from one address.

@@ -10,13 +10,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use tokio::sync::watch;
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-};
-use tollgate::{Count, Error, Handle, Policy, Quota, RateLimitLayer, RealCost};
+use tollgate::store::{Answer, Receipt, Settlement, Settling, Store};
+use tollgate::{Count, Handle, Policy, Quota, RateLimitLayer, RealCost};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{HOUR, Rig, Text, background, get, line, on_each_store};
+
+use crate::support::doubles::passes_on;
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);
 
@@ -294,10 +294,6 @@ struct Slow {
 }
 
 impl Store for Slow {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.store.decide(checks, deadline)
-    }
-
     fn settle(&self, receipt: Receipt, settlements: &[Settlement]) -> Settling {
         let (store, mut may, settlements) = (Arc::clone(&self.store), self.may.clone(), settlements.to_vec());
         Answer::Pending(Box::pin(async move {
@@ -306,13 +302,7 @@ impl Store for Slow {
         }))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.store.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.store.reset(counter)
-    }
+    passes_on!(store: decide, adjust, reset);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,39 +4,17 @@ use std::convert::Infallible;
 
 use http::{HeaderMap, HeaderName, Response};
 use tollgate::key::{self, Extracted};
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-};
-use tollgate::{AccessList, Decision, Error, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
+use tollgate::{AccessList, Decision, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 
 use super::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
+
+use crate::support::doubles::Away;
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);
 const TWO: Quota = Quota::fixed_window(2, HOUR);
 
 fn tried() -> Policy {
     Policy::new("tried", TWO).shadow()
-}
-
-/// A store that is away.
-struct Away;
-
-impl Store for Away {
-    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
-    }
-
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        Answer::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(Applied::new(0, 0)))
-    }
-
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
-    }
 }
 
 #[tokio::test]

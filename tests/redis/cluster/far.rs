@@ -5,8 +5,8 @@ use std::time::Duration;
 use tollgate::RedisStore;
 use tollgate::deadpool_redis::redis::Value;
 
-use crate::proxy::Proxy;
 use super::rig::{Cluster, PATIENCE, take, wait_for};
+use crate::proxy::Proxy;
 
 /// On the way there, and on the way back.
 const DELAY: Duration = Duration::from_millis(130);

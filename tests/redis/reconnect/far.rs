@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tollgate::RedisStore;
 
-use crate::proxy::Proxy;
 use super::rig::take;
+use crate::proxy::Proxy;
 use crate::support::server::RedisServer;
 
 /// On the way there, and on the way back.

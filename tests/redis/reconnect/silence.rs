@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tollgate::store::{Change, Settlement, Store};
 
-use crate::proxy::Proxy;
 use super::rig::{RETURN, assert_keeps, assert_returns, connect, failure, kept, take};
+use crate::proxy::Proxy;
 use crate::support::server::RedisServer;
 
 #[tokio::test]

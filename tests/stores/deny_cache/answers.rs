@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, Settling, StoreId,
-};
+use tollgate::store::{Answer, Check, Deadline, Decided, Mode, Receipt, StoreId};
 use tollgate::{Decision, DenyCache, Error, MemoryStore, Outcome, Quota, Source, Store};
 
 use super::rig::{EACH, MS, Rig, S};
 use crate::support::checks::check;
 use crate::support::clock::ManualClock;
+use crate::support::doubles::keeps_nothing;
 
 const HOURLY: Quota = Quota::token_bucket(4, Duration::from_secs(3_600));
 
@@ -245,17 +244,7 @@ impl Store for Refusing {
         Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        Answer::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(Applied::new(0, 0)))
-    }
-
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
-    }
+    keeps_nothing!();
 }
 
 #[test]

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, StoreId,
-};
+use tollgate::store::{Answer, Check, Deadline, Decided, Receipt, StoreId};
 use tollgate::{Decision, Error, Outcome, Source, Store};
 
 use super::rig::{MS, Rig, S};
 use crate::support::checks::check;
 use crate::support::clock::ManualClock;
+use crate::support::doubles::keeps_nothing;
 use crate::support::slow::many;
 
 const QUOTA: Quota = Quota::token_bucket(1, Duration::from_secs(3_600));
@@ -25,17 +24,7 @@ impl Store for Full {
         Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        Answer::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(Applied::new(0, 0)))
-    }
-
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
-    }
+    keeps_nothing!();
 }
 
 fn full(capacity: usize) -> Rig<Full> {

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, DenyCacheBuilder, Receipt, Settlement, Settling,
-};
+use tollgate::store::{Answer, Check, Deadline, Decided, DenyCacheBuilder};
 use tollgate::{Decision, DenyCache, Error, MemoryStore, Quota, Source, Store};
 
 use crate::support::checks::check;
 use crate::support::clock::ManualClock;
+use crate::support::doubles::passes_on;
 
 pub(super) const MS: u64 = 1_000;
 pub(super) const S: u64 = 1_000 * MS;
@@ -45,17 +44,7 @@ impl<S: Store> Store for Counting<S> {
         self.store.decide(checks, deadline)
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.store.settle(receipt, changes)
-    }
-
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.store.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.store.reset(counter)
-    }
+    passes_on!(store: settle, adjust, reset);
 }
 
 pub(super) struct Rig<S = MemoryStore> {

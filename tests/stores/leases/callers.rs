@@ -9,9 +9,9 @@ use tokio::time::timeout;
 use tollgate::store::{Answer, Deadline, Store};
 use tollgate::{LeaseStore, MemoryStore, Quota, RedisStore, Source};
 
+use super::sim::{Far, clock, ms, remaining, secs};
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
-use super::sim::{Far, clock, ms, remaining, secs};
 
 const LIMIT: u64 = 1_000_000;
 const DAY: Quota = Quota::fixed_window(LIMIT, secs(86_400));

@@ -9,9 +9,10 @@ use tollgate::store::{
 };
 use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
 
-use crate::support::checks::{check, counter};
 use super::definition::assert_admits;
 use super::sim::{Far, bursts, clock, ms, remaining, secs, take};
+use crate::support::checks::{check, counter};
+use crate::support::doubles::passes_on;
 use crate::support::slow::many;
 
 const DAY: Quota = Quota::fixed_window(10_000, secs(86_400));
@@ -246,23 +247,17 @@ impl Store for Flaky {
         self.answer(fate, deadline, move |inner| inner.decide(&checks, deadline))
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.inner.settle(receipt, changes)
-    }
-
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.charges.fetch_add(u64::from(matches!(change, Change::Charge(_))), Ordering::Relaxed);
         let counter = counter.clone();
         self.answer(self.fate(), Deadline::none(), move |inner| inner.adjust(&counter, change))
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.inner.reset(counter)
-    }
-
     fn budget(&self) -> Option<Duration> {
         Some(BUDGET)
     }
+
+    passes_on!(inner: settle, reset);
 }
 
 /// A hybrid store that owes 3 units; one more was decided by the inner store.

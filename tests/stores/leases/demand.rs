@@ -3,8 +3,8 @@
 use tollgate::store::{Answer, Check, Deadline, Store};
 use tollgate::{Key, LeaseStore, MemoryStore, Quota, Source};
 
-use crate::support::checks::{check, counter};
 use super::sim::{Far, clock, ms, secs, take};
+use crate::support::checks::{check, counter};
 use crate::support::slow::many;
 
 const MANY: Quota = Quota::fixed_window(1_000_000, secs(100));

@@ -1,6 +1,5 @@
 //! Stores that decide hot keys in this process: leases, and debts that are paid later.
 
-
 mod bounds;
 mod callers;
 mod debts;

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::sync::Semaphore;
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-};
+use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Settlement, Settling, Store};
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
+use super::sim::{Far, clock, ms, remaining, secs, take};
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;
-use super::sim::{Far, clock, ms, remaining, secs, take};
+use crate::support::doubles::passes_on;
 
 const WINDOW: Quota = Quota::fixed_window(10_000, secs(3_600));
 
@@ -42,13 +41,7 @@ impl Store for Busy {
         Answer::Ready(Ok(Vec::new()))
     }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.inner.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.inner.reset(counter)
-    }
+    passes_on!(inner: adjust, reset);
 }
 
 async fn heat(store: &LeaseStore, quota: Quota, requests: u64) {
@@ -320,17 +313,7 @@ impl Store for Held {
         })
     }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.inner.settle(receipt, changes)
-    }
-
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.inner.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.inner.reset(counter)
-    }
+    passes_on!(inner: settle, adjust, reset);
 }
 
 /// What the inner store has left where a key was reset while a lease of it was asked for, and requests and others

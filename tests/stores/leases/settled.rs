@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId, Taken,
+    Answer, Applied, Change, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId, Taken,
 };
 use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
 
-use crate::support::checks::{check, counter};
 use super::sim::{Far, ms, remaining, secs, take};
+use crate::support::checks::{check, counter};
+use crate::support::doubles::passes_on;
 
 const DAY: Duration = secs(86_400);
 const HUNDRED: Quota = Quota::fixed_window(100, DAY);
@@ -235,14 +236,6 @@ impl Losing {
 }
 
 impl Store for Losing {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.inner.decide(checks, deadline)
-    }
-
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.inner.settle(receipt, changes)
-    }
-
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         self.charges.fetch_add(1, Ordering::SeqCst);
         if self.fate.load(Ordering::SeqCst) == ANSWERED {
@@ -254,9 +247,7 @@ impl Store for Losing {
         })
     }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.inner.reset(counter)
-    }
+    passes_on!(inner: decide, settle, reset);
 }
 
 #[tokio::test(start_paused = true)]

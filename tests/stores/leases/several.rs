@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate::store::{Answer, Check, Deadline, Mode, Store};
 use tollgate::{LeaseStore, MemoryStore, Quota, Source};
 
-use crate::support::checks::check;
 use super::sim::{Far, clock, remaining, secs, take};
+use crate::support::checks::check;
 
 const WIDE: Quota = Quota::fixed_window(100_000, secs(86_400));
 

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use tollgate::{LeaseStore, Quota, RedisStore, Source};
 
 use super::definition::assert_admits;
-use crate::support::server::RedisServer;
 use super::sim::{Admitted, secs, take};
+use crate::support::server::RedisServer;
 
 async fn flood(store: LeaseStore, quota: Quota, until: tokio::time::Instant) -> (Admitted, u64) {
     let (mut admitted, mut locally) = (Vec::new(), 0);
