@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::support::clock::ManualClock;
-use crate::support::server::RedisServer;
 use futures::future::join_all;
 use futures::poll;
 use tokio::time::timeout;
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Settlement};
 use tollgate::{Decision, Error, Key, MemoryStore, Quota, RedisStore, Store};
+
+use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

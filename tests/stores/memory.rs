@@ -7,10 +7,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::checks::{check, counter};
-use crate::support::clock::ManualClock;
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Store};
 use tollgate::{Algorithm, Decision, MemoryStore, Quota};
+
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
 
 const TWO_A_MINUTE: Quota = Quota::token_bucket(2, Duration::from_secs(60));
 /// Sooner idle than the keys of a flood: only being throttled can keep it.

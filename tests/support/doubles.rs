@@ -1,5 +1,8 @@
 //! What stores of tests do not do themselves: they pass it on, or have nothing to do.
 
+use tollgate::Error;
+use tollgate::store::{Answer, Check, Deadline, Decided, Store};
+
 /// Methods of [`Store`](tollgate::Store) that are those of the store inside: `passes_on!(inner: settle, adjust, reset);`.
 #[allow(unused_macros, reason = "not every room has such stores")]
 macro_rules! passes_on {
@@ -67,9 +70,6 @@ macro_rules! keeps_nothing {
 
 #[allow(unused_imports, reason = "not every room has such stores")]
 pub(crate) use {keeps_nothing, passes_on};
-
-use tollgate::Error;
-use tollgate::store::{Answer, Check, Deadline, Decided, Store};
 
 /// A store that is away.
 pub(crate) struct Away;

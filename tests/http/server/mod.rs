@@ -1,16 +1,16 @@
 //! The example server: what it answers, how it starts and stops, and one limit shared by two of it.
 
+mod harness;
+mod policies;
+mod reload;
+
 use std::process::Output;
 use std::time::{Duration, Instant};
 
 use http::Method;
 
-mod harness;
-mod policies;
-mod reload;
-
+use self::harness::{ConfigFile, Server, command, ended, send, told};
 use crate::support::server::RedisServer;
-use harness::{ConfigFile, Server, command, ended, send, told};
 
 const NO_LIMITS: &str = "[server]\non_failure = \"deny\"\n";
 

@@ -10,7 +10,6 @@ use tollgate::store::{Answer, Check, Deadline, Decided, Store};
 use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Source};
 
 use super::rig::{Answered, Directory, MANY, by, memory, ms, send, tiered, told, with_token};
-
 use crate::support::doubles::passes_on;
 
 /// Timers count milliseconds, and round up.

@@ -15,7 +15,6 @@ use tollgate::{Count, Handle, Policy, Quota, RateLimitLayer, RealCost};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{HOUR, Rig, Text, background, get, line, on_each_store};
-
 use crate::support::doubles::passes_on;
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);

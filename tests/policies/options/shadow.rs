@@ -7,7 +7,6 @@ use tollgate::key::{self, Extracted};
 use tollgate::{AccessList, Decision, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 
 use super::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
-
 use crate::support::doubles::Away;
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);
