@@ -8,6 +8,7 @@ mod algorithms;
 mod conformance;
 #[cfg(feature = "redis")]
 mod conservation;
+#[allow(clippy::duplicate_mod, reason = "it has what it uses of what is shared")]
 #[cfg(feature = "redis")]
 #[path = "../differential.rs"]
 mod differential;

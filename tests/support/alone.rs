@@ -12,8 +12,8 @@ pub(crate) fn alone(name: &str, test: impl FnOnce()) {
     if env::var_os(VARIABLE).is_some() {
         return test();
     }
-    let mut process = Command::new(env::current_exe().expect("it runs"));
-    let output = process.args([name, "--exact", "--nocapture"]).env(VARIABLE, "1").output().expect("it starts again");
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    assert!(output.status.success() && text.contains(" 1 passed"), "{name}: {text}");
+    let mut again = Command::new(env::current_exe().expect("it runs"));
+    let output = again.args([name, "--exact", "--nocapture"]).env(VARIABLE, "1").output().expect("it starts again");
+    let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success() && printed.contains(" 1 passed"), "{name}: {printed}");
 }

@@ -4,5 +4,5 @@
 //! `SEED` repeats a run; `REQUESTS` and `SOCKET_REQUESTS` make another number of requests of each kind.
 
 mod check;
-mod spellings;
+mod random;
 mod wire;

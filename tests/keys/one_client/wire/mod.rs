@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use self::nginx::Nginx;
 use self::server::Server;
 use crate::one_client::check::{Choices, Spelling};
-use crate::one_client::spellings::{bytes, number, seed};
+use crate::one_client::random::{bytes, number, seed};
 
 /// Requests of a kind over each protocol, to each server.
 const REQUESTS: usize = 200;
