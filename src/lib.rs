@@ -70,24 +70,13 @@
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 
-mod account;
-mod admission;
 #[cfg(feature = "config")]
 pub mod config;
 mod core;
-mod future;
-mod gate;
-mod grpc;
-mod headers;
-pub mod key;
-mod layer;
+mod http;
 mod limiter;
 mod lookup;
 mod metrics;
-mod policy;
-mod response;
-mod service;
-mod status;
 pub mod store;
 
 #[cfg(feature = "redis")]
@@ -95,17 +84,12 @@ pub use deadpool_redis;
 pub use ipnet;
 
 pub use self::core::{Algorithm, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
-pub use account::{Handle, RealCost};
-pub use future::ResponseFuture;
-pub use headers::{Dialect, EXPOSED_HEADERS, Headers};
-pub use key::MissingKey;
-pub use layer::RateLimitLayer;
-pub use limiter::Limiter;
+pub use self::http::{
+    AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, MissingKey, Policy, RateLimit, RateLimitLayer,
+    RealCost, ResponseBody, ResponseFuture, StatusService, key,
+};
+pub use limiter::{Limiter, Rule, TierLookup};
 pub use lookup::{Lookup, RawValues};
-pub use policy::{AccessList, Count, Policy, TierLookup};
-pub use response::ResponseBody;
-pub use service::RateLimit;
-pub use status::{PolicyStatus, Status, StatusService};
 #[cfg(feature = "redis-cell")]
 pub use store::RedisCellStore;
 #[cfg(feature = "redis")]

@@ -1,31 +1,59 @@
-//! Arrows between the rooms of the crate point down: a room is a file or folder of `src`, and an arrow a path in
-//! one that leads to another.
+//! Arrows between the rooms of the crate point down: a room is a module with all that is in it, and an arrow a path
+//! in one that leads to another.
+//!
+//! A room may have rooms within it. A module that only holds rooms, as the root of the crate, is a face: it shows what
+//! is theirs, and paths through it are followed, as are those through the front page of a room with rooms within. There
+//! no files know each other in a circle either.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, from the ground up: each knows those before it only.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 17] = [
     "core",
     "metrics",
     "store",
     "lookup",
-    "key",
-    "grpc",
-    "policy",
-    "headers",
-    "gate",
-    "account",
-    "admission",
-    "response",
-    "status",
-    "future",
-    "service",
     "limiter",
-    "layer",
+    "http::key",
+    "http::grpc",
+    "http::policy",
+    "http::headers",
+    "http::response",
+    "http::gate",
+    "http::account",
+    "http::admission",
+    "http::service",
+    "http::status",
+    "http::layer",
     "config",
 ];
+
+/// The rooms within a room, likewise.
+const WITHIN: [Order<'static>; 2] = [
+    Order {
+        within: "store::redis",
+        rooms: &[
+            "wire",
+            "connections",
+            "batch",
+            "cluster",
+            "servers",
+            "engine",
+            "settle",
+            "apart",
+            "store",
+            "builder",
+            "plain",
+        ],
+    },
+    Order { within: "store::cell", rooms: &["rate", "throttle", "store", "builder"] },
+];
+
+/// What no room below HTTP knows.
+const OF_HTTP: [&str; 8] =
+    ["axum", "http", "http_body", "http_body_util", "hyper", "tower", "tower_layer", "tower_service"];
 
 /// What the ground floor knows nothing of.
 const FOREIGN: [&str; 16] = [
@@ -72,11 +100,12 @@ impl Source {
                 lines.by_ref().find(|line| line.starts_with('}'));
             }
         }
-        Self { modules, text: kept.join("\n") }
-    }
-
-    fn room(&self) -> &str {
-        self.modules.first().map_or("lib", String::as_str)
+        // Who may see an item is no arrow.
+        let kept = kept.join("\n");
+        let (before, scoped) = kept.split_once("pub(in ").unwrap_or((&kept, ""));
+        let behind = scoped.split("pub(in ").filter_map(|part| part.split_once(')'));
+        let text = behind.fold(before.to_owned(), |text, (_, after)| text + after);
+        Self { modules, text }
     }
 
     /// All paths that it uses, as they are written.
@@ -115,6 +144,46 @@ impl Source {
         }
         from.extend_from_slice(rest);
         Some(from)
+    }
+}
+
+/// Rooms from the ground up, of the crate or of a room.
+#[derive(Clone, Copy)]
+struct Order<'a> {
+    /// The room that they are in; nothing for the crate.
+    within: &'a str,
+    rooms: &'a [&'a str],
+}
+
+impl Order<'_> {
+    /// All there are, the crate's first.
+    fn all() -> impl Iterator<Item = Order<'static>> {
+        [Order { within: "", rooms: &ROOMS }].into_iter().chain(WITHIN)
+    }
+
+    /// A room's modules from the root of the crate.
+    fn modules<'b>(&'b self, room: &'b str) -> impl Iterator<Item = &'b str> {
+        self.within.split("::").chain(room.split("::")).filter(|module| !module.is_empty())
+    }
+
+    /// Whether modules are the ones that these rooms are in, or below.
+    fn is_around(&self, modules: &[String]) -> bool {
+        let mut modules = modules.iter();
+        self.modules("").all(|part| modules.next().is_some_and(|module| module == part))
+    }
+
+    /// The floor of the room that a path is in.
+    fn floor_of(&self, path: &[String]) -> Option<usize> {
+        self.rooms.iter().position(|room| {
+            let mut modules = path.iter();
+            self.modules(room).all(|part| modules.next().is_some_and(|module| module == part))
+        })
+    }
+
+    /// Whether a file is the way to some of these rooms, and in none of them.
+    fn is_face(&self, file: &Source) -> bool {
+        let leads = |room: &&str| self.modules(room).take(file.modules.len()).eq(file.modules.iter());
+        self.floor_of(&file.modules).is_none() && self.rooms.iter().any(leads)
     }
 }
 
@@ -186,46 +255,107 @@ fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
     }
 }
 
-/// All that is wrong with the arrows between files.
-fn wrong(sources: &[Source]) -> Vec<String> {
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    for path in sources.iter().filter(|source| source.room() == "lib").flat_map(Source::paths) {
-        // The root of the crate shows what is of a room.
-        let path: Vec<_> = path.into_iter().filter(|part| part != "self" && part != "crate").collect();
-        if let ([room, .., name], true) = (&path[..], path.len() > 1) {
-            names.insert(name.clone(), room.clone());
+/// What faces show under a path of theirs, and whose it is.
+type Shown = BTreeMap<Vec<String>, Vec<String>>;
+
+fn shown_by<'a>(faces: impl Iterator<Item = &'a Source>) -> Shown {
+    let mut shown = Shown::new();
+    for face in faces {
+        for path in face.paths() {
+            let is_own = |first: &String| first == "self" || first == "crate" || first == "super";
+            let target = if path.first().is_some_and(is_own) {
+                face.resolve(&path).unwrap_or_default()
+            } else {
+                [&face.modules[..], &path].concat()
+            };
+            if let (Some(name), true) = (target.last(), target.len() > 1) {
+                shown.insert([&face.modules[..], std::slice::from_ref(name)].concat(), target.clone());
+            }
         }
     }
-    let floor = |room: &str| ROOMS.iter().position(|known| *known == room);
+    shown
+}
+
+/// Where a path leads that may go through faces.
+fn followed(mut path: Vec<String>, shown: &Shown) -> Vec<String> {
+    for _ in 0..4 {
+        let known = (1..=path.len()).find_map(|length| Some((length, shown.get(&path[..length])?)));
+        let Some((length, target)) = known.filter(|(length, target)| path[..*length] != target[..]) else { break };
+        path = [&target[..], &path[length..]].concat();
+    }
+    path
+}
+
+/// All that is wrong with the arrows between files.
+fn wrong(sources: &[Source]) -> Vec<String> {
+    let shown = shown_by(sources.iter().filter(|source| Order::all().any(|order| order.is_face(source))));
+    let mut wrong: Vec<String> = Order::all().flat_map(|order| wrong_by(order, sources, &shown)).collect();
+    wrong.sort();
+    wrong.dedup();
+    wrong
+}
+
+fn wrong_by(order: Order<'_>, sources: &[Source], shown: &Shown) -> Vec<String> {
     let mut wrong = Vec::new();
-    for source in sources.iter().filter(|source| source.room() != "lib") {
-        let (room, file) = (source.room(), source.modules.join("/"));
-        let Some(own) = floor(room) else {
-            wrong.push(format!("{file}: {room} is no known room"));
+    let own = sources.iter().filter(|source| order.is_around(&source.modules));
+    for source in own.filter(|source| !order.is_face(source)) {
+        let file = source.modules.join("/");
+        let Some(own) = order.floor_of(&source.modules) else {
+            wrong.push(format!("{file}: it is in no known room"));
             continue;
         };
+        let room = order.rooms[own];
         for path in source.paths() {
             let Some(target) = source.resolve(&path) else {
-                if own == 0 && FOREIGN.contains(&path[0].as_str()) {
+                let first = path[0].as_str();
+                let is_below = ROOMS.iter().position(|room| room.starts_with("http::")).is_some_and(|http| own < http);
+                let is_foreign = own == 0 && FOREIGN.contains(&first) || is_below && OF_HTTP.contains(&first);
+                if order.within.is_empty() && is_foreign {
                     wrong.push(format!("{file}: {room} knows {}", path.join("::")));
                 }
                 continue;
             };
-            let Some(first) = target.first() else {
-                wrong.push(format!("{file}: {} names all rooms", path.join("::")));
-                continue;
-            };
-            let to = names.get(first).unwrap_or(first);
-            match floor(to) {
-                Some(other) if other > own => wrong.push(format!("{file}: {room} knows {} of {to}", path.join("::"))),
-                Some(_) => {}
-                None => wrong.push(format!("{file}: {} is in no known room", path.join("::"))),
+            let target = followed(target, shown);
+            match order.floor_of(&target) {
+                Some(other) if other > own => {
+                    wrong.push(format!("{file}: {room} knows {} of {}", path.join("::"), order.rooms[other]));
+                }
+                None if order.is_around(&target) => {
+                    wrong.push(format!("{file}: {} is in no known room", path.join("::")));
+                }
+                _ => {}
             }
         }
     }
-    wrong.sort();
-    wrong.dedup();
     wrong
+}
+
+/// The files in rooms within a room that lead back to themselves, by way of others.
+fn circles(sources: &[Source]) -> Vec<String> {
+    let is_in = |file: &&Source| WITHIN.iter().any(|order| order.is_around(&file.modules));
+    let is_front = |file: &Source| {
+        let is_below = |other: &Source| other.modules.len() > file.modules.len();
+        sources.iter().any(|other| is_below(other) && other.modules.starts_with(&file.modules))
+    };
+    let shown = shown_by(sources.iter().filter(|file| is_front(file)));
+    let files: Vec<&Source> = sources.iter().filter(is_in).filter(|file| !is_front(file)).collect();
+    let known_by = |file: &&Source| {
+        let targets = file.paths().into_iter().filter_map(|path| Some(followed(file.resolve(&path)?, &shown)));
+        let place = |target: Vec<String>| files.iter().position(|other| target.starts_with(&other.modules));
+        targets.filter_map(place).collect::<Vec<usize>>()
+    };
+    let arrows: Vec<Vec<usize>> = files.iter().map(known_by).collect();
+    let leads_back = |file: &usize| {
+        let others = |from: usize| arrows[from].iter().copied().filter(move |to| *to != from);
+        let (mut reached, mut next) = (vec![false; files.len()], others(*file).collect::<Vec<_>>());
+        while let Some(other) = next.pop() {
+            if !std::mem::replace(&mut reached[other], true) {
+                next.extend(others(other));
+            }
+        }
+        reached[*file]
+    };
+    (0..files.len()).filter(leads_back).map(|file| files[file].modules.join("/")).collect()
 }
 
 /// The files below a folder, but for those of tests.
@@ -266,17 +396,39 @@ fn arrows_between_rooms_point_down() {
 }
 
 #[test]
+fn files_in_rooms_within_a_room_do_not_know_each_other_in_a_circle() {
+    assert_eq!(circles(&sources()), [""; 0]);
+}
+
+#[test]
 fn each_room_is_there() {
     let sources = sources();
-    for room in ROOMS {
-        assert!(sources.iter().any(|source| source.room() == room), "there is no room {room}");
+    for order in Order::all() {
+        for (floor, room) in order.rooms.iter().enumerate() {
+            let is_there = sources.iter().any(|source| order.floor_of(&source.modules) == Some(floor));
+            assert!(is_there, "there is no room {room} within {:?}", order.within);
+        }
     }
 }
 
 /// What is wrong if a file has this text.
 fn planted(path: &str, text: &str) -> Vec<String> {
-    let lib = Source::new(Path::new("lib.rs"), "pub use layer::RateLimitLayer;\npub use self::core::{Error, Key};");
-    wrong(&[lib, Source::new(Path::new(path), text)])
+    planted_all(&[(path, text)])
+}
+
+/// What is wrong if files have these texts.
+fn planted_all(files: &[(&str, &str)]) -> Vec<String> {
+    let faces = [
+        ("lib.rs", "pub use self::core::{Error, Key};\npub use self::http::{RateLimitLayer, policy};"),
+        ("http/mod.rs", "pub mod policy;\npub use self::layer::RateLimitLayer;"),
+        ("store/mod.rs", "pub use redis::{Credentials, RedisStore};\npub use traits::Store;"),
+        ("store/redis/mod.rs", "pub use connections::Credentials;\npub use store::RedisStore;"),
+    ];
+    wrong(&sources_of(faces.iter().chain(files)))
+}
+
+fn sources_of<'a>(files: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> Vec<Source> {
+    files.into_iter().map(|(path, text)| Source::new(Path::new(path), text)).collect()
 }
 
 #[test]
@@ -285,12 +437,14 @@ fn an_arrow_upward_is_found_however_it_is_written() {
         "use crate::policy::Policy;",
         "    use crate::{policy::Policy};",
         "use crate::{\n    core::Error,\n    policy::{self, Policy as Rule},\n};",
-        "use super::super::policy::Policy;",
-        "use super::super::{core, policy};",
+        "use super::super::http::policy::Policy;",
+        "use super::super::{core, http::policy};",
         "fn take(policy: &crate::policy::Policy) {}",
         "use crate::RateLimitLayer;",
-        "pub(crate) use crate::layer::RateLimitLayer;",
-        "fn take(policy: &super::super::policy::Policy) {}",
+        "use crate::http::RateLimitLayer;",
+        "use crate::http::policy::Policy;",
+        "pub(crate) use crate::http::layer::RateLimitLayer;",
+        "fn take(policy: &super::super::http::policy::Policy) {}",
         "use crate as all;",
         "fn text() { f(\"//\", crate::policy::X) }",
         "#[cfg(test)]\nuse crate::{\n    core::Key,\n};\nuse crate::policy::Policy;",
@@ -310,7 +464,61 @@ fn an_arrow_upward_is_found_however_it_is_written() {
         assert_eq!(planted("core/check.rs", text).len(), 1, "{text}");
     }
     assert_eq!(planted("core.rs", "use crate::metrics;").len(), 1);
+    assert_eq!(planted("http/key/header.rs", "use super::super::policy::Policy;").len(), 1);
+    assert_eq!(planted("http/key/header.rs", "use crate::http::layer;").len(), 1);
     assert_eq!(planted("cellar/one.rs", "").len(), 1);
+    assert_eq!(planted("http/cellar.rs", "").len(), 1);
+}
+
+#[test]
+fn an_arrow_upward_between_rooms_within_a_room_is_found() {
+    for text in [
+        "use crate::store::redis::connections::Link;",
+        "use super::super::connections::Link;",
+        "use crate::store::redis::{batch, cluster::slot_of};",
+        "fn of(store: &crate::store::RedisStore) {}",
+        "use crate::store::{Check, Credentials};",
+        "use super::super::store;",
+        "use super::super::other::X;",
+        "pub(in crate::store::redis) use super::super::batch::Job;",
+        "pub(in crate::store::redis) fn f() {}\npub(in crate::store) fn g(job: super::super::batch::Job) {}",
+    ] {
+        assert!(!planted("store/redis/wire/reply.rs", text).is_empty(), "{text}");
+    }
+    assert_eq!(planted("store/redis/engine.rs", "use super::apart::Part;").len(), 1);
+    assert_eq!(planted("store/redis/other.rs", "").len(), 1, "it is in no known room");
+    for text in [
+        "use super::wire::Request;",
+        "use super::{cluster, servers::Servers};",
+        "use crate::store::Store;",
+        "pub(in crate::store::redis) struct Engine;",
+    ] {
+        assert_eq!(planted("store/redis/engine.rs", text), [""; 0], "{text}");
+    }
+    assert_eq!(planted("store/cell/store.rs", "use crate::store::redis::plain::PlainServer;"), [""; 0]);
+}
+
+#[test]
+fn a_circle_between_rooms_within_a_room_is_found() {
+    let down = ("store/redis/batch/job.rs", "use crate::store::redis::wire::Request;");
+    let up = ("store/redis/wire/packed.rs", "use crate::store::redis::batch::Job;");
+    assert_eq!(planted_all(&[down]), [""; 0]);
+    assert_eq!(
+        planted_all(&[down, up]),
+        ["store/redis/wire/packed: wire knows crate::store::redis::batch::Job of batch"]
+    );
+}
+
+#[test]
+fn a_circle_of_files_is_found_also_through_a_front_page() {
+    let front = ("store/redis/batch/mod.rs", "mod job;\nmod lane;\npub(super) use job::Job;");
+    let job = ("store/redis/batch/job.rs", "use super::call::Call;");
+    let call = ("store/redis/batch/call.rs", "use super::lane::{self, Lane};");
+    let below = ("store/redis/batch/lane.rs", "use super::turns::Turns;");
+    let lane = ("store/redis/batch/lane.rs", "use crate::store::redis::batch::Job;");
+    assert_eq!(circles(&sources_of(&[front, job, call, below])), [""; 0]);
+    let circle = ["job", "call", "lane"].map(|file| format!("store/redis/batch/{file}"));
+    assert_eq!(circles(&sources_of(&[front, job, call, lane])), circle);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::request::Parts;
 
 use super::keys::DynKey;
-use crate::key::{ClientIp, Extracted, KeyExtractor, ListEntry};
+use crate::http::key::{ClientIp, Extracted, KeyExtractor, ListEntry};
 use crate::store::Answer;
 use crate::{Key, MissingKey, RawValues};
 

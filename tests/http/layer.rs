@@ -444,6 +444,36 @@ fn what_the_rejection_closure_sets_is_kept() {
     assert_eq!(response.headers().get_all("set-cookie").iter().count(), 2);
 }
 
+#[cfg(feature = "axum")]
+#[test]
+fn a_rejection_may_be_whatever_axum_makes_a_response_of() {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).reject_with(|parts, decision| {
+        let wait = decision.retry_after().map_or(0, |wait| wait.as_secs());
+        (StatusCode::IM_A_TEAPOT, [("x-path", parts.uri.path().to_owned())], axum::Json([wait]))
+    });
+    let service = layer.layer(Hello::default());
+    expect(&service, request(), 200);
+    let response = send(&service, request());
+    assert_eq!(response.status(), StatusCode::IM_A_TEAPOT);
+    let headers = ["content-type", "x-path", "retry-after", "cache-control"].map(|name| header(&response, name));
+    assert_eq!(headers, ["application/json", "/", "3600", "no-store"]);
+    assert_eq!(text(response), "[3600]");
+}
+
+#[cfg(feature = "axum")]
+#[test]
+fn a_rejection_whose_body_is_streamed_is_left_to_the_layer() {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).reject_with(|_, _| {
+        let chunks = futures::stream::pending::<Result<Bytes, Infallible>>();
+        (StatusCode::IM_A_TEAPOT, axum::body::Body::from_stream(chunks))
+    });
+    let service = layer.layer(Hello::default());
+    expect(&service, request(), 200);
+    let response = send(&service, request());
+    assert_eq!((response.status().as_u16(), header(&response, "retry-after").as_str()), (429, "3600"));
+    assert_eq!(header(&response, "content-type"), "application/problem+json");
+}
+
 // The decision.
 
 #[test]

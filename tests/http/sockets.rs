@@ -117,6 +117,23 @@ fn per_peer(limit: u64) -> Router {
 }
 
 #[tokio::test]
+async fn the_address_behind_proxies_counts_whether_the_layer_is_told_of_them_before_its_limit_or_after() {
+    let composite = || RateLimitLayer::composite(ManualClock::new().store());
+    let client = || key::client_ip().trusted_proxies(["127.0.0.0/8"]);
+    let quota = Quota::per_hour(1);
+    let replaced = composite().client(key::client_ip()).ip(quota).client(client());
+    for layer in [composite().client(client()).ip(quota), composite().ip(quota).client(client()), replaced] {
+        let app = limited(layer);
+        for (address, status) in [("192.0.2.1", 200), ("192.0.2.1", 429), ("192.0.2.2", 200), ("192.0.2.2", 429)] {
+            let request = Request::builder().header("x-forwarded-for", address);
+            let request = request.extension(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 9))));
+            let request = request.body(Body::empty()).expect("a request");
+            assert_eq!(app.clone().oneshot(request).await.expect("a response").status(), status, "{address}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn clients_are_served_until_the_limit_and_again_after_the_wait_they_are_told() {
     let clock = ManualClock::new();
     let quota = Quota::token_bucket(3, Duration::from_millis(7_300));

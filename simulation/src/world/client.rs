@@ -55,7 +55,7 @@ impl Client {
         let layer = layer.on_failure(rule).allow_for(ALLOWED).policies(policies(setting, 100));
         let layer = process.layer_budget_ms.map(Duration::from_millis).into_iter().fold(layer, RateLimitLayer::budget);
         let service = BoxCloneSyncService::new(layer.layer(service_fn(served)));
-        let limiter = Limiter::new(redis.clone(), policies(setting, 100));
+        let limiter = Limiter::new(redis.clone(), policies(setting, 100).iter().map(|policy| policy.rule().clone()));
         Self { layer, redis, limiter, service }
     }
 }

@@ -103,7 +103,6 @@ impl Outcome {
         }
     }
 
-    #[cfg(feature = "metrics")]
     pub(crate) fn policy_name(&self) -> &PolicyName {
         &self.policy
     }

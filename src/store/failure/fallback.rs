@@ -24,7 +24,7 @@ pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> R
 
 /// A share admits a cost above itself when it is full.
 fn share(check: &Check, instances: u64) -> Check {
-    let (quota, floor) = (check.counter.quota.divided(instances), check.floor / instances);
+    let (quota, floor) = (divided(check.counter.quota, instances), check.floor / instances);
     let most = quota.capacity();
     let fits = check.cost.saturating_add(check.floor) <= check.counter.quota.capacity();
     let cost = match check.cost {
@@ -73,9 +73,7 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     Taken { units, stamp, ..taken.clone() }
 }
 
-impl Quota {
-    /// One instance's share of the quota, rounded up.
-    fn divided(self, instances: u64) -> Self {
-        self.with_units(self.limit().div_ceil(instances), self.capacity().div_ceil(instances))
-    }
+/// One instance's share of a quota, rounded up.
+fn divided(quota: Quota, instances: u64) -> Quota {
+    quota.with_units(quota.limit().div_ceil(instances), quota.capacity().div_ceil(instances))
 }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tollgate::store::{Answer, Check, Deadline, Decided};
 use tollgate::{
     AccessList, Decision, DenyCache, Error, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota,
-    RateLimitLayer, Source, Store, key,
+    RateLimitLayer, Rule, Source, Store, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -204,7 +204,7 @@ async fn what_a_handler_and_a_limiter_ask_counts_and_a_look_does_not() {
         ("policy_refusals_total{policy=account,mode=enforce}", 1),
     ]);
 
-    let (limiter, ada) = (Limiter::new(MemoryStore::new(), [Policy::new("mail", ONE)]), Key::new("user", "ada"));
+    let (limiter, ada) = (Limiter::new(MemoryStore::new(), [Rule::new("mail", ONE)]), Key::new("user", "ada"));
     limiter.check(&ada).await.expect("memory decides");
     limiter.check(&ada).await.expect("memory decides");
     watch.saw(&[
@@ -212,7 +212,7 @@ async fn what_a_handler_and_a_limiter_ask_counts_and_a_look_does_not() {
         ("decisions_total{source=store,verdict=refused}", 1),
         ("policy_refusals_total{policy=mail,mode=enforce}", 1),
     ]);
-    assert_eq!(limiter.status(&ada).await.expect("memory decides").policies[0].remaining, 0);
+    assert_eq!(limiter.peek(&ada).await.expect("memory decides").outcomes()[0].remaining(), 0);
     layer.status_service_for(|_| true).oneshot(Request::new(())).await.expect("a response");
     watch.saw(&[]);
 }

@@ -52,7 +52,7 @@ async fn nothing_of_a_request_is_a_label() {
             send(&layer).await;
         }
     }
-    let limiter = Limiter::new(MemoryStore::new(), policies());
+    let limiter = Limiter::new(MemoryStore::new(), policies().iter().map(|policy| policy.rule().clone()));
     for _ in 0..2 {
         limiter.check(&Key::new("user", SECRET)).await.expect("memory decides");
     }

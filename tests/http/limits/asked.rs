@@ -1,6 +1,7 @@
 //! Checks, looks, resets and refunds.
 
 use std::convert::Infallible;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,9 +10,10 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
+use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
 use tollgate::{
-    AccessList, Decision, Error, Key, Limiter, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, Status, TierLookup,
-    key,
+    Decision, Error, Key, Limiter, Lookup, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimitLayer, Rule, Store,
+    TierLookup, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -25,12 +27,12 @@ fn store() -> MemoryStore {
     MemoryStore::builder().with_clock(ManualClock::new().reader()).build()
 }
 
-fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    Limiter::new(store(), policies)
+fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
+    Limiter::new(store(), rules)
 }
 
 fn both() -> Limiter {
-    limiter([Policy::new("ten", TEN), Policy::new("three", THREE)])
+    limiter([Rule::new("ten", TEN), Rule::new("three", THREE)])
 }
 
 fn ada() -> Key {
@@ -45,8 +47,8 @@ fn now<T>(answer: impl Future<Output = Result<T, Error>>) -> T {
 
 #[track_caller]
 fn left(limiter: &Limiter, key: &Key, expected: &[u64]) {
-    let status = now(limiter.status(key));
-    assert_eq!(status.policies.iter().map(|policy| policy.remaining).collect::<Vec<_>>(), expected);
+    let look = now(limiter.peek(key));
+    assert_eq!(look.outcomes().iter().map(Outcome::remaining).collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -61,15 +63,14 @@ fn a_check_takes_from_every_policy_or_from_none() {
 
 #[test]
 fn a_check_takes_the_cost_of_each_policy() {
-    let limiter =
-        limiter([Policy::new("ten", TEN).cost(4), Policy::new("three", THREE), Policy::new("by", TEN).cost_by(|_| 9)]);
+    let limiter = limiter([Rule::new("ten", TEN).cost(4), Rule::new("three", THREE), Rule::new("none", TEN).cost(0)]);
     assert!(now(limiter.check(&ada())).is_allowed());
-    left(&limiter, &ada(), &[6, 2, 9]);
+    left(&limiter, &ada(), &[6, 2, 10]);
 }
 
 #[test]
 fn a_number_of_units_is_taken_from_every_policy_whatever_its_cost() {
-    let limiter = limiter([Policy::new("ten", TEN).cost(4), Policy::new("three", THREE)]);
+    let limiter = limiter([Rule::new("ten", TEN).cost(4), Rule::new("three", THREE)]);
     assert!(now(limiter.check_n(&ada(), 2)).is_allowed());
     left(&limiter, &ada(), &[8, 1]);
     let refused = now(limiter.check_n(&ada(), 2));
@@ -80,28 +81,20 @@ fn a_number_of_units_is_taken_from_every_policy_whatever_its_cost() {
 }
 
 #[test]
-fn a_status_takes_nothing_and_has_the_numbers_of_the_headers() {
+fn a_look_takes_nothing_and_shows_every_rule_in_their_order() {
     let limiter = both();
     assert!(now(limiter.check_n(&ada(), 3)).is_allowed());
-    let status = now(limiter.status(&ada()));
-    assert_eq!(now(limiter.status(&ada())), status);
-    let [ten, three] = &status.policies[..] else { panic!("two policies: {status:?}") };
-    assert_eq!((ten.policy.as_str(), ten.limit, ten.used, ten.remaining), ("ten", 10, 3, 7));
-    assert_eq!((three.policy.as_str(), three.limit, three.used, three.remaining), ("three", 3, 3, 0));
-    assert_eq!((ten.reset_after, three.reset_after), (HOUR, HOUR));
-}
-
-#[test]
-fn policies_that_clients_are_not_told_of_are_in_no_status() {
-    let limiter =
-        limiter([Policy::new("a", TEN).unadvertised(), Policy::new("b", TEN).shadow(), Policy::new("c", TEN)]);
-    let Status { policies, .. } = now(limiter.status(&ada()));
-    assert_eq!(policies.iter().map(|policy| policy.policy.as_str()).collect::<Vec<_>>(), ["c"]);
+    for _ in 0..2 {
+        let look = now(limiter.peek(&ada()));
+        let [ten, three] = look.outcomes() else { panic!("two rules: {look:?}") };
+        assert_eq!((ten.policy(), ten.limit(), ten.remaining(), ten.reset_after()), ("ten", 10, 7, HOUR));
+        assert_eq!((three.policy(), three.limit(), three.remaining(), three.reset_after()), ("three", 3, 0, HOUR));
+    }
 }
 
 #[test]
 fn a_policy_in_shadow_is_counted_and_never_refuses() {
-    let limiter = limiter([Policy::new("three", THREE).shadow()]);
+    let limiter = limiter([Rule::new("three", THREE).shadow()]);
     for allowed in [true, true, true, false, false] {
         let decision: Decision = now(limiter.check(&ada()));
         assert!(decision.is_allowed());
@@ -142,24 +135,64 @@ async fn the_quota_of_a_key_is_looked_up() {
             )
         }
     });
-    let limiter = limiter([Policy::new("ten", TEN).tier_lookup(lookup)]);
+    let limiter = limiter([Rule::new("ten", TEN).tier_lookup(lookup)]);
     assert!(limiter.check_n(&ada(), 15).await.unwrap().is_allowed());
     assert!(!limiter.check_n(&Key::new("user", "bob"), 15).await.unwrap().is_allowed());
-    assert_eq!(limiter.status(&ada()).await.unwrap().policies[0].limit, 20);
+    assert_eq!(limiter.peek(&ada()).await.unwrap().outcomes()[0].limit(), 20);
     limiter.refund(&ada(), 5).await.unwrap();
-    assert_eq!(limiter.status(&ada()).await.unwrap().policies[0].remaining, 10);
+    assert_eq!(limiter.peek(&ada()).await.unwrap().outcomes()[0].remaining(), 10);
     limiter.reset(&ada()).await.unwrap();
-    assert_eq!(limiter.status(&ada()).await.unwrap().policies[0].remaining, 20);
+    assert_eq!(limiter.peek(&ada()).await.unwrap().outcomes()[0].remaining(), 20);
     assert_eq!(lookups.load(Ordering::Relaxed), 2, "one for each key");
 }
 
 #[test]
-fn what_a_policy_says_of_requests_has_no_meaning_without_one() {
-    let list = AccessList::default().key("ada");
-    let policy = Policy::new("ten", TEN).key(key::header("x-user")).deny(list).methods([]).tier(|_| Some(THREE));
-    let limiter = limiter([policy]);
-    assert!(now(limiter.check_n(&ada(), 10)).is_allowed());
+fn a_rule_of_a_policy_has_its_cost_quota_and_mode_and_nothing_of_its_requests() {
+    let policy = Policy::new("ten", TEN).cost(2).key(key::header("x-user")).methods([]).tier(|_| Some(THREE));
+    let rules = [policy.rule().clone(), Policy::new("by", TEN).cost_by(|_| 9).shadow().rule().clone()];
+    let limiter = limiter(rules);
+    assert!(now(limiter.check(&ada())).is_allowed());
+    left(&limiter, &ada(), &[8, 9]);
+    assert!(now(limiter.check_n(&ada(), 8)).is_allowed());
     assert!(!now(limiter.check(&ada())).is_allowed());
+}
+
+#[test]
+fn a_limiter_does_without_its_store_what_it_is_set_to() {
+    let (layer, ada) = (RateLimitLayer::new(Broken, Policy::new("user", THREE)), ada());
+    let allows = |limiter: &Limiter| (0..4).map(|_| now(limiter.check(&ada)).is_allowed()).collect::<Vec<_>>();
+    let fallback = Limiter::new(Broken, [Rule::new("user", THREE)]);
+    assert_eq!(allows(&fallback), [true, true, true, false]);
+    assert_eq!(allows(&fallback.clone().instances(NonZeroU32::new(3).expect("not 0"))), [true, false, false, false]);
+    let open = layer.limiter().on_failure(OnFailure::Allow);
+    assert_eq!(allows(&open), [true; 4]);
+    assert_eq!(allows(&open.allow_for(Duration::ZERO)), [true, true, true, false]);
+    let denies = layer.clone().on_failure(OnFailure::Deny).limiter();
+    assert!(denies.check(&ada).now_or_never().expect("an answer at once").is_err());
+    assert!(denies.on_failure(OnFailure::Allow).check(&ada).now_or_never().expect("an answer at once").is_ok());
+    assert_eq!(allows(&layer.limiter()), [true, true, true, false], "a layer's own limiter is as it was");
+    assert_eq!(layer.breaker_state(), layer.limiter().breaker_state());
+}
+
+/// A store that fails at once.
+struct Broken;
+
+impl Store for Broken {
+    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+        Answer::Ready(Err(Error::store("it is broken", "")))
+    }
+
+    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
+        Settling::Ready(Ok(Vec::new()))
+    }
+
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Err(Error::store("it is broken", "")))
+    }
+
+    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
+        Answer::Ready(Err(Error::store("it is broken", "")))
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::store::{Answer, Check, Deadline, Decided, Receipt, Store, StoreId};
-use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Outcome, Policy, Quota, Source};
+use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Outcome, Quota, Rule, Source};
 
 use crate::support::doubles::keeps_nothing;
 
@@ -20,7 +20,7 @@ const GRAIN: Duration = Duration::from_millis(2);
 fn limiter(quota: Quota) -> Limiter {
     let start = Instant::now();
     let store = MemoryStore::builder().with_clock(move || Duration::from_secs(1_000_000) + start.elapsed()).build();
-    Limiter::new(store, [Policy::new("mail", quota)])
+    Limiter::new(store, [Rule::new("mail", quota)])
 }
 
 fn ada() -> Key {
@@ -68,14 +68,14 @@ async fn a_wait_longer_than_its_patience_is_not_begun() {
         assert_eq!((decision.retry_after(), waited), (Some(SECOND * 10), Duration::ZERO), "{patience:?}");
     }
     let (decision, waited) = ready(&limiter, SECOND * 10).await;
-    assert!(decision.is_allowed() && waited <= SECOND * 10 + GRAIN, "just as long as its patience: {waited:?}");
+    assert!(decision.is_allowed() && waited <= SECOND * 10 + GRAIN, "just as long as its timeout: {waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cost_that_is_never_admitted_is_not_waited_for() {
     let start = Instant::now();
     let store = MemoryStore::builder().with_clock(move || Duration::from_secs(1_000_000) + start.elapsed()).build();
-    let limiter = Limiter::new(store, [Policy::new("mail", Quota::per_hour(3)).cost(4)]);
+    let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_hour(3)).cost(4)]);
     let (decision, waited) = ready(&limiter, FOREVER).await;
     assert_eq!((decision.is_allowed(), decision.retry_after(), waited), (false, None, Duration::ZERO));
 }
@@ -142,7 +142,7 @@ impl Store for Refusing {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_without_a_wait_was_asked_forever() {
     let store = Arc::new(Refusing(Duration::ZERO, AtomicUsize::new(0)));
-    let limiter = Limiter::new(Arc::clone(&store), [Policy::new("mail", Quota::per_hour(1))]);
+    let limiter = Limiter::new(Arc::clone(&store), [Rule::new("mail", Quota::per_hour(1))]);
     let asking = timeout(SECOND * 60, limiter.until_ready(&ada(), SECOND)).await;
-    assert!(!asking.expect("it ends by its patience").unwrap().is_allowed());
+    assert!(!asking.expect("it ends by its timeout").unwrap().is_allowed());
 }

@@ -8,6 +8,7 @@ use tollgate::{Algorithm, OnFailure};
 mod effect;
 mod garbage;
 mod identity;
+mod layer;
 mod mistakes;
 mod served;
 
@@ -256,6 +257,43 @@ fn more_policies_than_one_decision_holds_are_refused() {
     let file = |count| (0..count).fold(String::new(), |file, n| file + &policy(&format!("name = \"p{n}\"")));
     assert_eq!(Config::from_toml(&file(128)).unwrap().policies().len(), 128);
     refused(&file(129), 128 * 5 + 1, &["more than 128 policies"]);
+}
+
+/// The fields that are known, as an error names them.
+fn known(file: &str) -> Vec<String> {
+    let error = Config::from_toml(file).expect_err(file).to_string();
+    error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn no_field_is_ignored() {
+    let (policy_fields, server_fields) = (known("[[policy]]\nunknown = 1"), known("[server]\nunknown = 1"));
+    assert_eq!((policy_fields.len(), server_fields.len()), (24, 6));
+    for field in policy_fields {
+        refused(&policy(&format!("{field} = 1979-05-27")), 3, &["the date or time `1979-05-27`: give ", &field]);
+    }
+    for field in server_fields {
+        refused(&format!("[server]\n{field} = 07:32:00"), 2, &[&field]);
+    }
+}
+
+#[test]
+fn every_mistake_names_its_column() {
+    for (file, place) in [
+        (policy("limit = 0"), "line 3: limit 0 admits nothing: give at least 1 (column 9)"),
+        (policy("  colour = 1"), "(column 3)"),
+        (policy("# no name"), "(column 1)"),
+        (policy("methods = [\"GET\", \"FETCH\"]"), "(column 19)"),
+        (policy("key = [\"path\",\n\t\"user\"]"), "(column 2)"),
+        (policy("tiers = { by = \"header:\u{fc}\", \u{22}\u{e9}\u{22} = 0 }"), "(column 16)"),
+        (policy("critical = { header = \"x\", value = \"\u{fc}\", or = 1 }"), "(column 41)"),
+        ("[server]\ninstances = 0".to_owned(), "(column 13)"),
+        ("[server]\ninstances =".to_owned(), "(column 12)"),
+        ("\n\n[server".to_owned(), "(column 8)"),
+    ] {
+        let error = Config::from_toml(&file).expect_err(&file).to_string();
+        assert!(error.ends_with(place), "{error} does not end with {place}\n{file}");
+    }
 }
 
 /// A file in a folder of its own, gone when dropped.

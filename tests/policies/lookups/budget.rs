@@ -7,7 +7,7 @@ use http::request::Parts;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate::key::{self, Extracted, KeyExtractor};
 use tollgate::store::{Answer, Check, Deadline, Decided, Store};
-use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Source};
+use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Rule, Source};
 
 use super::rig::{Answered, Directory, MANY, by, memory, ms, send, tiered, told, with_token};
 use crate::support::doubles::passes_on;
@@ -91,7 +91,7 @@ async fn lookups_are_side_by_side() {
     let joined = Slow(Some(ms(20))).and(Slow(Some(ms(30))));
     takes(&RateLimitLayer::new(memory(), by(joined)), ms(30)).await;
     let slow = directory.tiers(ms(30));
-    let limiter = Limiter::new(memory(), ["a", "b"].map(|name| Policy::new(name, MANY).tier_lookup(slow.clone())));
+    let limiter = Limiter::new(memory(), ["a", "b"].map(|name| Rule::new(name, MANY).tier_lookup(slow.clone())));
     let start = Instant::now();
     assert!(limiter.check(&Key::new("user", "ada")).await.expect("memory decides").is_allowed());
     assert!(start.elapsed() <= ms(30) + GRAIN, "{:?}", start.elapsed());

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use http::{Request, Response};
 use tollgate::key::{self, KeyExtractor, Secret};
-use tollgate::{Key, Limiter, Lookup, Policy, Quota, RateLimitLayer, RawValues, TierLookup};
+use tollgate::{Key, Limiter, Lookup, Policy, Quota, RateLimitLayer, RawValues, Rule, TierLookup};
 use tower::ServiceExt;
 
 use super::rig::{MANY, Text, memory};
@@ -102,7 +102,7 @@ async fn a_hash_that_comes_without_its_value_is_no_value() {
     let hashed = key::from_fn(|_| Key::hashed("user", "sk_ada"));
     assert_eq!(values(hashed, asks("/users/7", "x-a", "b")).await, [None]);
     let (seen, lookup) = seeing();
-    let limiter = Limiter::new(memory(), [Policy::new("user", MANY).tier_lookup(lookup)]);
+    let limiter = Limiter::new(memory(), [Rule::new("user", MANY).tier_lookup(lookup)]);
     limiter.check(&Key::hashed("user", "sk_ada")).await.expect("memory decides");
     limiter.check(&Key::new("user", "a b")).await.expect("memory decides");
     let seen: Vec<_> = seen.lock().expect("nobody panics").iter().map(|(values, _)| values.clone()).collect();

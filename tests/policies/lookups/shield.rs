@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::advance;
 use tollgate::key::{self, Extracted};
-use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer};
+use tollgate::{Key, Limiter, Policy, Quota, RateLimitLayer, Rule};
 
 use super::rig::{Directory, HOUR, MANY, by, memory, ms, on_each_store, send, status, tiered, told, with_token};
 
@@ -148,18 +148,18 @@ async fn that_a_key_has_no_quota_of_its_own_is_remembered_for_ten_seconds() {
 #[tokio::test]
 async fn a_limiter_shields_what_it_looks_up_too() {
     let directory = Directory::default();
-    let all = Policy::new("all", Quota::fixed_window(1, HOUR));
-    let limiter = Limiter::new(memory(), [all, Policy::new("user", MANY).tier_lookup(directory.tiers(ms(1)))]);
+    let all = Rule::new("all", Quota::fixed_window(1, HOUR));
+    let limiter = Limiter::new(memory(), [all, Rule::new("user", MANY).tier_lookup(directory.tiers(ms(1)))]);
     let (ada, bob) = (Key::new("user", "ada"), Key::new("user", "bob"));
-    let both = join_all([limiter.status(&ada), limiter.status(&ada)]).await;
-    assert!(both.iter().all(|status| status.as_ref().is_ok_and(|status| status.policies[1].limit == 200_000)));
+    let both = join_all([limiter.peek(&ada), limiter.peek(&ada)]).await;
+    assert!(both.iter().all(|look| look.as_ref().is_ok_and(|look| look.outcomes()[1].limit() == 200_000)));
     assert_eq!(directory.asked(), 1);
     assert!(limiter.check(&bob).await.expect("memory decides").is_allowed());
     assert_eq!(directory.asked(), 2);
     let fresh = Limiter::new(
         memory(),
-        [Policy::new("none", Quota::fixed_window(1, HOUR)).cost(2), {
-            Policy::new("user", MANY).tier_lookup(directory.tiers(ms(1)))
+        [Rule::new("none", Quota::fixed_window(1, HOUR)).cost(2), {
+            Rule::new("user", MANY).tier_lookup(directory.tiers(ms(1)))
         }],
     );
     assert!(!fresh.check(&ada).await.expect("memory decides").is_allowed());

@@ -3,7 +3,7 @@
 use std::future::ready;
 
 use tollgate::key::{self, Extracted};
-use tollgate::{AccessList, Error, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
+use tollgate::{AccessList, Error, Key, Limiter, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, Rule};
 
 use super::rig::{Directory, HOUR, MANY, Rig, by, memory, ms, on_each_store, send, status, with_token};
 
@@ -107,7 +107,7 @@ async fn the_first_that_refuses_ends_the_wait_for_the_others() {
 #[tokio::test]
 async fn a_limiter_goes_on_with_the_quota_it_has() {
     let lookup = Directory::default().tiers_by(|_| ready(Err("the directory is away")));
-    let limiter = Limiter::new(memory(), [Policy::new("user", TWO).tier_lookup(lookup)]);
+    let limiter = Limiter::new(memory(), [Rule::new("user", TWO).tier_lookup(lookup)]);
     let ada = Key::new("user", "ada");
     assert!(limiter.check_n(&ada, 2).await.expect("memory decides").is_allowed());
     assert!(!limiter.check(&ada).await.expect("memory decides").is_allowed());

@@ -54,7 +54,7 @@ async fn each_thing_it_cannot_do_is_an_error_that_says_what_to_change() {
     ];
     for (policy, words) in cases {
         assert_says(RateLimitLayer::try_new(store.clone(), policy.clone()), words);
-        assert_says(Limiter::try_new(store.clone(), [policy.clone()]), words);
+        assert_says(Limiter::try_new(store.clone(), [policy.rule().clone()]), words);
         assert_says(RateLimitLayer::composite(store.clone()).try_policies([policy.clone()]), words);
         assert!(RateLimitLayer::try_new(MemoryStore::new(), policy).is_ok(), "memory can do all");
     }
@@ -73,7 +73,7 @@ async fn what_it_can_do_is_built() {
         assert!(RateLimitLayer::try_new(store.clone(), policy).is_ok());
     }
     let _ = RateLimitLayer::composite(store.clone()).ip(THREE);
-    Limiter::new(store, []);
+    let _ = Limiter::new(store, []);
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_second_policy_is_refused_however_it_comes() {
     assert_says(one.clone().try_policies([policy(THREE), Policy::new("q", THREE)]), &["one policy"]);
     let both = || [by_user(THREE), policy(THREE)];
     assert_says(RateLimitLayer::composite(store.clone()).try_policies(both()), &["one policy"]);
-    assert_says(Limiter::try_new(store, both()), &["one policy"]);
+    assert_says(Limiter::try_new(store, both().map(|policy| policy.rule().clone())), &["one policy"]);
 }
 
 #[tokio::test]
@@ -150,12 +150,12 @@ async fn a_handler_that_asks_what_cannot_be_done_gets_an_error() {
 #[tokio::test]
 async fn a_limiter_cannot_refund_and_says_so() {
     let (_server, store) = with_server().await;
-    let limiter = Limiter::new(store, [policy(THREE)]);
+    let limiter = Limiter::new(store, [policy(THREE).rule().clone()]);
     let ada = Key::new("user", "ada");
     assert!(limiter.check(&ada).await.unwrap().is_allowed());
     let refused = limiter.refund(&ada, 1).now_or_never().expect("nothing is asked of the server");
     assert_says(refused, &["reset"]);
-    assert_eq!(limiter.status(&ada).await.unwrap().policies[0].remaining, 2);
+    assert_eq!(limiter.peek(&ada).await.unwrap().outcomes()[0].remaining(), 2);
     limiter.reset(&ada).await.unwrap();
-    assert_eq!(limiter.status(&ada).await.unwrap().policies[0].remaining, 3);
+    assert_eq!(limiter.peek(&ada).await.unwrap().outcomes()[0].remaining(), 3);
 }

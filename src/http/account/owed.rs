@@ -1,0 +1,200 @@
+//! All that one request owes.
+
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use super::debt::{Checked, Debt, Of};
+use super::wanted::Wanted;
+use crate::http::gate::Gate;
+use crate::http::policy::Options;
+use crate::lookup::Warning;
+use crate::store::{Applied, Change, Receipt, Settles, Settling};
+use crate::{Decision, Error, Outcome, Policy, Store};
+
+/// Checks of the handler that are shown and settled with the response.
+const MOST_SHOWN: usize = 64;
+
+/// The same, with those that are only charged and refunded.
+const MOST_KEPT: usize = 1_024;
+
+static MANY: Warning = Warning::new();
+
+/// All that one request owes: nothing, if nothing that it took can change.
+#[derive(Debug, Default)]
+pub(super) struct Owed {
+    debts: Vec<Debt>,
+    /// What the handler checked.
+    checked: Vec<Checked>,
+    /// Those that hold slots.
+    receipts: Vec<Receipt>,
+    /// There is a response, or there will be none: what is given back goes to the store from then on.
+    is_ended: bool,
+    /// All answers are waited for.
+    pub(super) matters: bool,
+    waiting: Option<oneshot::Sender<()>>,
+    /// Changes whose answers nobody waits for yet, as they were made outside of a runtime.
+    pub(super) unheard: Vec<Sent>,
+}
+
+/// A change on its way whose answer is waited for.
+#[derive(Debug)]
+pub(super) struct Sent {
+    /// The debt's place.
+    pub(super) debt: usize,
+    pub(super) change: Change,
+    pub(super) settling: Settling,
+}
+
+impl Owed {
+    /// What a layer's decision took.
+    pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: Receipt, policies: &[usize]) -> Self {
+        let mut owed = Self::default();
+        let of = |check: usize| (Of::Layer(policies[check]), &gate.policies[policies[check]]);
+        owed.insert(gate, decision, receipt, of);
+        owed
+    }
+
+    /// Adds what a check of the handler took.
+    ///
+    /// After the end, and of more than [`MOST_SHOWN`], only what the handler charges and refunds can change it;
+    /// and what one counter has of it is one debt, as a handle may be used for long.
+    pub(super) fn add(&mut self, gate: &Gate, policy: &Policy, decision: &Decision, receipt: Receipt) {
+        let is_late = self.is_ended || self.checked.len() >= MOST_SHOWN;
+        let known = self.debts.iter_mut().find(|debt| match receipt.taken() {
+            [only] if is_late => debt.is_to(receipt.store(), &only.counter),
+            _ => false,
+        });
+        if let Some(debt) = known {
+            receipt.taken().iter().for_each(|taken| debt.add(taken));
+        } else if !is_late || policy.options().metered && self.checked.len() < MOST_KEPT {
+            let place = self.checked.len();
+            self.checked.push(Checked { policy: policy.clone(), decision: decision.clone() });
+            return self.insert(gate, decision, receipt, |_| (Of::Handler(place), policy));
+        } else if !self.is_ended && MANY.is_due() {
+            let policy = policy.name();
+            tracing::warn!(code = "many_checks", policy, "a handler makes so many checks that some are not settled");
+        }
+        drop(gate.limits.store.settle(receipt, &[]));
+    }
+
+    fn insert<'a>(
+        &mut self,
+        gate: &Gate,
+        decision: &Decision,
+        receipt: Receipt,
+        of: impl Fn(usize) -> (Of, &'a Policy),
+    ) {
+        let mut holds_slots = false;
+        for (check, (taken, outcome)) in receipt.taken().iter().zip(decision.outcomes()).enumerate() {
+            let (of, policy) = of(check);
+            holds_slots |= taken.slot != 0;
+            if policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero() {
+                self.debts.push(Debt::new(of, check, receipt.store(), taken));
+            }
+        }
+        if holds_slots && !self.is_ended {
+            self.receipts.push(receipt);
+        } else {
+            drop(gate.limits.store.settle(receipt, &[]));
+        }
+    }
+
+    /// Changes what is to be owed by metered policies.
+    pub(super) fn meter(&mut self, gate: &Gate, change: impl Fn(&mut Wanted)) {
+        for debt in &mut self.debts {
+            if debt.policy(gate, &self.checked).options().metered {
+                change(&mut debt.wanted);
+            }
+        }
+    }
+
+    /// Sets what is to be owed at the end of the request, as `wanted` says of options, outcome, and what was to
+    /// be owed so far.
+    pub(super) fn end(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
+        for debt in &mut self.debts {
+            let outcome = outcome(decision, &self.checked, debt);
+            let units = wanted(debt.policy(gate, &self.checked).options(), outcome, debt.wanted.units());
+            debt.wanted.set(units);
+        }
+        self.is_ended = true;
+        self.matters = self.debts.iter().any(|debt| debt.matters_soon(outcome(decision, &self.checked, debt)));
+        for receipt in self.receipts.drain(..) {
+            drop(gate.limits.store.settle(receipt, &[]));
+        }
+    }
+
+    /// Makes the changes that are due and depend on no answer. Those that are not `followed` are the last.
+    pub(super) fn make_changes(&mut self, gate: &Gate, followed: bool) -> SmallVec<[Sent; 1]> {
+        let (mut sent, places) = (SmallVec::new(), 0..self.debts.len());
+        // Debts may be to one counter: what was taken last goes back first.
+        let each = places.clone().map(|place| (place, false)).chain(places.rev().map(|place| (place, true)));
+        for (place, goes_back) in each {
+            let debt = &mut self.debts[place];
+            let is_now = |change: &Change| matches!(change, Change::Refund(_)) == goes_back;
+            while let Some(change) = debt.due(self.is_ended).filter(is_now) {
+                match debt.make(change, gate) {
+                    Settling::Ready(applied) => debt.learn(change, applied),
+                    settling if self.matters || followed && debt.depends_on(change) => {
+                        debt.is_busy = true;
+                        sent.push(Sent { debt: place, change, settling });
+                    }
+                    Settling::Pending(_) => debt.is_over = !followed,
+                }
+            }
+        }
+        if !self.is_busy() {
+            self.waiting = None;
+        }
+        sent
+    }
+
+    /// Learns what became of a change.
+    pub(super) fn learn(&mut self, place: usize, change: Change, applied: Result<Vec<Applied>, Error>) {
+        if let Some(debt) = self.debts.get_mut(place) {
+            debt.is_busy = false;
+            debt.learn(change, applied);
+        }
+    }
+
+    /// Ends a request of which nothing changed, as nothing that it took can, and nothing else was asked;
+    /// returns whether it is one.
+    #[inline]
+    pub(super) fn ends_as_decided(&mut self) -> bool {
+        self.is_ended = true;
+        self.debts.is_empty() && self.checked.is_empty() && self.receipts.is_empty()
+    }
+
+    /// Whether answers are waited for.
+    pub(super) fn is_busy(&self) -> bool {
+        self.debts.iter().any(|debt| debt.is_busy)
+    }
+
+    /// Ends once no answer is waited for.
+    pub(super) fn when_settled(&mut self) -> oneshot::Receiver<()> {
+        let (waiting, settled) = oneshot::channel();
+        self.waiting = Some(waiting);
+        settled
+    }
+
+    /// The decision as clients are told it: with what was checked and changed since.
+    pub(super) fn shown(&self, decision: &Decision) -> Decision {
+        if self.checked.is_empty() && self.debts.iter().all(Debt::is_as_taken) {
+            return decision.clone();
+        }
+        let layer = decision.outcomes().iter().enumerate().map(|(check, outcome)| (None, check, outcome));
+        let checked = self.checked.iter().take(MOST_SHOWN).enumerate().flat_map(|(place, checked)| {
+            let outcomes = checked.decision.outcomes().iter().enumerate();
+            outcomes.map(move |(check, outcome)| (Some(place), check, outcome))
+        });
+        let outcomes = layer.chain(checked).map(|(handler, check, outcome)| {
+            let is_of = |debt: &&Debt| debt.check == check && debt.of.handler() == handler;
+            self.debts.iter().find(is_of).map_or_else(|| outcome.clone(), |debt| debt.shown(outcome))
+        });
+        Decision::new(outcomes, decision.source())
+    }
+}
+
+fn outcome<'a>(decision: &'a Decision, checked: &'a [Checked], debt: &Debt) -> &'a Outcome {
+    let decision = debt.of.handler().map_or(decision, |place| &checked[place].decision);
+    &decision.outcomes()[debt.check]
+}

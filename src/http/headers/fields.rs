@@ -1,0 +1,129 @@
+//! The values of the header fields: `q` and `w` of a policy, `r` and `t` of an outcome.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use smallvec::SmallVec;
+
+use super::numbers::{Advertised, LARGEST, Left, number};
+use crate::http::policy::Policy;
+use crate::{Outcome, PolicyName, Quota};
+
+/// What all requests are told of a list of policies.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PolicyField {
+    /// `RateLimit-Policy`, rendered once; `None` if no policy is shown.
+    pub(super) value: Option<HeaderValue>,
+    /// `X-RateLimit-Limit` of each quota that is shown: its `q` in `value`.
+    limits: Vec<(Quota, HeaderValue)>,
+    /// All policies, as they are configured.
+    configured: Vec<(PolicyName, Quota)>,
+    /// Those that must not be named.
+    hidden: Vec<PolicyName>,
+}
+
+impl PolicyField {
+    pub(super) fn of(policies: &[Policy]) -> Self {
+        let mut field = Field::default();
+        let shown = policies.iter().filter(|policy| policy.is_shown());
+        let hidden = policies.iter().filter(|policy| !policy.is_shown());
+        let render = |policy: &Policy| (*policy.quota(), field.policy(policy.name(), policy.quota()));
+        let places: Vec<(Quota, Range<usize>)> = shown.map(render).collect();
+        let bytes = Bytes::copy_from_slice(&field.bytes);
+        let part = |place| HeaderValue::from_maybe_shared(bytes.slice(place)).expect(VISIBLE);
+        Self {
+            value: (!bytes.is_empty()).then(|| part(0..bytes.len())),
+            limits: places.into_iter().map(|(quota, place)| (quota, part(place))).collect(),
+            configured: policies.iter().map(|policy| (policy.rule().name().clone(), *policy.quota())).collect(),
+            hidden: hidden.map(|policy| policy.rule().name().clone()).collect(),
+        }
+    }
+
+    /// Whether a decision is over all policies, each with its own quota.
+    pub(super) fn is_of(&self, outcomes: &[Outcome]) -> bool {
+        let is_of = |(outcome, (name, quota)): (&Outcome, &(PolicyName, Quota))| {
+            outcome.quota() == quota && outcome.policy_name() == name
+        };
+        outcomes.len() == self.configured.len() && outcomes.iter().zip(&self.configured).all(is_of)
+    }
+
+    /// Whether a policy must not be named.
+    pub(super) fn hides(&self, name: &PolicyName) -> bool {
+        self.hidden.contains(name)
+    }
+
+    /// `X-RateLimit-Limit` of a quota.
+    pub(super) fn limit(&self, quota: &Quota) -> HeaderValue {
+        let rendered = self.limits.iter().find(|(shown, _)| shown == quota);
+        rendered.map_or_else(|| number(Advertised::of(quota).q), |(_, limit)| limit.clone())
+    }
+}
+
+const VISIBLE: &str = "names and numbers are visible ASCII";
+
+/// A field's value, being written: a List of quoted names with Integer parameters.
+#[derive(Debug, Default)]
+pub(super) struct Field {
+    bytes: SmallVec<[u8; 128]>,
+}
+
+impl Field {
+    /// Adds a member of `RateLimit-Policy`; returns the place of its `q`.
+    pub(super) fn policy(&mut self, name: &str, quota: &Quota) -> Range<usize> {
+        let Advertised { q, w } = Advertised::of(quota);
+        self.member(name);
+        let place = self.parameter(b'q', q);
+        self.parameter(b'w', w);
+        place
+    }
+
+    /// Adds a member of `RateLimit`.
+    pub(super) fn left(&mut self, outcome: &Outcome, later: u64) {
+        let Left { r, t } = Left::of(outcome);
+        self.member(outcome.policy());
+        self.parameter(b'r', r);
+        if let Some(t) = t {
+            self.parameter(b't', (t + later).min(LARGEST));
+        }
+    }
+
+    /// The value; `None` if it has no member.
+    pub(super) fn finish(&self) -> Option<HeaderValue> {
+        let value = HeaderValue::from_bytes(&self.bytes).expect(VISIBLE);
+        (!value.is_empty()).then_some(value)
+    }
+
+    fn member(&mut self, name: &str) {
+        if !self.bytes.is_empty() {
+            self.bytes.extend_from_slice(b", ");
+        }
+        self.bytes.push(b'"');
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(b'"');
+    }
+
+    /// Adds a parameter; returns the place of its number.
+    fn parameter(&mut self, name: u8, number: u64) -> Range<usize> {
+        self.bytes.extend_from_slice(&[b';', name, b'=']);
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        from..self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_a_quota_is_its_q_whether_it_was_rendered_before_or_not() {
+        let hidden = Policy::new("hidden", Quota::per_hour(3)).unadvertised();
+        let policies =
+            [hidden, Policy::new("a", Quota::per_minute(7)), Policy::new("b", Quota::per_second(10).burst(101))];
+        let field = PolicyField::of(&policies);
+        let limits = policies.map(|policy| field.limit(policy.quota()));
+        assert_eq!(limits, ["3", "7", "110"]);
+        assert_eq!(field.limit(&Quota::per_hour(9)), "9");
+    }
+}

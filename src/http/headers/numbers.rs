@@ -1,0 +1,131 @@
+//! The numbers in the headers: `q` and `w` of a quota, `r` and `t` of an outcome.
+//!
+//! The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
+//! makes where the draft leaves them open.
+
+use std::time::Duration;
+
+use http::HeaderValue;
+
+use crate::core::quota::Algorithm;
+use crate::{Outcome, Quota};
+
+/// The largest Integer of a structured field (RFC 9651 §3.3.1).
+pub(crate) const LARGEST: u64 = 999_999_999_999_999;
+
+/// A quota as clients are told it: `q` units in `w` seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Advertised {
+    pub(crate) q: u64,
+    pub(crate) w: u64,
+}
+
+impl Advertised {
+    /// The shortest whole number of seconds in which the capacity is refilled, and the units then.
+    ///
+    /// So `q` is never below the capacity, and for whole seconds and no extra burst both are as
+    /// configured.
+    pub(crate) fn of(quota: &Quota) -> Self {
+        let seconds = quota.window().as_secs();
+        if quota.capacity() <= quota.limit() && quota.window().subsec_nanos() == 0 {
+            return Self { q: quota.limit().min(LARGEST), w: seconds.min(LARGEST) };
+        }
+        let limit = u128::from(quota.limit());
+        let capacity = limit.max(quota.capacity().into());
+        let window = quota.window().as_micros();
+        let w = (capacity * window).div_ceil(limit * 1_000_000).max(1);
+        let q = limit * w * 1_000_000 / window;
+        Self { q: clamp(q), w: clamp(w) }
+    }
+}
+
+fn clamp(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(LARGEST).min(LARGEST)
+}
+
+/// Whole seconds, rounded up.
+pub(crate) fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(LARGEST)
+}
+
+/// The parameters of one member of `RateLimit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) r: u64,
+    /// `None` when no wait changes `r`.
+    pub(crate) t: Option<u64>,
+}
+
+impl Left {
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        let Advertised { q, w } = Advertised::of(outcome.quota());
+        let r = outcome.remaining().min(q);
+        if !outcome.is_allowed() || r == 0 {
+            return Self { r, t: outcome.wait().map(|wait| whole_seconds(wait).max(1)) };
+        }
+        let refilled = match r.checked_mul(w) {
+            Some(product) => product.div_ceil(q),
+            None => clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q))),
+        };
+        Self { r, t: Some(refilled.max(whole_seconds(window_end(outcome)))) }
+    }
+
+    /// Only `r`.
+    pub(crate) fn units(outcome: &Outcome) -> u64 {
+        outcome.remaining().min(Advertised::of(outcome.quota()).q)
+    }
+}
+
+/// Units taken, where `left` are left: a bucket that holds less than the limit is full at its burst.
+pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
+    let Advertised { q, .. } = Advertised::of(outcome.quota());
+    outcome.quota().capacity().min(q).saturating_sub(left)
+}
+
+/// Until the window counted in ends, for algorithms that give all units back at once.
+fn window_end(outcome: &Outcome) -> Duration {
+    match outcome.quota().algorithm() {
+        Algorithm::FixedWindow => outcome.reset_after(),
+        Algorithm::SlidingWindow => {
+            let (reset, window) = (outcome.reset_after(), outcome.quota().window());
+            if reset > window { reset.saturating_sub(window) } else { reset }
+        }
+        Algorithm::SlidingLog | Algorithm::TokenBucket | Algorithm::LeakyBucket => Duration::ZERO,
+    }
+}
+
+/// A number as a header's value.
+pub(crate) fn number(number: u64) -> HeaderValue {
+    // `HeaderValue::from` would allocate twice.
+    HeaderValue::from_str(itoa::Buffer::new().format(number)).expect("digits are visible ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn advertised(quota: Quota, q: u64, w: u64) {
+        assert_eq!(Advertised::of(&quota), Advertised { q, w });
+        assert!(q >= quota.capacity());
+    }
+
+    #[test]
+    fn whole_second_windows_are_advertised_as_configured() {
+        advertised(Quota::per_minute(100), 100, 60);
+        advertised(Quota::per_hour(5_000).burst(200), 5_000, 3_600);
+        advertised(Quota::fixed_window(7, Duration::from_secs(86_400)), 7, 86_400);
+    }
+
+    #[test]
+    fn a_burst_above_the_limit_is_never_more_than_q() {
+        advertised(Quota::per_second(10).burst(100), 100, 10);
+        advertised(Quota::per_second(10).burst(101), 110, 11);
+    }
+
+    #[test]
+    fn windows_of_less_than_a_second_are_advertised_by_the_second() {
+        advertised(Quota::token_bucket(5, Duration::from_millis(100)), 50, 1);
+        advertised(Quota::fixed_window(1, Duration::from_micros(1)), 1_000_000, 1);
+    }
+}

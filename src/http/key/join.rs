@@ -1,0 +1,100 @@
+//! Two keys as one.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::task::Poll;
+
+use http::request::Parts;
+
+use super::MissingKey;
+use super::extractor::Join;
+use super::{Extracted, Key, KeyExtractor, ListEntry, Secret};
+use crate::RawValues;
+use crate::core::Answer;
+
+impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
+    fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+        match (self.first.extract(parts), self.second.extract(parts)) {
+            (Answer::Ready(first), Answer::Ready(second)) => Answer::Ready(join(first, second)),
+            (first, second) => Answer::pending(async move {
+                let (first, second) = both(first, second).await;
+                join(first, second)
+            }),
+        }
+    }
+
+    fn can_match(&self, entry: ListEntry<'_>) -> bool {
+        self.first.can_match(entry) || self.second.can_match(entry)
+    }
+
+    fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+        offer(&self.first, parts, offered);
+        offer(&self.second, parts, offered);
+    }
+
+    fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.first.address(parts).or_else(|| self.second.address(parts))
+    }
+
+    /// Shared if either would be: a pair must not escape a limit that one of them would not.
+    fn missing_key(&self) -> MissingKey {
+        match (self.first.missing_key(), self.second.missing_key()) {
+            (MissingKey::Skip, second) => second,
+            (first, MissingKey::Skip) => first,
+            (MissingKey::Deny, _) | (_, MissingKey::Deny) => MissingKey::Deny,
+            _ => MissingKey::Share,
+        }
+    }
+
+    fn keys(&self, parts: &Parts, found: &mut Vec<Key>) {
+        self.first.keys(parts, found);
+        self.second.keys(parts, found);
+    }
+
+    fn is_proven(&self) -> bool {
+        self.first.is_proven() && self.second.is_proven()
+    }
+}
+
+/// Offers the values of a part; one that offers none may have some all the same.
+fn offer(part: &impl KeyExtractor, parts: &Parts, offered: &mut RawValues) {
+    let before = offered.len();
+    part.raw_values(parts, offered);
+    if offered.len() == before {
+        offered.lack();
+    }
+}
+
+/// Waits for two answers at a time.
+async fn both<T>(mut first: Answer<T>, mut second: Answer<T>) -> (T, T) {
+    poll_fn(|cx| if first.is_ready(cx) & second.is_ready(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    (first.wait().await, second.wait().await)
+}
+
+fn join(first: Extracted, second: Extracted) -> Extracted {
+    match (first, second) {
+        (Extracted::Key(first), Extracted::Key(second)) => Extracted::Key(first.join(&second)),
+        (Extracted::Rejected(response), _) | (_, Extracted::Rejected(response)) => Extracted::Rejected(response),
+        (Extracted::Failed(error), _) | (_, Extracted::Failed(error)) => Extracted::Failed(error),
+        (Extracted::Ambiguous, _) | (_, Extracted::Ambiguous) => Extracted::Ambiguous,
+        (Extracted::Missing, _) | (_, Extracted::Missing) => Extracted::Missing,
+        (first, second) => join_secrets(first, second),
+    }
+}
+
+/// Joins keys of which one came with its value.
+fn join_secrets(first: Extracted, second: Extracted) -> Extracted {
+    let Some(((first, mut offered), (second, others))) = with_values(first).zip(with_values(second)) else {
+        return Extracted::Missing;
+    };
+    offered.append(others);
+    Secret::joined(first.join(&second), offered).into()
+}
+
+fn with_values(extracted: Extracted) -> Option<(Key, RawValues)> {
+    match extracted {
+        Extracted::Key(key) => Some((key, RawValues::default())),
+        Extracted::Secret(secret) => Some(secret.into_parts()),
+        _ => None,
+    }
+}

@@ -1,0 +1,115 @@
+//! Problem documents (RFC 9457).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use crate::http::headers::{number, whole_seconds};
+
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// The document of a 429, up to its detail.
+const QUOTA_EXCEEDED: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+    r#""title":"Quota Exceeded","status":429,"detail":""#,
+);
+
+/// The document of a 503, up to its detail.
+const REDUCED_CAPACITY: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
+    r#""title":"Temporary Reduced Capacity","status":503,"detail":""#,
+);
+
+/// The document of a 400, up to its detail.
+const BAD_REQUEST: &str = r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":""#;
+
+/// The document of a 403, up to its detail.
+const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#;
+
+/// The document of a 500.
+const INTERNAL_ERROR: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500}"#;
+
+/// Room in bytes for a document with a few policies.
+const USUAL_SIZE: usize = 256;
+
+/// Room for the headers of a refusal.
+const USUAL_HEADERS: usize = 10;
+
+/// The response to a refused request that may come again in `wait` seconds, if that can help; it names
+/// the policies it violates, and is told not to be stored by who makes it.
+pub(crate) fn quota_exceeded<'a>(wait: Option<u64>, policies: impl Iterator<Item = &'a str>) -> Response<Bytes> {
+    let mut body = if let Some(seconds) = wait {
+        retry_in(QUOTA_EXCEEDED, seconds)
+    } else {
+        let detail = "No wait can help: the request costs more than is ever admitted at once.";
+        document(QUOTA_EXCEEDED, &[detail])
+    };
+    body.push_str(",\"violated-policies\":[");
+    for (index, name) in policies.enumerate() {
+        // A policy's name needs no escaping.
+        body.push_str(if index == 0 { "\"" } else { ",\"" });
+        body.push_str(name);
+        body.push('"');
+    }
+    body.push_str("]}");
+    problem(StatusCode::TOO_MANY_REQUESTS, body)
+}
+
+pub(crate) fn bad_request(detail: &str) -> Response<Bytes> {
+    refused(StatusCode::BAD_REQUEST, BAD_REQUEST, detail)
+}
+
+pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
+    refused(StatusCode::FORBIDDEN, FORBIDDEN, detail)
+}
+
+fn refused(status: StatusCode, head: &str, detail: &str) -> Response<Bytes> {
+    let mut response = problem(status, document(head, &[detail]) + "}");
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// The response when the program failed.
+pub(crate) fn internal_error() -> Response<Bytes> {
+    let mut response = problem(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR.to_owned());
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// The response when no decision could be made, to be retried after a wait of at least a second.
+pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
+    let seconds = whole_seconds(wait).max(1);
+    let body = retry_in(REDUCED_CAPACITY, seconds) + "}";
+    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, body);
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response.headers_mut().insert(RETRY_AFTER, number(seconds));
+    response
+}
+
+fn retry_in(head: &str, seconds: u64) -> String {
+    let unit = if seconds == 1 { " second." } else { " seconds." };
+    document(head, &["Retry in ", itoa::Buffer::new().format(seconds), unit])
+}
+
+/// A document without its closing brace.
+fn document(head: &str, detail: &[&str]) -> String {
+    let mut text = String::with_capacity(USUAL_SIZE);
+    text.push_str(head);
+    for part in detail {
+        text.push_str(part);
+    }
+    text.push('"');
+    text
+}
+
+fn problem(status: StatusCode, body: String) -> Response<Bytes> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    *response.headers_mut() = HeaderMap::with_capacity(USUAL_HEADERS);
+    response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
+    response
+}
