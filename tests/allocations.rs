@@ -1,4 +1,6 @@
 //! How often the way of a request allocates.
+//!
+//! Alone in its program, as its allocator counts for the whole process.
 
 use std::alloc::System;
 use std::convert::Infallible;

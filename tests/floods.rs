@@ -14,20 +14,19 @@ use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tollgate::store::{
-    Answer as StoreAnswer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-    StoreId,
-};
+use tollgate::store::{Answer as StoreAnswer, Check, Counter, Deadline, Decided, Receipt, Store, StoreId};
 use tollgate::{
     Decision, DenyCache, Error, HybridStore, Key, LeaseStore, MemoryStore, Outcome, Policy, Quota, RateLimitLayer,
     Source, key,
 };
 use tower::{Layer, Service, service_fn};
 
-#[path = "support/slow.rs"]
-mod slow;
+#[allow(dead_code, reason = "rooms use more of it")]
+#[path = "support/mod.rs"]
+mod support;
 
-use self::slow::many;
+use self::support::doubles::keeps_nothing;
+use self::support::slow::many;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -120,17 +119,7 @@ impl Store for Refuses {
         StoreAnswer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
     }
 
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        StoreAnswer::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> StoreAnswer<Result<Applied, Error>> {
-        StoreAnswer::Ready(Ok(Applied::new(0, 0)))
-    }
-
-    fn reset(&self, _: &Counter) -> StoreAnswer<Result<(), Error>> {
-        StoreAnswer::Ready(Ok(()))
-    }
+    keeps_nothing!();
 }
 
 /// The longest key that a file can have: eight values of the longest text that is not hashed.

@@ -377,7 +377,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).expect("it is text");
         Source::new(path.strip_prefix(&root).expect("it is below"), &text)

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../tests/one_client/check/mod.rs"]
+#[path = "../../tests/keys/one_client/check/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod check;
 

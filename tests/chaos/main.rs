@@ -1,17 +1,15 @@
 //! What clients see of a server with limits while things happen to its Redis: each request is
 //! answered in time, none with an error, and limits hold.
 //!
+//! Alone in its program, as it judges times for minutes: by name only, on a machine that does nothing else.
 //! `cargo test --test chaos -- --nocapture` prints the table of `docs/reliability.md`; with the variable
 //! `CASES` only the rows whose names contain what it says.
 
 #![expect(clippy::cast_precision_loss, reason = "counts are small here")]
 
-#[allow(dead_code, reason = "shared with other tests")]
-#[path = "../support"]
-mod support {
-    pub(crate) mod control;
-    pub(crate) mod server;
-}
+#[allow(dead_code, reason = "other rooms use more of it")]
+#[path = "../support/mod.rs"]
+mod support;
 
 mod app;
 mod bounds;

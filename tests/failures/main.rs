@@ -1,25 +1,19 @@
-//! Stores that fail: when they are asked, what is decided instead, and how soon.
-
-#[path = "../support"]
-mod support {
-    #[cfg(all(feature = "redis", feature = "axum"))]
-    #[allow(dead_code, reason = "other tests need more of it")]
-    pub(crate) mod control;
-    pub(crate) mod log;
-    #[cfg(all(feature = "redis", feature = "axum"))]
-    #[allow(dead_code, reason = "other tests need more of it")]
-    pub(crate) mod server;
-}
+//! Stores that fail: when they are asked, what is decided instead, how soon, and what operators see of it.
 
 mod breaker;
 mod budget;
 #[cfg(all(feature = "redis", feature = "axum"))]
 mod late;
 mod logs;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod probes;
 #[cfg(all(feature = "redis", feature = "axum"))]
 mod redis;
 mod rig;
 mod rules;
 mod shares;
+#[allow(dead_code, reason = "other rooms use more of it")]
+#[path = "../support/mod.rs"]
+mod support;
 mod wrappers;

@@ -9,9 +9,10 @@ use futures::future::join_all;
 use tokio::runtime::Runtime;
 use tollgate::store::{Deadline, Receipt};
 use tollgate::{BreakerState, Key, OnFailure, Policy, RateLimitLayer, RedisStore, Store, key};
+use tracing::Level;
 
-use crate::log::Log;
 use crate::rig::{AMPLE, check, connect, current_thread, give_back, left, ms, take, turn, workers};
+use crate::support::log::Log;
 use crate::support::server::RedisServer;
 
 /// More than the failures that open a breaker.
@@ -117,7 +118,8 @@ fn assert_told_once(log: &Log) {
 
 #[test]
 fn settlements_that_were_not_sent_when_store_and_runtime_end_are_in_the_log() {
-    let (_turn, redis, (log, _noting)) = (turn(), RedisServer::start(), Log::start());
+    let (_turn, redis, log) = (turn(), RedisServer::start(), Log::default());
+    let _noting = log.note(Level::INFO);
     let (runtime, store, receipts) = taken(&redis);
     give_all_back(&store, receipts);
     drop(store);
@@ -128,7 +130,8 @@ fn settlements_that_were_not_sent_when_store_and_runtime_end_are_in_the_log() {
 
 #[test]
 fn settlements_on_their_way_when_their_runtime_ends_are_in_the_log_and_are_not_sent_again() {
-    let (_turn, redis, (log, _noting)) = (turn(), RedisServer::start(), Log::start());
+    let (_turn, redis, log) = (turn(), RedisServer::start(), Log::default());
+    let _noting = log.note(Level::INFO);
     let (runtime, store, receipts) = taken(&redis);
     redis.pause();
     give_all_back(&store, receipts);

@@ -1,22 +1,18 @@
 //! One store, and somebody who stalls: no caller, handler, thread or runtime makes a decision of
 //! another fail.
 //!
+//! Alone in its program, as it stalls the machine and judges times: its scenarios take turns.
 //! `cargo test --test neighbours -- --nocapture` prints what became of the others.
 
-#[allow(dead_code, reason = "shared with other tests")]
-#[path = "../support"]
-mod support {
-    pub(crate) mod checks;
-    pub(crate) mod control;
-    pub(crate) mod server;
-}
+#[allow(dead_code, reason = "other rooms use more of it")]
+#[path = "../support/mod.rs"]
+mod support;
 
 mod blocking;
 mod counted;
 mod ending;
 mod http;
 mod left;
-mod log;
 mod order;
 mod others;
 mod paused;

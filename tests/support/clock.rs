@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tollgate::MemoryStore;
+
 /// Where the clock stands at first: a multiple of 30 days, and so of every window that divides them.
 pub(crate) const EPOCH_US: u64 = 656 * 30 * 86_400 * 1_000_000;
 
@@ -22,9 +24,17 @@ impl ManualClock {
         self.micros.store(micros, Ordering::SeqCst);
     }
 
-    #[allow(dead_code, reason = "not every test asks")]
+    pub(crate) fn pass(&self, time: Duration) {
+        self.micros.fetch_add(u64::try_from(time.as_micros()).expect("a short time"), Ordering::SeqCst);
+    }
+
     pub(crate) fn now(&self) -> u64 {
         self.micros.load(Ordering::SeqCst)
+    }
+
+    /// A store in memory that reads it.
+    pub(crate) fn store(&self) -> MemoryStore {
+        MemoryStore::builder().with_clock(self.reader()).build()
     }
 
     /// What a store reads.

@@ -33,9 +33,14 @@ impl Log {
         String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
+    /// The lines with a text.
+    pub(crate) fn lines(&self, text: &str) -> Vec<String> {
+        self.text().lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+
     /// How many lines hold a text.
     pub(crate) fn count(&self, text: &str) -> usize {
-        self.text().lines().filter(|line| line.contains(text)).count()
+        self.lines(text).len()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What every algorithm answers, without a store: the tables of `tests/algorithms/`, on the arithmetic alone.
+//! What every algorithm answers, without a store: the tables of `tests/decisions/algorithms/`, on the arithmetic alone.
 
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../../../tests/support/checks.rs"]
@@ -7,9 +7,9 @@ mod checks;
 #[path = "../../../tests/support/clock.rs"]
 mod clock;
 #[allow(dead_code, reason = "shared with other tests")]
-#[path = "../../../tests/algorithms/rows.rs"]
+#[path = "../../../tests/decisions/algorithms/rows.rs"]
 mod rows;
 #[path = "tests/subject.rs"]
 mod subject;
-#[path = "../../../tests/algorithms/tables.rs"]
+#[path = "../../../tests/decisions/algorithms/tables.rs"]
 mod tables;

@@ -1,0 +1,304 @@
+//! Random histories, many keys side by side, on one clock.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fastrand::Rng;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tollgate::store::{Check, Deadline};
+use tollgate::{
+    Algorithm, Count, Handle, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, RedisStore, Store, key,
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::oracle::{Left, replay};
+use super::recorder::Recorder;
+use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
+use crate::support::slow::many;
+
+/// Charges, refunds, requests, responses and drops of each algorithm, on each kind of store.
+const OPERATIONS: [u64; 2] = [8_000, 100_000];
+const KEYS: usize = 64;
+const STEPS: usize = 60;
+/// Requests of one key at once.
+const MOST_OPEN: usize = 6;
+/// In case that what is awaited never happens.
+const MOST_LOOKS: usize = 10_000;
+
+const S: u64 = 1_000_000;
+/// Redis forgets by its own clock: so no window ends soon.
+const WINDOW: u64 = 3_600 * S;
+const HOUR: Duration = Duration::from_micros(WINDOW);
+
+type Text = Full<Bytes>;
+
+/// What the handler of a request is told to do.
+enum Command {
+    Charge(u64),
+    Refund(u64),
+    Answer(StatusCode, Option<u64>),
+}
+
+/// A request on its way.
+struct Open {
+    commands: UnboundedSender<Command>,
+    served: JoinHandle<()>,
+    /// What is left of it after its response.
+    handle: Arc<std::sync::Mutex<Option<Handle>>>,
+}
+
+struct History<S> {
+    clock: ManualClock,
+    recorder: Arc<Recorder<S>>,
+    layers: Vec<RateLimitLayer>,
+    rng: Rng,
+    open: Vec<Vec<Open>>,
+    operations: u64,
+    /// Counters that were compared, and those of which all had to be equal.
+    compared: [u64; 2],
+    /// The clock stands while requests are open.
+    is_still: bool,
+    slack: Duration,
+}
+
+/// The quota, and how far times may be apart: Redis forgets what is nearly over by its own clock.
+fn quota(algorithm: Algorithm, is_redis: bool) -> (Quota, Duration) {
+    let slack = if is_redis { Duration::from_secs(10) } else { Duration::ZERO };
+    let quota = match algorithm {
+        Algorithm::FixedWindow => Quota::fixed_window(20, HOUR),
+        Algorithm::SlidingLog => Quota::sliding_log(20, HOUR),
+        Algorithm::SlidingWindow => Quota::sliding_window(20, HOUR),
+        Algorithm::TokenBucket => Quota::token_bucket(20, HOUR).burst(30),
+        // In Redis nobody's turn comes while the test runs.
+        _ if is_redis => Quota::leaky_bucket(120, HOUR).queue(8),
+        _ => Quota::leaky_bucket(3_600_000, HOUR).queue(8),
+    };
+    (quota, slack)
+}
+
+/// Does what it is told to.
+async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible> {
+    let handle = request.extensions().get::<Handle>().cloned().expect("the layer is outside");
+    let commands = request.extensions_mut().remove::<Arc<tokio::sync::Mutex<UnboundedReceiver<Command>>>>();
+    let commands = commands.expect("each request has its own");
+    let mut commands = commands.lock().await;
+    while let Some(command) = commands.recv().await {
+        match command {
+            Command::Charge(units) => handle.charge(units),
+            Command::Refund(units) => handle.refund(units),
+            Command::Answer(status, real) => {
+                let mut response = Response::new(Text::default());
+                *response.status_mut() = status;
+                if let Some(units) = real {
+                    response.extensions_mut().insert(RealCost(units));
+                }
+                return Ok(response);
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+impl<S: Store> History<S> {
+    fn new((quota, slack): (Quota, Duration), inner: S, clock: ManualClock, rng: Rng) -> Self {
+        let recorder = Arc::new(Recorder::new(inner, clock.clone()));
+        let policy = || {
+            let cost = |parts: &http::request::Parts| parts.extensions.get::<u64>().copied().unwrap_or(1);
+            Policy::new("policy", quota).key(key::header("x-key").plain()).cost_by(cost).metered()
+        };
+        let policies = [policy(), policy().count(Count::failures()), policy().refund_dropped()];
+        let layers = policies.map(|policy| RateLimitLayer::new(Arc::clone(&recorder), policy)).into();
+        let open = (0..KEYS).map(|_| Vec::new()).collect();
+        Self { clock, recorder, layers, rng, open, operations: 0, compared: [0; 2], is_still: false, slack }
+    }
+
+    /// One history of new keys.
+    async fn run(&mut self, number: usize) {
+        // Only of these is a queue compared exactly: there have to be enough of them.
+        self.is_still = !number.is_multiple_of(3);
+        self.recorder.lose_each(if self.rng.u32(..4) == 0 { 10 } else { 0 });
+        for _ in 0..STEPS {
+            for key in 0..KEYS {
+                self.step(key, number);
+            }
+            self.quiet().await;
+            if !self.is_still || self.open.iter().all(Vec::is_empty) {
+                self.pass_time();
+            }
+        }
+        for open in self.open.iter_mut().flat_map(std::mem::take) {
+            drop(open.commands);
+            open.served.abort();
+        }
+        self.quiet().await;
+        self.compare().await;
+    }
+
+    /// Something happens to a key.
+    fn step(&mut self, key: usize, number: usize) {
+        let (open, rng) = (&mut self.open[key], &mut self.rng);
+        self.operations += 1;
+        open.retain(|open| !open.served.is_finished() || open.is_used_later(rng));
+        if open.is_empty() || open.len() < MOST_OPEN && rng.u32(..3) == 0 {
+            let layer = self.layers[rng.usize(..self.layers.len())].clone();
+            open.push(request(&layer, &format!("{number}-{key}"), rng.u64(1..4)));
+            return;
+        }
+        let place = rng.usize(..open.len());
+        let command = match rng.u32(..10) {
+            0..3 => Command::Charge(rng.u64(..12)),
+            3..5 => Command::Refund(rng.u64(..8)),
+            5..9 => {
+                let status = if rng.bool() { StatusCode::OK } else { StatusCode::BAD_GATEWAY };
+                Command::Answer(status, rng.bool().then(|| rng.u64(..12)))
+            }
+            _ => {
+                open.swap_remove(place).served.abort();
+                return;
+            }
+        };
+        // A request that was refused meanwhile hears nothing.
+        let _ = open[place].commands.send(command);
+    }
+
+    /// Lets the store answer all, and requests what follows from that.
+    async fn quiet(&self) {
+        let mut calm = 0;
+        for _ in 0..MOST_LOOKS {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            calm = if self.recorder.in_flight() == 0 { calm + 1 } else { 0 };
+            if calm == 3 {
+                return;
+            }
+            if self.recorder.in_flight() > 0 {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        }
+        panic!("the store does not answer");
+    }
+
+    fn pass_time(&mut self) {
+        let now = self.clock.now();
+        let mut next = now + self.rng.u64(..WINDOW / 40);
+        if self.rng.u32(..60) == 0 {
+            next += WINDOW;
+        }
+        let is_near_the_end = next % WINDOW > WINDOW / 10 * 9;
+        if is_near_the_end && !self.slack.is_zero() {
+            next += WINDOW - next % WINDOW;
+        }
+        self.clock.set(next);
+    }
+
+    /// Compares what is left of this history's keys with what a replay leaves.
+    async fn compare(&mut self) {
+        let now = self.clock.now();
+        for book in self.recorder.take_books() {
+            let look = [Check::new(book.counter.clone(), 0)];
+            let looked = self.recorder.inner.decide(&look, Deadline::none()).wait().await.expect("the store answers");
+            let (left, alone) = (Left::of(&looked), replay(&book, now));
+            let falls = matches!(book.counter.quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+            let slack = if falls { self.slack } else { Duration::ZERO };
+            assert!(left.reset + slack >= alone.reset, "{left:?}, alone {alone:?}: {book:?}");
+            assert!(left.remaining <= alone.remaining || !slack.is_zero(), "{left:?}, alone {alone:?}: {book:?}");
+            self.compared[0] += 1;
+            if !falls || !book.is_late {
+                assert!(left.reset <= alone.reset + slack, "{left:?}, alone {alone:?}: {book:?}");
+                assert!(left.remaining == alone.remaining || !slack.is_zero(), "{left:?}, alone {alone:?}: {book:?}");
+                self.compared[1] += 1;
+            }
+        }
+    }
+}
+
+impl Open {
+    /// Whether the handle of a request that was answered is used, and may be again.
+    fn is_used_later(&self, rng: &mut Rng) -> bool {
+        let mut kept = self.handle.lock().expect("it is not poisoned");
+        match kept.as_ref() {
+            Some(handle) if rng.u32(..3) == 0 => handle.charge(rng.u64(..6)),
+            Some(handle) if rng.bool() => handle.refund(rng.u64(..6)),
+            _ => *kept = None,
+        }
+        kept.is_some()
+    }
+}
+
+fn request(layer: &RateLimitLayer, key: &str, cost: u64) -> Open {
+    let (commands, receiver) = unbounded_channel();
+    let mut request = Request::new(Text::default());
+    request.headers_mut().insert("x-key", key.parse().expect("ASCII"));
+    request.extensions_mut().insert(cost);
+    request.extensions_mut().insert(Arc::new(tokio::sync::Mutex::new(receiver)));
+    let handle = Arc::<std::sync::Mutex<Option<Handle>>>::default();
+    request.extensions_mut().insert(Arc::clone(&handle));
+    let service = layer.layer(service_fn(serve));
+    let served = tokio::spawn(async move {
+        let _response = service.oneshot(request).await;
+    });
+    Open { commands, served, handle }
+}
+
+async fn run<S: Store>(algorithm: Algorithm, name: &str, inner: S, clock: ManualClock) {
+    let quota = quota(algorithm, name == "Redis");
+    let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("a number"));
+    println!("{algorithm:?} on {name}: seed {seed}");
+    let (start, mut history) = (Instant::now(), History::new(quota, inner, clock, Rng::with_seed(seed)));
+    let (mut number, wanted) = (0, many(OPERATIONS));
+    // Few queues of a short run are compared exactly, and by chance too few: then it goes on.
+    let is_enough = |[all, exact]: [u64; 2]| all > wanted / 100 && exact > all / 20;
+    while history.operations < wanted || history.operations < 4 * wanted && !is_enough(history.compared) {
+        number += 1;
+        history.run(number).await;
+    }
+    let [all, exact] = history.compared;
+    println!(
+        "{algorithm:?} on {name}: seed {seed}, {} operations, {all} counters compared, {exact} of them exactly, in {:?}",
+        history.operations,
+        start.elapsed()
+    );
+    assert!(is_enough(history.compared), "too little was compared");
+}
+
+async fn on_both(algorithm: Algorithm) {
+    let clock = ManualClock::new();
+    run(algorithm, "memory", MemoryStore::builder().with_clock(clock.reader()).build(), clock).await;
+    let (clock, server) = (ManualClock::new(), RedisServer::start());
+    let settings =
+        RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(60));
+    let store = settings.connect(&server.url()).await.expect("the server was started");
+    run(algorithm, "Redis", store, clock).await;
+}
+
+#[tokio::test]
+async fn a_fixed_window_has_what_is_owed() {
+    on_both(Algorithm::FixedWindow).await;
+}
+
+#[tokio::test]
+async fn a_sliding_log_has_what_is_owed() {
+    on_both(Algorithm::SlidingLog).await;
+}
+
+#[tokio::test]
+async fn a_sliding_window_has_what_is_owed() {
+    on_both(Algorithm::SlidingWindow).await;
+}
+
+#[tokio::test]
+async fn a_token_bucket_has_what_is_owed() {
+    on_both(Algorithm::TokenBucket).await;
+}
+
+#[tokio::test]
+async fn a_leaky_bucket_has_what_is_owed() {
+    on_both(Algorithm::LeakyBucket).await;
+}

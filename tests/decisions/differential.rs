@@ -1,0 +1,479 @@
+//! Random traces: memory and Redis answer alike, field by field.
+//!
+//! Redis forgets keys by real time while the clock is the test's. So every write here lives for
+//! [`SHORTEST_LIFE`] at least: windows are as long, a unit of a bucket returns no sooner, and the
+//! clock keeps away from the ends of fixed windows. Traces are short and each uses keys of its own;
+//! one that real time has overtaken proves nothing and is thrown away. The memory store is a new one
+//! for each trace: it would otherwise drop keys idle by a clock that then steps back.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use futures::future::join_all;
+use tollgate::store::{Change, Check, Deadline, Decided, Mode, Receipt, Settlement};
+use tollgate::{Algorithm, MemoryStore, Quota, RedisStore, Store};
+
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+use crate::support::server::RedisServer;
+use crate::support::slow::many;
+
+const S: u64 = 1_000_000;
+const DAY: u64 = 86_400 * S;
+
+/// What no write's time to live falls below, and no trace may take.
+const SHORTEST_LIFE: Duration = Duration::from_secs(10);
+
+/// How many decisions of each algorithm are compared, together a hundred thousand where all are.
+const ANY_WAY: [u64; 2] = [6_000, 60_000];
+const FORWARD: [u64; 2] = [3_000, 20_000];
+const EXTREME: [u64; 2] = [3_000, 20_000];
+
+const MOST_TRACES: u64 = 400;
+const LANES: usize = 64;
+const STEPS: usize = 40;
+
+/// Each algorithm once: some have several names.
+fn algorithms() -> impl Iterator<Item = Algorithm> {
+    Algorithm::ALL.iter().filter(|(name, algorithm)| *name == algorithm.name()).map(|(_, algorithm)| *algorithm)
+}
+
+/// Where the clock may stand: up to a third into a cell of this length, which divides all fixed windows.
+const CELL: u64 = 30 * S;
+const FIXED_WINDOWS: [u64; 6] = [30, 60, 90, 600, 86_400, 30 * 86_400];
+const WINDOWS: [u64; 7] = [30, 59, 60, 61, 601, 86_400, 30 * 86_400];
+
+/// Windows of which a state outlives the end by enough, or that end far from where the clock stands.
+fn windows(algorithm: Algorithm) -> &'static [u64] {
+    match algorithm {
+        Algorithm::SlidingLog | Algorithm::SlidingWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => &WINDOWS,
+        _ => &FIXED_WINDOWS,
+    }
+}
+
+/// Both stores, on one clock.
+struct Pair {
+    clock: ManualClock,
+    memory: MemoryStore,
+    redis: RedisStore,
+    wanted: u64,
+    decisions: BTreeMap<&'static str, u64>,
+    _server: RedisServer,
+}
+
+impl Pair {
+    async fn start(wanted: u64) -> Self {
+        let (clock, server) = (ManualClock::new(), RedisServer::start());
+        let memory = MemoryStore::new();
+        let settings =
+            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(60));
+        let redis = settings.connect(&server.url()).await.expect("the server was started");
+        Self { clock, memory, redis, wanted, decisions: BTreeMap::new(), _server: server }
+    }
+
+    /// Asks both stores the same requests, those of distinct keys, at once.
+    async fn decide(&self, requests: &[Vec<Check>]) -> Vec<[Decided; 2]> {
+        let answers =
+            join_all(requests.iter().map(|request| self.redis.decide(request, Deadline::none()).wait())).await;
+        let mut both = Vec::new();
+        for (request, redis) in requests.iter().zip(answers) {
+            let memory = self.memory.decide(request, Deadline::none()).wait().await.expect("memory answers");
+            both.push([memory, redis.expect("the server answers")]);
+        }
+        both
+    }
+
+    /// Settles in both; what becomes of the changes is the same.
+    async fn settle(&self, [memory, redis]: [Receipt; 2], changes: &[Settlement]) {
+        let memory = self.memory.settle(memory, changes).wait().await.expect("memory answers");
+        let redis = self.redis.settle(redis, changes).wait().await.expect("the server answers");
+        assert_eq!(memory, redis, "{changes:?}");
+    }
+
+    /// Lets settlements be made: the store keeps the order of what it is asked.
+    async fn let_settlements_go(&self) {
+        let look = check("nobody", Quota::per_second(1), 0);
+        self.redis.decide(&[look], Deadline::none()).wait().await.expect("the server answers");
+    }
+
+    async fn adjust(&self, key: &str, quota: Quota, change: Change) {
+        let counter = counter(key, quota);
+        let memory = self.memory.adjust(&counter, change).wait().await.expect("memory answers");
+        let redis = self.redis.adjust(&counter, change).wait().await.expect("the server answers");
+        assert_eq!(memory, redis, "{key}, {quota}: {change:?}");
+    }
+
+    async fn reset(&self, key: &str, quota: Quota) {
+        let counter = counter(key, quota);
+        self.memory.reset(&counter).wait().await.expect("memory answers");
+        self.redis.reset(&counter).wait().await.expect("the server answers");
+    }
+
+    fn count(&mut self, requests: &[Vec<Check>]) {
+        for check in requests.iter().flatten() {
+            *self.decisions.entry(check.counter.quota.algorithm().name()).or_default() += 1;
+        }
+    }
+
+    fn has_enough(&self) -> bool {
+        let of = |algorithm: &Algorithm| self.decisions.get(algorithm.name()).copied().unwrap_or_default();
+        algorithms().all(|algorithm| of(&algorithm) >= self.wanted)
+    }
+
+    /// Fails unless enough was compared, and says how much.
+    #[track_caller]
+    fn assert_enough(&self, seed: u64, since: Instant) {
+        eprintln!("seed {seed}: decisions compared in {:?}: {:?}", since.elapsed(), self.decisions);
+        assert!(self.has_enough(), "{:?}", self.decisions);
+    }
+}
+
+/// One key, its quotas, and what it may give back.
+struct Lane {
+    key: String,
+    quotas: Vec<Quota>,
+    receipts: Vec<(Vec<Check>, [Receipt; 2])>,
+}
+
+/// What random requests are made of.
+trait Course {
+    fn quota(&self, rng: &mut Rng, algorithm: Algorithm) -> Quota;
+    /// The same window with other units.
+    fn other(&self, rng: &mut Rng, quota: Quota) -> Quota;
+    fn later(&self, rng: &mut Rng, now: u64) -> u64;
+    fn cost(&self, rng: &mut Rng, quota: Quota) -> u64;
+    fn may_refund(&self, quota: Quota) -> bool;
+    fn units(&self, rng: &mut Rng, quota: Quota) -> u64;
+}
+
+/// Runs traces until there are enough decisions.
+async fn compare(course: &impl Course, wanted: u64, seed: u64) {
+    let (mut pair, mut rng, since) = (Pair::start(wanted).await, Rng::with_seed(seed), Instant::now());
+    for trace in 0..MOST_TRACES {
+        if pair.has_enough() {
+            break;
+        }
+        let told = format!("seed {seed}, trace {trace}");
+        run_trace(course, &mut pair, &mut rng, &told).await;
+    }
+    pair.assert_enough(seed, since);
+}
+
+async fn run_trace(course: &impl Course, pair: &mut Pair, rng: &mut Rng, told: &str) {
+    let since = Instant::now();
+    pair.memory = MemoryStore::builder().with_clock(pair.clock.reader()).build();
+    let mut lanes: Vec<Lane> = (0..LANES).map(|lane| Lane::new(course, rng, format!("{told} {lane}"))).collect();
+    let mut now = 100_000 * CELL;
+    for step in 0..STEPS {
+        now = course.later(rng, now);
+        pair.clock.set(now);
+        let requests: Vec<Vec<Check>> = lanes.iter_mut().map(|lane| lane.request(course, rng)).collect();
+        let answers = pair.decide(&requests).await;
+        if since.elapsed() > SHORTEST_LIFE {
+            eprintln!("{told}: overtaken by real time at step {step}");
+            return;
+        }
+        for ((lane, request), answer) in lanes.iter_mut().zip(&requests).zip(answers) {
+            assert_alike(&answer, || format!("{told}, step {step}, at {now}: {request:#?}"));
+            let [memory, redis] = answer;
+            lane.receipts.push((request.clone(), [memory.receipt, redis.receipt]));
+        }
+        pair.count(&requests);
+        for lane in &mut lanes {
+            lane.change(course, pair, rng).await;
+        }
+        pair.let_settlements_go().await;
+    }
+}
+
+#[track_caller]
+fn assert_alike([memory, redis]: &[Decided; 2], told: impl Fn() -> String) {
+    assert_eq!(memory.decision.outcomes(), redis.decision.outcomes(), "{}", told());
+    let combined = |decided: &Decided| {
+        let decision = &decided.decision;
+        (decision.is_allowed(), decision.retry_after(), decision.delay(), decision.binding().cloned())
+    };
+    assert_eq!(combined(memory), combined(redis), "{}", told());
+    let taken = |decided: &Decided| -> Vec<(u64, u64)> {
+        decided.receipt.taken().iter().map(|taken| (taken.units, taken.stamp)).collect()
+    };
+    assert_eq!(taken(memory), taken(redis), "{}", told());
+}
+
+impl Lane {
+    fn new(course: &impl Course, rng: &mut Rng, key: String) -> Self {
+        let quotas = algorithms().map(|algorithm| course.quota(rng, algorithm)).collect();
+        Self { key, quotas, receipts: Vec::new() }
+    }
+
+    /// One to three checks, now and then of one counter.
+    fn request(&mut self, course: &impl Course, rng: &mut Rng) -> Vec<Check> {
+        if one_in(rng, 15) {
+            let index = rng.usize(..self.quotas.len());
+            self.quotas[index] = course.other(rng, self.quotas[index]);
+        }
+        (0..*pick(rng, &[1, 2, 3, 3])).map(|_| self.check(course, rng)).collect()
+    }
+
+    fn check(&self, course: &impl Course, rng: &mut Rng) -> Check {
+        let quota = self.quotas[rng.usize(..self.quotas.len())];
+        let cost = course.cost(rng, quota);
+        let floor = if one_in(rng, 6) { *pick(rng, &[1, 2, 3, 30, u64::MAX]) } else { 0 };
+        let mode = if one_in(rng, 6) { Mode::Shadow } else { Mode::Enforce };
+        Check { floor, mode, ..check(&self.key, quota, cost) }
+    }
+
+    /// Gives back of two requests as if they were parts of one.
+    async fn change_many(&mut self, course: &impl Course, pair: &Pair, rng: &mut Rng) {
+        let mut some = || self.receipts.swap_remove(rng.usize(..self.receipts.len()));
+        let ((first, before), (second, after)) = (some(), some());
+        let parts = |place: usize| {
+            let taken = [&before[place], &after[place]].map(|receipt: &Receipt| receipt.taken().iter().cloned());
+            Receipt::new(before[place].store(), taken.into_iter().flatten())
+        };
+        let checks = before[0].taken().len() + after[0].taken().len();
+        let quotas: Vec<Quota> = first.iter().chain(&second).map(|check| check.counter.quota).collect();
+        if !quotas.iter().all(|quota| course.may_refund(*quota)) {
+            return;
+        }
+        let each = (0..checks).rev().map(|check| {
+            let change = Change::Refund(course.units(rng, quotas[0]));
+            Settlement { check, change }
+        });
+        let changes: Vec<_> = each.collect();
+        pair.settle([parts(0), parts(1)], &changes).await;
+    }
+
+    /// Gives back or adds, on the receipt of some request or without one.
+    async fn change(&mut self, course: &impl Course, pair: &Pair, rng: &mut Rng) {
+        if one_in(rng, 4) && !self.receipts.is_empty() {
+            let (request, receipts) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
+            let check = rng.usize(..request.len());
+            let change = change(course, rng, request[check].counter.quota);
+            pair.settle(receipts, &[Settlement { check, change }]).await;
+        }
+        if one_in(rng, 8) && self.receipts.len() > 1 {
+            self.change_many(course, pair, rng).await;
+        }
+        let quota = self.quotas[rng.usize(..self.quotas.len())];
+        if one_in(rng, 40) {
+            pair.let_settlements_go().await;
+            let change = change(course, rng, quota);
+            pair.adjust(&self.key, quota, change).await;
+        }
+        if one_in(rng, 200) {
+            pair.let_settlements_go().await;
+            pair.reset(&self.key, quota).await;
+        }
+    }
+}
+
+fn change(course: &impl Course, rng: &mut Rng, quota: Quota) -> Change {
+    let units = if one_in(rng, 30) { u64::MAX } else { course.units(rng, quota) };
+    if course.may_refund(quota) && rng.bool() { Change::Refund(units) } else { Change::Charge(units) }
+}
+
+fn one_in(rng: &mut Rng, many: u32) -> bool {
+    rng.u32(..many) == 0
+}
+
+fn pick<'a, T>(rng: &mut Rng, of: &'a [T]) -> &'a T {
+    &of[rng.usize(..of.len())]
+}
+
+fn quota_of(algorithm: Algorithm, limit: u64, window: Duration, extra: u64) -> Quota {
+    let quota = Quota::try_new(algorithm, limit, window).expect("within the bounds");
+    match algorithm {
+        Algorithm::TokenBucket => quota.try_burst(extra.max(1)).expect("within the bounds"),
+        Algorithm::LeakyBucket => quota.try_queue(extra).expect("within the bounds"),
+        _ => quota,
+    }
+}
+
+fn is_bucket(algorithm: Algorithm) -> bool {
+    matches!(algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
+}
+
+fn small_cost(rng: &mut Rng, quota: Quota) -> u64 {
+    let most = quota.capacity();
+    *pick(rng, &[0, 1, 1, 1, 1, 1, 2, 2, 3, 5, most, most + 1, u64::MAX])
+}
+
+/// Any small quota, and a clock that steps forward, stands, and steps back.
+///
+/// A refund may leave a bucket so little that Redis forgets it at once, and with it how far the
+/// clock had come: see [`Forward`].
+struct AnyWay;
+
+impl Course for AnyWay {
+    fn quota(&self, rng: &mut Rng, algorithm: Algorithm) -> Quota {
+        let window = *pick(rng, windows(algorithm));
+        let quota = quota_of(algorithm, 1, Duration::from_secs(window), 0);
+        self.other(rng, quota)
+    }
+
+    fn other(&self, rng: &mut Rng, quota: Quota) -> Quota {
+        let (algorithm, window) = (quota.algorithm(), quota.window());
+        let most = if is_bucket(algorithm) { (window.as_secs() / SHORTEST_LIFE.as_secs()).min(40) } else { 40 };
+        quota_of(algorithm, rng.u64(1..=most), window, rng.u64(..12))
+    }
+
+    fn later(&self, rng: &mut Rng, now: u64) -> u64 {
+        let cell = now / CELL;
+        let cell = match rng.u32(..20) {
+            0 => cell - rng.u64(1..4),
+            1 => cell - rng.u64(1..200),
+            2 => cell + rng.u64(1..3_000),
+            3 => cell + rng.u64(..40 * DAY / CELL),
+            4..8 => cell + rng.u64(1..4),
+            8..12 => cell,
+            _ => return now,
+        };
+        cell * CELL + rng.u64(..CELL / 3)
+    }
+
+    fn cost(&self, rng: &mut Rng, quota: Quota) -> u64 {
+        small_cost(rng, quota)
+    }
+
+    fn may_refund(&self, quota: Quota) -> bool {
+        !is_bucket(quota.algorithm())
+    }
+
+    fn units(&self, rng: &mut Rng, _: Quota) -> u64 {
+        rng.u64(..8)
+    }
+}
+
+/// A clock that never steps back and stands on whole cells, as all of a bucket's times do: so that
+/// buckets can be refunded too.
+struct Forward;
+
+impl Course for Forward {
+    fn quota(&self, rng: &mut Rng, algorithm: Algorithm) -> Quota {
+        let window = Duration::from_micros(60 * CELL * rng.u64(1..4));
+        let quota = quota_of(algorithm, 1, window, 0);
+        self.other(rng, quota)
+    }
+
+    fn other(&self, rng: &mut Rng, quota: Quota) -> Quota {
+        let limit = *pick(rng, &[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30]);
+        quota_of(quota.algorithm(), limit, quota.window(), rng.u64(..12))
+    }
+
+    fn later(&self, rng: &mut Rng, now: u64) -> u64 {
+        let cells = match rng.u32(..10) {
+            0 => rng.u64(..200),
+            1..4 => rng.u64(1..6),
+            _ => 0,
+        };
+        now + cells * CELL
+    }
+
+    fn cost(&self, rng: &mut Rng, quota: Quota) -> u64 {
+        small_cost(rng, quota)
+    }
+
+    fn may_refund(&self, _: Quota) -> bool {
+        true
+    }
+
+    fn units(&self, rng: &mut Rng, _: Quota) -> u64 {
+        rng.u64(..8)
+    }
+}
+
+/// The largest quotas there are, and costs of their size: lost bits would show.
+///
+/// The clock stays within a third of a cell, far less than such buckets need to empty.
+struct Extreme;
+
+/// The largest number up to which a quota is accepted.
+fn largest(accepted: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, 1_u64 << 53);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if accepted(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}
+
+/// A large number not above `most`, often the largest.
+fn near(rng: &mut Rng, most: u64) -> u64 {
+    let less = 1 << rng.u32(..50);
+    if one_in(rng, 3) { most } else { most - rng.u64(..=less.min(most / 2)) }
+}
+
+impl Course for Extreme {
+    fn quota(&self, rng: &mut Rng, algorithm: Algorithm) -> Quota {
+        let window = Duration::from_secs(*pick(rng, windows(algorithm)));
+        let quota = quota_of(algorithm, 1, window, 0);
+        self.other(rng, quota)
+    }
+
+    fn other(&self, rng: &mut Rng, quota: Quota) -> Quota {
+        let (algorithm, window) = (quota.algorithm(), quota.window());
+        // A log of so many units would only be slow.
+        let most = if algorithm == Algorithm::SlidingLog {
+            60
+        } else {
+            largest(|limit| Quota::try_new(algorithm, limit, window).is_ok())
+        };
+        let quota = Quota::try_new(algorithm, near(rng, most).max(1), window).expect("within the bounds");
+        match algorithm {
+            Algorithm::TokenBucket => {
+                let most = largest(|burst| quota.try_burst(burst.max(1)).is_ok());
+                quota.burst(near(rng, most))
+            }
+            Algorithm::LeakyBucket => {
+                let most = largest(|places| quota.try_queue(places).is_ok());
+                quota.queue(near(rng, most))
+            }
+            _ => quota,
+        }
+    }
+
+    fn later(&self, rng: &mut Rng, now: u64) -> u64 {
+        let cell = now / CELL * CELL;
+        if rng.bool() { now } else { cell + rng.u64(..CELL / 3) }
+    }
+
+    /// Most of the capacity at first, for what is kept to be long-lived.
+    fn cost(&self, rng: &mut Rng, quota: Quota) -> u64 {
+        let most = quota.capacity();
+        match rng.u32(..8) {
+            0 => most + 1,
+            1 => 0,
+            2 => most,
+            _ => near(rng, most).max(most - most / 3).max(1),
+        }
+    }
+
+    fn may_refund(&self, quota: Quota) -> bool {
+        !is_bucket(quota.algorithm())
+    }
+
+    fn units(&self, rng: &mut Rng, quota: Quota) -> u64 {
+        near(rng, quota.capacity()).max(quota.capacity() - quota.capacity() / 3)
+    }
+}
+
+#[tokio::test]
+async fn memory_and_redis_answer_alike_whichever_way_the_clock_steps() {
+    compare(&AnyWay, many(ANY_WAY), 0x0074_6f6c_6c67).await;
+}
+
+#[tokio::test]
+async fn memory_and_redis_refund_buckets_alike() {
+    compare(&Forward, many(FORWARD), 0x6174_6500).await;
+}
+
+#[tokio::test]
+async fn memory_and_redis_answer_alike_at_the_bounds_of_what_is_exact() {
+    compare(&Extreme, many(EXTREME), 0x0065_6467_6500).await;
+}

@@ -1,0 +1,14 @@
+//! What each algorithm decides, in memory and in Redis, and that what requests owe at their end is what stores have.
+
+#[cfg(feature = "redis")]
+mod algorithms;
+#[cfg(feature = "redis")]
+mod conformance;
+#[cfg(feature = "redis")]
+mod conservation;
+#[cfg(feature = "redis")]
+mod differential;
+mod model;
+#[allow(dead_code, reason = "other rooms use more of it")]
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,458 @@
+//! The memory store against the definitions, recomputed from every event.
+//!
+//! The models keep each admitted request and share no arithmetic with the crate: levels are exact
+//! rationals, found as the largest of all sums since some request.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tollgate::store::{Answer, Check, Deadline};
+use tollgate::{Algorithm, MemoryStore, Outcome, Quota, Store};
+
+use crate::support::checks::check;
+use crate::support::clock::{EPOCH_US, ManualClock};
+use crate::support::slow::many;
+
+const US: u64 = 1;
+const MS: u64 = 1_000;
+const S: u64 = 1_000_000;
+const DAY: u64 = 86_400 * S;
+
+const fn micros(window: u64) -> Duration {
+    Duration::from_micros(window)
+}
+
+fn whole_micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).expect("no test waits that long")
+}
+
+/// Limits and windows that divide each other and that do not, from one in 30 days to 10^6 a second.
+const RATES: [(u64, u64); 14] = [
+    (1, 30 * DAY),
+    (1_000, 30 * DAY),
+    (1, DAY),
+    (7, 3_600 * S),
+    (7, 61 * S),
+    (7, 60 * S),
+    (3, S),
+    (10, S),
+    (13, 7 * MS),
+    (1_000, S),
+    (1_000_000, S),
+    (1, US),
+    (5, US),
+    (3, 10 * US),
+];
+
+/// What was admitted: when, in ticks, and how many units.
+#[derive(Clone, Debug)]
+struct Model {
+    quota: Quota,
+    events: Vec<(i128, i128)>,
+}
+
+impl Model {
+    fn new(quota: Quota) -> Self {
+        Self { quota, events: Vec::new() }
+    }
+
+    fn tick_us(&self) -> u64 {
+        if self.quota.window() <= Duration::from_secs(60) { US } else { MS }
+    }
+
+    fn window(&self) -> i128 {
+        i128::from(whole_micros(self.quota.window())) / i128::from(self.tick_us())
+    }
+
+    fn limit(&self) -> i128 {
+        i128::from(self.quota.limit())
+    }
+
+    fn capacity(&self) -> i128 {
+        i128::from(self.quota.capacity())
+    }
+
+    /// Units admitted in `from..to`.
+    fn units(&self, from: i128, to: i128) -> i128 {
+        self.events.iter().filter(|(time, _)| (from..to).contains(time)).map(|(_, units)| units).sum()
+    }
+
+    /// `limit` times the ticks until all that was admitted has left at `limit` per window: of any
+    /// suffix of the events, what it holds and has not yet left, at its largest.
+    fn backlog(&self, now: i128) -> i128 {
+        let mut units = 0;
+        let suffixes = self.events.iter().rev().map(|(time, taken)| {
+            units += taken;
+            units * self.window() - (now - time) * self.limit()
+        });
+        suffixes.max().unwrap_or(0).max(0)
+    }
+
+    /// Whether units fit, by the definition.
+    fn fits(&self, now: i128, cost: i128) -> bool {
+        let (window, limit, capacity) = (self.window(), self.limit(), self.capacity());
+        if cost == 0 {
+            return true;
+        }
+        let start = now - now % window;
+        match self.quota.algorithm() {
+            Algorithm::FixedWindow => self.units(start, start + window) + cost <= limit,
+            Algorithm::SlidingLog => self.units(now - window + 1, now + 1) + cost <= limit,
+            Algorithm::SlidingWindow => {
+                let weight = self.units(start - window, start) * (window - now % window) / window;
+                weight + self.units(start, start + window) + cost <= limit
+            }
+            Algorithm::TokenBucket => self.backlog(now) + cost * window <= capacity * window,
+            Algorithm::LeakyBucket => cost <= capacity && self.backlog(now) <= (capacity - 1) * window,
+            other => panic!("no model of {other:?}"),
+        }
+    }
+
+    fn take(&mut self, now: i128, cost: i128) {
+        self.events.push((now, cost));
+    }
+
+    /// Ticks until the slot of a request admitted now, rounded up.
+    fn delay(&self, now: i128) -> i128 {
+        if self.quota.algorithm() == Algorithm::LeakyBucket {
+            (self.backlog(now) + self.limit() - 1) / self.limit()
+        } else {
+            0
+        }
+    }
+
+    /// How many requests of cost 1 are admitted one after the other, up to `most`.
+    fn admits_ones(&self, now: i128, most: u64) -> u64 {
+        let mut model = self.clone();
+        let admitted = (0..most).take_while(|_| {
+            let fits = model.fits(now, 1);
+            model.take(now, 1);
+            fits
+        });
+        admitted.count() as u64
+    }
+
+    /// Whether a full limit is admitted: one by one, as a queue admits a large request sooner.
+    fn admits_all(&self, now: i128) -> bool {
+        let mut last = self.clone();
+        if self.capacity() > 1 {
+            last.take(now, self.capacity() - 1);
+        }
+        self.fits(now, if self.capacity() > 1 { self.capacity() - 1 } else { 1 }) && last.fits(now, 1)
+    }
+}
+
+/// A memory store with one counter.
+struct Subject {
+    clock: ManualClock,
+    store: MemoryStore,
+    quota: Quota,
+}
+
+impl Subject {
+    fn new(quota: Quota) -> Self {
+        let clock = ManualClock::new();
+        let store = MemoryStore::builder().capacity(64).with_clock(clock.reader()).build();
+        Self { clock, store, quota }
+    }
+
+    fn ask(&self, now_us: u64, cost: u64) -> Outcome {
+        self.clock.set(now_us);
+        let checks: [Check; 1] = [check("ada", self.quota, cost)];
+        let Answer::Ready(decided) = self.store.decide(&checks, Deadline::none()) else {
+            panic!("memory answers at once")
+        };
+        decided.expect("memory answers").decision.outcomes()[0].clone()
+    }
+
+    /// A store that was asked the same.
+    fn replayed(quota: Quota, admitted: &[(u64, u64)]) -> Self {
+        let subject = Self::new(quota);
+        for &(now_us, cost) in admitted {
+            assert!(subject.ask(now_us, cost).is_allowed(), "a replay is admitted as before");
+        }
+        subject
+    }
+}
+
+/// One random trace: both halves of each answer are checked against the model, and each promise on
+/// a replay.
+struct Trace {
+    model: Model,
+    subject: Subject,
+    admitted: Vec<(u64, u64)>,
+    tick_us: u64,
+}
+
+impl Trace {
+    fn new(quota: Quota) -> Self {
+        let model = Model::new(quota);
+        let tick_us = model.tick_us();
+        Self { model, subject: Subject::new(quota), admitted: Vec::new(), tick_us }
+    }
+
+    fn ticks(&self, now_us: u64) -> i128 {
+        i128::from((EPOCH_US + now_us) / self.tick_us)
+    }
+
+    fn step(&mut self, now_us: u64, cost: u64) {
+        let (quota, now) = (self.model.quota, self.ticks(now_us));
+        let told = || format!("{quota:?}: {cost} at {now_us} after {:?}", self.admitted);
+        let fits = self.model.fits(now, i128::from(cost));
+        let delay = if fits && cost > 0 { self.model.delay(now) } else { 0 };
+        let outcome = self.subject.ask(now_us, cost);
+        assert_eq!(outcome.is_allowed(), fits, "{}: {outcome:?}", told());
+        assert_eq!(self.whole_ticks(outcome.delay()), delay, "{}: {outcome:?}", told());
+        if fits && cost > 0 {
+            self.model.take(now, i128::from(cost));
+            self.admitted.push((now_us, cost));
+        }
+        self.check_remaining(now_us, &outcome);
+        self.check_reset(now_us, &outcome);
+        if !fits {
+            self.check_retry(now_us, cost, &outcome);
+        }
+    }
+
+    fn whole_ticks(&self, time: Duration) -> i128 {
+        let micros = i128::from(whole_micros(time));
+        assert_eq!(micros % i128::from(self.tick_us), 0, "{time:?} is whole ticks");
+        micros / i128::from(self.tick_us)
+    }
+
+    /// That many more are admitted at once, and not one more.
+    fn check_remaining(&self, now_us: u64, outcome: &Outcome) {
+        let now = self.ticks(now_us);
+        let told = || format!("{outcome:?} at {now_us} after {:?}", self.admitted);
+        let remaining = outcome.remaining();
+        if remaining > 100 {
+            let mut model = self.model.clone();
+            model.take(now, i128::from(remaining) - 1);
+            assert_eq!(model.admits_ones(now, 2), 1, "{}", told());
+            return;
+        }
+        assert_eq!(self.model.admits_ones(now, 101), remaining, "{}", told());
+        let store = Subject::replayed(self.model.quota, &self.admitted);
+        let admitted = (0..=remaining).take_while(|_| store.ask(now_us, 1).is_allowed()).count() as u64;
+        assert_eq!(admitted, remaining, "{}", told());
+    }
+
+    /// The same request is refused one tick before `retry_after`, and admitted then.
+    fn check_retry(&self, now_us: u64, cost: u64, outcome: &Outcome) {
+        let told = || format!("{cost}: {outcome:?} at {now_us} after {:?}", self.admitted);
+        let Some(wait) = outcome.retry_after() else {
+            assert!(cost > self.model.quota.capacity(), "{}", told());
+            return;
+        };
+        let (now, ticks) = (self.ticks(now_us), self.whole_ticks(wait));
+        assert!(ticks > 0, "{}", told());
+        assert!(!self.model.fits(now + ticks - 1, i128::from(cost)), "{}", told());
+        assert!(self.model.fits(now + ticks, i128::from(cost)), "{}", told());
+        let then_us = now_us + whole_micros(wait);
+        let early = Subject::replayed(self.model.quota, &self.admitted);
+        assert!(!early.ask(then_us - self.tick_us, cost).is_allowed(), "{}", told());
+        let in_time = Subject::replayed(self.model.quota, &self.admitted);
+        assert!(in_time.ask(then_us, cost).is_allowed(), "{}", told());
+        assert!(early.ask(then_us, cost).is_allowed(), "a refusal takes nothing: {}", told());
+    }
+
+    /// A full limit is admitted at `reset_after` and not a tick earlier; by the two counts of a
+    /// sliding window it may be.
+    fn check_reset(&self, now_us: u64, outcome: &Outcome) {
+        let told = || format!("{outcome:?} at {now_us} after {:?}", self.admitted);
+        let (now, ticks) = (self.ticks(now_us), self.whole_ticks(outcome.reset_after()));
+        assert!(self.model.admits_all(now + ticks), "{}", told());
+        if ticks > 0 && self.model.quota.algorithm() != Algorithm::SlidingWindow {
+            assert!(!self.model.admits_all(now + ticks - 1), "{}", told());
+        }
+        let then_us = now_us + whole_micros(outcome.reset_after());
+        let store = Subject::replayed(self.model.quota, &self.admitted);
+        assert_eq!(store.ask(then_us, 0).remaining(), self.model.quota.capacity(), "{}", told());
+        assert!(store.ask(then_us, self.model.quota.capacity()).is_allowed(), "{}", told());
+    }
+}
+
+fn pick<'a, T>(rng: &mut Rng, of: &'a [T]) -> &'a T {
+    &of[rng.usize(..of.len())]
+}
+
+/// Around where something happens: a unit's time, a window, or no time at all.
+fn pause(rng: &mut Rng, quota: Quota) -> u64 {
+    let window = whole_micros(quota.window());
+    let unit = window / quota.limit();
+    let about = |rng: &mut Rng, time: u64| time.saturating_sub(1) + rng.u64(..3);
+    match rng.u32(..10) {
+        0..4 => 0,
+        4 => rng.u64(..=2 * window),
+        5 => about(rng, window),
+        6 => about(rng, unit),
+        7 => rng.u64(..unit + 2),
+        _ => rng.u64(..window / 4 + 2),
+    }
+}
+
+fn cost(rng: &mut Rng, quota: Quota) -> u64 {
+    let most = quota.capacity();
+    match rng.u32(..12) {
+        0 => 0,
+        1 => most,
+        2 => most + 1,
+        3 | 4 => rng.u64(1..=most),
+        5 => most / 2,
+        6 => *pick(rng, &[2, 3, u64::MAX]),
+        _ => 1,
+    }
+}
+
+/// Runs random traces over all rates.
+fn run(seed: u64, traces: usize, quota: impl Fn(&mut Rng, u64, Duration) -> Option<Quota>) {
+    eprintln!("seed {seed}");
+    let mut rng = Rng::with_seed(seed);
+    for trace in 0..traces {
+        let (limit, window) = RATES[trace % RATES.len()];
+        let Some(quota) = quota(&mut rng, limit, micros(window)) else { continue };
+        let mut trace = Trace::new(quota);
+        let mut now_us = rng.u64(..2 * window);
+        for _ in 0..30 {
+            now_us += pause(&mut rng, quota);
+            let cost = cost(&mut rng, quota);
+            trace.step(now_us, cost);
+        }
+    }
+}
+
+const TRACES: [usize; 2] = [5 * RATES.len(), 20 * RATES.len()];
+
+#[test]
+fn a_fixed_window_does_what_it_is_defined_to() {
+    run(1, many(TRACES), |_, limit, window| Quota::try_fixed_window(limit, window).ok());
+}
+
+#[test]
+fn a_sliding_log_does_what_it_is_defined_to() {
+    run(2, many(TRACES), |_, limit, window| Quota::try_sliding_log(limit, window).ok());
+}
+
+#[test]
+fn a_sliding_window_does_what_it_is_defined_to() {
+    run(3, many(TRACES), |_, limit, window| Quota::try_sliding_window(limit, window).ok());
+}
+
+#[test]
+fn a_token_bucket_does_what_it_is_defined_to() {
+    run(4, many(TRACES), |rng, limit, window| {
+        let burst = *pick(rng, &[limit, 1, 2, 5, limit + 3, 2 * limit, 40]);
+        Quota::try_token_bucket(limit, window).ok()?.try_burst(burst).ok()
+    });
+}
+
+#[test]
+fn a_leaky_bucket_does_what_it_is_defined_to() {
+    run(5, many(TRACES), |rng, limit, window| {
+        let places = *pick(rng, &[0, 0, 1, 2, 5, 40]);
+        Quota::try_leaky_bucket(limit, window).ok()?.try_queue(places).ok()
+    });
+}
+
+/// Asks for as much as there is at random times, and returns when units were admitted.
+fn greedy(quota: Quota, seed: u64) -> Vec<u64> {
+    let (subject, mut rng) = (Subject::new(quota), Rng::with_seed(seed));
+    let (mut now_us, mut admitted) = (0, Vec::new());
+    for _ in 0..3_000 {
+        now_us += pause(&mut rng, quota);
+        let cost = *pick(&mut rng, &[1, 1, 2]);
+        let outcome = subject.ask(now_us, cost);
+        if outcome.is_allowed() {
+            let at = now_us + whole_micros(outcome.delay());
+            admitted.extend(std::iter::repeat_n(at, usize::try_from(cost).expect("a small number")));
+        }
+    }
+    admitted
+}
+
+/// Checks that no two units closer than `ticks` are `apart` or more units from each other.
+#[track_caller]
+fn assert_sparse(times: &[u64], apart: usize, closer_than: u64) {
+    let dense = times.windows(apart + 1).find(|units| units[apart] - units[0] < closer_than);
+    assert_eq!(dense, None, "{} units in less than {closer_than} us", apart + 1);
+}
+
+#[test]
+fn a_sliding_log_never_admits_more_than_its_limit_in_any_window() {
+    for (limit, window) in [(7, 60 * S), (3, S), (13, 7 * MS), (3, 10 * US)] {
+        let times = greedy(Quota::sliding_log(limit, micros(window)), limit);
+        assert_sparse(&times, usize::try_from(limit).expect("a small number"), window);
+    }
+}
+
+#[test]
+fn a_token_bucket_never_admits_more_than_its_burst_and_what_returned() {
+    for (limit, window, burst) in [(7, 60 * S, 7), (3, S, 1), (13, 7 * MS, 40), (1, S, 5), (5, US, 5)] {
+        let times = greedy(Quota::token_bucket(limit, micros(window)).burst(burst), limit);
+        for more in 0..200_u64.min(times.len() as u64 - burst) {
+            // Between the first and the last of burst + more + 1 units, more than `more` returned.
+            let apart = usize::try_from(burst + more).expect("a small number");
+            assert_sparse(&times, apart, ((more + 1) * window).div_ceil(limit));
+        }
+    }
+}
+
+#[test]
+fn a_leaky_bucket_never_lets_two_leave_closer_than_a_slot() {
+    // Slots are rounded up to a tick, so neighbours may be a tick closer, and a run of them not more.
+    for (limit, window, places) in [(7, 60 * S, 0), (7, 60 * S, 4), (3, S, 2), (13, 7 * MS, 10)] {
+        let quota = Quota::leaky_bucket(limit, micros(window)).queue(places);
+        let (subject, mut rng) = (Subject::new(quota), Rng::with_seed(limit));
+        let (mut now_us, mut slots) = (0, Vec::new());
+        for _ in 0..3_000 {
+            now_us += pause(&mut rng, quota);
+            let outcome = subject.ask(now_us, 1);
+            if outcome.is_allowed() {
+                slots.push(now_us + whole_micros(outcome.delay()));
+            }
+        }
+        for apart in 1..100.min(slots.len()) {
+            assert_sparse(&slots, apart, apart as u64 * window / limit);
+        }
+    }
+}
+
+#[test]
+fn a_fixed_window_never_admits_more_than_its_limit_in_a_window() {
+    for (limit, window) in [(7, 60 * S), (3, S), (13, 7 * MS), (3, 10 * US)] {
+        let times = greedy(Quota::fixed_window(limit, micros(window)), limit);
+        let of = |time: &u64| (EPOCH_US + time) / window;
+        let fullest = times.chunk_by(|a, b| of(a) == of(b)).map(<[u64]>::len).max();
+        assert_eq!(fullest, usize::try_from(limit).ok());
+    }
+}
+
+/// Takes `units` of a rate one by one as soon as they come; returns when the last one came. A bucket
+/// that holds more than one loses nothing between ticks.
+fn drain(limit: u64, window: u64, burst: u64, units: u64) -> u64 {
+    let subject = Subject::new(Quota::token_bucket(limit, micros(window)).burst(burst));
+    assert!(subject.ask(0, burst).is_allowed());
+    let mut now_us = 0;
+    for _ in 0..units {
+        let refused = subject.ask(now_us, 1);
+        let wait = refused.retry_after().map_or(0, whole_micros);
+        now_us += wait;
+        assert!(wait == 0 || subject.ask(now_us, 1).is_allowed(), "{limit} per {window}: at {now_us}");
+    }
+    now_us
+}
+
+#[test]
+fn a_token_bucket_does_not_drift_in_up_to_a_million_steps() {
+    let windows = many([10_000, 50_000]);
+    assert_eq!(drain(7, 60 * S, 7, 7 * windows), windows * 60 * S);
+    assert_eq!(drain(3, S, 2, 3 * windows + 1), windows * S + S.div_ceil(3));
+}
+
+#[test]
+fn rates_from_one_a_month_to_a_million_a_second_are_kept() {
+    assert_eq!(drain(1, 30 * DAY, 1, 12), 360 * DAY);
+    assert_eq!(drain(1_000, 30 * DAY, 5, 1_000), 30 * DAY);
+    assert_eq!(drain(1_000_000, S, 1, 20_000), 20 * MS);
+    assert_eq!(drain(3_000_000, S, 5, 20_001), 6_667);
+}

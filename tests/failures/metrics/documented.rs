@@ -1,0 +1,130 @@
+//! The documents name what there is.
+
+use std::collections::BTreeSet;
+
+use metrics_util::MetricKind;
+use tollgate::{MemoryStore, Policy, RateLimitLayer};
+
+use super::watch::Watch;
+use crate::rig::{MANY, ask, per_user};
+
+/// Every series that two policies have, at 0, after the first request.
+async fn first_seen() -> Vec<(String, MetricKind, String)> {
+    let watch = Watch::start();
+    let policies = [per_user(MANY), Policy::new("trial", MANY).shadow()];
+    ask(&RateLimitLayer::composite(MemoryStore::new()).policies(policies), "ada").await;
+    watch.all().into_iter().map(|(series, kind, text, _)| (series, kind, text)).collect()
+}
+
+/// The rows of a document's table of metrics: name, type, unit, and each label with its values.
+fn rows(document: &str) -> Vec<Vec<&str>> {
+    let rows =
+        document.lines().map(|line| line.trim_start_matches("//! ")).filter(|line| line.starts_with("| `tollgate_"));
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+fn kind(kind: MetricKind) -> &'static str {
+    match kind {
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram => "histogram",
+    }
+}
+
+/// The names of metrics in a text, without what Prometheus puts behind those of a histogram.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.filter(|word| word.starts_with("tollgate_")).map(|word| word.trim_end_matches("_bucket")).collect()
+}
+
+/// What stands in backticks.
+fn words(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+#[tokio::test]
+async fn the_table_of_metrics_is_complete() {
+    let document = include_str!("../../../docs/metrics.md");
+    let mut told = BTreeSet::new();
+    for row in rows(document) {
+        let [name, kind, unit, labels, ..] = row[..] else { panic!("{row:?}") };
+        told.insert((words(name)[0].to_owned(), kind.to_owned(), unit.to_owned(), words(labels).join(" ")));
+    }
+    let found = first_seen().await;
+    let of_name = found.iter().map(|(series, found_kind, text)| {
+        let (name, _) = series.split_once('{').unwrap_or((series, ""));
+        let labels = labels_of(&found, name);
+        let unit = text.split_once(':').expect("a unit and a text").0;
+        (name.to_owned(), kind(*found_kind).to_owned(), unit.to_owned(), labels)
+    });
+    assert_eq!(of_name.collect::<BTreeSet<_>>(), told);
+}
+
+#[tokio::test]
+async fn alerts_are_on_what_there_is() {
+    let found = first_seen().await;
+    let document = include_str!("../../../docs/metrics.md");
+    let (_, alerts) = document.split_once("## To alert on").expect("alerts");
+    for name in names(alerts) {
+        assert!(found.iter().any(|(series, ..)| series.split('{').next() == Some(name)), "{name}");
+    }
+    for selector in alerts.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(selector, _)| selector) {
+        let (label, values) = selector.split_once('=').expect("a label and its values");
+        for value in values.trim_matches(['~', '"']).split('|') {
+            let pair = format!("{label}={value}");
+            assert!(found.iter().any(|(series, ..)| series.contains(&pair)), "{selector}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn as_many_series_as_are_told() {
+    let found = first_seen().await;
+    let count = |prefix: &str| found.iter().filter(|(series, ..)| series.starts_with(prefix)).count();
+    let (decisions, times) = (count("tollgate_decisions_total"), count("tollgate_decision_seconds"));
+    let (policies, all) = (count("tollgate_policy_refusals_total"), found.len());
+    let ambiguous = count("tollgate_ambiguous_keys_total");
+    let stores = all - decisions - times - policies - ambiguous;
+    let told = format!("{decisions} series of decisions, {times} of times (each with its buckets), {stores} of stores");
+    let document = include_str!("../../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(document.contains(&told), "{told}");
+    assert_eq!((policies, ambiguous), (2, 2));
+}
+
+/// A metric's labels, each with the values it takes, in the order in which they are made.
+fn labels_of(found: &[(String, MetricKind, String)], name: &str) -> String {
+    let mut labels: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (series, ..) in found {
+        let Some((_, pairs)) = series.split_once('{').filter(|(found, _)| *found == name) else { continue };
+        for (label, value) in pairs.trim_end_matches('}').split(',').filter_map(|pair| pair.split_once('=')) {
+            let place = labels.iter().position(|(known, _)| *known == label).unwrap_or_else(|| {
+                labels.push((label, Vec::new()));
+                labels.len() - 1
+            });
+            if label != "policy" && !labels[place].1.contains(&value) {
+                labels[place].1.push(value);
+            }
+        }
+    }
+    labels
+        .iter()
+        .flat_map(|(label, values)| std::iter::once(label).chain(values))
+        .copied()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[tokio::test]
+async fn the_crate_names_the_same_metrics() {
+    let found: BTreeSet<_> = first_seen()
+        .await
+        .into_iter()
+        .map(|(series, found_kind, _)| {
+            let name = series.split('{').next().expect("a name").to_owned();
+            (name, kind(found_kind).to_owned())
+        })
+        .collect();
+    let told = rows(include_str!("../../../src/lib.rs"));
+    let told: BTreeSet<_> = told.iter().map(|row| (words(row[0])[0].to_owned(), row[1].to_owned())).collect();
+    assert_eq!(found, told);
+}

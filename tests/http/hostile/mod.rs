@@ -1,0 +1,8 @@
+//! Clients that mean harm: what they send, what they make up, and when they go away.
+
+mod bombs;
+mod dropped;
+mod forged;
+mod heads;
+mod keys;
+mod rig;

@@ -1,0 +1,6 @@
+//! Limits asked from code, and the service that tells clients what they have left.
+
+mod asked;
+mod shown;
+mod status;
+mod waiting;

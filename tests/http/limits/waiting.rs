@@ -1,0 +1,148 @@
+//! Waiting until it is admitted, on tokio's paused time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use tollgate::store::{Answer, Check, Deadline, Decided, Receipt, Store, StoreId};
+use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Outcome, Quota, Rule, Source};
+
+use crate::support::doubles::keeps_nothing;
+
+const SECOND: Duration = Duration::from_secs(1);
+const FOREVER: Duration = Duration::from_secs(1_000_000);
+
+/// The timer's grain.
+const GRAIN: Duration = Duration::from_millis(2);
+
+/// A limiter on the runtime's time.
+fn limiter(quota: Quota) -> Limiter {
+    let start = Instant::now();
+    let store = MemoryStore::builder().with_clock(move || Duration::from_secs(1_000_000) + start.elapsed()).build();
+    Limiter::new(store, [Rule::new("mail", quota)])
+}
+
+fn ada() -> Key {
+    Key::new("user", "ada")
+}
+
+/// Waits until it is ready; what was decided, and how long it took.
+async fn ready(limiter: &Limiter, patience: Duration) -> (Decision, Duration) {
+    let start = Instant::now();
+    let decision = timeout(FOREVER * 2, limiter.until_ready(&ada(), patience)).await.expect("it ends");
+    (decision.expect("the store is there"), start.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_as_long_as_it_is_told_and_at_most_a_tenth_more() {
+    let limiter = limiter(Quota::token_bucket(1, SECOND * 10));
+    assert!(limiter.check(&ada()).await.unwrap().is_allowed());
+    let mut waits = Vec::new();
+    for _ in 0..50 {
+        let told = limiter.check(&ada()).await.unwrap().retry_after().expect("a wait");
+        let (decision, waited) = ready(&limiter, FOREVER).await;
+        assert!(decision.is_allowed());
+        assert!(waited >= told && waited <= told + told / 10 + GRAIN, "told {told:?}, waited {waited:?}");
+        waits.push(waited.saturating_sub(told));
+    }
+    waits.sort_unstable();
+    assert!(waits[49].saturating_sub(waits[0]) > Duration::from_millis(100), "those who wait are spread: {waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_there_is_not_waited_for() {
+    let limiter = limiter(Quota::token_bucket(3, SECOND * 10));
+    for _ in 0..3 {
+        let (decision, waited) = ready(&limiter, Duration::ZERO).await;
+        assert_eq!((decision.is_allowed(), waited), (true, Duration::ZERO));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_longer_than_its_patience_is_not_begun() {
+    let limiter = limiter(Quota::token_bucket(1, SECOND * 10));
+    assert!(limiter.check(&ada()).await.unwrap().is_allowed());
+    for patience in [Duration::ZERO, SECOND, Duration::from_millis(9_999)] {
+        let (decision, waited) = ready(&limiter, patience).await;
+        assert_eq!((decision.retry_after(), waited), (Some(SECOND * 10), Duration::ZERO), "{patience:?}");
+    }
+    let (decision, waited) = ready(&limiter, SECOND * 10).await;
+    assert!(decision.is_allowed() && waited <= SECOND * 10 + GRAIN, "just as long as its timeout: {waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_that_is_never_admitted_is_not_waited_for() {
+    let start = Instant::now();
+    let store = MemoryStore::builder().with_clock(move || Duration::from_secs(1_000_000) + start.elapsed()).build();
+    let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_hour(3)).cost(4)]);
+    let (decision, waited) = ready(&limiter, FOREVER).await;
+    assert_eq!((decision.is_allowed(), decision.retry_after(), waited), (false, None, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_who_wait_are_all_served_at_the_rate_of_the_quota_or_told_that_they_are_not() {
+    let limiter = limiter(Quota::token_bucket(10, SECOND));
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let start = Instant::now();
+    let waiting: Vec<_> = (0..60)
+        .map(|_| {
+            let (limiter, served) = (limiter.clone(), Arc::clone(&served));
+            tokio::spawn(async move {
+                let decision = limiter.until_ready(&ada(), SECOND * 3).await.unwrap();
+                if decision.is_allowed() {
+                    served.lock().unwrap().push(start.elapsed());
+                }
+            })
+        })
+        .collect();
+    for one in waiting {
+        timeout(FOREVER, one).await.expect("it ends").unwrap();
+    }
+    let served = served.lock().unwrap();
+    assert!((35..=40).contains(&served.len()), "10 at once and 10 a second for 3 s: {}", served.len());
+    assert!(start.elapsed() <= SECOND * 3 + GRAIN, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_in_a_queue_is_waited_for_too() {
+    let limiter = limiter(Quota::leaky_bucket(10, SECOND).queue(5));
+    let start = Instant::now();
+    for place in 0..4_u32 {
+        let (decision, _) = ready(&limiter, SECOND).await;
+        assert!(decision.is_allowed());
+        let slot = Duration::from_millis(100) * place;
+        assert!(start.elapsed() >= slot && start.elapsed() <= slot + GRAIN, "{place}: {:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_by_one_who_gives_up() {
+    let limiter = limiter(Quota::token_bucket(1, SECOND * 10));
+    assert!(limiter.check(&ada()).await.unwrap().is_allowed());
+    assert!(timeout(SECOND * 5, limiter.until_ready(&ada(), FOREVER)).await.is_err());
+    sleep(SECOND * 5).await;
+    assert!(limiter.check(&ada()).await.unwrap().is_allowed());
+}
+
+/// A store that refuses with this wait, and counts how often.
+struct Refusing(Duration, AtomicUsize);
+
+impl Store for Refusing {
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+        assert!(self.1.fetch_add(1, Ordering::Relaxed) <= 1_000, "it is asked in a busy loop");
+        let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(self.0)));
+        let decision = Decision::new(outcomes, Source::Store);
+        Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
+    }
+
+    keeps_nothing!();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_without_a_wait_was_asked_forever() {
+    let store = Arc::new(Refusing(Duration::ZERO, AtomicUsize::new(0)));
+    let limiter = Limiter::new(Arc::clone(&store), [Rule::new("mail", Quota::per_hour(1))]);
+    let asking = timeout(SECOND * 60, limiter.until_ready(&ada(), SECOND)).await;
+    assert!(!asking.expect("it ends by its timeout").unwrap().is_allowed());
+}

@@ -1,0 +1,21 @@
+//! Requests and responses: through the layer, over sockets, behind and before proxies, and of the example server.
+
+#[cfg(feature = "axum")]
+mod grpc;
+mod headers;
+mod heads;
+#[cfg(all(unix, feature = "axum", feature = "redis"))]
+mod hostile;
+mod layer;
+mod limits;
+mod nested;
+#[cfg(feature = "axum")]
+mod proxy;
+mod queueing;
+#[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
+mod server;
+#[cfg(feature = "axum")]
+mod sockets;
+#[allow(dead_code, reason = "other rooms use more of it")]
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,151 @@
+//! New policies for a running server.
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+
+use super::harness::{ConfigFile, PATIENCE, Server};
+
+const READ: &str = "the config file was read again";
+const REFUSED: &str = "the config file is refused, the policies stay";
+
+fn policy(limit: u64) -> String {
+    format!("[[policy]]\nname = \"all\"\nkey = \"client_ip\"\nlimit = {limit}\nwindow = \"1h\"\n")
+}
+
+async fn remaining(server: &Server) -> String {
+    let response = server.ask(Method::GET, "/", &[], "").await;
+    response.headers()["x-ratelimit-remaining"].to_str().expect("it is a number").to_owned()
+}
+
+/// Waits for a limit to be in force, without taking anything.
+async fn limit_becomes(server: &Server, limit: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    while !server.get("/rate_limit").await.1.contains(&format!(r#""limit":{limit},"#)) {
+        assert!(Instant::now() < deadline, "the limit does not become {limit}: {}", server.log.text());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_hang_up_brings_new_limits_and_keeps_what_was_used() {
+    let config = ConfigFile::new(&policy(5));
+    let server = Server::start(&["--config", config.path()]);
+    for left in ["4", "3", "2"] {
+        assert_eq!(remaining(&server).await, left);
+    }
+    server.signal("HUP");
+    server.log.wait(READ, 1).await;
+    assert_eq!(remaining(&server).await, "1", "the same file changes nothing");
+
+    config.replace(&policy(10));
+    server.signal("HUP");
+    // The file may have been read for its own sake too, so lines in the log do not tell.
+    limit_becomes(&server, 10).await;
+    assert_eq!(remaining(&server).await, "5", "four of ten were used");
+}
+
+#[tokio::test]
+async fn a_changed_file_is_noticed() {
+    let config = ConfigFile::new(&policy(2));
+    let server = Server::start(&["--config", config.path()]);
+    for expected in [200, 200, 429] {
+        assert_eq!(server.status("/", &[]).await, expected);
+    }
+    config.replace(&policy(3));
+    server.log.wait(READ, 1).await;
+    for expected in [200, 429] {
+        assert_eq!(server.status("/", &[]).await, expected, "one more is allowed, not three");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_file_is_told_in_one_line_and_changes_nothing() {
+    let config = ConfigFile::new(&policy(3));
+    let server = Server::start(&["--config", config.path()]);
+    assert_eq!(remaining(&server).await, "2");
+    config.replace(&policy(0));
+    server.log.wait(REFUSED, 1).await;
+    assert_eq!(remaining(&server).await, "1", "the old limit is in force");
+    std::fs::remove_file(config.path()).unwrap();
+    server.log.wait(REFUSED, 2).await;
+    assert_eq!(remaining(&server).await, "0", "and without a file too");
+
+    config.replace(&policy(4));
+    server.log.wait(READ, 1).await;
+    assert_eq!(remaining(&server).await, "0", "four of four are used");
+    let log = server.log.text();
+    let told: Vec<_> = log.lines().filter(|line| line.contains(REFUSED)).collect();
+    assert_eq!(told.len(), 2, "each is told once: {log}");
+    assert!(told[0].contains(&format!("{} line 4: limit 0 admits nothing", config.path())), "{log}");
+    assert!(told[1].contains("No such file"), "{log}");
+}
+
+#[tokio::test]
+async fn newly_trusted_proxies_are_believed_and_other_settings_wait_for_a_restart() {
+    let config = ConfigFile::new(&policy(1));
+    let server = Server::start(&["--config", config.path()]);
+    let clients = [[("x-forwarded-for", "203.0.113.1")], [("x-forwarded-for", "203.0.113.2")]];
+    assert_eq!(server.status("/", &clients[0]).await, 200);
+    assert_eq!(server.status("/", &clients[1]).await, 429, "the header is not believed");
+
+    let settings = "[server]\ntrusted_proxies = [\"127.0.0.1\"]\non_failure = \"deny\"\n";
+    config.replace(&(policy(1) + settings));
+    server.signal("HUP");
+    server.log.wait(READ, 1).await;
+    assert_eq!(server.log.count("on_failure, allow_for and instances stay as they were"), 1);
+    for client in &clients {
+        assert_eq!(server.status("/", client).await, 200);
+        assert_eq!(server.status("/", client).await, 429);
+    }
+}
+
+#[tokio::test]
+async fn the_status_shows_what_is_left_and_takes_nothing() {
+    let config = ConfigFile::new(&policy(3));
+    let server = Server::start(&["--config", config.path()]);
+    for used in 0..3 {
+        for _ in 0..3 {
+            let (status, json) = server.get("/rate_limit").await;
+            let left = format!(r#"{{"resources":{{"all":{{"limit":3,"used":{used},"remaining":{},"reset":"#, 3 - used);
+            assert_eq!(status, 200);
+            assert!(json.starts_with(&left) && json.ends_with("}}}"), "{json}");
+        }
+        assert_eq!(server.status("/", &[]).await, 200);
+    }
+    assert_eq!(server.status("/", &[]).await, 429);
+    assert_eq!(server.get("/rate_limit").await.0, 200, "it is never limited");
+
+    config.replace(&policy(7));
+    server.log.wait(READ, 1).await;
+    assert!(server.get("/rate_limit").await.1.contains(r#""limit":7,"used":3,"remaining":4"#));
+}
+
+#[tokio::test]
+async fn the_status_is_not_shown_through_a_proxy() {
+    let server = Server::start(&[]);
+    assert_eq!(server.status("/rate_limit", &[("x-api-key", "victim")]).await, 200);
+    for proxied in [("forwarded", "for=203.0.113.1"), ("x-forwarded-for", "203.0.113.1"), ("via", "1.1 proxy")] {
+        assert_eq!(server.status("/rate_limit", &[("x-api-key", "victim"), proxied]).await, 403, "{proxied:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_config_from_a_pipe_is_read_once() {
+    let config = ConfigFile::new(&policy(2));
+    std::fs::remove_file(config.path()).unwrap();
+    let make = std::process::Command::new("mkfifo").arg(config.path()).status().expect("mkfifo runs");
+    assert!(make.success());
+    let path = config.path().to_owned();
+    let writer = std::thread::spawn(move || std::fs::write(path, policy(2)).expect("the pipe is read"));
+    let server = Server::start(&["--config", config.path()]);
+    writer.join().unwrap();
+    assert_eq!(remaining(&server).await, "1");
+
+    let path = config.path().to_owned();
+    let writer = std::thread::spawn(move || std::fs::write(path, "").expect("the pipe is read"));
+    server.signal("HUP");
+    server.log.wait(REFUSED, 1).await;
+    writer.join().unwrap();
+    assert_eq!(remaining(&server).await, "0", "an empty answer lifts no limit");
+}

@@ -1,0 +1,110 @@
+//! Cookies, as axum-extra's `CookieJar` and others read them.
+
+use axum_extra::extract::CookieJar;
+use http::request::Parts;
+use http::{HeaderValue, Request};
+use tollgate::{AccessList, key};
+
+use super::rig::{expect, one, policy, same, service, shared, with};
+
+const COOKIE: &str = "cookie";
+
+/// The session as a handler gets it.
+fn jar(parts: &Parts) -> Option<String> {
+    CookieJar::from_headers(&parts.headers).get("session").map(|cookie| cookie.value().to_owned())
+}
+
+/// The same without quotes.
+fn trimmed(parts: &Parts) -> Option<String> {
+    CookieJar::from_headers(&parts.headers).get("session").map(|cookie| cookie.value_trimmed().to_owned())
+}
+
+/// The first of several, as Go's `Request.Cookie` and Express have it: names as they are, and what is not
+/// well-formed left out.
+fn first(parts: &Parts) -> Option<String> {
+    let lines = parts.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes);
+    let text = lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect::<Vec<_>>().join(";");
+    let mut values = text.split(';').filter_map(|pair| pair.trim().strip_prefix("session="));
+    values.find(|value| !value.contains(['"', '\\'])).map(str::to_owned)
+}
+
+fn session() -> key::Cookie {
+    key::cookie("session")
+}
+
+fn line(text: impl AsRef<[u8]>) -> Request<()> {
+    one(COOKIE, text)
+}
+
+fn real() -> Request<()> {
+    line("session=REAL")
+}
+
+#[test]
+fn a_cookie_made_up_before_the_one_the_application_takes_starts_no_counter() {
+    shared(session(), jar, real(), |n| line(format!("session=junk{n}; session=REAL")));
+}
+
+#[test]
+fn a_cookie_made_up_in_a_line_of_its_own_starts_no_counter() {
+    shared(session(), jar, real(), |n| with([(COOKIE, format!("session=junk{n}")), (COOKIE, "session=REAL".into())]));
+}
+
+#[test]
+fn a_cookie_made_up_after_the_one_the_application_takes_starts_no_counter() {
+    shared(session(), first, real(), |n| line(format!("session=REAL; session=junk{n}")));
+}
+
+#[test]
+fn a_percent_encoded_value_is_the_same_client() {
+    same(session(), jar, real(), ["session=%52EAL", "session=R%45A%4c", "session=%52%45%41%4C"].map(line));
+}
+
+#[test]
+fn a_percent_encoded_name_is_the_same_client() {
+    same(session(), jar, real(), ["%73ession=REAL", "sessio%6e=REAL", "%73ession=%52EAL"].map(line));
+}
+
+#[test]
+fn a_percent_encoded_name_does_not_hide_the_value_the_application_takes() {
+    shared(session(), jar, real(), |n| line(format!("session=junk{n}; %73ession=REAL")));
+}
+
+#[test]
+fn quotes_and_white_space_are_no_other_client_however_they_are_written() {
+    let names = ["session=\"REAL\"", "session= REAL ;x", "session=%22REAL%22", "session = \"%52EAL\""];
+    same(session(), trimmed, real(), names.map(line));
+}
+
+#[test]
+fn a_line_that_is_no_text_does_not_hide_the_value_the_application_takes() {
+    let hidden = |n: usize| [format!("session=junk{n}; x=").as_bytes(), b"\xff"].concat();
+    shared(session(), jar, real(), |n| with([(COOKIE, hidden(n)), (COOKIE, b"session=REAL".to_vec())]));
+}
+
+#[test]
+fn a_value_with_a_lone_quote_does_not_hide_the_one_the_application_takes() {
+    shared(session(), first, real(), |n| line(format!("session=\"junk{n}; session=REAL")));
+}
+
+#[test]
+fn a_denied_session_is_refused_in_whatever_way_it_is_written() {
+    let service = service(policy(session()).deny(AccessList::parse(["stolen"]).expect("a value")));
+    let names = [
+        "session=stolen",
+        "session=%73tolen",
+        "%73ession=stolen",
+        "session=junk; session=stolen",
+        "session=stolen; session=junk",
+        "session=\"%73tolen\"",
+    ];
+    expect(&service, names.map(|name| (line(name), 403)));
+    expect(&service, [(line("session=another"), 200)]);
+}
+
+#[test]
+fn a_value_in_several_pairs_of_quotes_is_the_same_client_with_some_of_them_encoded() {
+    let quoted = |parts: &Parts| jar(parts).filter(|value| value == "\"\"REAL\"\"").map(|_| "REAL".to_owned());
+    let names = ["session=%22%22REAL%22%22", "session=\"%22REAL%22\"", "session=%22\"REAL\"%22"];
+    same(session(), quoted, line("session=\"\"REAL\"\""), names.map(line));
+}

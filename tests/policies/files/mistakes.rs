@@ -1,0 +1,110 @@
+//! Mistakes in the options of a policy: each names its line.
+
+use tollgate::config::Config;
+
+use super::all_refused;
+
+#[test]
+fn keys_without_a_name_are_told() {
+    all_refused(&[
+        ("key = \"cookie:\"", 3, &["cookie:NAME has \"\" for a name", "cookie:session"]),
+        ("key = \"cookie:a b\"", 3, &["\"a b\""]),
+        ("key = \"cookie\"", 3, &["cookie:session"]),
+        ("key = \"query:\"", 3, &["query:NAME lacks the name"]),
+        ("key = \"path_param:{id}\"", 3, &["\"{id}\"", "such as id"]),
+        ("key = \"bearer:x\"", 3, &["key \"bearer:x\" is unknown", "bearer"]),
+        ("key = \"path_param\"", 3, &["path_param:NAME has \"\"", "such as id"]),
+        ("key = \"query\"", 3, &["query:NAME lacks the name", "query:api_key"]),
+    ]);
+}
+
+#[test]
+fn costs_counts_scopes_and_lists_are_checked() {
+    all_refused(&[
+        ("cost = -1", 3, &["`-1`", "0 or more"]),
+        ("cost = \"x-cost\"", 3, &["cost \"x-cost\" is unknown", "header:NAME"]),
+        ("cost = \"header:\"", 3, &["cost header:NAME has \"\" for a name", "invalid HTTP header name"]),
+        ("cost = \"header:x y\"", 3, &["\"x y\""]),
+        ("cost = [1]", 3, &["a whole number, 0 or more, or \"header:NAME\""]),
+        ("cost = 1.5", 3, &["a whole number"]),
+        ("count = \"errors\"", 3, &["count \"errors\" is unknown", "all, failures, successes"]),
+        ("count = 401", 3, &["integer `401`", "a list of statuses"]),
+        ("count = []", 3, &["count is an empty list", "at least one"]),
+        ("count = [401,\n99]", 4, &["status 99", "100 to 999"]),
+        ("count = [1000]", 3, &["status 1000"]),
+        ("count = [70000]", 3, &["status 70000"]),
+        ("count = [-1]", 3, &["`-1`"]),
+        ("count = [\"401\"]", 3, &["without quotes"]),
+        ("methods = [\"post\"]", 3, &["method \"post\" is unknown", "GET, HEAD, POST"]),
+        ("methods = [\"GET\",\n \"FETCH\"]", 4, &["method \"FETCH\" is unknown"]),
+        ("methods = []", 3, &["methods is an empty list"]),
+        ("methods = \"GET\"", 3, &["a list of texts in quotes, such as [\"a\", \"b\"]", "methods"]),
+        ("routes = [\"users\"]", 3, &["route \"users\"", "begin with a slash"]),
+        ("routes = []", 3, &["routes is an empty list"]),
+        (
+            "allow = [\"10.0.0.0/8\",\n \"10.0.0.0/33\"]",
+            4,
+            &["allow: \"10.0.0.0/33\" is made like an address and is none", "10.0.0.0/8"],
+        ),
+        ("deny = [\"2001:db8::/129\"]", 3, &["deny: \"2001:db8::/129\" is made like an address and is none"]),
+        ("deny = [\"\"]", 3, &["deny has an empty entry"]),
+        ("deny = [\"friend\"]", 3, &["deny has an entry that can never match", "give the policy a key that has it"]),
+        ("key = \"host\"\nallow = [\"10.0.0.0/8\",\n\"Example.com\"]", 5, &["allow has an entry that can never match"]),
+        ("key = [\"method\", \"path\"]\ndeny = [\"login\"]", 4, &["deny has an entry that can never match"]),
+        ("allow = \"10.0.0.0/8\"", 3, &["a list of texts", "allow"]),
+        ("allow = [10]", 3, &["integer `10`", "string"]),
+    ]);
+}
+
+#[test]
+fn a_month_that_may_be_meant_for_a_minute_is_refused_with_both_ways_to_write_it() {
+    let file = |window: &str| format!("[[policy]]\nname = \"a\"\nkey = \"global\"\nlimit = 1\nwindow = \"{window}\"");
+    for window in ["1M", "1 M", "2M", "0.5M", "1M 2d", "1h1M", "1d 1M 1s"] {
+        let error = Config::from_toml(&file(window)).map(drop).expect_err(window).to_string();
+        for part in ["line 5", &format!("window {window:?}"), "may be minutes or months", "1m", "30d"] {
+            assert!(error.contains(part), "{window}: {part:?} is not in {error}");
+        }
+    }
+    for window in ["1Y", "1D", "1H", "1S", "1MS", "1Ms", "1Min", "1W"] {
+        let error = Config::from_toml(&file(window)).map(drop).expect_err(window).to_string();
+        assert!(error.contains("give a number and a unit, such as 100ms, 60s, 1h or 30d"), "{window}: {error}");
+    }
+    for window in ["1m", "1min", "30d", "1h 1m", "1ms", "1s", "1month"] {
+        assert!(Config::from_toml(&file(window)).is_ok(), "{window}");
+    }
+}
+
+#[test]
+fn reserves_tiers_and_switches_are_checked() {
+    all_refused(&[
+        ("reserve = 0.2", 3, &["kept for nobody", "critical = {"]),
+        ("critical = { header = \"a\", value = \"b\" }", 3, &["without a reserve", "reserve = 0.2"]),
+        ("reserve = 1\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve 1 ", "above 0 and below 1"]),
+        ("reserve = 0.0\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve 0 ", "above 0 and below 1"]),
+        ("reserve = nan\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve NaN"]),
+        ("reserve = -0.5\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve -0.5"]),
+        ("reserve = \"20%\"", 3, &["a fraction such as 0.2"]),
+        ("reserve = 0.2\ncritical = { header = \"a b\", value = \"c\" }", 4, &["critical has \"a b\" for a name"]),
+        ("critical = { header = \"a\" }", 3, &["missing field `value`"]),
+        ("critical = { header = \"a\", value = \"b\", or = 1 }", 3, &["unknown field `or`"]),
+        ("critical = \"a\"", 3, &["critical"]),
+        ("tiers = { free = 1 }", 3, &["tiers has no by", "by = \"header:NAME\""]),
+        ("tiers = { by = \"header:a\" }", 3, &["tiers has no tier", "pro = 5000"]),
+        ("tiers = { by = \"a\", free = 1 }", 3, &["tiers by \"a\" is unknown", "header:NAME"]),
+        ("tiers = { by = \"header:\", free = 1 }", 3, &["tiers by header:NAME has \"\""]),
+        ("tiers = { by = 5, free = 1 }", 3, &["integer `5`"]),
+        ("tiers = { by = \"header:a\", free = 0 }", 3, &["tier \"free\": limit 0 admits nothing"]),
+        ("tiers = { by = \"header:a\", free = \"1\" }", 3, &["without quotes"]),
+        (
+            "tiers = { by = \"header:a\",\n free = 1,\n pro = 9_000_000_000_000 }",
+            5,
+            &["tier \"pro\": limit 9000000000000"],
+        ),
+        ("tiers = { by = \"header:a\", free = 1, free = 2 }", 3, &["duplicate key"]),
+        ("tiers = 5", 3, &["integer `5`", "a table such as"]),
+        ("shadow = 1", 3, &["boolean"]),
+        ("metered = \"yes\"", 3, &["boolean"]),
+        ("preflights = []", 3, &["boolean"]),
+        ("refund_dropped = 0", 3, &["boolean"]),
+    ]);
+}

@@ -1,0 +1,357 @@
+//! Policies from a file: what is read, and what every mistake is told.
+
+use std::time::Duration;
+
+use tollgate::config::Config;
+use tollgate::{Algorithm, OnFailure};
+
+mod effect;
+mod garbage;
+mod identity;
+mod layer;
+mod mistakes;
+mod served;
+
+/// A file that says all there is, what excludes another thing in a comment.
+const ALL: &str = include_str!("../../../examples/policies.toml");
+
+const GOOD: &str = r#"
+# some fields
+[[policy]]
+name = "ip"
+key = "peer_ip"
+algorithm = "token_bucket"
+limit = 300
+window = "60s"
+burst = 50
+cost = 2
+missing_key = "deny"
+advertise = false
+
+[[policy]]
+name = "user.search-2_"
+key = ["header:X-Api-Key", "route"]
+algorithm = "fixed_window"
+limit = 1_000
+window = "30d"
+
+[[policy]]
+name = "short"
+limit = 5
+window = "100ms"
+
+[server]
+on_failure = "deny"
+instances = 3
+"#;
+
+#[test]
+fn a_good_file_gives_its_policies_in_order() {
+    let config = Config::from_toml(GOOD).unwrap();
+    let names: Vec<_> = config.policies().iter().map(tollgate::Policy::name).collect();
+    assert_eq!(names, ["ip", "user.search-2_", "short"]);
+    let quotas: Vec<_> = config.policies().iter().map(tollgate::Policy::quota).collect();
+    let shapes = quotas.iter().map(|quota| (quota.algorithm(), quota.limit(), quota.capacity(), quota.window()));
+    let expected = [
+        (Algorithm::TokenBucket, 300, 50, Duration::from_secs(60)),
+        (Algorithm::FixedWindow, 1_000, 1_000, Duration::from_secs(30 * 86_400)),
+        (Algorithm::TokenBucket, 5, 5, Duration::from_millis(100)),
+    ];
+    assert_eq!(shapes.collect::<Vec<_>>(), expected);
+    assert_eq!((config.server().on_failure(), config.server().instances().get()), (OnFailure::Deny, 3));
+    assert_eq!(config.into_policies().len(), 3);
+}
+
+/// What a file may say in a place, as its reader lists it for one that says something else.
+#[track_caller]
+fn known(table: &str, line: &str) -> Vec<String> {
+    let needed = if table == "[[policy]]" { "name = \"a\"\nlimit = 1\nwindow = \"1s\"\n" } else { "" };
+    let fault = Config::from_toml(&format!("{table}\n{needed}{line}\n")).expect_err(line).to_string();
+    let list = fault.split_once("one of ").unwrap_or_else(|| panic!("no list in {fault}")).1;
+    // Fields stand in backquotes, the last one with its table behind it.
+    list.split(", ").filter_map(|name| name.trim_start_matches('`').split('`').next().map(str::to_owned)).collect()
+}
+
+/// The keys a file may name, with `NAME` behind those that take one.
+fn keys() -> Vec<String> {
+    known("[[policy]]", "key = \"?\"")
+}
+
+#[test]
+fn the_example_file_says_everything_there_is() {
+    let config = Config::from_toml(ALL).unwrap();
+    assert!(config.policies().len() > 9, "{:?}", config.policies());
+    for table in ["[[policy]]", "[server]"] {
+        let fields = known(table, "unknown_field = 1");
+        assert!(fields.len() > 5, "{fields:?}");
+        for field in fields {
+            let says = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{field} = "));
+            assert!(ALL.lines().any(says), "examples/policies.toml lacks the field {field}");
+        }
+    }
+    for value in keys().into_iter().chain(known("[[policy]]", "algorithm = \"?\"")) {
+        let value = value.strip_suffix("NAME").map_or_else(|| format!("\"{value}\""), |word| format!("\"{word}"));
+        let uses = |line: &str| line.split('#').next().is_some_and(|line| line.contains(&value));
+        assert!(ALL.lines().any(uses), "examples/policies.toml has nothing with {value}");
+    }
+    let choices = [("[[policy]]", "missing_key"), ("[[policy]]", "count"), ("[server]", "on_failure")];
+    for (table, field) in choices {
+        for value in known(table, &format!("{field} = \"?\"")) {
+            assert!(ALL.contains(&format!("\"{value}\"")), "examples/policies.toml lacks {field} = {value:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_file_may_say_is_documented() {
+    let module = include_str!("../../../src/config/mod.rs");
+    for field in [known("[[policy]]", "unknown_field = 1"), known("[server]", "unknown_field = 1")].concat() {
+        assert!(module.contains(&format!("//! | `{field}` | ")), "src/config/mod.rs lacks a row of {field}");
+    }
+    let names = include_str!("../../../docs/names.md");
+    let forms: Vec<&str> = names.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+    for key in keys() {
+        assert!(module.contains(&format!("`\"{key}\"`")), "src/config/mod.rs lacks {key}");
+        let key = key.trim_end_matches(":NAME");
+        assert!(forms.iter().any(|form| form.contains(&format!("`{key}`"))), "docs/names.md lacks a row of {key}");
+    }
+}
+
+#[test]
+fn an_empty_file_has_no_policies_and_the_default_settings() {
+    let config = Config::from_toml("").unwrap();
+    assert!(config.policies().is_empty());
+    assert_eq!((config.server().on_failure(), config.server().instances().get()), (OnFailure::Fallback, 1));
+    assert_eq!(config.server().allow_for(), Duration::from_secs(60));
+}
+
+#[test]
+fn a_server_may_admit_all_for_a_time() {
+    let config = Config::from_toml("[server]\non_failure = \"allow\"\nallow_for = \"1m 30s\"").unwrap();
+    assert_eq!(
+        (config.server().on_failure(), config.server().allow_for()),
+        (OnFailure::Allow, Duration::from_secs(90))
+    );
+    let config = Config::from_toml("[server]\non_failure = \"allow\"").unwrap();
+    assert_eq!(config.server().allow_for(), Duration::from_secs(60));
+}
+
+#[test]
+fn the_file_in_the_readme_is_a_good_one() {
+    let blocks = include_str!("../../../README.md").split("```toml\n").skip(1);
+    let files: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
+    assert_eq!(files.len(), 1);
+    assert_eq!(Config::from_toml(files[0]).unwrap().policies().len(), 2);
+}
+
+/// A file whose one policy is good but for the lines given; they begin on line 3.
+#[track_caller]
+fn policy(lines: &str) -> String {
+    let mut file = "[[policy]]\n\n".to_owned() + lines + "\n";
+    for (field, line) in [("name", "name = \"a\""), ("limit", "limit = 5"), ("window", "window = \"60s\"")] {
+        let given = lines.lines().any(|line| line.starts_with(field) || line.starts_with(&format!("# no {field}")));
+        if !given {
+            file = file + line + "\n";
+        }
+    }
+    file
+}
+
+#[track_caller]
+fn refused(file: &str, line: usize, fragments: &[&str]) {
+    let error = Config::from_toml(file).expect_err(file);
+    let text = format!("{error:#}");
+    assert!(error.is_invalid(), "{text}");
+    assert!(text.starts_with(&format!("line {line}: ")), "{text}\n{file}");
+    assert!(!text.contains('\n') && !text.ends_with('.'), "{text:?}");
+    for fragment in fragments {
+        assert!(text.contains(fragment), "{text} does not say {fragment:?}");
+    }
+}
+
+/// The lines of a policy, the line at fault, and what is told of it.
+type Mistake<'a> = (&'a str, usize, &'a [&'a str]);
+
+#[track_caller]
+fn all_refused(mistakes: &[Mistake<'_>]) {
+    for (lines, line, fragments) in mistakes {
+        refused(&policy(lines), *line, fragments);
+    }
+}
+
+#[test]
+fn every_mistake_in_a_policy_names_its_line() {
+    let table: &[Mistake<'_>] = &[
+        ("colour = \"red\"", 3, &["unknown field `colour`", "`missing_key`"]),
+        ("tier = { free = 1 }", 3, &["unknown field `tier`", "`tiers`"]),
+        ("name = \"9lives\"", 3, &["\"9lives\"", "start with a letter"]),
+        ("name = \"\"", 3, &["\"\"", "start with a letter"]),
+        ("name = 7", 3, &["integer `7`", "string", "name"]),
+        ("name = \"a\"\nname = \"b\"", 4, &["duplicate key"]),
+        ("# no name", 1, &["no name", "name = "]),
+        ("# no limit", 1, &["no limit", "limit = N"]),
+        ("# no window", 1, &["no window", "window = \"60s\""]),
+        ("limit = 0", 3, &["limit 0", "at least 1"]),
+        ("limit = -5", 3, &["`-5`", "a whole number, 0 or more", "limit"]),
+        ("limit = 1.5", 3, &["`1.5`", "a whole number"]),
+        ("limit = \"5\"", 3, &["\"5\"", "without quotes"]),
+        ("limit = 9_223_372_036_854_775_807", 3, &["limit 9223372036854775807 is too large", "at most"]),
+        ("limit = 99_999_999_999_999_999_999", 3, &[]),
+        ("algorithm = \"sliding_log\"\nlimit = 20_000", 4, &["at most 10000", "or make it a long_sliding_log"]),
+        ("algorithm = \"long_sliding_log\"\nlimit = 1_000_001", 4, &["at most 1000000", "or make it a sliding_window"]),
+        ("algorithm = \"long_sliding_log\"\nlimit = 20_000\nwindow = \"50d\"", 5, &["less than 49 days"]),
+        ("\nwindow = \"fast\"", 4, &["window \"fast\" is not a duration", "60s", "expected number"]),
+        ("window = \"60\"", 3, &["window \"60\" is not a duration", "unit"]),
+        ("window = \"\"", 3, &["is not a duration"]),
+        ("window = \"-1s\"", 3, &["is not a duration"]),
+        ("window = 60", 3, &["integer `60`", "a duration in quotes", "window"]),
+        ("window = \"0s\"", 3, &["window 0s", "at least 1us"]),
+        ("limit = 1\nwindow = \"1ns\"", 4, &["not a whole number of ticks"]),
+        ("window = \"100years\"", 3, &["too long", "69 years"]),
+        (
+            "algorithm = \"leaky\"",
+            3,
+            &["algorithm \"leaky\" is unknown", "give one of fixed_window, sliding_log, ", ", long_sliding_log"],
+        ),
+        ("algorithm = \"fixed_window\"\nburst = 5", 4, &["burst 5", "token bucket only"]),
+        ("queue = 5", 3, &["queue 5", "leaky bucket only"]),
+        (
+            "algorithm = \"leaky_bucket\"\nqueue = 9_000_000_000_000",
+            4,
+            &["queue 9000000000000 is too large", "at most"],
+        ),
+        ("burst = 0", 3, &["burst 0", "at least 1"]),
+        ("burst = 9_000_000_000_000", 3, &["burst 9000000000000 is too large", "at most"]),
+        (
+            "key = \"client\"",
+            3,
+            &[
+                "key \"client\" is unknown",
+                "client_ip, peer_ip, route, path, method",
+                "global",
+                "header:NAME, cookie:NAME",
+            ],
+        ),
+        ("key = \"\"", 3, &["key \"\" is unknown"]),
+        ("key = \"header\"", 3, &["header:NAME", "x-api-key", "\"\""]),
+        ("key = \"header:x y\"", 3, &["\"x y\"", "x-api-key", "invalid HTTP header name"]),
+        ("key = []", 3, &["a list of 0 keys", "1 to 8"]),
+        ("key = [\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\"]", 3, &["9 keys"]),
+        ("key = [\n  \"path\",\n  \"user\",\n]", 5, &["key \"user\" is unknown"]),
+        ("key = [\"path\", 3]", 3, &["integer `3`", "string"]),
+        ("key = { header = \"a\" }", 3, &["a key in quotes, or a list of keys"]),
+        ("missing_key = \"ignore\"", 3, &["missing_key \"ignore\" is unknown", "skip, deny, share"]),
+        ("advertise = \"no\"", 3, &["\"no\"", "boolean"]),
+        ("advertise", 3, &[]),
+        ("\"a\\nb\" = 1", 3, &["unknown field `a b`"]),
+        ("key = \"a\\r\\n\\u001b[31m\"", 3, &["unknown"]),
+    ];
+    all_refused(table);
+}
+
+#[test]
+fn every_mistake_outside_a_policy_names_its_line() {
+    refused("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`"]);
+    refused("[policy]\nname = \"a\"", 1, &["a sequence"]);
+    refused("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]);
+    refused("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]);
+    let idle = "allow_for has no effect without a line on_failure = \"allow\"";
+    refused("[server]\ninstances = 1\nallow_for = \"60s\"", 3, &[idle]);
+    refused("[server]\nallow_for = \"60s\"\non_failure = \"deny\"", 2, &[idle]);
+    refused(
+        "[server]\non_failure = \"allow\"\nallow_for = \"0s\"",
+        3,
+        &["allow_for of 0", "on_failure = \"fallback\""],
+    );
+    refused("[server]\non_failure = \"allow\"\nallow_for = \"soon\"", 3, &["allow_for \"soon\" is not a duration"]);
+    refused("[server]\non_failure = \"allow\"\nallow_for = 60", 3, &["integer `60`", "a duration in quotes"]);
+    refused("[server]\ninstances = 0", 2, &["instances 0", "1 to 4294967295"]);
+    refused("[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"proxy\"]", 3, &["trusted proxy \"proxy\"", "CIDR"]);
+    refused("[server]\ntrusted_proxies = \"10.0.0.0/8\"", 2, &["a list of texts", "trusted_proxies"]);
+    refused("[server]\ntrusted_proxies = []\ntrusted_hops = 1", 3, &["exclude each other"]);
+    refused("[server]\ntrusted_hops = 65", 2, &["trusted_hops 65", "0 to 64"]);
+    refused("[server]\ntrusted_hops = -1", 2, &["`-1`"]);
+    refused("[server]\nforwarded = \"forwarded\"", 2, &["believed of nobody", "trusted_proxies"]);
+    refused("[server]\ntrusted_hops = 1\nforwarded = \"a b\"", 3, &["forwarded has \"a b\" for a name"]);
+    refused("[server]\ninstances = 4294967296", 2, &["instances 4294967296"]);
+    refused("a = [1,\n2,\n", 2, &["unclosed array"]);
+    refused("name = \"open\n", 1, &[]);
+}
+
+#[test]
+fn a_name_used_twice_is_told_with_both_lines() {
+    let both = GOOD.replace("\"short\"", "\"ip\"");
+    refused(&both, 22, &["policy name \"ip\" is taken on line 4"]);
+}
+
+#[test]
+fn more_policies_than_one_decision_holds_are_refused() {
+    let file = |count| (0..count).fold(String::new(), |file, n| file + &policy(&format!("name = \"p{n}\"")));
+    assert_eq!(Config::from_toml(&file(128)).unwrap().policies().len(), 128);
+    refused(&file(129), 128 * 5 + 1, &["more than 128 policies"]);
+}
+
+#[test]
+fn no_field_is_ignored() {
+    let (policy_fields, server_fields) = (known("[[policy]]", "unknown = 1"), known("[server]", "unknown = 1"));
+    assert_eq!((policy_fields.len(), server_fields.len()), (24, 6));
+    for field in policy_fields {
+        refused(&policy(&format!("{field} = 1979-05-27")), 3, &["the date or time `1979-05-27`: give ", &field]);
+    }
+    for field in server_fields {
+        refused(&format!("[server]\n{field} = 07:32:00"), 2, &[&field]);
+    }
+}
+
+#[test]
+fn every_mistake_names_its_column() {
+    for (file, place) in [
+        (policy("limit = 0"), "line 3: limit 0 admits nothing: give at least 1 (column 9)"),
+        (policy("  colour = 1"), "(column 3)"),
+        (policy("# no name"), "(column 1)"),
+        (policy("methods = [\"GET\", \"FETCH\"]"), "(column 19)"),
+        (policy("key = [\"path\",\n\t\"user\"]"), "(column 2)"),
+        (policy("tiers = { by = \"header:\u{fc}\", \u{22}\u{e9}\u{22} = 0 }"), "(column 16)"),
+        (policy("critical = { header = \"x\", value = \"\u{fc}\", or = 1 }"), "(column 41)"),
+        ("[server]\ninstances = 0".to_owned(), "(column 13)"),
+        ("[server]\ninstances =".to_owned(), "(column 12)"),
+        ("\n\n[server".to_owned(), "(column 8)"),
+    ] {
+        let error = Config::from_toml(&file).expect_err(&file).to_string();
+        assert!(error.ends_with(place), "{error} does not end with {place}\n{file}");
+    }
+}
+
+/// A file in a folder of its own, gone when dropped.
+struct TempFile(std::path::PathBuf);
+
+impl TempFile {
+    fn new(name: &str, content: &[u8]) -> Self {
+        let folder = std::env::temp_dir().join(format!("tollgate-config-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the temporary folder can be written");
+        std::fs::write(folder.join("policies.toml"), content).expect("the temporary folder can be written");
+        Self(folder)
+    }
+
+    fn read(&self) -> Result<Config, tollgate::Error> {
+        Config::from_file(self.0.join("policies.toml"))
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn an_error_in_a_file_starts_with_its_path() {
+    assert_eq!(TempFile::new("good", GOOD.as_bytes()).read().unwrap().policies().len(), 3);
+    let zero = TempFile::new("zero", policy("limit = 0").as_bytes()).read().unwrap_err().to_string();
+    assert!(zero.contains("policies.toml line 3: limit 0 admits nothing"), "{zero}");
+    let bytes = TempFile::new("bytes", b"[server]\n# \xff\n").read().unwrap_err().to_string();
+    assert!(bytes.contains("policies.toml line 2: the file is not UTF-8"), "{bytes}");
+    let gone = format!("{:#}", Config::from_file("/nowhere/policies.toml").unwrap_err());
+    assert!(gone.contains("cannot read the config file /nowhere/policies.toml"), "{gone}");
+    assert!(gone.contains("No such file"), "the cause is told: {gone}");
+}

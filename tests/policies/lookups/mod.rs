@@ -1,0 +1,9 @@
+//! What a layer looks up for itself: shielded, by the raw value, and within the budget.
+mod budget;
+mod flights;
+mod logs;
+mod looks;
+mod raw;
+mod rig;
+mod shield;
+mod unknown;

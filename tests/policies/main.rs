@@ -1,0 +1,12 @@
+//! What a policy's options do to requests, in code and in files, and what policies look up for themselves.
+#![cfg(feature = "axum")]
+
+#[cfg(feature = "config")]
+mod files;
+#[cfg(feature = "redis")]
+mod lookups;
+#[cfg(feature = "redis")]
+mod options;
+#[allow(dead_code, reason = "other rooms use more of it")]
+#[path = "../support/mod.rs"]
+mod support;

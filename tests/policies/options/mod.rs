@@ -1,0 +1,19 @@
+//! What a policy's options do to requests: through the layer, on memory and on Redis.
+
+mod bad_input;
+mod calls;
+mod composite;
+mod cost;
+mod handle;
+mod idle_lists;
+mod listed_parts;
+mod lists;
+mod missing;
+mod outcome;
+mod replaced;
+mod reserve;
+mod rig;
+mod scope;
+mod shadow;
+mod tier_lookup;
+mod tiers;

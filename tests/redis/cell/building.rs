@@ -1,0 +1,161 @@
+//! What the module cannot do is refused when a layer is built.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tollgate::{
+    Count, DenyCache, Error, Handle, HybridStore, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer,
+    RedisCellStore, Store, key,
+};
+
+use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
+use crate::support::server::RedisServer;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn with_server() -> (RedisServer, RedisCellStore) {
+    let server = server();
+    let store = store(&server).await;
+    (server, store)
+}
+
+/// Checks that an error is about something that can never work, and says all of these.
+#[track_caller]
+fn assert_says<T>(built: Result<T, Error>, words: &[&str]) {
+    let error = built.err().unwrap_or_else(|| panic!("it was built, but for {words:?}"));
+    assert!(error.is_invalid(), "{error:#}");
+    for word in words.iter().chain(&["RedisStore"]) {
+        assert!(error.to_string().contains(word), "{error} does not say {word:?}");
+    }
+}
+
+fn policy(quota: Quota) -> Policy {
+    Policy::new("p", quota)
+}
+
+#[tokio::test]
+async fn each_thing_it_cannot_do_is_an_error_that_says_what_to_change() {
+    let (_server, store) = with_server().await;
+    let cases: [(Policy, &[&str]); 13] = [
+        (policy(Quota::fixed_window(5, HOUR)), &["\"p\"", "fixed_window", "gcra"]),
+        (policy(Quota::sliding_window(5, HOUR)), &["\"p\"", "sliding_window", "gcra"]),
+        (policy(Quota::sliding_log(5, HOUR)), &["\"p\"", "sliding_log", "gcra"]),
+        (policy(Quota::leaky_bucket(5, HOUR)), &["\"p\"", "leaky_bucket", "gcra"]),
+        (policy(Quota::gcra(5, Duration::from_millis(1_500))), &["\"p\"", "1.5s", "whole seconds"]),
+        (policy(Quota::gcra(5, Duration::from_micros(10))), &["\"p\"", "10µs", "whole seconds"]),
+        (policy(Quota::gcra(1_001, SECOND)), &["\"p\"", "1001", "at most 1000 a second"]),
+        (policy(THREE).reserve(0.5, |_| false), &["\"p\"", "reserve"]),
+        (policy(THREE).count(Count::failures()), &["\"p\"", "count"]),
+        (policy(THREE).count(Count::all()), &["\"p\"", "count"]),
+        (policy(THREE).metered(), &["\"p\"", "metered"]),
+        (policy(THREE).refund_dropped(), &["\"p\"", "refund_dropped"]),
+        (policy(THREE).shadow().metered(), &["\"p\"", "metered"]),
+    ];
+    for (policy, words) in cases {
+        assert_says(RateLimitLayer::try_new(store.clone(), policy.clone()), words);
+        assert_says(Limiter::try_new(store.clone(), [policy.rule().clone()]), words);
+        assert_says(RateLimitLayer::composite(store.clone()).try_policies([policy.clone()]), words);
+        assert!(RateLimitLayer::try_new(MemoryStore::new(), policy).is_ok(), "memory can do all");
+    }
+}
+
+#[tokio::test]
+async fn what_it_can_do_is_built() {
+    let (_server, store) = with_server().await;
+    for policy in [
+        policy(Quota::gcra(1_000, SECOND)),
+        policy(Quota::per_minute(5)),
+        policy(Quota::gcra(1, HOUR * 24 * 365 * 60)),
+        policy(THREE).cost(7).shadow().unadvertised(),
+        policy(THREE).tier(|_| None).methods([http::Method::POST]),
+    ] {
+        assert!(RateLimitLayer::try_new(store.clone(), policy).is_ok());
+    }
+    let _ = RateLimitLayer::composite(store.clone()).ip(THREE);
+    let _ = Limiter::new(store, []);
+}
+
+#[tokio::test]
+async fn a_second_policy_is_refused_however_it_comes() {
+    let (_server, store) = with_server().await;
+    let one = RateLimitLayer::new(store.clone(), by_user(THREE));
+    assert_says(one.clone().try_policy(policy(THREE)), &["one policy", "\"p\""]);
+    assert_says(one.clone().try_policies([policy(THREE), Policy::new("q", THREE)]), &["one policy"]);
+    let both = || [by_user(THREE), policy(THREE)];
+    assert_says(RateLimitLayer::composite(store.clone()).try_policies(both()), &["one policy"]);
+    assert_says(Limiter::try_new(store, both().map(|policy| policy.rule().clone())), &["one policy"]);
+}
+
+#[tokio::test]
+async fn policies_that_cannot_replace_those_in_force_leave_them_as_they_are() {
+    let (_server, store) = with_server().await;
+    let layer = RateLimitLayer::new(store, by_user(THREE));
+    let app = app(&layer);
+    assert_says(layer.replace_policies([by_user(Quota::fixed_window(9, HOUR))]), &["fixed_window"]);
+    assert_says(layer.replace_policies([by_user(THREE), policy(THREE)]), &["one policy"]);
+    assert_eq!(line(&send(&app, "ada").await, "ratelimit-policy"), r#""user";q=3;w=3600"#);
+    layer.replace_policies([by_user(Quota::gcra(5, HOUR))]).unwrap();
+    assert_eq!(line(&send(&app, "ada").await, "ratelimit-policy"), r#""user";q=5;w=3600"#);
+}
+
+#[tokio::test]
+#[should_panic(expected = "fixed_window")]
+async fn the_form_without_a_result_panics_with_the_reason() {
+    let (_server, store) = with_server().await;
+    let _ = RateLimitLayer::new(store, policy(Quota::fixed_window(5, HOUR)));
+}
+
+#[tokio::test]
+#[should_panic(expected = "one policy")]
+async fn a_composite_of_two_panics_with_the_reason() {
+    let (_server, store) = with_server().await;
+    let _ = RateLimitLayer::composite(store).ip(THREE).user(THREE, key::header("x-user"));
+}
+
+#[tokio::test]
+async fn stores_around_it_refuse_what_it_cannot_do() {
+    let (_server, store) = with_server().await;
+    let bad = || policy(Quota::fixed_window(5, HOUR));
+    assert_says(RateLimitLayer::try_new(Arc::new(store.clone()), bad()), &["fixed_window"]);
+    assert_says(RateLimitLayer::try_new(DenyCache::new(store.clone()), bad()), &["fixed_window"]);
+    let dynamic: Arc<dyn Store> = Arc::new(DenyCache::new(store.clone()));
+    assert_says(RateLimitLayer::try_new(dynamic, bad()), &["fixed_window"]);
+    let _ = RateLimitLayer::new(DenyCache::new(store.clone()), policy(THREE));
+    // These give units back, or charge them later.
+    let hybrid = || HybridStore::builder(store.clone()).build().unwrap();
+    assert_says(RateLimitLayer::try_new(LeaseStore::new(store.clone()), policy(THREE)), &["leases"]);
+    assert_says(RateLimitLayer::try_new(hybrid(), policy(THREE)), &["debts"]);
+    assert_says(RateLimitLayer::try_new(DenyCache::new(hybrid()), policy(THREE)), &["debts"]);
+    let _ = RateLimitLayer::new(LeaseStore::new(MemoryStore::new()), policy(THREE).count(Count::failures()));
+}
+
+#[tokio::test]
+async fn a_handler_that_asks_what_cannot_be_done_gets_an_error() {
+    let (_server, store) = with_server().await;
+    let login = |limits: Handle| async move {
+        let ada = || Key::new("account", "ada");
+        assert_says(limits.check(&policy(THREE).count(Count::failures()), ada()).await, &["count"]);
+        assert_says(limits.check(&policy(Quota::sliding_log(5, HOUR)), ada()).await, &["sliding_log"]);
+        let decision = limits.check(&policy(THREE), ada()).await.unwrap();
+        assert_eq!(decision.outcomes()[0].remaining(), 2);
+        "welcome"
+    };
+    let layer = RateLimitLayer::new(store, by_user(THREE));
+    let handler = move |axum::Extension(limits): axum::Extension<Handle>| login(limits);
+    let app = axum::Router::new().route("/", axum::routing::get(handler)).layer(layer);
+    assert_eq!(send(&app, "ada").await.status(), 200);
+}
+
+#[tokio::test]
+async fn a_limiter_cannot_refund_and_says_so() {
+    let (_server, store) = with_server().await;
+    let limiter = Limiter::new(store, [policy(THREE).rule().clone()]);
+    let ada = Key::new("user", "ada");
+    assert!(limiter.check(&ada).await.unwrap().is_allowed());
+    let refused = limiter.refund(&ada, 1).now_or_never().expect("nothing is asked of the server");
+    assert_says(refused, &["reset"]);
+    assert_eq!(limiter.peek(&ada).await.unwrap().outcomes()[0].remaining(), 2);
+    limiter.reset(&ada).await.unwrap();
+    assert_eq!(limiter.peek(&ada).await.unwrap().outcomes()[0].remaining(), 3);
+}

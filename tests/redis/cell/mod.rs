@@ -1,0 +1,10 @@
+//! A store on the real module redis-cell, in a real server.
+
+mod asking;
+mod building;
+mod connecting;
+mod module;
+mod outages;
+mod requests;
+mod rig;
+mod twins;

@@ -1,0 +1,64 @@
+//! Servers with the module, and what is asked of them.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::{Request, Response};
+use tollgate::store::{Check, Deadline, Decided, Store};
+use tollgate::{Error, Policy, Quota, RateLimitLayer, RedisCellStore, key};
+use tower::ServiceExt;
+
+use super::module::module;
+use crate::support::server::RedisServer;
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Three at once, and then one every 20 minutes: nothing comes back while a test runs.
+pub(crate) const THREE: Quota = Quota::gcra(3, HOUR);
+
+pub(crate) fn server() -> RedisServer {
+    let path = module().to_str().expect("the folder of the tests has a plain name");
+    RedisServer::start_with_settings(&["--loadmodule", path])
+}
+
+/// A store whose decisions may wait longer than a busy machine lets them.
+pub(crate) async fn store(server: &RedisServer) -> RedisCellStore {
+    let settings = RedisCellStore::builder().budget(Duration::from_secs(5)).connect_timeout(Duration::from_secs(5));
+    settings.connect(&server.url()).await.expect("the server has the module")
+}
+
+pub(crate) async fn decide(store: &impl Store, check: Check) -> Result<Decided, Error> {
+    store.decide(&[check], Deadline::none()).wait().await
+}
+
+/// Checks that nothing is kept: what a look writes ends within the same millisecond.
+pub(crate) async fn assert_empty(server: &RedisServer) {
+    for _ in 0..200 {
+        if server.keys().is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{:?} are there to stay", server.keys());
+}
+
+/// Counts by the header `x-user`.
+pub(crate) fn by_user(quota: Quota) -> Policy {
+    Policy::new("user", quota).key(key::header("x-user").plain())
+}
+
+pub(crate) fn app(layer: &RateLimitLayer) -> Router {
+    Router::new().route("/", get(async || "hello")).layer(layer.clone())
+}
+
+pub(crate) async fn send(app: &Router, user: &str) -> Response<Body> {
+    let request = Request::get("/").header("x-user", user).body(Body::empty()).expect("the request is right");
+    app.clone().oneshot(request).await.expect("a router does not fail")
+}
+
+#[track_caller]
+pub(crate) fn line<'a, B>(response: &'a Response<B>, name: &str) -> &'a str {
+    response.headers().get(name).map_or("", |value| value.to_str().expect("it is ASCII"))
+}

@@ -1,0 +1,14 @@
+//! A store on a real Redis Cluster: where decisions are made, and what its changes do to them.
+
+mod apart;
+mod breakers;
+mod credentials;
+mod failover;
+mod far;
+mod lazy;
+mod moves;
+mod rig;
+mod runtimes;
+mod settling;
+mod storm;
+mod together;

@@ -1,0 +1,30 @@
+//! Stores on real servers: what only Redis can do to one, to connections, and to those who share it.
+#![cfg(feature = "redis")]
+
+#[cfg(all(feature = "axum", feature = "redis-cell"))]
+mod cell;
+#[cfg(feature = "cluster")]
+mod cluster;
+mod combining;
+mod connecting;
+mod contents;
+mod expiry;
+mod foreign;
+mod functions;
+mod lazy;
+mod outages;
+#[allow(dead_code, reason = "features leave some of it out")]
+mod proxy;
+#[cfg(unix)]
+mod reconnect;
+mod refusals;
+#[cfg(unix)]
+mod secure;
+#[cfg(feature = "sentinel")]
+mod sentinel;
+mod sharing;
+mod stores;
+#[allow(dead_code, reason = "other rooms use more of it")]
+#[path = "../support/mod.rs"]
+mod support;
+mod together;

@@ -1,0 +1,111 @@
+//! Streams that a closure opens.
+
+use std::convert::Infallible;
+use std::error::Error as _;
+use std::future::ready;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::net::TcpStream;
+use tollgate::deadpool_redis::{Config, Runtime};
+use tollgate::store::RedisStoreBuilder;
+use tollgate::{BreakerState, Decision, Policy, Quota, RateLimitLayer, RedisStore, Source};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::rig::{RETURN, assert_keeps, assert_returns, kept};
+use crate::support::server::RedisServer;
+
+/// No name server knows it.
+const URL: &str = "redis://redis.invalid:4711";
+
+fn settings() -> RedisStoreBuilder {
+    RedisStore::builder().without_deny_cache()
+}
+
+/// Who decides about a request to a layer.
+async fn source(layer: &RateLimitLayer) -> Source {
+    let hello = |_: Request<Full<Bytes>>| ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))));
+    let answered = layer.layer(service_fn(hello)).oneshot(Request::new(Full::default())).await;
+    let response = answered.expect("it never fails");
+    assert_eq!(response.status(), 200);
+    response.extensions().get::<Decision>().expect("a decision among the extensions").source()
+}
+
+#[tokio::test]
+async fn every_stream_is_dialed_by_the_host_and_port_of_the_url() {
+    let (server, dialed) = (RedisServer::start(), Arc::<Mutex<Vec<(String, u16)>>>::default());
+    let (all, redis) = (Arc::clone(&dialed), server.port());
+    let settings = settings().dial(move |host, port| {
+        all.lock().expect("nobody panics here").push((host, port));
+        TcpStream::connect(("127.0.0.1", redis))
+    });
+    let store = settings.connect(URL).await.expect("the closure knows the way");
+    assert_returns(&store).await;
+    let before = kept(&server);
+    for _ in 0..3 {
+        let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        assert_returns(&store).await;
+    }
+    assert_keeps(&server, before).await;
+    let dialed = dialed.lock().expect("nobody panics here");
+    let is_right = |(host, port): &(String, u16)| host == "redis.invalid" && *port == 4711;
+    assert!(dialed.len() >= 4 && dialed.iter().all(is_right), "{dialed:?}");
+}
+
+#[tokio::test]
+async fn an_error_of_the_closure_is_the_cause_of_an_error_of_the_connection() {
+    let closed =
+        |_, _| ready(Err::<TcpStream, _>(io::Error::new(io::ErrorKind::HostUnreachable, "the tunnel is shut")));
+    let error = settings().dial(closed).connect(URL).await.expect_err("there is no way");
+    assert!(error.is_connection(), "{error:#}");
+    let (mut cause, mut found) = (error.source(), Vec::new());
+    while let Some(error) = cause {
+        found.extend(error.downcast_ref::<io::Error>().map(|error| (error.kind(), error.to_string())));
+        cause = error.source();
+    }
+    assert_eq!(found, [(io::ErrorKind::HostUnreachable, "the tunnel is shut".to_owned())], "{error:?}");
+}
+
+#[tokio::test]
+async fn while_the_closure_fails_the_layer_decides_by_its_rule_and_an_open_breaker_calls_it_seldom() {
+    let (server, is_open, dials) = (RedisServer::start(), Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
+    let (open, count, redis) = (Arc::clone(&is_open), Arc::clone(&dials), server.port());
+    let settings = settings().dial(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let is_open = open.load(Ordering::SeqCst);
+        async move {
+            if is_open {
+                TcpStream::connect(("127.0.0.1", redis)).await
+            } else {
+                Err(io::ErrorKind::ConnectionRefused.into())
+            }
+        }
+    });
+    let store = settings.connect_lazy(URL).expect("the URL is one");
+    let layer = RateLimitLayer::new(store, Policy::new("all", Quota::per_hour(1_000)));
+    for _ in 0..100 {
+        assert_eq!(source(&layer).await, Source::Fallback);
+    }
+    assert_eq!(layer.breaker_state(), BreakerState::Open);
+    let dials = dials.load(Ordering::SeqCst);
+    assert!((5..10).contains(&dials), "dialed {dials} times for 100 requests");
+    is_open.store(true, Ordering::SeqCst);
+    let start = Instant::now();
+    while source(&layer).await != Source::Store {
+        assert!(start.elapsed() < RETURN, "the breaker is {:?}", layer.breaker_state());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_is_there_already_takes_no_closure_that_dials() {
+    let pool = Config::from_url(URL).create_pool(Some(Runtime::Tokio1)).expect("the URL is one");
+    let settings = settings().dial(|host, port| async move { TcpStream::connect((host, port)).await });
+    let error = settings.from_pool(pool).expect_err("it connects by itself");
+    assert!(error.is_invalid() && error.to_string().contains("a closure that dials"), "{error:#}");
+}

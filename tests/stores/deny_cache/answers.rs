@@ -1,0 +1,271 @@
+//! One check: what is answered, until when, and with what.
+
+use std::time::Duration;
+
+use tollgate::store::{Answer, Check, Deadline, Decided, Mode, Receipt, StoreId};
+use tollgate::{Decision, DenyCache, Error, MemoryStore, Outcome, Quota, Source, Store};
+
+use super::rig::{EACH, MS, Rig, S};
+use crate::support::checks::check;
+use crate::support::clock::ManualClock;
+use crate::support::doubles::keeps_nothing;
+
+const HOURLY: Quota = Quota::token_bucket(4, Duration::from_secs(3_600));
+
+#[test]
+fn a_refusal_is_answered_to_its_last_microsecond_and_then_the_store_is_asked() {
+    for quota in EACH {
+        let rig = Rig::new();
+        rig.refuse("ada", quota);
+        let wait = rig.plain(&[check("ada", quota, 1)]).retry_after().expect("a wait helps");
+        let wait = u64::try_from(wait.as_micros()).expect("it is short");
+        for passed in [0, 1, wait / 2, wait - 1] {
+            rig.clock.set(passed);
+            let told = rig.remembers(&[check("ada", quota, 1)]);
+            assert_eq!(told.retry_after(), Some(Duration::from_micros(wait - passed)), "{quota}");
+            assert_eq!(told.outcomes()[0], rig.plain(&[check("ada", quota, 1)]).outcomes()[0], "{quota}");
+        }
+        rig.clock.set(wait);
+        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}: waiting so long is enough");
+    }
+}
+
+#[test]
+fn a_refusal_in_the_middle_of_a_tick_is_over_with_the_tick_it_fits_in() {
+    let (rig, quota) = (Rig::new(), Quota::token_bucket(6_100, Duration::from_secs(61)).burst(1));
+    rig.clock.set(900);
+    rig.refuse("ada", quota);
+    rig.clock.set(9 * MS + 900);
+    rig.remembers(&[check("ada", quota, 1)]);
+    rig.clock.set(10 * MS);
+    assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed());
+}
+
+#[test]
+fn a_refusal_is_remembered_for_a_second_at_most_and_tells_the_whole_wait() {
+    let rig = Rig::new();
+    rig.refuse("ada", HOURLY);
+    rig.clock.set(S - 1);
+    let told = rig.remembers(&[check("ada", HOURLY, 1)]);
+    assert_eq!(told.retry_after(), Some(Duration::from_micros(900 * S - (S - 1))));
+    rig.clock.set(S);
+    assert!(!rig.asks(&[check("ada", HOURLY, 1)]).is_allowed());
+    rig.remembers(&[check("ada", HOURLY, 1)]);
+}
+
+#[test]
+fn the_cap_can_be_set() {
+    let rig = Rig::with(|settings| settings.cap(Duration::from_millis(20)));
+    rig.refuse("ada", HOURLY);
+    rig.clock.set(20 * MS - 1);
+    rig.remembers(&[check("ada", HOURLY, 1)]);
+    rig.clock.set(20 * MS);
+    rig.asks(&[check("ada", HOURLY, 1)]);
+}
+
+#[test]
+fn settings_that_remember_nothing_are_refused() {
+    let cap = DenyCache::builder().cap(Duration::ZERO).build(MemoryStore::new()).unwrap_err();
+    let capacity = DenyCache::builder().capacity(0).build(MemoryStore::new()).unwrap_err();
+    assert!(cap.is_invalid() && cap.to_string().contains("cap of 0"), "{cap}");
+    assert!(capacity.is_invalid() && capacity.to_string().contains("of 0 refusals"), "{capacity}");
+}
+
+#[test]
+fn a_smaller_cost_is_asked_of_the_store_and_replaces_what_was_known() {
+    for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
+        let rig = Rig::new();
+        assert!(rig.decide(&[check("ada", quota, 3)], Deadline::none()).is_allowed());
+        rig.asks(&[check("ada", quota, 3)]);
+        rig.asks(&[check("ada", quota, 2)]);
+        rig.remembers(&[check("ada", quota, 2)]);
+        rig.remembers(&[check("ada", quota, 3)]);
+        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
+    }
+}
+
+#[test]
+fn a_larger_cost_is_refused_with_the_wait_it_really_has() {
+    for quota in [EACH[0], EACH[3], EACH[4], Quota::token_bucket(7, Duration::from_micros(333))] {
+        let rig = Rig::new();
+        rig.refuse("ada", quota);
+        for cost in 2..=quota.capacity() + 2 {
+            let request = [check("ada", quota, cost)];
+            let (told, real) = (rig.remembers(&request).retry_after(), rig.plain(&request).retry_after());
+            assert!(told >= real, "{quota}, cost {cost}: {told:?} is early, it is {real:?}");
+            let tick = Duration::from_micros(1);
+            assert!(told <= real.map(|real| real + tick), "{quota}, cost {cost}: {told:?} is late, it is {real:?}");
+        }
+    }
+}
+
+#[test]
+fn a_larger_cost_of_a_sliding_algorithm_is_asked_once_as_its_wait_is_not_known() {
+    for quota in [EACH[1], EACH[2]] {
+        let rig = Rig::new();
+        rig.exhaust("ada", quota);
+        for cost in [1, 3, 2, 4, 5, 6] {
+            let real = rig.asks(&[check("ada", quota, cost)]).retry_after();
+            assert_eq!(rig.remembers(&[check("ada", quota, cost)]).retry_after(), real, "{quota}, cost {cost}");
+            if cost == 5 {
+                break;
+            }
+        }
+        rig.remembers(&[check("ada", quota, 6)]);
+    }
+}
+
+#[test]
+fn a_smaller_cost_that_is_admitted_has_the_larger_one_asked_about_as_it_waits_longer_now() {
+    for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
+        let rig = Rig::new();
+        assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
+        rig.asks(&[check("ada", quota, 3)]);
+        rig.clock.set(10 * MS);
+        rig.remembers(&[check("ada", quota, 3)]);
+        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
+        rig.asks(&[check("ada", quota, 3)]);
+    }
+}
+
+#[test]
+fn what_can_never_fit_is_remembered_for_the_cap_and_tells_no_wait() {
+    for quota in EACH {
+        let rig = Rig::new();
+        let (never, longer) = ([check("ada", quota, 5)], [check("ada", quota, u64::MAX)]);
+        rig.asks(&never);
+        assert_eq!(rig.remembers(&never).retry_after(), None, "{quota}");
+        assert_eq!(rig.remembers(&longer).retry_after(), None, "{quota}");
+        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
+        rig.clock.set(S);
+        rig.asks(&never);
+    }
+}
+
+#[test]
+fn a_reserve_is_refused_and_those_who_may_use_it_are_not() {
+    for quota in EACH {
+        let rig = Rig::new();
+        let with_floor = |floor| [Check { floor, ..check("ada", quota, 1) }];
+        assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
+        if quota.algorithm() == tollgate::Algorithm::LeakyBucket {
+            assert!(
+                rig.decide(&with_floor(1), Deadline::none()).is_allowed(),
+                "what is in the queue counts, not what is asked"
+            );
+        }
+        rig.asks(&with_floor(2));
+        assert_eq!(rig.remembers(&with_floor(2)).outcomes()[0], rig.plain(&with_floor(2)).outcomes()[0], "{quota}");
+        assert!(rig.asks(&with_floor(0)).is_allowed(), "{quota}");
+    }
+}
+
+#[test]
+fn the_floor_of_a_leaky_bucket_is_not_made_up_for_by_a_cost() {
+    let rig = Rig::new();
+    let quota = EACH[4];
+    assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
+    rig.asks(&[Check { floor: 2, ..check("ada", quota, 1) }]);
+    assert!(rig.asks(&[check("ada", quota, 3)]).is_allowed(), "as much in sum, but it may queue for longer");
+}
+
+#[test]
+fn a_changed_quota_is_asked_of_the_store() {
+    for quota in EACH {
+        let rig = Rig::new();
+        rig.refuse("ada", quota);
+        let other = |limit| Quota::try_new(quota.algorithm(), limit, quota.window()).unwrap();
+        assert!(!rig.asks(&[check("ada", other(1), 1)]).is_allowed(), "{quota}");
+        rig.remembers(&[check("ada", quota, 1)]);
+        let more = other(1_000_000 / 500);
+        assert_eq!(rig.asks(&[check("ada", more, 1)]).outcomes()[0].quota(), &more);
+    }
+}
+
+#[test]
+fn other_keys_and_other_policies_are_asked_of_the_store() {
+    let rig = Rig::new();
+    rig.refuse("ada", HOURLY);
+    assert!(rig.asks(&[check("bob", HOURLY, 1)]).is_allowed());
+    let mut other = check("ada", HOURLY, 1);
+    other.counter.policy = "other".try_into().expect("a valid name");
+    assert!(rig.asks(&[other]).is_allowed());
+}
+
+#[test]
+fn a_look_is_always_asked_of_the_store() {
+    let rig = Rig::new();
+    rig.refuse("ada", HOURLY);
+    assert!(rig.asks(&[check("ada", HOURLY, 0)]).is_allowed());
+    let floor = Check { floor: u64::MAX, ..check("ada", HOURLY, 0) };
+    assert!(rig.asks(&[floor]).is_allowed());
+}
+
+#[test]
+fn a_shadow_policy_is_decided_by_the_store_each_time() {
+    let rig = Rig::new();
+    rig.refuse("ada", HOURLY);
+    rig.remembers(&[check("ada", HOURLY, 1)]);
+    let shadow = Check { mode: Mode::Shadow, ..check("bob", HOURLY, 1) };
+    rig.asks(&[check("ada", HOURLY, 1), shadow.clone()]);
+    rig.asks(&[shadow]);
+}
+
+#[test]
+fn a_clock_that_steps_back_ends_what_was_known_later() {
+    let rig = Rig::new();
+    rig.clock.set(10 * S);
+    rig.refuse("ada", HOURLY);
+    rig.clock.set(9 * S);
+    rig.asks(&[check("ada", HOURLY, 1)]);
+}
+
+#[test]
+fn it_counts_what_it_answers() {
+    let rig = Rig::new();
+    rig.refuse("ada", HOURLY);
+    assert_eq!((rig.store.answered(), rig.store.len()), (0, 1));
+    for _ in 0..7 {
+        rig.remembers(&[check("ada", HOURLY, 1)]);
+    }
+    assert_eq!((rig.store.answered(), rig.store.len()), (7, 1));
+}
+
+/// Refuses with a source of its own, and fails those who ask for nothing.
+struct Refusing(Source);
+
+impl Store for Refusing {
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+        if checks[0].cost > 1 {
+            return Answer::Ready(Err(Error::store("away", "away")));
+        }
+        let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::from_secs(9))));
+        let decision = Decision::new(outcomes, self.0);
+        Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
+    }
+
+    keeps_nothing!();
+}
+
+#[test]
+fn only_what_the_store_itself_refused_is_remembered() {
+    for (source, calls) in [(Source::Store, 1), (Source::Fallback, 3), (Source::Lease, 3), (Source::DenyCache, 3)] {
+        let rig = Rig::around(ManualClock::new(), Refusing(source), |settings| settings);
+        for _ in 0..3 {
+            rig.decide(&[check("ada", HOURLY, 1)], Deadline::none());
+        }
+        assert_eq!(rig.calls(), calls, "{source:?}");
+    }
+}
+
+#[test]
+fn an_error_is_not_remembered() {
+    let rig = Rig::around(ManualClock::new(), Refusing(Source::Store), |settings| settings);
+    for calls in 1..4 {
+        let Answer::Ready(failed) = rig.store.decide(&[check("ada", HOURLY, 2)], Deadline::none()) else {
+            panic!("it answers at once")
+        };
+        assert!(failed.is_err());
+        assert_eq!((rig.calls(), rig.store.len()), (calls, 0));
+    }
+}

@@ -1,0 +1,13 @@
+//! What is answered from earlier refusals, and what is not.
+
+mod answers;
+mod bounds;
+mod forgetting;
+#[cfg(all(feature = "redis", feature = "axum"))]
+mod http;
+mod policies;
+#[cfg(feature = "redis")]
+mod redis;
+mod requests;
+mod rig;
+mod sound;

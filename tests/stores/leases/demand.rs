@@ -1,0 +1,164 @@
+//! Who gets a lease, how large, and what that saves.
+
+use tollgate::store::{Answer, Check, Deadline, Store};
+use tollgate::{Key, LeaseStore, MemoryStore, Quota, Source};
+
+use super::sim::{Far, clock, ms, secs, take};
+use crate::support::checks::{check, counter};
+use crate::support::slow::many;
+
+const MANY: Quota = Quota::fixed_window(1_000_000, secs(100));
+
+fn leasing(share: f64) -> (LeaseStore, Far) {
+    let clock = clock();
+    let far = Far::near(MemoryStore::builder().with_clock(clock).build());
+    (LeaseStore::builder(far.clone()).share(share).with_clock(clock).build().expect("the share is one"), far)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_asked_once_a_second_costs_one_call_each_time_as_without_leases() {
+    let (store, far) = leasing(0.1);
+    for _ in 0..100 {
+        assert_eq!(take(&store, "cold", MANY, 1).await, (true, Source::Store));
+        tokio::time::sleep(secs(1)).await;
+    }
+    assert_eq!(far.calls(), 100);
+    assert_eq!(store.counts().leased, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_hot_keys_cost_less_than_one_call_in_a_hundred_requests() {
+    let clock = clock();
+    let far = Far::new(MemoryStore::builder().with_clock(clock).build(), ms(1), ms(1));
+    let store = LeaseStore::builder(far.clone()).with_clock(clock).build().unwrap();
+    let mut random = fastrand::Rng::with_seed(3);
+    let keys: Vec<_> = (0..100).map(|key| check(&key.to_string(), MANY, 1)).collect();
+    let (mut asked, mut before) = (0, 0);
+    // 60,000 requests a second, drawn from 100 keys; the first two seconds warm up.
+    for step in 0..many([4_000, 10_000]) {
+        if step == 2_000 {
+            (asked, before) = (0, far.calls());
+        }
+        for _ in 0..60 {
+            asked += 1;
+            if let Answer::Pending(pending) = store.decide(&[keys[random.usize(..100)].clone()], Deadline::none()) {
+                tokio::spawn(pending);
+            }
+        }
+        tokio::time::sleep(ms(1)).await;
+    }
+    let calls = far.calls() - before;
+    println!("{calls} calls for {asked} requests, {:?}", store.counts());
+    assert!(calls * 100 < asked, "{calls} calls for {asked} requests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_no_more_than_the_share_of_the_limit_or_of_a_smaller_burst() {
+    for (quota, share, most) in [
+        (Quota::fixed_window(1_000, secs(100)), 0.1, 100),
+        (Quota::fixed_window(1_000, secs(100)), 0.5, 500),
+        (Quota::token_bucket(1_000, secs(100)).burst(200), 0.1, 20),
+        (Quota::token_bucket(1_000, secs(100)).burst(5_000), 0.1, 100),
+    ] {
+        let (store, _) = leasing(share);
+        let mut held = 0;
+        for _ in 0..900 {
+            take(&store, "hot", quota, 1).await;
+            held = held.max(store.counts().held());
+        }
+        assert!((most / 2..=most).contains(&held), "{held} of {most}");
+    }
+}
+
+#[test]
+fn a_share_that_is_none_is_refused_with_what_is_allowed() {
+    for share in [0.0, -0.1, 1.001, f64::NAN, f64::INFINITY] {
+        let error = LeaseStore::builder(MemoryStore::new()).share(share).build().unwrap_err();
+        assert!(error.is_invalid(), "{error}");
+        let text = format!("a share of {share} of the limit cannot be leased: give more than 0 and at most 1");
+        assert_eq!(error.to_string(), text);
+    }
+    for share in [f64::MIN_POSITIVE, 0.1, 1.0] {
+        assert!(LeaseStore::builder(MemoryStore::new()).share(share).build().is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reserves_queues_and_looks_are_never_leased() {
+    let (store, far) = leasing(0.1);
+    let reserve = Check { floor: 1, ..check("reserve", MANY, 1) };
+    let queue = check("queue", Quota::leaky_bucket(1_000, secs(1)).queue(500), 1);
+    let look = check("look", MANY, 0);
+    for check in [reserve, queue, look] {
+        for _ in 0..100 {
+            let decided = store.decide(std::slice::from_ref(&check), Deadline::none()).wait().await.unwrap();
+            assert_eq!(decided.decision.source(), Source::Store, "{check:?}");
+        }
+    }
+    assert_eq!(far.calls(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_costs_more_than_is_held_goes_to_the_inner_store() {
+    let (store, _) = leasing(0.1);
+    for _ in 0..50 {
+        take(&store, "hot", MANY, 1).await;
+    }
+    let held = store.counts().held();
+    assert!(held > 0);
+    assert_eq!(take(&store, "hot", MANY, held + 1_000).await, (true, Source::Store));
+    assert_eq!(take(&store, "hot", MANY, 1).await, (true, Source::Lease));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exhausted_key_costs_hardly_more_calls_than_without_leases() {
+    const FEW: Quota = Quota::fixed_window(100, secs(60));
+    let (store, far) = leasing(0.1);
+    for _ in 0..100 {
+        take(&store, "hot", FEW, 1).await;
+    }
+    tokio::time::sleep(secs(2)).await;
+    while take(&store, "hot", FEW, 1).await.0 {}
+    let before = far.calls();
+    for _ in 0..10_000 {
+        assert!(!take(&store, "hot", FEW, 1).await.0);
+        tokio::time::sleep(ms(1)).await;
+    }
+    let calls = far.calls() - before;
+    assert!((10_000..10_050).contains(&calls), "{calls} calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_clients_make_up_neither_take_memory_nor_the_lease_of_a_hot_one() {
+    let clock = clock();
+    let inner = MemoryStore::builder().capacity(1_000).with_clock(clock).build();
+    let store = LeaseStore::builder(inner).capacity(256).with_clock(clock).build().unwrap();
+    let mut by_lease = 0;
+    for step in 0..20_000_u32 {
+        let made_up = Key::new("key", step.to_string());
+        let check = Check::new(tollgate::store::Counter { key: made_up, ..counter("", MANY) }, 1);
+        store.decide(&[check], Deadline::none()).wait().await.unwrap();
+        if step % 10 == 0 {
+            by_lease += u32::from(take(&store, "hot", MANY, 1).await.1 == Source::Lease);
+            tokio::time::sleep(ms(2)).await;
+        }
+    }
+    assert!(by_lease > 1_700, "{by_lease} of 2,000");
+}
+
+#[tokio::test(start_paused = true)]
+async fn remaining_and_reset_of_a_local_decision_are_as_of_the_lease_and_never_above_the_limit() {
+    const QUOTA: Quota = Quota::fixed_window(1_000, secs(100));
+    let (store, _) = leasing(0.1);
+    let mut local = 0;
+    for taken in 1..=500_u64 {
+        let decided = store.decide(&[check("hot", QUOTA, 1)], Deadline::none()).wait().await.unwrap();
+        let outcome = &decided.decision.outcomes()[0];
+        assert!((900 - taken..=1_000 - taken).contains(&outcome.remaining()), "{} of {taken}", outcome.remaining());
+        let reset = outcome.reset_after();
+        assert!(reset <= secs(100) && reset > secs(99), "{reset:?}");
+        local += u32::from(decided.decision.source() == Source::Lease);
+        tokio::time::sleep(ms(1)).await;
+    }
+    assert!(local > 400, "{local}");
+}

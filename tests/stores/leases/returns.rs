@@ -1,0 +1,360 @@
+//! Where units go that are not spent: none is lost but those that must be.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio::sync::Semaphore;
+use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Settlement, Settling, Store};
+use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
+
+use super::sim::{Far, clock, ms, remaining, secs, take};
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+use crate::support::doubles::passes_on;
+
+const WINDOW: Quota = Quota::fixed_window(10_000, secs(3_600));
+
+fn leasing(quota_of: Quota) -> (LeaseStore, MemoryStore, Quota) {
+    let clock = clock();
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    (LeaseStore::builder(inner.clone()).with_clock(clock).build().expect("the share is one"), inner, quota_of)
+}
+
+/// A store to which only so many settlements may be on their way; what is more is lost. They arrive
+/// before whatever is asked after them.
+struct Busy {
+    inner: MemoryStore,
+    settling: Arc<Semaphore>,
+}
+
+impl Store for Busy {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.settling.add_permits(2_000 - self.settling.available_permits());
+        self.inner.decide(checks, deadline)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if let Ok(permit) = self.settling.try_acquire() {
+            permit.forget();
+            return self.inner.settle(receipt, changes);
+        }
+        Answer::Ready(Ok(Vec::new()))
+    }
+
+    passes_on!(inner: adjust, reset);
+}
+
+async fn heat(store: &LeaseStore, quota: Quota, requests: u64) {
+    for _ in 0..requests {
+        assert!(take(store, "hot", quota, 1).await.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_gives_every_unit_back_that_was_not_admitted() {
+    for quota in [
+        WINDOW,
+        Quota::sliding_window(10_000, secs(3_600)),
+        Quota::sliding_log(10_000, secs(3_600)),
+        Quota::token_bucket(10_000, secs(3_600)),
+    ] {
+        let (store, inner, quota) = leasing(quota);
+        heat(&store, quota, 100).await;
+        assert!(remaining(&inner, "hot", quota).await < 9_900, "some are held");
+        let counts = store.close().await;
+        assert_eq!(remaining(&inner, "hot", quota).await, 9_900, "{quota}");
+        assert_eq!((counts.held(), counts.lost), (0, 0), "{counts:?}");
+        assert_eq!(take(&store, "hot", quota, 1).await, (true, Source::Store), "it goes on without leases");
+        assert_eq!(store.close().await, counts);
+    }
+}
+
+/// Takes some units of each of many hot keys; returns what they have left in all, held or not.
+async fn heat_many(store: &LeaseStore, keys: u64, requests: u64) -> u64 {
+    for key in 0..keys {
+        for _ in 0..requests {
+            assert!(take(store, &key.to_string(), WINDOW, 1).await.0);
+        }
+    }
+    keys * (10_000 - requests)
+}
+
+async fn left(inner: &MemoryStore, keys: u64) -> u64 {
+    let mut left = 0;
+    for key in 0..keys {
+        left += remaining(inner, &key.to_string(), WINDOW).await;
+    }
+    left
+}
+
+/// Polls `close` once, and drops it.
+#[track_caller]
+fn close_and_leave(store: &LeaseStore) {
+    assert!(store.close().now_or_never().is_none(), "it waits for the inner store");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_that_is_dropped_as_soon_as_it_waits_gives_every_unit_back() {
+    for keys in [3, 1_500] {
+        let (store, inner, _) = leasing(WINDOW);
+        let unspent = heat_many(&store, keys, 20).await;
+        assert!(left(&inner, keys).await < unspent, "some are held");
+        close_and_leave(&store);
+        assert_eq!(left(&inner, keys).await, unspent, "{keys} keys");
+        assert_eq!((store.counts().held(), store.counts().lost), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_that_is_dropped_while_leases_are_on_their_way_gives_them_back_as_they_come() {
+    let clock = clock();
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    let far = Far::new(inner.clone(), ms(10), ms(10));
+    let store = LeaseStore::builder(far).with_clock(clock).build().unwrap();
+    for _ in 0..12 {
+        let store = store.clone();
+        tokio::spawn(async move { take(&store, "hot", WINDOW, 1).await });
+    }
+    tokio::time::sleep(ms(5)).await;
+    close_and_leave(&store);
+    tokio::time::sleep(ms(10)).await;
+    assert!(remaining(&inner, "hot", WINDOW).await < 9_988, "a lease is on its way");
+    tokio::time::sleep(ms(25)).await;
+    assert_eq!(remaining(&inner, "hot", WINDOW).await, 9_988);
+    let closed = store.close().await;
+    assert_eq!((closed.returned, closed.held(), closed.lost), (closed.leased, 0, 0), "{closed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_hands_over_no_more_at_once_than_an_inner_store_takes() {
+    let clock = clock();
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    let busy = Busy { inner: inner.clone(), settling: Arc::new(Semaphore::new(2_000)) };
+    let store = LeaseStore::builder(busy).with_clock(clock).build().unwrap();
+    let unspent = heat_many(&store, 3_000, 10).await;
+    let counts = store.close().await;
+    assert_eq!(left(&inner, 3_000).await, unspent, "{counts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_of_as_many_ticks_is_not_paid_by_the_leases_of_another() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    assert!(remaining(&inner, "hot", quota).await < 9_900, "some are held");
+    // Its ticks are microseconds, and theirs milliseconds.
+    let short = Quota::fixed_window(10_000, ms(3_600));
+    assert!(take(&store, "hot", short, 1).await.0);
+    assert!(remaining(&inner, "hot", short).await < 10_000, "its unit is its own, or of its own lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_last_clone_gives_back() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    let clone = store.clone();
+    drop(store);
+    assert!(remaining(&inner, "hot", quota).await < 9_900);
+    drop(clone);
+    assert_eq!(remaining(&inner, "hot", quota).await, 9_900);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_key_gives_back_though_nobody_asks_anything() {
+    let clock = clock();
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    let far = Far::new(inner.clone(), ms(1), ms(1));
+    let store = LeaseStore::builder(far).with_clock(clock).build().unwrap();
+    for _ in 0..200 {
+        take(&store, "hot", WINDOW, 1).await;
+    }
+    assert!(remaining(&inner, "hot", WINDOW).await < 9_800, "some are held");
+    tokio::time::sleep(ms(1_100)).await;
+    assert_eq!(remaining(&inner, "hot", WINDOW).await, 9_800);
+    assert_eq!(store.counts().held(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_after_a_pause_finds_what_an_idle_key_gives_back_to_a_store_that_answers_at_once() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    tokio::time::sleep(secs(10)).await;
+    assert!(remaining(&inner, "hot", quota).await < 9_900, "nobody has asked anything");
+    assert_eq!(remaining(&store, "hot", quota).await, 9_900);
+    assert_eq!(store.counts().held(), 0);
+}
+
+/// A runtime whose time goes on when nothing else does.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+}
+
+#[test]
+fn an_idle_key_gives_back_though_the_runtime_of_the_first_lease_has_ended() {
+    let clock = ManualClock::new();
+    let inner = MemoryStore::builder().with_clock(clock.reader()).build();
+    let store = LeaseStore::builder(Far::new(inner.clone(), ms(1), ms(1))).with_clock(clock.reader()).build().unwrap();
+    let held = |key: &'static str| {
+        runtime().block_on(async {
+            for _ in 0..200 {
+                take(&store, key, WINDOW, 1).await;
+            }
+            store.counts().held()
+        })
+    };
+    assert!(held("first") > 0, "some are held");
+    runtime().block_on(async {
+        for _ in 0..200 {
+            take(&store, "second", WINDOW, 1).await;
+        }
+        clock.set(2_000_000);
+        tokio::time::sleep(ms(200)).await;
+        assert_eq!(store.counts().held(), 0, "{:?}", store.counts());
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_spent_after_a_tenth_of_the_window_or_a_second() {
+    for (quota, half) in [(WINDOW, 500), (Quota::token_bucket(10_000, secs(2)), 100)] {
+        let (store, _, quota) = leasing(quota);
+        while store.counts().held() <= 40 {
+            heat(&store, quota, 1).await;
+        }
+        let warm = store.counts();
+        for _ in 0..2 {
+            tokio::time::sleep(ms(half - 1)).await;
+            take(&store, "hot", quota, 1).await;
+        }
+        let before = store.counts();
+        assert_eq!((before.spent, before.returned + before.lost), (warm.spent + 2, 0), "{quota}");
+        tokio::time::sleep(ms(2)).await;
+        take(&store, "hot", quota, 1).await;
+        let after = store.counts();
+        assert_eq!(after.returned + after.lost, warm.held() - 2, "{quota}: {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_spent_after_the_window_it_was_charged_to() {
+    for quota in [Quota::fixed_window(10_000, secs(100)), Quota::sliding_window(10_000, secs(100))] {
+        let (store, _, quota) = leasing(quota);
+        tokio::time::sleep(ms(99_700)).await;
+        heat(&store, quota, 100).await;
+        let before = store.counts();
+        assert!(before.held() > 0);
+        tokio::time::sleep(ms(300)).await;
+        take(&store, "hot", quota, 1).await;
+        let after = store.counts();
+        assert_eq!(after.returned + after.lost, before.held(), "{quota}: {after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refund_of_a_local_decision_goes_into_its_lease_while_that_lives_and_else_to_the_inner_store() {
+    for (pause, quota) in [(0, WINDOW), (2_000, WINDOW), (2_000, Quota::token_bucket(10_000, secs(1_000_000)))] {
+        let (store, inner, quota) = leasing(quota);
+        heat(&store, quota, 99).await;
+        let decided = store.decide(&[check("hot", quota, 3)], Deadline::none()).wait().await.unwrap();
+        assert_eq!(decided.decision.source(), Source::Lease);
+        tokio::time::sleep(ms(pause)).await;
+        store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(2) }]);
+        let counts = store.close().await;
+        assert_eq!(remaining(&inner, "hot", quota).await, 9_900 - counts.lost, "after {pause} ms");
+        assert!(counts.lost <= 2 && counts.held() == 0, "{counts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_on_a_local_decision_and_adjustments_reach_the_inner_store() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 99).await;
+    let decided = store.decide(&[check("hot", quota, 1)], Deadline::none()).wait().await.unwrap();
+    assert_eq!(decided.decision.source(), Source::Lease);
+    store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Charge(50) }]);
+    store.adjust(&counter("hot", quota), Change::Charge(7)).wait().await.unwrap();
+    store.close().await;
+    assert_eq!(remaining(&inner, "hot", quota).await, 10_000 - 157);
+}
+
+#[tokio::test(start_paused = true)]
+async fn receipts_of_the_inner_store_are_settled_there() {
+    let (store, inner, quota) = leasing(WINDOW);
+    let decided = store.decide(&[check("hot", quota, 10)], Deadline::none()).wait().await.unwrap();
+    store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+    assert_eq!(remaining(&inner, "hot", quota).await, 9_994);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reset_forgets_the_lease_too() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    store.reset(&counter("hot", quota)).wait().await.unwrap();
+    assert_eq!(store.counts().held(), 0);
+    take(&store, "hot", quota, 1).await;
+    let counts = store.close().await;
+    assert_eq!(remaining(&inner, "hot", quota).await, 9_999, "nothing goes back that was forgotten");
+    assert_eq!(counts.leased, counts.spent + counts.returned + counts.lost);
+}
+
+/// A store that answers leases only once it is allowed to; all is decided at once.
+struct Held {
+    inner: MemoryStore,
+    gate: Arc<Semaphore>,
+}
+
+impl Store for Held {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        let (decided, gate) = (self.inner.decide(checks, deadline), Arc::clone(&self.gate));
+        if checks[0].cost == 1 {
+            return decided;
+        }
+        Answer::pending(async move {
+            let _permit = gate.acquire_owned().await;
+            decided.wait().await
+        })
+    }
+
+    passes_on!(inner: settle, adjust, reset);
+}
+
+/// What the inner store has left where a key was reset while a lease of it was asked for, and requests and others
+/// took units after that.
+async fn left_after_a_reset(requests: u64, others: u64) -> u64 {
+    let (clock, gate) = (clock(), Arc::new(Semaphore::new(0)));
+    let inner = MemoryStore::builder().with_clock(clock).build();
+    let held = Held { inner: inner.clone(), gate: Arc::clone(&gate) };
+    let store = LeaseStore::builder(held).with_clock(clock).build().expect("the share is one");
+    heat(&store, WINDOW, 100).await;
+    assert!(remaining(&inner, "hot", WINDOW).await < 9_900, "a lease was asked for");
+    store.reset(&counter("hot", WINDOW)).wait().await.expect("a store answers");
+    heat(&store, WINDOW, requests).await;
+    for _ in 0..others {
+        assert!(take(&inner, "hot", WINDOW, 1).await.0);
+    }
+    gate.add_permits(1_000);
+    tokio::time::sleep(ms(1)).await;
+    heat(&store, WINDOW, 5).await;
+    store.close().await;
+    remaining(&inner, "hot", WINDOW).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_before_a_reset_is_neither_spent_nor_given_back_after_it() {
+    for (requests, others) in [(0, 50), (1, 50), (3, 0), (100, 200)] {
+        let left = left_after_a_reset(requests, others).await;
+        assert_eq!(left, 10_000 - requests - others - 5, "{requests} requests and {others} others");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lowered_limit_gives_the_lease_back_and_a_raised_one_leaves_it() {
+    let (store, inner, quota) = leasing(WINDOW);
+    heat(&store, quota, 100).await;
+    let held = store.counts().held();
+    let raised = Quota::fixed_window(20_000, secs(3_600));
+    assert_eq!(take(&store, "hot", raised, 1).await.1, Source::Lease);
+    assert_eq!(store.counts().held(), held - 1);
+    let lowered = Quota::fixed_window(150, secs(3_600));
+    assert_eq!(take(&store, "hot", lowered, 1).await.1, Source::Store);
+    assert_eq!(store.counts().held(), 0);
+    assert_eq!(remaining(&inner, "hot", lowered).await, 150 - 102);
+}

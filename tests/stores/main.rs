@@ -1,0 +1,9 @@
+//! The store in memory, and stores that keep some of it around another: refusals, and leases.
+
+mod deny_cache;
+#[cfg(feature = "redis")]
+mod leases;
+mod memory;
+#[allow(dead_code, reason = "other rooms use more of it")]
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,246 @@
+//! The memory store under load: bounded, fair to the throttled, and exact between threads.
+
+mod made_up;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Store};
+use tollgate::{Algorithm, Decision, MemoryStore, Quota};
+
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+
+const TWO_A_MINUTE: Quota = Quota::token_bucket(2, Duration::from_secs(60));
+/// Sooner idle than the keys of a flood: only being throttled can keep it.
+const TWO_A_SECOND: Quota = Quota::token_bucket(2, Duration::from_secs(1));
+const MINUTE: u64 = 60_000_000;
+
+fn store(capacity: usize) -> (MemoryStore, ManualClock) {
+    let clock = ManualClock::new();
+    (MemoryStore::builder().capacity(capacity).with_clock(clock.reader()).build(), clock)
+}
+
+fn decide(store: &MemoryStore, checks: &[Check]) -> Decision {
+    let Answer::Ready(decided) = store.decide(checks, Deadline::none()) else { panic!("memory answers at once") };
+    decided.expect("memory never fails").decision
+}
+
+fn admits(store: &MemoryStore, key: &str, quota: Quota) -> bool {
+    decide(store, &[check(key, quota, 1)]).is_allowed()
+}
+
+/// Takes one unit of two with each of many keys, so that they are active and not throttled.
+fn flood(store: &MemoryStore, name: &str, keys: usize) {
+    for number in 0..keys {
+        assert!(admits(store, &format!("{name} {number}"), TWO_A_MINUTE), "key {number} is new");
+    }
+}
+
+fn throttle(store: &MemoryStore, key: &str) {
+    assert!(admits(store, key, TWO_A_SECOND) && admits(store, key, TWO_A_SECOND), "{key} is new");
+}
+
+#[test]
+fn no_number_of_keys_grows_the_store_beyond_its_capacity() {
+    for capacity in [1, 2, 15, 100, 1_000, 5_000] {
+        let (store, _) = store(capacity);
+        for round in 0..10 {
+            flood(&store, &format!("round {round}"), capacity / 3 + 10);
+            assert!(store.len() <= capacity, "{} keys in a store of {capacity}", store.len());
+        }
+        assert!(store.len() > capacity / 2, "only {} keys in a store of {capacity}", store.len());
+    }
+}
+
+#[test]
+fn throttled_keys_alone_do_not_grow_the_store_either() {
+    let (store, _) = store(100);
+    for number in 0..2_000 {
+        throttle(&store, &number.to_string());
+        assert!(store.len() <= 100, "{} keys", store.len());
+    }
+}
+
+#[test]
+fn a_request_of_more_keys_than_the_store_holds_is_decided_all_the_same() {
+    let (store, _) = store(1);
+    let checks = ["a", "b", "c"].map(|key| check(key, TWO_A_MINUTE, 1));
+    assert!(decide(&store, &checks).is_allowed());
+    assert_eq!(store.len(), 1);
+}
+
+#[test]
+fn a_throttled_key_is_not_evicted_while_active_ones_exist() {
+    for capacity in [2, 64, 1_000, 5_000] {
+        let (store, _) = store(capacity);
+        throttle(&store, "throttled");
+        flood(&store, "active", 3 * capacity + 100);
+        assert!(!admits(&store, "throttled", TWO_A_SECOND), "forgotten in a store of {capacity}");
+    }
+}
+
+#[test]
+fn a_key_that_was_refused_for_its_cost_is_not_evicted_while_active_ones_exist() {
+    let (store, _) = store(64);
+    assert!(admits(&store, "refused", TWO_A_SECOND));
+    assert!(!decide(&store, &[check("refused", TWO_A_SECOND, 2)]).is_allowed());
+    flood(&store, "active", 500);
+    assert!(!decide(&store, &[check("refused", TWO_A_SECOND, 2)]).is_allowed(), "forgotten");
+}
+
+#[test]
+fn a_key_charged_into_debt_is_not_evicted_while_active_ones_exist() {
+    let (store, _) = store(64);
+    let charged = store.adjust(&counter("in debt", TWO_A_SECOND), Change::Charge(2));
+    assert!(matches!(&charged, Answer::Ready(Ok(applied)) if applied.units == 2), "{charged:?}");
+    flood(&store, "active", 500);
+    assert!(!admits(&store, "in debt", TWO_A_SECOND), "forgotten");
+}
+
+#[test]
+fn a_throttled_key_is_not_evicted_while_idle_ones_exist() {
+    let (store, clock) = store(64);
+    flood(&store, "idle", 60);
+    clock.set(MINUTE);
+    for number in 0..64 {
+        throttle(&store, &format!("throttled {number}"));
+    }
+    for number in 0..64 {
+        assert!(!admits(&store, &format!("throttled {number}"), TWO_A_SECOND), "key {number} was forgotten");
+    }
+}
+
+#[test]
+fn idle_keys_go_as_time_passes_and_others_come() {
+    let (store, clock) = store(2_000);
+    for minute in 0..50 {
+        clock.set(minute * MINUTE);
+        flood(&store, &format!("minute {minute}"), 200);
+        assert!(store.len() <= 1_000, "{} keys after minute {minute}", store.len());
+    }
+}
+
+#[test]
+fn looks_refusals_and_empty_refunds_keep_no_key() {
+    let (store, _) = store(100);
+    assert!(decide(&store, &[check("look", TWO_A_MINUTE, 0)]).is_allowed());
+    assert!(!decide(&store, &[check("refused", TWO_A_MINUTE, 3)]).is_allowed());
+    let refunded = store.adjust(&counter("refund", TWO_A_MINUTE), Change::Refund(1));
+    assert!(matches!(&refunded, Answer::Ready(Ok(applied)) if applied.units == 0), "{refunded:?}");
+    assert!(store.is_empty(), "{} keys", store.len());
+}
+
+#[test]
+fn counters_whose_texts_join_to_the_same_do_not_count_together() {
+    let (store, _) = store(100);
+    let named = |policy: &str, key: &str| {
+        let counter = Counter { policy: policy.try_into().expect("a valid name"), ..counter(key, TWO_A_MINUTE) };
+        decide(&store, &[Check::new(counter, 2)]).is_allowed()
+    };
+    for (policy, key) in [("p", "ab"), ("bp", "a"), ("p", "abp"), ("pp", "ab"), ("b", "abp"), ("abp", "")] {
+        assert!(named(policy, key), "{policy} of {key} is new");
+        assert!(!named(policy, key), "{policy} of {key} was forgotten");
+    }
+}
+
+#[test]
+fn a_counter_of_another_algorithm_or_window_starts_anew() {
+    let (store, _) = store(100);
+    // 61 ms and 61 s are as many ticks.
+    let windows = [61, 60_000, 61_000].map(Duration::from_millis);
+    let algorithms = || Algorithm::ALL.iter().filter(|(name, _)| *name != "gcra");
+    let new = |algorithm, window| Quota::try_new(algorithm, 1, window).expect("within the bounds");
+    let quotas = || algorithms().flat_map(|(_, algorithm)| windows.map(|window| new(*algorithm, window)));
+    for quota in quotas() {
+        assert!(admits(&store, "key", quota), "{quota} is new");
+    }
+    for quota in quotas() {
+        assert!(!admits(&store, "key", quota), "{quota} was forgotten");
+    }
+}
+
+#[test]
+fn a_counter_of_another_limit_goes_on_from_its_state() {
+    let (store, _) = store(100);
+    for (_, algorithm) in Algorithm::ALL.iter().filter(|(name, _)| !matches!(*name, "gcra" | "leaky_bucket")) {
+        let of = |limit| Quota::try_new(*algorithm, limit, Duration::from_secs(60)).expect("within the bounds");
+        store.reset(&counter("key", of(1)));
+        assert!(decide(&store, &[check("key", of(5), 2)]).is_allowed());
+        let looked = decide(&store, &[check("key", of(7), 0)]);
+        assert_eq!(looked.outcomes()[0].remaining(), 5, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_sliding_window_counts_more_units_than_32_bits_hold() {
+    let (store, clock) = store(100);
+    let window = Duration::from_millis(200);
+    let quota = Quota::sliding_window(1 << 33, window);
+    let left = |cost| decide(&store, &[check("key", quota, cost)]).outcomes()[0].remaining();
+    assert_eq!(left(1), (1 << 33) - 1);
+    assert_eq!(left(1 << 32), (1 << 32) - 1);
+    assert_eq!(left(5), (1 << 32) - 6);
+    clock.set(200_000);
+    assert_eq!(left(0), (1 << 32) - 6);
+    clock.set(600_000);
+    assert_eq!(left(7), (1 << 33) - 7);
+}
+
+#[test]
+fn clones_count_together() {
+    let (store, _) = store(100);
+    throttle(&store.clone(), "shared");
+    assert!(!admits(&store, "shared", TWO_A_SECOND));
+}
+
+/// Runs a job on eight threads, which must end in time: a deadlock fails instead of hanging.
+fn on_eight_threads(job: impl Fn(usize) + Clone + Send + 'static) {
+    let (done, finished) = mpsc::channel();
+    for thread in 0..8 {
+        let (job, done) = (job.clone(), done.clone());
+        thread::spawn(move || {
+            job(thread);
+            done.send(()).expect("the test waits");
+        });
+    }
+    drop(done);
+    for _ in 0..8 {
+        finished.recv_timeout(Duration::from_secs(30)).expect("every thread ends, and in time");
+    }
+}
+
+#[test]
+fn threads_together_are_admitted_exactly_the_limit() {
+    static ADMITTED: AtomicUsize = AtomicUsize::new(0);
+    let (store, _) = store(100);
+    let quota = Quota::per_minute(500);
+    on_eight_threads(move |_| {
+        for _ in 0..1_000 {
+            ADMITTED.fetch_add(usize::from(admits(&store, "shared", quota)), Ordering::Relaxed);
+        }
+    });
+    assert_eq!(ADMITTED.load(Ordering::Relaxed), 500);
+}
+
+#[test]
+fn threads_that_take_the_same_keys_in_opposite_order_neither_block_nor_overdraw() {
+    static ADMITTED: AtomicUsize = AtomicUsize::new(0);
+    let (store, _) = store(100_000);
+    let (shared, quota) = (store.clone(), Quota::per_minute(500));
+    on_eight_threads(move |thread| {
+        let mut checks = ["a", "b", "c", "d"].map(|key| check(key, quota, 1));
+        if thread % 2 == 0 {
+            checks.reverse();
+        }
+        for _ in 0..500 {
+            ADMITTED.fetch_add(usize::from(decide(&shared, &checks).is_allowed()), Ordering::Relaxed);
+        }
+    });
+    assert_eq!(ADMITTED.load(Ordering::Relaxed), 500);
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(decide(&store, &[check(key, quota, 0)]).outcomes()[0].remaining(), 0, "{key}");
+    }
+}

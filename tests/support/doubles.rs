@@ -1,0 +1,83 @@
+//! What stores of tests do not do themselves: they pass it on, or have nothing to do.
+
+use tollgate::Error;
+use tollgate::store::{Answer, Check, Deadline, Decided, Store};
+
+/// Methods of [`Store`](tollgate::Store) that are those of the store inside: `passes_on!(inner: settle, adjust, reset);`.
+#[allow(unused_macros, reason = "not every room has such stores")]
+macro_rules! passes_on {
+    ($inner:tt: $($method:ident),+) => {
+        $($crate::support::doubles::passes_on!(@$method $inner);)+
+    };
+    (@decide $inner:tt) => {
+        fn decide(
+            &self,
+            checks: &[tollgate::store::Check],
+            deadline: tollgate::store::Deadline,
+        ) -> tollgate::store::Answer<Result<tollgate::store::Decided, tollgate::Error>> {
+            self.$inner.decide(checks, deadline)
+        }
+    };
+    (@settle $inner:tt) => {
+        fn settle(
+            &self,
+            receipt: tollgate::store::Receipt,
+            changes: &[tollgate::store::Settlement],
+        ) -> tollgate::store::Settling {
+            self.$inner.settle(receipt, changes)
+        }
+    };
+    (@adjust $inner:tt) => {
+        fn adjust(
+            &self,
+            counter: &tollgate::store::Counter,
+            change: tollgate::store::Change,
+        ) -> tollgate::store::Answer<Result<tollgate::store::Applied, tollgate::Error>> {
+            self.$inner.adjust(counter, change)
+        }
+    };
+    (@reset $inner:tt) => {
+        fn reset(
+            &self,
+            counter: &tollgate::store::Counter,
+        ) -> tollgate::store::Answer<Result<(), tollgate::Error>> {
+            self.$inner.reset(counter)
+        }
+    };
+}
+
+/// The methods of [`Store`](tollgate::Store) but `decide`, of a store that keeps nothing.
+#[allow(unused_macros, reason = "not every room has such stores")]
+macro_rules! keeps_nothing {
+    () => {
+        fn settle(&self, _: tollgate::store::Receipt, _: &[tollgate::store::Settlement]) -> tollgate::store::Settling {
+            tollgate::store::Answer::Ready(Ok(Vec::new()))
+        }
+
+        fn adjust(
+            &self,
+            _: &tollgate::store::Counter,
+            _: tollgate::store::Change,
+        ) -> tollgate::store::Answer<Result<tollgate::store::Applied, tollgate::Error>> {
+            tollgate::store::Answer::Ready(Ok(tollgate::store::Applied::new(0, 0)))
+        }
+
+        fn reset(&self, _: &tollgate::store::Counter) -> tollgate::store::Answer<Result<(), tollgate::Error>> {
+            tollgate::store::Answer::Ready(Ok(()))
+        }
+    };
+}
+
+#[allow(unused_imports, reason = "not every room has such stores")]
+pub(crate) use {keeps_nothing, passes_on};
+
+/// A store that is away.
+pub(crate) struct Away;
+
+impl Store for Away {
+    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+        Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
+    }
+
+    keeps_nothing!();
+}

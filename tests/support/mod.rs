@@ -1,0 +1,13 @@
+//! What tests of several rooms use: servers, clocks, logs, and what stores are asked.
+
+pub(crate) mod alone;
+pub(crate) mod checks;
+pub(crate) mod clock;
+#[cfg(feature = "redis")]
+pub(crate) mod control;
+pub(crate) mod doubles;
+pub(crate) mod log;
+#[cfg(feature = "redis")]
+pub(crate) mod server;
+pub(crate) mod slow;
+pub(crate) mod soon;
