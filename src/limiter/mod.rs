@@ -64,6 +64,7 @@ const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 #[derive(Clone)]
 #[must_use]
 pub struct Limiter {
+    /// Of its own, or those of a layer.
     in_force: Arc<dyn InForce>,
 }
 
@@ -180,8 +181,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If no decision could be made. A failed store is no error as such: [`on_failure`](Self::on_failure) says what
-    /// decides then.
+    /// If the store fails and [`OnFailure::Deny`] is set. Otherwise a failed store is no error:
+    /// [`Decision::source`] is what decided instead.
     ///
     /// # Cancellation
     ///
@@ -272,11 +273,11 @@ impl Limiter {
     /// Returns what a key has left of every rule, without taking anything.
     ///
     /// The decision is always admitted; [`Outcome::remaining`](crate::Outcome::remaining) is 0 where the next unit
-    /// would be refused.
+    /// would be refused. While the store is unavailable, it is about the local fallback.
     ///
     /// # Errors
     ///
-    /// If no decision could be made.
+    /// As [`check`](Self::check).
     ///
     /// # Examples
     ///

@@ -32,12 +32,16 @@ use crate::{Error, PolicyName, Quota};
 #[must_use]
 pub struct Rule {
     name: PolicyName,
+    /// Where no look-up finds another.
     quota: Quota,
+    /// In units.
     cost: u64,
     mode: Mode,
     settles: Settles,
+    /// The share of the capacity that only critical checks may use.
     reserve: Option<Share>,
     tiers: Option<TierLookup>,
+    /// The counters of refusals, for metrics.
     refusals: Refusals,
 }
 
