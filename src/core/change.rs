@@ -9,7 +9,7 @@
 /// A refund by hand, outside of any decision:
 ///
 /// ```
-/// use tollgate::store::{Change, Check, Counter, Deadline};
+/// use tollgate::store::{Change, Counter};
 /// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
