@@ -1,8 +1,8 @@
 //! Rate limiting for Tower and axum: several limits in one atomic decision, in memory or in Redis.
 //!
-//! A [`RateLimitLayer`] wraps any `tower::Service` over HTTP. For each request it extracts keys, asks
-//! a store for one decision over all its policies, and either calls the inner service or answers
-//! 429 itself, with headers that are true.
+//! A [`RateLimitLayer`] wraps any `tower::Service` over HTTP. For each request it extracts keys and has a store decide over
+//! all policies at once; then it either calls the inner service, or responds with 429 itself. Both responses have headers
+//! that tell the client what is left and when to retry.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -15,35 +15,41 @@
 //! # let _ = app;
 //! ```
 //!
-//! # Words
+//! # Overview
 //!
-//! A **policy** is a named rule: a **quota** (how much: an algorithm, a **limit** in units, a
-//! **window**), a **key** (who is counted), and options. A request has a **cost** in units. A
-//! **store** keeps the state and makes **decisions**: [`MemoryStore`] for one process,
-//! [`RedisStore`] for many.
+//! - A [`Policy`] is a named limit: a [`Quota`] (an algorithm, a **limit** in units, a **window**), a [`key`] that
+//!   identifies the client, and options. A request has a **cost**, 1 unit by default.
+//! - A [`Store`] keeps the counters and makes the [`Decision`]: [`MemoryStore`] for one process, [`RedisStore`] for many.
+//!   Around them, a [`LeaseStore`] or [`HybridStore`] saves calls for hot keys and far regions, and a [`DenyCache`], which
+//!   a `RedisStore` has inside, for refused requests.
+//! - [`OnFailure`] says what decides when the store fails, and a [circuit breaker](BreakerState) keeps requests from
+//!   waiting for it.
+//! - Handlers find the [`Decision`] and a [`Handle`] in the extensions of the request: the handle charges and refunds
+//!   units, and checks further policies.
+//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages.
 //!
 //! # Guarantees
 //!
-//! - A request refused by one policy costs nothing on the others, and nothing on the one that
-//!   refuses it. On a Redis Cluster, where keys are on several servers, what the others took is
-//!   given back.
-//! - `Retry-After` is true: wait that long and, nobody else competing, the request is served. It is
-//!   never `0`.
-//! - Every decision is bounded in time. When Redis is away, a local store decides
-//!   ([`OnFailure::Fallback`]), unless the layer says otherwise; requests do not wait for Redis then.
-//! - Nothing a client sends grows memory without bound or chooses a key in Redis.
+//! - A refused request takes nothing from any policy. On a Redis Cluster, policies whose keys are in several slots are
+//!   decided separately, and what some of them took is refunded; until then others may be refused those units.
+//! - `Retry-After` is never 0: after that time the request is admitted, unless others took the units before. Where a
+//!   cached refusal or a look-up decided, it covers the policies that are known to refuse.
+//! - Every decision is bounded in time, by 100 ms unless the layer or the store sets another budget. When the store does
+//!   not decide by then, a local store does ([`OnFailure::Fallback`]), unless the layer sets something else. It counts
+//!   separately, so more than the limit can be admitted then.
+//! - Memory is bounded whatever clients send, and clients cannot choose a key in Redis.
 //!
 //! # Cancellation
 //!
-//! The future of a response can be dropped at any point. The inner service is called only after a
-//! request was admitted; units of an admitted request that is dropped stay taken.
+//! The future of a response can be dropped at any point. The inner service is called only after the request was admitted.
+//! Units of an admitted request that is dropped stay taken, unless its policy has
+//! [`refund_dropped`](Policy::refund_dropped).
 //!
 //! # Metrics
 //!
-//! Clients are not told who decided. Your code is, by [`Decision::source`]; operators are by what is logged
-//! with `tracing`, and, with the feature `metrics`, by what goes to a recorder of the
-//! [`metrics`](https://docs.rs/metrics) crate. Install it before the first request. Labels are names of
-//! policies and words of this crate, never anything of a request.
+//! Responses do not show what made a decision; [`Decision::source`] does. Operators see it in the log (`tracing`) and, with
+//! the feature `metrics`, in what the crate records with the [`metrics`](https://docs.rs/metrics) crate. Install the
+//! recorder before the first request. Labels are names of policies and constants of this crate, never data of a request.
 //!
 //! | metric | type | labels |
 //! | --- | --- | --- |
@@ -55,7 +61,7 @@
 //! | `tollgate_breakers_open` | gauge | |
 //! | `tollgate_breaker_changes_total` | counter | `to` |
 //!
-//! `docs/metrics.md` in the package has their values, and what to alert on.
+//! `docs/metrics.md` in the package has the values of labels, and what to alert on.
 //!
 //! # Features
 //!
@@ -100,7 +106,7 @@ pub use store::RedisCellStore;
 pub use store::RedisStore;
 pub use store::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, Store};
 
-/// The code in the readme is compiled and run.
-#[cfg(doctest)]
+/// Compiles and runs the code in the readme, which uses these features.
+#[cfg(all(doctest, feature = "axum", feature = "sentinel", feature = "cluster"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

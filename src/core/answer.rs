@@ -1,4 +1,7 @@
-//! An answer that is often there at once.
+//! The return type of store methods: a value that is often ready at once.
+//!
+//! A store in memory decides without waiting, and so does one that finds a refusal in its cache. An [`Answer`] lets it
+//! return the value itself; only a store that really waits boxes a future.
 
 use std::fmt;
 use std::future::Future;
@@ -7,26 +10,39 @@ use std::task::{Context, Poll};
 
 use super::{Applied, Error};
 
-/// A value that is ready, or the future of one.
+/// A value that is ready, or a boxed future of it.
 ///
-/// A ready answer allocates nothing.
+/// A ready answer allocates nothing. A pending one can be dropped at any point; what that means for the operation
+/// behind it is documented there, as at [`Store::decide`](crate::Store::decide).
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::Answer;
+///
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// assert_eq!(Answer::from(7).wait().await, 7);
+/// assert_eq!(Answer::pending(async { 8 }).wait().await, 8);
+/// # });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub enum Answer<T> {
-    /// The value is known.
+    /// The value.
     Ready(T),
-    /// The value has to be waited for.
+    /// A future that yields the value.
     Pending(Pin<Box<dyn Future<Output = T> + Send>>),
 }
 
-/// What becomes of the changes of a settlement, in their order.
+/// The result of each change of a settlement, in the order of the changes.
 pub type Settling = Answer<Result<Vec<Applied>, Error>>;
 
 impl<T> Answer<T> {
-    /// Boxes a future.
+    /// Boxes a future as a pending answer.
     pub fn pending(future: impl Future<Output = T> + Send + 'static) -> Self {
         Answer::Pending(Box::pin(future))
     }
 
-    /// Whether the value is there; it is, once its future has yielded it.
+    /// Polls a pending answer and returns whether the value is ready; it is kept once the future has yielded it.
     pub(crate) fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         if let Answer::Pending(future) = self
             && let Poll::Ready(value) = future.as_mut().poll(cx)
@@ -36,7 +52,7 @@ impl<T> Answer<T> {
         matches!(self, Answer::Ready(_))
     }
 
-    /// Waits for the value if need be.
+    /// Returns the value, after waiting for it if it is pending.
     pub async fn wait(self) -> T {
         match self {
             Answer::Ready(value) => value,

@@ -1,4 +1,7 @@
-//! Which call to a server an answer or an error came from.
+//! The identity of a call to a server that several decisions shared.
+//!
+//! Decisions that come together travel in one call, and fail or succeed with it. Receipts and errors carry the
+//! [`CallId`], so that circuit breakers and metrics count the call once ([`Heard`]), and not each of the decisions.
 
 mod heard;
 #[cfg(test)]
@@ -9,18 +12,19 @@ use std::num::NonZeroU64;
 pub(crate) use heard::Heard;
 use sync::{AtomicU64, Ordering};
 
-/// What [`heard`] counts with; a model checker has another one.
+/// The atomics that [`heard`] uses; the model checker replaces them with its own.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }
 
-/// A call that several decisions shared, or a connection that several calls were lost with.
+/// The id of a call that several decisions shared, or of a lost connection that failed several calls.
 ///
-/// Unique in the process, and larger than that of every earlier one.
+/// Unique in the process, and larger than the id of every earlier call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallId(NonZeroU64);
 
 impl CallId {
+    /// Returns an id larger than all that were returned before.
     pub(crate) fn new() -> Self {
         let last = next();
         Self(NonZeroU64::MIN.saturating_add(last))
@@ -33,7 +37,7 @@ fn next() -> u64 {
     LAST.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Each thread is a process of its own, and what happens there does not depend on other threads.
+/// Counts separately on each thread: a simulation treats a thread as a process, which must not depend on the others.
 #[cfg(tollgate_simulation)]
 fn next() -> u64 {
     thread_local!(static LAST: AtomicU64 = const { AtomicU64::new(0) });
@@ -45,11 +49,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_heard_of_for_the_first_time_once_whatever_is_heard_of_meanwhile() {
+    fn a_call_is_first_once_whatever_calls_are_seen_in_between() {
         let (heard, mut first) = (Heard::new(), 0);
         let calls: Vec<_> = (0..1_000).map(|_| CallId::new()).collect();
         for window in calls.windows(32) {
-            // Those who share calls are told in any order.
+            // Decisions that share calls complete in any order.
             first += window.iter().rev().filter(|call| heard.is_first(Some(**call))).count();
         }
         assert_eq!(first, calls.len());
@@ -57,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_counts_once_though_several_threads_tell_of_it() {
+    fn each_call_counts_once_though_several_threads_report_it() {
         let heard = Heard::new();
         let calls: Vec<_> = (0..60).map(|_| CallId::new()).collect();
         let count = || calls.iter().filter(|call| heard.is_first(Some(**call))).count();

@@ -1,11 +1,35 @@
-//! What may become of units after the fact.
+//! A change to units that were taken: a refund, or a further charge.
+//!
+//! It stands apart from receipts, as algorithms apply changes and know nothing of receipts.
 
 /// A correction of what was taken, in units.
+///
+/// # Examples
+///
+/// A refund by hand, outside of any decision:
+///
+/// ```
+/// use tollgate::store::{Change, Counter};
+/// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let (policy, key) = (PolicyName::try_from("rows")?, Key::new("user", "ada"));
+/// let counter = Counter { policy, key, quota: Quota::fixed_window(100, std::time::Duration::from_secs(3_600)) };
+///
+/// let store = MemoryStore::new();
+/// let charged = store.adjust(&counter, Change::Charge(30)).wait().await?;
+/// assert_eq!(charged.units, 30);
+/// let refunded = store.adjust(&counter, Change::Refund(50)).wait().await?;
+/// assert_eq!(refunded.units, 30, "no more than was taken");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Gives back units: never more than were taken.
+    /// Refunds units, at most as many as were taken.
     Refund(u64),
-    /// Takes more units, past the limit by at most another capacity.
+    /// Charges further units. A counter may go past its limit, by at most one more capacity.
     Charge(u64),
 }

@@ -1,58 +1,100 @@
-//! What a store is asked.
+//! What a store decides about: one check for each policy that applies to a request.
+//!
+//! A layer or limiter makes the checks from policies, keys and costs; stores see nothing else of a request. A check
+//! names its [`Counter`] by value, so stores need no registry of policies, and a policy can be replaced at any time.
 
 use smallvec::SmallVec;
 
 use super::{Key, PolicyName, Quota};
 
-/// The address of one counter: a policy, a key, and the quota counted against.
+/// The address of one counter: a policy, a key, and the quota that applies.
 ///
-/// Cheap to clone. Two quotas with the same algorithm and window share the counter, whatever their
-/// limits: so a limit can change while its state is kept.
+/// Cheap to clone. Two quotas with the same algorithm and window share the state of the counter, whatever their
+/// limits, so a changed limit keeps the units used.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::Counter;
+/// use tollgate::{Key, PolicyName, Quota};
+///
+/// let counter = Counter {
+///     policy: PolicyName::try_from("mail")?,
+///     key: Key::new("user", "ada"),
+///     quota: Quota::per_hour(100),
+/// };
+/// assert_eq!(counter.quota.limit(), 100);
+/// # Ok::<(), tollgate::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Counter {
-    /// The policy's name.
+    /// The name of the policy.
     pub policy: PolicyName,
-    /// Who is counted.
+    /// The key that identifies the client.
     pub key: Key,
-    /// How much is allowed.
+    /// The quota that applies.
     pub quota: Quota,
 }
 
 impl Counter {
-    /// Whether both are counted in the same state.
+    /// Returns whether both counters have the same state in a store.
     pub(crate) fn shares_state(&self, other: &Counter) -> bool {
-        // The numbers first, as most policies of a layer count the same key.
+        // Compares the numbers first, as most policies of a layer have the same key.
         let shape = |quota: &Quota| (quota.window_ticks(), quota.tick(), quota.algorithm());
         shape(&self.quota) == shape(&other.quota) && self.policy == other.policy && self.key == other.key
     }
 }
 
-/// One question to a store: may this much be taken from this counter?
+/// A request to take units from one counter.
+///
+/// The check *fits* if `cost + floor` units are left. A store takes the units of all checks of a request, or of none:
+/// see [`Store::decide`](crate::Store::decide).
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::{Answer, Check, Counter, Deadline};
+/// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
+///
+/// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
+/// let counter = Counter { policy, key, quota: Quota::per_hour(100) };
+/// // 30 units, as long as 50 are left after them.
+/// let check = Check { floor: 50, ..Check::new(counter, 30) };
+///
+/// let store = MemoryStore::new();
+/// let Answer::Ready(decided) = store.decide(&[check], Deadline::none()) else {
+///     unreachable!("a memory store decides at once");
+/// };
+/// let decided = decided?;
+/// assert!(decided.decision.is_allowed());
+/// store.settle(decided.receipt, &[]);
+/// # Ok::<(), tollgate::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The counter asked about.
+    /// The counter to take from.
     pub counter: Counter,
-    /// Units to take; 0 only looks, and always fits.
+    /// Units to take; 0 is a look, which takes nothing and always fits.
     pub cost: u64,
-    /// Units that must remain after taking them.
+    /// Units that must remain after the cost was taken: those of a reserve that this check may not use.
     pub floor: u64,
-    /// Whether a refusal counts.
+    /// Whether the request is refused if this check does not fit.
     pub mode: Mode,
-    /// Whether what is taken may come back.
+    /// Whether what the check takes may be refunded, by what becomes of the request.
     pub settles: Settles,
 }
 
 impl Check {
-    /// A check that takes `cost` units, is enforced, and keeps what it took.
+    /// An enforced check of `cost` units without a floor, which keeps what it took.
     pub fn new(counter: Counter, cost: u64) -> Self {
         Self { counter, cost, floor: 0, mode: Mode::Enforce, settles: Settles::AsTaken }
     }
 }
 
-/// Checks that are kept for as long as a store is waited for: mostly one.
+/// Owned checks of one request, for a future that outlives the borrowed ones: mostly one.
 pub(crate) type Checks = SmallVec<[Check; 1]>;
 
-/// Keeps checks.
+/// Clones checks, without an allocation if there is one only.
 pub(crate) fn kept(checks: &[Check]) -> Checks {
     match checks {
         [check] => SmallVec::from_buf([check.clone()]),
@@ -60,26 +102,47 @@ pub(crate) fn kept(checks: &[Check]) -> Checks {
     }
 }
 
-/// Whether a check may refuse the request.
+/// Whether a check can refuse the request.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::Mode;
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1)).shadow()]);
+/// let ada = Key::new("user", "ada");
+/// limiter.check(&ada).await?;
+///
+/// let decision = limiter.check(&ada).await?;
+/// let outcome = &decision.outcomes()[0];
+/// assert_eq!(outcome.mode(), Mode::Shadow);
+/// assert!(decision.is_allowed() && !outcome.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// The request is admitted only if this check fits.
+    /// The request is admitted only if this check fits. The default.
     #[default]
     Enforce,
-    /// The check is decided and counted, and changes nothing for the others.
+    /// The check is decided and counted, and never refuses the request: if it does not fit, it takes nothing.
     Shadow,
 }
 
 /// Whether units of a counter come back otherwise than by time.
 ///
-/// Stores that remember refusals ask anew about counters whose units do.
+/// It is a hint for stores that cache refusals: where requests refund units, a cached refusal could outlive its reason,
+/// so no store of this crate refuses such a check from its cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Settles {
-    /// What was taken stays taken; giving it back is an exception.
+    /// What was taken stays taken; a refund is an exception. The default.
     #[default]
     AsTaken,
-    /// What was taken may be given back, by what becomes of the request.
+    /// What was taken may be refunded, by what becomes of the request.
     ByOutcome,
 }

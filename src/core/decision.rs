@@ -1,4 +1,8 @@
-//! What was decided, per policy and combined.
+//! The decision over all policies of a request.
+//!
+//! A [`Decision`] combines one [`Outcome`] for each policy that applies: the request is admitted if every enforced one
+//! admits it. It is plain data, cheap to clone, which handlers, outer layers and the code that writes headers read; what
+//! was taken is in a [`Receipt`](super::Receipt), which cannot be cloned.
 
 mod outcome;
 
@@ -10,45 +14,103 @@ pub(crate) use self::outcome::Measures;
 pub use self::outcome::Outcome;
 use super::{Check, Mode};
 
-/// The answer to one request over all its policies.
+/// The decision about one request over all policies that apply to it.
 ///
-/// It is in the request's extensions for handlers and in the response's for outer layers. Cloning
-/// it is cheap. Where layers are nested it is the innermost one's, and [`outer`](Self::outer) leads to the
-/// others.
+/// A layer puts it into the extensions of the request, for handlers, and of the response, for outer layers. Cloning it
+/// is cheap. Where layers are nested it is that of the innermost one, and [`outer`](Self::outer) leads to the others.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule, Source};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let rules = [Rule::new("minute", Quota::per_minute(2)), Rule::new("hour", Quota::per_hour(100))];
+/// let limiter = Limiter::new(MemoryStore::new(), rules);
+/// let ada = Key::new("user", "ada");
+///
+/// let decision = limiter.check(&ada).await?;
+/// assert!(decision.is_allowed());
+/// assert_eq!(decision.source(), Source::Store);
+/// let remaining: Vec<_> = decision.outcomes().iter().map(|outcome| outcome.remaining()).collect();
+/// assert_eq!(remaining, [1, 99]);
+///
+/// let decision = limiter.check_n(&ada, 2).await?;
+/// assert!(decision.retry_after().is_some());
+/// assert_eq!(decision.violated().map(|outcome| outcome.policy()).collect::<Vec<_>>(), ["minute"]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// In a handler of axum:
+///
+/// ```
+/// use axum::Extension;
+/// use tollgate::Decision;
+///
+/// async fn handler(Extension(decision): Extension<Decision>) -> String {
+///     let remaining = decision.binding().map_or(u64::MAX, |outcome| outcome.remaining());
+///     format!("{remaining} requests left")
+/// }
+/// # let _ = handler;
+/// ```
 #[derive(Clone, Debug)]
 pub struct Decision {
     outcomes: Outcomes,
     source: Source,
     allowed: bool,
+    /// The index of the binding outcome: a `u32`, so that a decision stays small.
     binding: Option<u32>,
+    /// The decision of the next outer layer.
     outer: Option<Arc<Decision>>,
 }
 
-/// Most requests ask one policy, whose outcome needs no allocation; those of several are shared.
+/// The outcomes of a decision: a single one, which most requests have, needs no allocation; several are shared.
 #[derive(Clone, Debug)]
 enum Outcomes {
     One(Outcome),
     Many(Arc<[Outcome]>),
 }
 
-/// Who made a decision.
+/// What made a decision.
+///
+/// Headers do not show it: it is for logs, metrics and code. Which source follows a failed store is set by
+/// [`OnFailure`](crate::OnFailure).
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Decision, Source};
+///
+/// /// Whether the limit that decided is the one that all processes share.
+/// fn is_shared(decision: &Decision) -> bool {
+///     matches!(decision.source(), Source::Store | Source::DenyCache | Source::Lease)
+/// }
+///
+/// assert!(is_shared(&Decision::new([], Source::Store)));
+/// assert!(!is_shared(&Decision::new([], Source::Fallback)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
-    /// The store itself.
+    /// The store.
     Store,
-    /// An earlier refusal this process remembers.
+    /// A cached refusal: see [`DenyCache`](crate::DenyCache).
     DenyCache,
-    /// This process: with units it had taken in advance, or will pay for.
+    /// This process, with units that it has leased ([`LeaseStore`](crate::LeaseStore)) or will charge later
+    /// ([`HybridStore`](crate::HybridStore)).
     Lease,
-    /// A local store, while the shared one is away.
+    /// A local store, while the shared one is unavailable.
     Fallback,
-    /// Nobody: the store is away and the layer admits all.
+    /// Nothing: the store is unavailable, and the layer or limiter admits all requests.
     Open,
 }
 
 impl Decision {
-    /// Combines what each policy says: allowed if every enforced one allows.
+    /// Combines the outcomes of all policies: the request is admitted if every enforced one admits it.
+    ///
+    /// Stores give outcomes in the order of their checks. Without any, the request is admitted.
     pub fn new(outcomes: impl IntoIterator<Item = Outcome>, source: Source) -> Self {
         let kept = match outcomes.into_iter().collect() {
             Outcomes::One(outcome) => return Self::of_one(outcome, source),
@@ -67,48 +129,51 @@ impl Decision {
         Self { outcomes: kept, source, allowed, binding, outer: None }
     }
 
-    /// What the only policy says.
+    /// Returns the decision of the only policy that applies.
     pub(crate) fn of_one(outcome: Outcome, source: Source) -> Self {
         let allowed = outcome.allowed || outcome.mode == Mode::Shadow;
         let binding = (outcome.mode == Mode::Enforce).then_some(0);
         Self { outcomes: Outcomes::One(outcome), source, allowed, binding, outer: None }
     }
 
-    /// Whether the request is admitted.
+    /// Returns whether the request is admitted.
     pub fn is_allowed(&self) -> bool {
         self.allowed
     }
 
-    /// Who decided.
+    /// Returns what made the decision.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// What each policy says, in the order of the policies that apply to the request.
+    /// Returns the outcome of each policy that applies to the request, in the order of the policies.
     pub fn outcomes(&self) -> &[Outcome] {
         self.outcomes.as_slice()
     }
 
-    /// The policies that refuse the request: none if it is admitted.
+    /// Returns the outcomes of the policies that refuse the request: none if it is admitted.
     pub fn violated(&self) -> impl Iterator<Item = &Outcome> {
         self.outcomes().iter().filter(|outcome| !outcome.allowed && outcome.mode == Mode::Enforce)
     }
 
-    /// The policy that binds: the one with the least remaining, or the one to wait for longest.
+    /// Returns the outcome that binds: of an admitted request the one with the fewest units remaining, of a refused one
+    /// the one with the longest wait.
     ///
-    /// `None` if no policy applies to the request.
+    /// `None` if no enforced policy applies to the request.
     pub fn binding(&self) -> Option<&Outcome> {
         self.binding.map(|index| &self.outcomes()[index as usize])
     }
 
-    /// How long until the same request is admitted, if nobody else takes what returns meanwhile.
+    /// Returns how long it takes until the same request is admitted, unless others take units before.
     ///
-    /// `None` if it is admitted, or if no wait can help.
+    /// `None` if it is admitted, or if no wait can help, as it costs more than the quota can ever have left.
     pub fn retry_after(&self) -> Option<Duration> {
         self.binding().and_then(Outcome::retry_after)
     }
 
-    /// How long the admitted request has to wait for its turn; mostly zero.
+    /// Returns how long an admitted request has to wait for its turn.
+    ///
+    /// Zero unless a queueing leaky bucket applies, and for refused requests.
     pub fn delay(&self) -> Duration {
         if !self.allowed {
             return Duration::ZERO;
@@ -117,16 +182,15 @@ impl Decision {
         enforced.map(Outcome::delay).max().unwrap_or_default()
     }
 
-    /// The decision of the next layer outside of the one that made this, if layers are nested.
+    /// Returns the decision of the next outer layer, if layers are nested.
     ///
-    /// In a response there may be one where [`is_allowed`](Self::is_allowed) is false of this: the outer layer
-    /// admitted what the inner one refuses.
+    /// A refused request may have one, too: the outer layer admitted what the inner one refused.
     #[must_use]
     pub fn outer(&self) -> Option<&Decision> {
         self.outer.as_deref()
     }
 
-    /// The decision, with that of a layer outside of all that it knows.
+    /// Returns the decision with that of a further layer behind the outermost one it has.
     pub(crate) fn inside(mut self, outer: Decision) -> Self {
         let behind = match self.outer.take() {
             Some(between) => Arc::unwrap_or_clone(between).inside(outer),
@@ -136,13 +200,13 @@ impl Decision {
         self
     }
 
-    /// The same decision, of which no client may see anything.
+    /// Returns the same decision with outcomes that are not shown to clients.
     pub(crate) fn hidden(&self) -> Self {
         let outcomes = self.outcomes().iter().map(Outcome::to_hidden);
         Self { outcomes: outcomes.collect(), outer: None, ..*self }
     }
 
-    /// The same decision, made by `source` on a share of each check's quota.
+    /// Returns the decision with the quotas of `checks` and another source: it was made on a share of those quotas.
     pub(crate) fn with_quotas_of(&self, checks: &[Check], source: Source) -> Self {
         let both = self.outcomes().iter().zip(checks);
         let outcomes = both.map(|(outcome, check)| outcome.with_quota(check.counter.quota));

@@ -1,4 +1,7 @@
-//! The one error type of the crate.
+//! The error type of the crate.
+//!
+//! It is opaque: predicates tell kinds apart, so that kinds and causes can be added without breaking anyone. One
+//! failure may end many decisions at once; their errors share a [`CallId`], so that it is counted once.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -7,104 +10,135 @@ use std::sync::{Arc, OnceLock};
 
 use crate::core::call::CallId;
 
-/// What went wrong: a setting that can never work, or a store that could not decide.
+/// An error of this crate: a setting that can never work, or a store that could not decide.
 ///
-/// The message says what was given, what is allowed and what to do; the cause, where there is one,
-/// is in [`source`](StdError::source).
+/// The message says what was given, what is allowed and what to do. The cause, where there is one, is in
+/// [`source`](StdError::source), and the alternate format (`{error:#}`) appends it.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::Quota;
+///
+/// let error = Quota::try_per_minute(0).expect_err("0 is not allowed");
+/// assert!(error.is_invalid());
+/// assert_eq!(error.to_string(), "limit 0 admits nothing: give at least 1");
+/// ```
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,
     message: Box<str>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// What the store that made it knows besides, for stores around it.
+    /// Details that the store attaches for the stores around it.
     detail: Option<Arc<dyn Any + Send + Sync>>,
-    /// What failed, if others were told of the same: known from the first of them on.
+    /// The call that failed, if several decisions depended on it; set when the error is shared for the first time.
     call: OnceLock<CallId>,
 }
 
+/// The kinds of errors, of which the predicates of [`Error`] tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// A setting that can never work.
     Invalid,
+    /// No connection to the store, or a lost one.
     Connection,
+    /// No decision within the budget.
     Timeout,
+    /// An error that the store replied, or a reply that is not valid.
     Store,
-    /// Too many wait already: the store was not asked.
+    /// Too many callers wait already: the store was not called.
     Crowd,
 }
 
 impl Error {
+    /// An error without a cause.
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into().into_boxed_str(), source: None, detail: None, call: OnceLock::new() }
     }
 
+    /// An error about a setting that can never work.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(Kind::Invalid, message)
     }
 
+    /// Sets the cause.
     pub(crate) fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// The same error for one of several callers: one failure, however many of them are told of it.
+    /// Returns the same error for one of several callers: all of them have the same call, so it counts as one failure.
     pub(crate) fn shared(&self) -> Self {
         let call = OnceLock::from(*self.call.get_or_init(CallId::new));
         let (source, detail) = (self.source.clone(), self.detail.clone());
         Self { kind: self.kind, message: self.message.clone(), source, detail, call }
     }
 
-    /// The error as one of a call.
+    /// Sets the call that failed.
     #[cfg(test)]
     pub(crate) fn of_call(mut self, call: CallId) -> Self {
         self.call = OnceLock::from(call);
         self
     }
 
-    /// The call that failed, if several decisions depended on it.
+    /// Returns the call that failed, if several decisions depended on it.
     pub(crate) fn call(&self) -> Option<CallId> {
         self.call.get().copied()
     }
 
-    /// The error with what its store knows besides.
+    /// Attaches details for the stores around the one that failed.
     #[cfg(feature = "cluster")]
     pub(crate) fn with_detail(mut self, detail: impl Any + Send + Sync) -> Self {
         self.detail = Some(Arc::new(detail));
         self
     }
 
-    /// What its store knows besides, if it is of this type.
+    /// Returns the details that the store attached, if they are of this type.
     pub(crate) fn detail<T: Any>(&self) -> Option<&T> {
         self.detail.as_deref()?.downcast_ref()
     }
 
-    /// An error of a store outside this crate.
+    /// An error of a store outside of this crate, with its cause.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io;
+    /// use tollgate::Error;
+    ///
+    /// let cause = io::Error::from(io::ErrorKind::BrokenPipe);
+    /// let error = Error::store("the table of limits could not be read", cause);
+    /// assert!(error.is_store());
+    /// assert_eq!(format!("{error:#}"), "the table of limits could not be read: broken pipe");
+    /// ```
     pub fn store(message: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::new(Kind::Store, message).with_source(source)
     }
 
-    /// Whether a quota, a policy, a key or a file holds something that can never work.
+    /// Returns whether the error is about a setting that can never work: a quota, a policy, a key or a file.
     pub fn is_invalid(&self) -> bool {
         self.kind == Kind::Invalid
     }
 
-    /// Whether the store could not be reached, or refused the connection.
+    /// Returns whether the store could not be reached, refused the connection, or lost it.
     pub fn is_connection(&self) -> bool {
         self.kind == Kind::Connection
     }
 
-    /// Whether the store did not answer in its budget of time.
+    /// Returns whether the store did not decide within its budget.
     ///
-    /// What was asked may still have happened: it is never sent a second time.
+    /// The store may have taken the units all the same, as a call is not sent twice: see
+    /// [`Store::decide`](crate::Store::decide).
     pub fn is_timeout(&self) -> bool {
         self.kind == Kind::Timeout
     }
 
-    /// Whether the store answered with an error, or with something that is no answer.
+    /// Returns whether the store replied with an error or with something invalid, or had no room for the call.
     pub fn is_store(&self) -> bool {
         matches!(self.kind, Kind::Store | Kind::Crowd)
     }
 
-    /// Whether the store was not asked, as too many wait for it: that says nothing of its health.
+    /// Returns whether the store was not called because too many callers wait for it, which says nothing about its health.
     pub(crate) fn is_of_a_crowd(&self) -> bool {
         self.kind == Kind::Crowd
     }

@@ -1,4 +1,8 @@
-//! The text of a key: escaped, bounded, and the same in every store.
+//! Keys: what identifies the client whose requests are counted.
+//!
+//! An extractor makes a [`Key`] from bytes that a client may have chosen. It comes out as text that is escaped, bounded in
+//! length and the same in every process, so that stores and logs can use it as it is: it cannot end a Redis key early, nor
+//! pass for another key. Secrets come out as a hash.
 
 use std::fmt;
 
@@ -6,23 +10,25 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-/// Escaped text longer than this is replaced by its hash.
+/// The most bytes of escaped text; longer text is replaced by its hash.
 const LONGEST: usize = 64;
 
-/// What a hash starts with: escaping never yields it.
+/// The first byte of a hash, which escaped text never has.
 const HASHED: u8 = b'#';
 
-/// Between the parts of joined keys.
+/// The separator of the values of joined keys.
 const JOINED: &str = "|";
 
-/// What is not printable ASCII is escaped anyway.
+/// The printable characters that are escaped; whatever is not printable ASCII is escaped anyway.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add(b'#').add(b'|');
 
-/// Who is counted: a kind, and a value of that kind.
+/// The identity under which requests are counted: a kind, such as `user`, and a value of that kind.
 ///
-/// A key's text is safe to put into a Redis key whatever bytes it was made from: braces, control
-/// characters, spaces and non-ASCII bytes are percent-encoded, and what is then longer than 64
-/// bytes is replaced by a 128-bit hash (BLAKE3). Different values have different texts.
+/// The text of a key is safe in a Redis key whatever bytes it was made from: control characters, spaces, `{`, `}`, `%`,
+/// `#`, `|` and bytes that are not ASCII are percent-encoded, and a value that is then longer than 64 bytes is replaced
+/// by a 128-bit hash (BLAKE3). Different values have different texts, up to collisions of that hash.
+///
+/// Up to 23 bytes of text are kept inline; cloning is cheap in any case.
 ///
 /// # Examples
 ///
@@ -31,6 +37,9 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add
 ///
 /// assert_eq!(Key::new("user", "ada").as_str(), "user:ada");
 /// assert_eq!(Key::new("user", "a}b c").as_str(), "user:a%7Db%20c");
+///
+/// let long = Key::new("path", "a".repeat(65));
+/// assert_eq!(long.as_str().len(), "path:#".len() + 32);
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
@@ -39,12 +48,15 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key of a value that may be seen by whoever can read the store.
+    /// A key whose value may be read by anyone who can read the store or the logs.
+    ///
+    /// Use [`hashed`](Self::hashed) for secrets. A kind is escaped as well, `:` and `+` included; it is not bounded, as it
+    /// comes from code.
     pub fn new(kind: &str, value: impl AsRef<[u8]>) -> Self {
         Text::start(kind).with_value(value.as_ref())
     }
 
-    /// A key of a kind and a value in which there is nothing to escape.
+    /// A key of a kind and a value that need no escaping.
     #[cfg(feature = "axum")]
     pub(crate) fn plain(kind: &str, value: &[u8]) -> Self {
         let mut text = Text::default();
@@ -54,20 +66,39 @@ impl Key {
         text.into_key()
     }
 
-    /// A key of a secret: only a hash of it leaves the process.
+    /// A key of a secret, of which only a 128-bit hash leaves the process.
     ///
-    /// The hash is not salted, so that all processes count alike: a secret that can be guessed can
-    /// be found by trying.
+    /// The hash is not salted, so that all processes have the same key: whoever can read the store can find a secret by
+    /// guessing it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Key;
+    ///
+    /// let key = Key::hashed("token", "s3cret");
+    /// assert!(key.as_str().starts_with("token:#"));
+    /// assert_eq!(key, Key::hashed("token", "s3cret"));
+    /// ```
     pub fn hashed(kind: &str, value: impl AsRef<[u8]>) -> Self {
         Text::start(kind).with_hash(value.as_ref())
     }
 
-    /// A key whose whole text is known.
+    /// A key with a constant text, which includes the kind.
     pub(crate) const fn fixed(text: &'static str) -> Self {
         Self { text: SmolStr::new_static(text) }
     }
 
-    /// A key of two: as many counters as there are pairs.
+    /// Joins two keys into one, which has a counter for each pair of values.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Key;
+    ///
+    /// let key = Key::new("user", "ada").join(&Key::new("route", "/search"));
+    /// assert_eq!(key.as_str(), "user+route:ada|/search");
+    /// ```
     pub fn join(&self, other: &Key) -> Self {
         let ((kind, value), (other_kind, other_value)) = (self.parts(), other.parts());
         let mut text = Text::default();
@@ -77,39 +108,40 @@ impl Key {
         text.into_key()
     }
 
-    /// The escaped text: `<kind>:<value>`.
+    /// Returns the escaped text: `<kind>:<value>`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The escaped value, without the kind.
+    /// Returns the escaped value, without the kind.
     pub(crate) fn value(&self) -> &str {
         self.parts().1
     }
 
-    /// The escaped kind and value of each key that was joined, or of this one.
+    /// Returns the escaped kind and value of each key that was joined, or of this one.
     pub(crate) fn joined(&self) -> impl Iterator<Item = (&str, &str)> {
-        // Neither is in what was escaped.
+        // Escaped kinds have no `+`, escaped values no `|`.
         let (kinds, values) = self.parts();
         kinds.split('+').zip(values.split(JOINED))
     }
 
-    /// The escaped values of keys that were joined; else the only one.
+    /// Returns the escaped value of each key that was joined, or of this one.
     pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
         self.value().split(JOINED)
     }
 
-    /// Whether a value is not there, but a hash of it.
+    /// Returns whether an escaped value is a hash.
     pub(crate) fn is_hash(value: &str) -> bool {
         value.as_bytes().first() == Some(&HASHED)
     }
 
+    /// Splits the text into kinds and values.
     fn parts(&self) -> (&str, &str) {
         self.text.split_once(':').expect("a key has a kind")
     }
 }
 
-/// What all keys of a kind start with, rendered once.
+/// The prefix of all keys of one kind, rendered once so that extractors do not escape it for each request.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     /// `<kind>:`, escaped.
@@ -117,34 +149,35 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
+    /// Escapes a kind.
     pub(crate) fn new(kind: &str) -> Self {
         Self { text: Text::start(kind).into_text() }
     }
 
-    /// A kind that is known with its colon, and in which there is nothing to escape.
+    /// A constant kind that needs no escaping, with its colon.
     pub(crate) const fn fixed(text: &'static str) -> Self {
         Self { text: SmolStr::new_static(text) }
     }
 
-    /// As [`Key::new`].
+    /// Returns the key of a value, as [`Key::new`] does.
     pub(crate) fn key(&self, value: &[u8]) -> Key {
         Text::of(self).with_value(value)
     }
 
-    /// As [`Key::hashed`].
+    /// Returns the key of a secret, as [`Key::hashed`] does.
     pub(crate) fn hashed(&self, value: &[u8]) -> Key {
         Text::of(self).with_hash(value)
     }
 }
 
-/// A key's text, being written: ASCII.
+/// The text of a key while it is written; always ASCII.
 #[derive(Default)]
 struct Text {
     bytes: SmallVec<[u8; 128]>,
 }
 
 impl Text {
-    /// The escaped kind and a colon; a colon in the kind is escaped too.
+    /// Starts with the escaped kind and a colon; a colon in the kind is escaped, too.
     fn start(kind: &str) -> Self {
         const KIND: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(b':').add(b'+');
         let mut text = Self::default();
@@ -153,10 +186,12 @@ impl Text {
         text
     }
 
+    /// Starts with a kind that is escaped already.
     fn of(kind: &Kind) -> Self {
         Self { bytes: SmallVec::from_slice(kind.text.as_bytes()) }
     }
 
+    /// Appends the escaped value, or its hash if that is longer than [`LONGEST`].
     fn with_value(mut self, value: &[u8]) -> Key {
         let kind = self.bytes.len();
         if value.len() <= LONGEST {
@@ -169,6 +204,7 @@ impl Text {
         self.with_hash(value)
     }
 
+    /// Appends the hash of the value.
     fn with_hash(mut self, value: &[u8]) -> Key {
         self.push(&[HASHED]);
         self.push(&hex(blake3::hash(value).as_bytes()));
@@ -194,7 +230,7 @@ impl Text {
     }
 }
 
-/// The first half of a hash as text.
+/// Returns the first half of a hash in hexadecimal digits.
 fn hex(hash: &[u8; 32]) -> [u8; 32] {
     let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
     let mut digits = [0; 32];

@@ -1,8 +1,11 @@
-//! What is decided, and by which arithmetic: no HTTP, no runtime, no store.
+//! The vocabulary of a decision and the arithmetic behind it, without HTTP, a runtime or a store.
 //!
-//! A [`Check`] asks whether units may be taken from a [`Counter`], which is a key's under a quota. An algorithm
-//! answers from the counter's state and the time, a [`Decision`] is the answer to all checks of a request, and a
-//! [`Receipt`] says what they took, so that it can be [changed](Change).
+//! A [`Check`] is a request to take units from a [`Counter`], which is one key's under one quota. From the state of the
+//! counter and the time an algorithm computes whether the check fits. The [`Outcome`]s of all checks of a request make
+//! up its [`Decision`]; a [`Receipt`] proves what they took, so that it can be [changed](Change) later.
+//!
+//! Every other module may use this one, and it uses none of them: stores and the HTTP layer share these types, and the
+//! arithmetic can be tested without either. All numbers are integers, in units of a quota or in its ticks.
 
 pub(crate) mod algorithm;
 mod answer;

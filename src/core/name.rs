@@ -1,4 +1,7 @@
-//! The name of a policy.
+//! The name of a policy, checked once.
+//!
+//! Names appear in Redis keys, in header fields (RFC 9651), in JSON and as metric labels; their characters need no
+//! escaping in any of them, so a [`PolicyName`] is written as it is.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,14 +10,16 @@ use smol_str::SmolStr;
 
 use super::Error;
 
-/// In bytes.
+/// The most bytes of a name.
 const LONGEST: usize = 64;
 
-/// The name of a policy: a letter, then up to 63 letters, digits, `.`, `_` or `-`, all ASCII, so that headers, JSON and
-/// keys hold it as it is.
+/// The name of a policy: an ASCII letter, then up to 63 ASCII letters, digits, `.`, `_` or `-`.
 ///
-/// Cheap to clone: up to 23 bytes are kept inline, so that threads which count against one policy share no reference
-/// count.
+/// Cheap to clone: up to 23 bytes are kept inline, so threads that use one policy do not share a reference count.
+///
+/// # Errors
+///
+/// `TryFrom` returns an error that is [invalid](Error::is_invalid) for any other text.
 ///
 /// # Examples
 ///
@@ -30,7 +35,7 @@ const LONGEST: usize = 64;
 pub struct PolicyName(SmolStr);
 
 impl PolicyName {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -86,6 +91,7 @@ impl fmt::Debug for PolicyName {
     }
 }
 
+/// Checks that a name has the allowed form.
 fn check(name: &str) -> Result<(), Error> {
     let letter_first = name.starts_with(|first: char| first.is_ascii_alphabetic());
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));

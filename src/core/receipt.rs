@@ -1,4 +1,8 @@
-//! What was taken, so that it can be given back.
+//! Receipts: what a decision took, so that it can be refunded or charged further.
+//!
+//! A [`Receipt`] goes with each [`Decision`] and names the store that made it, so that stores around stores pass it to
+//! the one it belongs to. Settling it applies [`Settlement`]s, each a [`Change`] to what one check took, and returns what
+//! was [`Applied`]. A receipt can be settled once: it is not `Clone`, and settling consumes it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,12 +11,20 @@ use smallvec::SmallVec;
 use super::call::CallId;
 use super::{Change, Counter, Decision, Outcome};
 
-/// Which store made a decision; unique in the process.
+/// The identity of a store, unique in the process.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::StoreId;
+///
+/// assert_ne!(StoreId::new(), StoreId::new());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreId(u64);
 
 impl StoreId {
-    /// A new identity, different from every other.
+    /// A new identity, different from all others.
     #[allow(clippy::new_without_default, reason = "two defaults would not be equal")]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -20,46 +32,70 @@ impl StoreId {
     }
 }
 
-/// Proof of what one allowed decision took, and where: spent by settling it.
+/// The proof of what one decision took, and where; [`Store::settle`](crate::Store::settle) consumes it.
 ///
-/// It is neither `Clone` nor `Copy`, for what was taken can be given back once.
+/// It is not `Clone`, as units can be refunded once only. What a dropped receipt took stays taken, slots included.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::{Change, Check, Counter, Deadline, Settlement};
+/// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let (policy, key) = (PolicyName::try_from("rows")?, Key::new("user", "ada"));
+/// let counter = Counter { policy, key, quota: Quota::fixed_window(100, std::time::Duration::from_secs(3_600)) };
+///
+/// let store = MemoryStore::new();
+/// let decided = store.decide(&[Check::new(counter, 10)], Deadline::none()).wait().await?;
+/// assert_eq!(decided.receipt.taken()[0].units, 10);
+///
+/// // It was 3 units in the end.
+/// let refund = Settlement { check: 0, change: Change::Refund(7) };
+/// let applied = store.settle(decided.receipt, &[refund]).wait().await?;
+/// assert_eq!(applied[0].units, 7);
+/// assert_eq!(applied[0].outcome.as_ref().map(|outcome| outcome.remaining()), Some(97));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "settle the receipt, so that slots are released"]
 pub struct Receipt {
     store: StoreId,
     taken: SmallVec<[Taken; 1]>,
+    /// The call that decided, if it decided several requests.
     call: Option<CallId>,
 }
 
-/// A decision, with the receipt that settles it.
+/// A decision, with the receipt to settle it by.
 ///
-/// They are two things because a decision is copied to whoever reads it, and a receipt is spent
-/// once.
+/// They are two values because a decision is cloned for all who read it, and a receipt is used once.
 #[derive(Debug)]
 pub struct Decided {
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// What was taken: nothing if the decision is a refusal.
+    /// The receipt for what was taken: nothing, if the request was refused.
     pub receipt: Receipt,
 }
 
-/// What one check took.
+/// The units that one check took.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// Where from.
+    /// The counter they were taken from.
     pub counter: Counter,
-    /// How much: 0 for a look, or a shadow check that did not fit.
+    /// How many units: 0 for a look, or for a check in shadow mode that did not fit.
     pub units: u64,
-    /// How many units the check left to others.
+    /// The [floor](super::Check::floor) of the check.
     pub floor: u64,
-    /// The time the state gives these units, in the store's own measure.
+    /// The time at which the store's state accounts for these units, in a measure that only the store knows.
     pub stamp: u64,
-    /// The slot held, for algorithms that hold one, else 0.
+    /// The slot that is held, for stores that hold one, else 0.
     pub slot: u64,
 }
 
 impl Receipt {
-    /// A receipt of `store` for what each check took, in the order of the checks.
+    /// A receipt of `store` for what each check took, in the order of the checks; none after a refusal.
     pub fn new(store: StoreId, taken: impl IntoIterator<Item = Taken>) -> Self {
         Self { store, taken: taken.into_iter().collect(), call: None }
     }
@@ -74,77 +110,78 @@ impl Receipt {
         Self { store, taken: SmallVec::new(), call: None }
     }
 
-    /// The receipt as one of a call, if that decided several requests.
+    /// Sets the call that decided, if it decided several requests.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn of_call(self, call: Option<CallId>) -> Self {
         Self { call, ..self }
     }
 
-    /// The call that decided, if it decided several requests.
+    /// Returns the call that decided, if it decided several requests.
     pub(crate) fn call(&self) -> Option<CallId> {
         self.call
     }
 
-    /// Which store gave it.
+    /// Returns the identity of the store that made the decision.
     pub fn store(&self) -> StoreId {
         self.store
     }
 
-    /// The receipt with what each check took changed, in the order of the checks.
+    /// Changes what each check took, in the order of the checks.
     pub(crate) fn each_taken(mut self, change: impl FnMut(&mut Taken)) -> Self {
         self.taken.iter_mut().for_each(change);
         self
     }
 
-    /// What each check took, in the order of the checks; nothing after a refusal.
+    /// Returns what each check took, in the order of the checks; nothing after a refusal.
     pub fn taken(&self) -> &[Taken] {
         &self.taken
     }
 }
 
-/// What became of a [`Change`].
+/// The result of a [`Change`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Applied {
-    /// How many units were charged or given back, rounded up: fewer than asked for where the store bounds
-    /// a charge, or what was taken counts no longer.
+    /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge, or
+    /// where units no longer count.
     pub units: u64,
-    /// The time the state gives to units that were charged, or to what is left of those that were taken: the
-    /// [stamp](Taken::stamp) to settle them with.
+    /// The time at which the store's state accounts for the units that were charged, or for those that are left after a
+    /// refund: the [stamp](Taken::stamp) to settle them with.
     pub stamp: u64,
-    /// What a look at the counter tells after it, if the store knows.
+    /// The outcome of a look at the counter after the change, if the store knows it.
     pub outcome: Option<Outcome>,
 }
 
 impl Applied {
-    /// So many units were charged or given back, in the store's own measure of time.
+    /// A result of `units` that were charged or refunded, and their stamp in the store's own measure of time.
     pub fn new(units: u64, stamp: u64) -> Self {
         Self { units, stamp, outcome: None }
     }
 
-    /// Adds what a look at the counter tells after it.
+    /// Sets the outcome of a look at the counter after the change.
     #[must_use]
     pub fn with_outcome(self, outcome: Outcome) -> Self {
         Self { outcome: Some(outcome), ..self }
     }
 }
 
-/// A [`Change`] to one of a receipt's checks.
+/// A [`Change`] to what one check of a receipt took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// The check's place in the decision.
+    /// The index of the check in the decision. A change to one that does not exist does nothing.
     pub check: usize,
-    /// What changes.
+    /// The change.
     pub change: Change,
 }
 
 impl Settlement {
-    /// What a receipt's earlier checks took.
+    /// Returns what the checks before this one took.
     pub(crate) fn before<'a>(&self, receipt: &'a Receipt) -> &'a [Taken] {
         receipt.taken.get(..self.check).unwrap_or_default()
     }
 
-    /// The change to make to what was taken, bounded by it; `None` if there is nothing to do.
+    /// Returns what the check took and the change to make to it, with a refund bounded by that; `None` if there is
+    /// nothing to do.
     pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a Taken, Change)> {
         let taken = receipt.taken.get(self.check)?;
         match self.change {
@@ -156,8 +193,8 @@ impl Settlement {
         }
     }
 
-    /// What became of each change; `make` makes those for which there is something to do, and is given what the
-    /// earlier checks took as well.
+    /// Applies each change and returns the results; `make` applies those that have something to do, from what the checks
+    /// before took, what this one took, and the change.
     pub(crate) fn each(
         changes: &[Self],
         receipt: &Receipt,

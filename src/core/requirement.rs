@@ -1,23 +1,51 @@
-//! What a policy asks of a store.
+//! What a policy requires of a store.
+//!
+//! Layers and limiters hand one [`Requirement`] for each policy to [`Store::supports`](crate::Store::supports) when the
+//! policies are set, so that a store which cannot do something says so then, and not while it serves requests.
 
 use super::{PolicyName, Quota, Settles};
 
-/// What one policy of a layer asks of its store.
+/// What one policy requires of the store that decides by it.
+///
+/// # Examples
+///
+/// A store without reserves:
+///
+/// ```
+/// use tollgate::store::Requirement;
+/// use tollgate::{Error, PolicyName, Quota};
+///
+/// fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
+///     match requirements.iter().find(|requirement| requirement.reserves) {
+///         Some(Requirement { policy, .. }) => {
+///             Err(Error::store(format!("policy {policy} has a reserve"), "remove its `reserve`"))
+///         }
+///         None => Ok(()),
+///     }
+/// }
+///
+/// let (policy, quota) = (PolicyName::try_from("mail")?, Quota::per_hour(100));
+/// let mut requirement = Requirement::new(&policy, &quota);
+/// assert!(supports(&[requirement.clone()]).is_ok());
+/// requirement.reserves = true;
+/// assert!(supports(&[requirement]).is_err());
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Requirement<'a> {
-    /// The policy's name.
+    /// The name of the policy.
     pub policy: &'a PolicyName,
-    /// How much is allowed.
+    /// The quota of the policy. A tier may apply another one to some requests.
     pub quota: &'a Quota,
-    /// Whether units come back by what becomes of a request.
+    /// Whether units may be refunded by what becomes of a request.
     pub settles: Settles,
-    /// Whether some checks leave units to others: their [floor](super::Check::floor) is not 0.
+    /// Whether some checks have a [floor](super::Check::floor) above 0.
     pub reserves: bool,
 }
 
 impl<'a> Requirement<'a> {
-    /// What a policy asks which keeps what it took, and has no reserve.
+    /// The requirement of a policy that refunds nothing and has no reserve.
     pub fn new(policy: &'a PolicyName, quota: &'a Quota) -> Self {
         Self { policy, quota, settles: Settles::AsTaken, reserves: false }
     }

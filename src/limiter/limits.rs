@@ -1,4 +1,8 @@
-//! A store, what is done when it fails, and decisions by it: what all who decide by the same limits share.
+//! What all users of the same limits share: rules, a store, and what happens when it fails.
+//!
+//! Layers, services and limiters hold the limits behind an `ArcSwap`, so that rules can be replaced while requests are in
+//! flight. A decision that needs no look-up goes straight to the store; the others come here ([`Limits::decide_later`]),
+//! where one deadline bounds a look at what is known, the look-ups, and the decision.
 
 use std::future::poll_fn;
 use std::mem;
@@ -18,24 +22,30 @@ use crate::metrics::{Decisions, Timer};
 use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, SharedStore};
 use crate::{Error, Store};
 
-/// The rules in force, the store that decides by them, and what is done when it cannot.
+/// The rules in force, the store that decides by them, and what happens when it fails.
 #[derive(Clone)]
 pub(crate) struct Limits {
+    /// In the order in which decisions list them.
     pub(super) rules: Vec<Rule>,
+    /// The settings for failures; `store` was built with them.
     pub(crate) failure: FailureRules,
+    /// The metrics of decisions.
     pub(crate) decisions: Decisions,
-    given: SharedStore,
+    /// The store that the caller passed in.
+    inner: SharedStore,
+    /// The same store behind a circuit breaker, a budget and the rule for failures.
     pub(crate) store: Arc<FailureStore<SharedStore>>,
 }
 
-/// What is published in one swap: limits, and beside them what a limiter does not know.
+/// What is replaced in one swap: limits, and whatever a layer keeps beside them.
 pub(crate) trait Published: Send + Sync + 'static {
+    /// Returns the limits.
     fn limits(&self) -> &Limits;
 }
 
-/// Where limits are read that may be replaced while they are used.
+/// A source of limits that may be replaced while they are used.
 pub(crate) trait InForce: Send + Sync {
-    /// Those of this moment, which stay as they are for whoever has them.
+    /// Returns a snapshot of the limits in force, which does not change when they are replaced.
     fn now(&self) -> Arc<dyn Published>;
 }
 
@@ -51,43 +61,47 @@ impl<P: Published> InForce for ArcSwap<P> {
     }
 }
 
-/// The rules that a decision was made by, when the store was asked, and what it said.
+/// The rules that a decision was made by, the timer of the call, and the result of the store.
 pub(crate) type DecidedBy = (Places, Timer, Result<Decided, Error>);
 
 impl Limits {
-    /// Limits without a rule yet.
-    pub(crate) fn new(store: SharedStore) -> Self {
+    /// Limits without rules.
+    pub(crate) fn new(inner: SharedStore) -> Self {
         let failure = FailureRules::default();
-        let wrapped = Arc::new(FailureStore::new(Arc::clone(&store), failure));
-        Self { rules: Vec::new(), failure, decisions: Decisions::default(), given: store, store: wrapped }
+        let store = Arc::new(FailureStore::new(Arc::clone(&inner), failure));
+        Self { rules: Vec::new(), failure, decisions: Decisions::default(), inner, store }
     }
 
-    /// Sets rules that the store [supports](Self::supports).
+    /// Sets the rules; the store must [support](Self::supports) them.
     pub(crate) fn set_rules(&mut self, rules: impl IntoIterator<Item = Rule>) {
         self.rules = rules.into_iter().collect();
     }
 
-    /// Changes what is done when the store fails, and forgets how often it has.
+    /// Changes the settings for failures, with a fresh circuit breaker.
     pub(crate) fn change_failure(&mut self, change: impl FnOnce(&mut FailureRules)) {
         change(&mut self.failure);
-        self.store = Arc::new(FailureStore::new(Arc::clone(&self.given), self.failure));
+        self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));
     }
 
-    /// Whether the store can decide by all of these rules.
+    /// Returns an error if the store cannot decide by all of these rules.
     pub(crate) fn supports<'a>(&self, rules: impl Iterator<Item = &'a Rule>) -> Result<(), Error> {
         let requirements: SmallVec<[Requirement<'_>; 4]> = rules.map(Rule::requirement).collect();
-        self.given.supports(&requirements)
+        self.inner.supports(&requirements)
     }
 
-    /// By when a decision that begins now has to be made, with all that is looked up for it.
+    /// Returns the deadline of a decision that begins now, its look-ups included.
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::after(self.store.time_for_all())
     }
 
-    /// Decides what has to look something up before, all of it within the budget.
+    /// Decides a plan that needs look-ups, all of it within one budget.
     ///
-    /// Nothing is looked up for a request that is refused by what is known. Of the time that is left
-    /// after that, look-ups have half, and the store what they leave.
+    /// A request that its known checks refuse causes no look-up. Of the time left after that, look-ups have half, and the
+    /// store has what they leave.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of the first rule that refuses by its look-up.
     pub(crate) async fn decide_later<F: Finding>(&self, mut plan: Plan<F>) -> Result<DecidedBy, F::Refusal> {
         let deadline = self.deadline();
         if let Some((timer, refused)) = peek::refusal(&self.store, &plan.checks, deadline).await {
@@ -99,7 +113,7 @@ impl Limits {
         Ok((plan.rules, timer, decided))
     }
 
-    /// Looks up what has to be, in half of the time that is left.
+    /// Makes the look-ups of a plan in half of the time that is left, and inserts their checks.
     pub(crate) async fn find_out<F: Finding>(&self, plan: &mut Plan<F>, deadline: Deadline) -> Result<(), F::Refusal> {
         let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
         let found = look_up(mem::take(&mut plan.findings), half).await?;
@@ -108,13 +122,14 @@ impl Limits {
     }
 }
 
-/// A rule whose check is looked up, and what was found out about it so far.
+/// A look-up, and its result once there is one.
 type One<F> = (F, Option<Found<<F as Finding>::Refusal>>);
 
-/// The checks that are looked up, by the places of their rules; what is not known `until` then is done without. Or
-/// the refusal of the first rule that refuses.
+/// Runs look-ups side by side and returns the checks they lead to, with the indexes of their rules; or the refusal of the
+/// first rule that refuses.
 ///
-/// There are no timers outside of a runtime.
+/// A look-up that is not complete at `until` is treated as [late](Finding::late). Outside of a tokio runtime there are no
+/// timers, so every look-up is awaited.
 async fn look_up<F: Finding>(findings: Vec<F>, until: Option<Instant>) -> Result<Vec<(usize, Check)>, F::Refusal> {
     let until = until.filter(|_| Runtime::try_current().is_ok());
     let mut timer = until.map(|until| Box::pin(sleep_until(until)));
@@ -126,11 +141,11 @@ async fn look_up<F: Finding>(findings: Vec<F>, until: Option<Instant>) -> Result
         timer.as_mut().map_or(Poll::Pending, |timer| timer.as_mut().poll(cx))
     })
     .await;
-    // Where one refuses, the others are not missed.
+    // One refusal decides the request, so the other results are not needed.
     let refusal = each.iter().position(|(_, known)| matches!(known, Some(Found::Refused(_))));
-    let missed = refusal.map_or(0..each.len(), |refusal| refusal..refusal + 1);
-    let mut checks = Vec::with_capacity(missed.len());
-    for (finding, known) in each.drain(missed) {
+    let needed = refusal.map_or(0..each.len(), |refusal| refusal..refusal + 1);
+    let mut checks = Vec::with_capacity(needed.len());
+    for (finding, known) in each.drain(needed) {
         match known.unwrap_or_else(|| finding.late()) {
             Found::Check(check) => checks.push((finding.rule(), check)),
             Found::Refused(refusal) => return Err(refusal),
@@ -140,7 +155,7 @@ async fn look_up<F: Finding>(findings: Vec<F>, until: Option<Instant>) -> Result
     Ok(checks)
 }
 
-/// Whether nothing has to be waited for any more.
+/// Polls the look-ups that are pending; returns whether all are complete, or one refuses.
 fn poll_each<F: Finding>(each: &mut [One<F>], cx: &mut Context<'_>) -> bool {
     for (finding, known) in each.iter_mut().filter(|(_, known)| known.is_none()) {
         if let Poll::Ready(found) = finding.poll(cx) {

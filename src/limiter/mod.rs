@@ -1,8 +1,11 @@
 //! Limits without HTTP: rules over any key, for jobs, messages and streams.
 //!
-//! A [`Rule`] is a named quota. The [`Limits`] are the rules in force, the store that decides by them and what is done
-//! when it cannot; they are what a [`Limiter`] and a layer over HTTP share, and are replaced as a whole while they are
-//! used. A [`Plan`] is what one decision checks, some of which may have to be looked up before.
+//! A [`Rule`] is a named quota. [`Limits`] are the rules in force, the store that decides by them, and what happens when
+//! it fails. A [`Limiter`] and a layer over HTTP share them, and they are replaced as a whole while they are used: a
+//! decision ends by the limits it began with. A [`Plan`] holds the checks of one decision, of which some may need a
+//! look-up first.
+//!
+//! Keys and units come in, [`Decision`]s go out. This module calls stores and look-ups, and knows no request.
 
 mod limits;
 mod peek;
@@ -32,11 +35,16 @@ use crate::metrics::Timer;
 use crate::store::{Answer, Change, Check, Deadline, Decided, FailureRules};
 use crate::{BreakerState, Decision, Error, Key, OnFailure, Quota, RawValues, Store};
 
-const GRAIN: Duration = Duration::from_millis(1);
+/// The resolution of tokio's timers: no wait and no budget is shorter.
+const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
-/// Rules over any key, decided from code.
+/// Limits any key by rules, for work that is no HTTP request.
 ///
-/// All rules are decided as one, over the same key: if one of them refuses, none is charged.
+/// All rules are decided as one over the same key: if one of them refuses, nothing is taken from any. Clones share rules,
+/// counters and circuit breaker. [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) returns one that shares the
+/// rules and counters of a layer.
+///
+/// A store that waits for a server needs a tokio runtime, and so does [`until_ready`](Self::until_ready).
 ///
 /// # Examples
 ///
@@ -56,24 +64,38 @@ const GRAIN: Duration = Duration::from_millis(1);
 #[derive(Clone)]
 #[must_use]
 pub struct Limiter {
+    /// Of its own, or those of a layer.
     in_force: Arc<dyn InForce>,
 }
 
 impl Limiter {
-    /// A limiter with rules of its own.
+    /// A limiter that decides by `rules`, with its counters in `store`.
+    ///
+    /// Rules should have different names: those with the same name, algorithm and window share their counters.
     ///
     /// # Panics
     ///
-    /// If the store does not [support](Store::supports) them; most support all.
+    /// If the store does not [support](Store::supports) the rules; most stores support all.
     pub fn new(store: impl Store, rules: impl IntoIterator<Item = Rule>) -> Self {
         Self::try_new(store, rules).expect("the store supports the rules")
     }
 
-    /// As [`new`](Self::new).
+    /// As [`new`](Self::new), but returns an error instead of panicking.
     ///
     /// # Errors
     ///
-    /// If the store does not [support](Store::supports) the rules: the message says which.
+    /// If the store does not [support](Store::supports) the rules: the message says which, and what to change.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// let rule = Rule::try_new("mail", Quota::try_per_hour(100)?)?;
+    /// let limiter = Limiter::try_new(MemoryStore::new(), [rule])?;
+    /// # let _ = limiter;
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
     pub fn try_new(store: impl Store, rules: impl IntoIterator<Item = Rule>) -> Result<Self, Error> {
         let mut limits = Limits::new(Arc::new(store));
         limits.set_rules(rules);
@@ -81,89 +103,155 @@ impl Limiter {
         Ok(Self::of(limits))
     }
 
-    /// The limits that are published to others as well.
+    /// A limiter over limits that others use and may replace.
     pub(crate) fn shared(in_force: Arc<dyn InForce>) -> Self {
         Self { in_force }
     }
 
+    /// A limiter over limits of its own.
     fn of(limits: Limits) -> Self {
         Self::shared(Arc::new(ArcSwap::from_pointee(limits)))
     }
 
-    /// Sets what happens to checks that the store could not decide, instead of a local fallback.
+    /// Sets what happens to checks that the store could not decide. The default is a local fallback.
     ///
-    /// This and the other settings for failure make a limiter of its own, with a circuit breaker of its own: that of
-    /// a [layer](crate::RateLimitLayer::limiter) has the layer's settings, and with another one it keeps the rules
-    /// that the layer has at this moment.
+    /// The limiter of a [layer](crate::RateLimitLayer::limiter) has the settings of the layer. This method and the others
+    /// that set what happens on failure detach it: from then on it has a circuit breaker of its own, and keeps the rules
+    /// that the layer has at this moment, even if the layer replaces them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    /// use tollgate::{Limiter, MemoryStore, OnFailure, Quota, Rule};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(100))])
+    ///     .on_failure(OnFailure::Allow)
+    ///     .allow_for(Duration::from_secs(10))
+    ///     .instances(NonZeroU32::new(4).ok_or("at least one")?)
+    ///     .budget(Duration::from_millis(50));
+    /// # let _ = limiter;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_failure(self, rule: OnFailure) -> Self {
         self.change_failure(|rules| rules.on_failure = rule)
     }
 
-    /// Sets for how long [`OnFailure::Allow`] admits all in one outage, instead of 60 s: see
-    /// [`RateLimitLayer::allow_for`](crate::RateLimitLayer::allow_for).
+    /// Sets for how long [`OnFailure::Allow`] admits everything in one outage, 60 s by default; after that the local
+    /// fallback decides.
+    ///
+    /// See [`RateLimitLayer::allow_for`](crate::RateLimitLayer::allow_for).
     pub fn allow_for(self, time: Duration) -> Self {
         self.change_failure(|rules| rules.allow_for = time)
     }
 
-    /// Sets how many processes share the limits: each one's fallback admits that share.
+    /// Sets how many processes share the limits, 1 by default: the fallback of each admits that share of every limit,
+    /// rounded up.
     pub fn instances(self, instances: NonZeroU32) -> Self {
         self.change_failure(|rules| rules.instances = instances.get())
     }
 
-    /// Sets how long one decision may take, whatever the store; 0 is taken as 1 ms. Without it, it is the
-    /// [store's own budget](Store::budget): see [`RateLimitLayer::budget`](crate::RateLimitLayer::budget).
+    /// Sets the timeout of one decision, look-ups included; 0 becomes 1 ms. The default is the
+    /// [budget of the store](Store::budget), or 100 ms if it has none.
+    ///
+    /// The shorter of this budget and that of the store applies: see
+    /// [`RateLimitLayer::budget`](crate::RateLimitLayer::budget).
     pub fn budget(self, budget: Duration) -> Self {
-        self.change_failure(|rules| rules.budget = Some(budget.max(GRAIN)))
+        self.change_failure(|rules| rules.budget = Some(budget.max(TIMER_RESOLUTION)))
     }
 
-    /// Whether the store is called, or has failed so often that it is not: see [`OnFailure`].
+    /// Returns the state of the circuit breaker in front of the store: see [`OnFailure`].
     pub fn breaker_state(&self) -> BreakerState {
         self.in_force.now().limits().store.breaker_state()
     }
 
+    /// Returns a limiter over a copy of the limits in force, with other settings for failure.
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
         let mut limits = self.in_force.now().limits().clone();
         limits.change_failure(change);
         Self::of(limits)
     }
 
-    /// Takes each rule's cost if all of it fits.
+    /// Takes the cost of every rule if all of them fit, and nothing otherwise.
     ///
-    /// What is admitted by a queueing leaky bucket is to wait [`Decision::delay`].
+    /// Work that a queueing leaky bucket admits has to wait for [`Decision::delay`] before it begins.
     ///
     /// # Errors
     ///
-    /// If no decision could be made.
+    /// If the store fails and [`OnFailure::Deny`] is set. Otherwise a failed store is no error:
+    /// [`Decision::source`] is what decided instead.
     ///
     /// # Cancellation
     ///
-    /// Units of a decision that is not waited for stay taken.
+    /// The future can be dropped at any point. If the store admits the check all the same, its units stay taken.
     pub async fn check(&self, key: &Key) -> Result<Decision, Error> {
         self.decide(key, None).await
     }
 
-    /// As [`check`](Self::check), taking this many units from every rule; 0 only looks.
+    /// Takes `units` from every rule, instead of the cost of the rule; 0 takes nothing and is always admitted.
     ///
     /// # Errors
     ///
-    /// If no decision could be made.
+    /// As [`check`](Self::check).
+    ///
+    /// # Cancellation
+    ///
+    /// As [`check`](Self::check).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("bytes", Quota::per_hour(1_000))]);
+    /// let ada = Key::new("user", "ada");
+    /// assert!(limiter.check_n(&ada, 900).await?.is_allowed());
+    /// assert!(!limiter.check_n(&ada, 900).await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn check_n(&self, key: &Key, units: u64) -> Result<Decision, Error> {
         self.decide(key, Some(units)).await
     }
 
-    /// Waits until a check is admitted, but no longer than `timeout`: returns the last refusal if that cannot be.
+    /// Checks until it is admitted, for up to `timeout`; returns the last refusal if that is not long enough.
     ///
-    /// After a refusal it waits for its [`retry_after`](Decision::retry_after) and up to a tenth of that more, so that
-    /// many who wait do not come back all at once, and checks again. The delay of a queueing leaky bucket is waited
-    /// for as well.
+    /// After a refusal it sleeps for [`retry_after`](Decision::retry_after) and up to a tenth of that more, so that many
+    /// tasks do not wake at once, and checks again. A refusal that ends after the timeout, or never, is returned at once.
+    /// An admitted check also sleeps for the [delay](Decision::delay) of a queueing leaky bucket, which the timeout does
+    /// not bound. Tasks are not admitted in the order in which they came.
     ///
     /// # Errors
     ///
-    /// If no decision could be made.
+    /// As [`check`](Self::check).
     ///
     /// # Cancellation
     ///
-    /// Nothing is taken before it is admitted.
+    /// The future can be dropped at any point. Refusals take nothing; a check that the store admits stays taken, as
+    /// with [`check`](Self::check).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_second(100).burst(1))]);
+    /// let ada = Key::new("user", "ada");
+    /// for _ in 0..3 {
+    ///     let decision = limiter.until_ready(&ada, Duration::from_secs(5)).await?;
+    ///     assert!(decision.is_allowed());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn until_ready(&self, key: &Key, timeout: Duration) -> Result<Decision, Error> {
         let start = Instant::now();
         loop {
@@ -173,7 +261,7 @@ impl Limiter {
                 return Ok(decision);
             }
             // Timers count milliseconds: a shorter wait, or none, would make this a busy loop.
-            let Some(wait) = decision.retry_after().map(|wait| wait.max(GRAIN)) else { return Ok(decision) };
+            let Some(wait) = decision.retry_after().map(|wait| wait.max(TIMER_RESOLUTION)) else { return Ok(decision) };
             let left = timeout.saturating_sub(start.elapsed());
             if wait > left {
                 return Ok(decision);
@@ -182,11 +270,32 @@ impl Limiter {
         }
     }
 
-    /// Looks at what a key has left of every rule, without taking anything.
+    /// Returns what a key has left of every rule, without taking anything.
+    ///
+    /// The decision is always admitted; [`Outcome::remaining`](crate::Outcome::remaining) is 0 where the next unit
+    /// would be refused. While the store is unavailable, it is about the local fallback.
     ///
     /// # Errors
     ///
-    /// If the store could not say.
+    /// As [`check`](Self::check).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(100))]);
+    /// let ada = Key::new("user", "ada");
+    /// limiter.check_n(&ada, 30).await?;
+    /// assert_eq!(limiter.peek(&ada).await?.outcomes()[0].remaining(), 70);
+    ///
+    /// limiter.reset(&ada).await?;
+    /// assert_eq!(limiter.peek(&ada).await?.outcomes()[0].remaining(), 100);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn peek(&self, key: &Key) -> Result<Decision, Error> {
         let now = self.in_force.now();
         let limits = now.limits();
@@ -196,11 +305,14 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// Forgets what a key has taken from every rule.
+    /// Resets the counters of a key, of every rule, as if it had taken nothing.
+    ///
+    /// The rules are reset one after the other. If they look tiers up, the counter that is reset is the one of the
+    /// key's present tier.
     ///
     /// # Errors
     ///
-    /// If the store could not do it for one of the rules; others may be done.
+    /// If the store fails for one of the rules; those before it are reset.
     pub async fn reset(&self, key: &Key) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
@@ -210,11 +322,33 @@ impl Limiter {
         Ok(())
     }
 
-    /// Gives a key back up to this many units of every rule, never more than it has taken.
+    /// Refunds a key up to `units` of every rule, and no more than it has taken.
+    ///
+    /// Checks through the same store see the refund as soon as this returns. Another process, or another store of this
+    /// process, may have cached a refusal, which it keeps for up to the cap of its [`DenyCache`](crate::DenyCache), 1 s
+    /// by default.
     ///
     /// # Errors
     ///
-    /// If the store could not do it for one of the rules; others may be done.
+    /// If the store fails for one of the rules; those before it are refunded.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
+    /// let ada = Key::new("user", "ada");
+    /// assert!(limiter.check(&ada).await?.is_allowed());
+    /// assert!(!limiter.check(&ada).await?.is_allowed());
+    ///
+    /// limiter.refund(&ada, 1).await?;
+    /// assert!(limiter.check(&ada).await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn refund(&self, key: &Key, units: u64) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
@@ -224,6 +358,7 @@ impl Limiter {
         Ok(())
     }
 
+    /// Decides all rules, at the cost of each or at `units`, and records the decision.
     async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
         let now = self.in_force.now();
         let limits = now.limits();
@@ -241,7 +376,7 @@ impl Limiter {
     }
 }
 
-/// What each rule checks about a key.
+/// Returns the checks of all rules about a key; those whose tier is not cached are still to be looked up.
 fn plan<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>> {
     let mut plan = Plan::default();
     for (place, rule) in limits.rules.iter().enumerate() {
@@ -255,7 +390,7 @@ fn plan<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>>
     plan
 }
 
-/// The looks at a key, and by when they are to be made.
+/// Returns a look at each rule's counter of a key, after the look-ups of tiers, and the deadline of the decision.
 async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 2]>, Deadline) {
     let mut plan = plan(limits, key, Some(0));
     let deadline = if plan.findings.is_empty() { Deadline::none() } else { limits.deadline() };
@@ -263,7 +398,7 @@ async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 2]>, Deadline) {
     (plan.checks, deadline)
 }
 
-/// A rule whose quota is looked up by a key: no look-up of one refuses anything.
+/// A rule whose quota is being looked up; without one in time it is the rule's own, so it never refuses.
 struct Tier<'a> {
     draft: Draft,
     rule: &'a Rule,
@@ -288,6 +423,7 @@ impl Finding for Tier<'_> {
     }
 }
 
+/// Returns a random part of a tenth of `wait`.
 fn jitter(wait: Duration) -> Duration {
     wait.mul_f64(fastrand::f64() / 10.0)
 }

@@ -1,4 +1,8 @@
-//! Whether a request is refused by what is known of it: looked at before anything is looked up.
+//! A look at the known checks of a request, before anything is looked up for it.
+//!
+//! A flood of refused requests must not become a flood of look-ups. So the checks whose keys and quotas are known are
+//! looked at first, which takes nothing; only a request that they would admit goes on. The look is built so that its
+//! wait is the wait of the check itself, and deny caches can keep it as a refusal.
 
 use smallvec::SmallVec;
 
@@ -6,10 +10,12 @@ use crate::metrics::Timer;
 use crate::store::{Check, Deadline, Decided, FailureStore, Mode, Receipt, SharedStore};
 use crate::{Decision, Error, Outcome, Store};
 
+/// The looks of one request.
 type Looks = SmallVec<[Check; 2]>;
 
-/// The refusal of a request by some of its checks, if it is one, or that none can be decided.
-/// Takes nothing, and asks the store at most once.
+/// Returns the refusal of a request by its known checks, or the error if they cannot be decided; `None` if they fit.
+///
+/// Takes nothing, and calls the store at most once.
 pub(super) async fn refusal(
     store: &FailureStore<SharedStore>,
     checks: &[Check],
@@ -37,31 +43,33 @@ pub(super) async fn refusal(
     })
 }
 
+/// Returns whether a check can refuse the request.
 fn may_refuse(check: &Check) -> bool {
     check.mode == Mode::Enforce && check.cost > 0
 }
 
-/// A look that finds something left where the check fits: all units of its cost but one are added to
-/// the floor. The wait of such a look is that of the check, too.
+/// Returns a look that has something remaining exactly where the check fits: all units of the cost but one become floor.
+/// The wait of such a look is that of the check, too.
 fn look(check: &Check) -> Check {
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
     Check { cost: 0, floor: check.floor.saturating_add(more), ..check.clone() }
 }
 
-/// A queue admits by its first free slot, however many are taken from there.
+/// Returns whether the check is one of a queue, which goes by its first free slot, whatever the cost.
 fn by_slots(check: &Check) -> bool {
     check.counter.quota.decides_by_floor(check.cost, check.floor)
 }
 
+/// Returns whether the check fits, by its look.
 fn fits(check: &Check, look: &Outcome) -> bool {
     check.cost == 0 || look.remaining() > 0
 }
 
-/// The outcome of a check in a request that is refused.
+/// Returns the outcome of a check in a refused request, from its look.
 fn as_decided(check: &Check, look: &Outcome) -> Outcome {
     let reset = look.reset_after();
     if !fits(check, look) {
-        // How many of a larger cost's units are left, the look does not say.
+        // The look does not tell how many units are left of a cost above 1.
         return Outcome::denied(check, 0, look.wait()).resets_after(reset);
     }
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };

@@ -1,4 +1,7 @@
-//! The checks of one decision: those that are known, and those that something has to be looked up for.
+//! The plan of one decision: the checks that are known, and those that need a look-up first.
+//!
+//! Rules are named by their index in the list of all, and checks stay in that order wherever they come from, as outcomes
+//! are listed in it. The plan is generic over its look-ups: those of a layer also find keys, and may refuse.
 
 use std::task::{Context, Poll};
 
@@ -8,41 +11,41 @@ use super::rule::Rule;
 use crate::store::{Check, Counter};
 use crate::{Key, Quota};
 
-/// Rules by their places in the list of all.
+/// Indexes of rules in the list of all, ascending.
 pub(crate) type Places = SmallVec<[usize; 4]>;
 
-/// The rules that one decision is made by, and what they check.
+/// The rules that take part in one decision, and their checks.
 pub(crate) struct Plan<F> {
     /// The rules whose checks are known.
     pub(crate) rules: Places,
     /// Their checks, in the same order.
     pub(crate) checks: SmallVec<[Check; 2]>,
-    /// Those of the other rules, which are looked up before the decision.
+    /// The look-ups of the other rules.
     pub(crate) findings: Vec<F>,
 }
 
-/// A rule's check while its key or its quota is being looked up.
+/// The check of a rule whose key or quota is being looked up.
 pub(crate) trait Finding {
-    /// What ends the request without a decision.
+    /// What ends the request without a decision of the store.
     type Refusal;
 
-    /// The rule's place.
+    /// Returns the index of the rule.
     fn rule(&self) -> usize;
 
-    /// Goes on with the look-up.
+    /// Polls the look-up.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Found<Self::Refusal>>;
 
-    /// What becomes of the rule if the look-up takes too long.
+    /// Returns the result for a look-up that times out.
     fn late(&self) -> Found<Self::Refusal>;
 }
 
-/// What was found out about a rule.
+/// The result of a look-up.
 pub(crate) enum Found<R> {
-    /// What it checks.
+    /// The check of the rule.
     Check(Check),
-    /// That it does not apply.
+    /// The rule does not apply.
     Skip,
-    /// That it refuses the request, or that nobody can decide about it.
+    /// The rule refuses the request, or its key is unavailable.
     Refused(R),
 }
 
@@ -53,13 +56,13 @@ impl<F> Default for Plan<F> {
 }
 
 impl<F> Plan<F> {
-    /// Adds the check of a rule that comes after all before.
+    /// Adds the check of a rule whose index is larger than those before.
     pub(crate) fn add(&mut self, rule: usize, check: Check) {
         self.rules.push(rule);
         self.checks.push(check);
     }
 
-    /// Adds checks that were looked up, in the order of the rules.
+    /// Inserts checks that were looked up at the places of their rules.
     pub(super) fn insert(&mut self, found: Vec<(usize, Check)>) {
         for (rule, check) in found {
             let place = self.rules.partition_point(|before| *before < rule);
@@ -69,29 +72,31 @@ impl<F> Plan<F> {
     }
 }
 
-/// A rule's check before its key is known.
+/// The check of a rule before its key is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draft {
-    /// The rule's place.
+    /// The index of the rule.
     pub(crate) rule: usize,
     /// Units to take.
     pub(crate) cost: u64,
-    /// Whether it may use what is kept for the critical.
+    /// Whether the request may use the reserve.
     pub(crate) critical: bool,
+    /// The quota of the rule, or of the client's tier.
     pub(crate) quota: Quota,
 }
 
 impl Draft {
+    /// A draft of a check that may use the reserve.
     pub(crate) fn new(rule: usize, cost: u64, quota: Quota) -> Self {
         Self { rule, cost, critical: true, quota }
     }
 
-    /// The same with the quota of a tier, if there is one.
+    /// Sets the quota of a tier, if there is one.
     pub(crate) fn with_tier(self, tier: Option<Quota>) -> Self {
         Self { quota: tier.unwrap_or(self.quota), ..self }
     }
 
-    /// The check of `rule`, which is the draft's.
+    /// Returns the check about `key`; `rule` is the one with the draft's index.
     pub(crate) fn check(&self, rule: &Rule, key: Key) -> Check {
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(&self.quota));
         let counter = Counter { policy: rule.name().clone(), key, quota: self.quota };

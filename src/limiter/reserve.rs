@@ -1,15 +1,19 @@
-//! A share of a quota's capacity that is kept for what matters most.
+//! The reserve: a fixed part of the capacity for critical requests.
+//!
+//! Checks that are not critical must leave it: its units are their floor. It is a share and not a number of units, so that
+//! it follows the quotas of tiers.
 
 use crate::{Error, Quota};
 
+/// The units of a [`Share`] in a whole.
 const MILLION: u32 = 1_000_000;
 
-/// A share of the capacity, in millionths: at least one, and not all.
+/// A share of the capacity in millionths, 1 to 999,999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share(u32);
 
 impl Share {
-    /// A share, rounded to a millionth.
+    /// Rounds a fraction to millionths, to at least one and not all of them.
     ///
     /// # Errors
     ///
@@ -25,7 +29,8 @@ impl Share {
         Ok(Self(millionths))
     }
 
-    /// The units of a quota that must remain after a check that is not critical, rounded up.
+    /// Returns the units that must remain after a check that is not critical: this share of the quota's capacity, rounded
+    /// up.
     pub(super) fn of(self, quota: &Quota) -> u64 {
         let kept = (u128::from(quota.capacity()) * u128::from(self.0)).div_ceil(u128::from(MILLION));
         u64::try_from(kept).unwrap_or(u64::MAX)

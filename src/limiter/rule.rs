@@ -1,4 +1,7 @@
-//! A named quota, and how it is counted: a policy without what it says of requests.
+//! A rule: the part of a policy that is not about HTTP.
+//!
+//! A name, a quota, a cost, a mode and perhaps tiers. A policy holds a rule and adds how requests are matched to it; so
+//! policies and rules behave alike, and share their counters where their names, keys and quotas agree.
 
 use std::fmt;
 
@@ -8,18 +11,17 @@ use crate::core::{Mode, Requirement, Settles};
 use crate::metrics::Refusals;
 use crate::{Error, PolicyName, Quota};
 
-/// A named quota, and how it is counted, whoever the client is: what a [`Limiter`](crate::Limiter) decides by.
+/// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
-/// A [`Policy`](crate::Policy) is a rule and what it says of requests over HTTP. The name of a rule is that of a
-/// policy: a rule and a policy of one name share their counters, where the store, the key, the algorithm and the
-/// window are the same.
+/// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. A rule and a policy
+/// with the same name share their counters where the store, the key, the algorithm and the window are the same.
 ///
 /// # Examples
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Quota, Rule};
 ///
-/// // A message costs 1 unit, and nobody is refused yet: what would be is logged and counted.
+/// // The second rule is on trial: it counts, and refuses nothing.
 /// let limiter = Limiter::new(MemoryStore::new(), [
 ///     Rule::new("mail", Quota::per_hour(100)),
 ///     Rule::new("mail-daily", Quota::per_hour(1_000)).shadow(),
@@ -30,30 +32,45 @@ use crate::{Error, PolicyName, Quota};
 #[must_use]
 pub struct Rule {
     name: PolicyName,
+    /// Where no look-up finds another.
     quota: Quota,
+    /// In units.
     cost: u64,
     mode: Mode,
     settles: Settles,
+    /// The share of the capacity that only critical checks may use.
     reserve: Option<Share>,
     tiers: Option<TierLookup>,
+    /// The counters of refusals, for metrics.
     refusals: Refusals,
 }
 
 impl Rule {
-    /// A rule by which each check takes 1 unit.
+    /// A rule that is enforced, with a cost of 1 unit.
     ///
     /// # Panics
     ///
-    /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`.
+    /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`: see [`PolicyName`].
     pub fn new(name: &str, quota: Quota) -> Self {
         Self::try_new(name, quota).expect("a policy's name is a letter, then up to 63 letters, digits, '.', '_' or '-'")
     }
 
-    /// As [`new`](Self::new).
+    /// As [`new`](Self::new), but returns an error instead of panicking: for names from a file or a user.
     ///
     /// # Errors
     ///
-    /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`.
+    /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`: see [`PolicyName`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Quota, Rule};
+    ///
+    /// let rule = Rule::try_new("mail", Quota::per_hour(100))?;
+    /// assert_eq!(rule.name().as_str(), "mail");
+    /// assert!(Rule::try_new("e-mail!", Quota::per_hour(100)).is_err());
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
     pub fn try_new(name: &str, quota: Quota) -> Result<Self, Error> {
         Ok(Self {
             name: name.try_into()?,
@@ -67,50 +84,91 @@ impl Rule {
         })
     }
 
-    /// Sets how many units a check takes, instead of 1. A cost of 0 only looks; one above the capacity can never
-    /// be admitted.
+    /// Sets how many units a check takes, 1 by default.
+    ///
+    /// A cost of 0 takes nothing and is always admitted; a cost above the [capacity](Quota::capacity) is never admitted.
+    /// [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a single check.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("export", Quota::per_hour(100)).cost(60)]);
+    /// let ada = Key::new("user", "ada");
+    /// assert!(limiter.check(&ada).await?.is_allowed());
+    /// assert!(!limiter.check(&ada).await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cost(self, units: u64) -> Self {
         Self { cost: units, ..self }
     }
 
-    /// Decides, counts and logs, and never refuses: to try a rule on real traffic.
+    /// Sets shadow mode, to try a rule on real traffic: it is decided and counted, and never refuses.
+    ///
+    /// What it would have refused is in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check that
+    /// does not fit takes nothing from this rule.
     pub fn shadow(self) -> Self {
         Self { mode: Mode::Shadow, ..self }
     }
 
-    /// Looks the quota up by the key; the rule's own quota holds where the look-up finds none.
+    /// Sets a look-up of the quota by key; the quota of the rule applies where it finds none.
     ///
-    /// A client whose limit or burst changes keeps the units used; a quota with another window or algorithm starts
-    /// with fresh state.
+    /// A client whose limit or burst changes keeps the units used; a quota with another window or algorithm starts with
+    /// fresh state.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use tollgate::{Key, Limiter, Lookup, MemoryStore, Quota, Rule, TierLookup};
+    ///
+    /// async fn plan(user: Lookup) -> Result<Option<Quota>, Infallible> {
+    ///     Ok((user.key().as_str() == "user:ada").then_some(Quota::per_hour(5_000)))
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let rule = Rule::new("mail", Quota::per_hour(100)).tier_lookup(TierLookup::new(plan));
+    /// let limiter = Limiter::new(MemoryStore::new(), [rule]);
+    /// assert_eq!(limiter.check(&Key::new("user", "ada")).await?.outcomes()[0].limit(), 5_000);
+    /// assert_eq!(limiter.check(&Key::new("user", "bob")).await?.outcomes()[0].limit(), 100);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {
         Self { tiers: Some(lookup), ..self }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &PolicyName {
         &self.name
     }
 
-    /// The quota, where no look-up finds another.
+    /// Returns the quota that applies where no look-up finds another.
     pub fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// Without a look-up of quotas.
+    /// Removes the look-up of quotas.
     pub(crate) fn without_tiers(self) -> Self {
         Self { tiers: None, ..self }
     }
 
-    /// What was taken may be given back, by what becomes of the request.
+    /// Declares that units may be refunded by what becomes of a request.
     pub(crate) fn settled_by_outcome(self) -> Self {
         Self { settles: Settles::ByOutcome, ..self }
     }
 
-    /// Keeps a share of the capacity from checks that are not critical.
+    /// Sets a reserve: a share of the capacity that only critical checks may use.
     pub(crate) fn reserving(self, share: Share) -> Self {
         Self { reserve: Some(share), ..self }
     }
 
+    /// Returns the cost of a check, in units.
     pub(crate) fn units(&self) -> u64 {
         self.cost
     }
@@ -135,7 +193,7 @@ impl Rule {
         &self.refusals
     }
 
-    /// What it requires of a store.
+    /// Returns what the rule requires of a store.
     pub(crate) fn requirement(&self) -> Requirement<'_> {
         let Self { settles, reserve, .. } = self;
         Requirement { settles: *settles, reserves: reserve.is_some(), ..Requirement::new(&self.name, &self.quota) }

@@ -1,4 +1,8 @@
-//! Quotas that are looked up by the key.
+//! Tiers: quotas that are looked up by key, such as by the plan of a customer.
+//!
+//! A [`TierLookup`] wraps an async function of the caller in a bounded cache and shields what it queries: requests with one
+//! key share a look-up, and few are in flight at a time. A look-up never refuses: without a result in time, the quota of
+//! the rule applies.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,24 +13,23 @@ use crate::lookup::{Looked, Lookups};
 use crate::store::Answer;
 use crate::{Key, Lookup, Quota, RawValues};
 
-/// An asynchronous look-up of a key's quota.
+/// A cached, asynchronous look-up of the quota of a key.
 ///
-/// The function gets a [`Lookup`]: the key, and the value the client sent, which the key may only hold a
-/// hash of. Without an answer in time the policy's own quota counts. The limiter shields what is queried:
+/// The function receives a [`Lookup`]: the key, and the value that the client sent, of which the key may hold only a hash.
+/// Without a result in time the quota of the policy or rule applies. What the function queries is shielded from load:
 ///
-/// - Requests that come together with one key share one look-up. It goes on when they are gone.
-/// - It is made only for requests that no policy refuses whose key and quota are known at once: they
-///   are looked at first, without taking anything.
-/// - At most 256 are under way ([`in_flight`](Self::in_flight)). Requests that would need one more have
-///   the policy's own quota, and a warning with the code `lookups_full` is logged, once a second at most.
-/// - It may take 50 ms ([`timeout`](Self::timeout)); a request waits for it no longer than its
+/// - Concurrent requests with the same key share one look-up, which runs to its end even if they are dropped.
+/// - It is made only for requests that no other policy, whose key and quota are known at once, refuses: those are checked
+///   first, without taking anything.
+/// - At most 256 are in flight ([`in_flight`](Self::in_flight)). A request that would need one more gets the quota of the
+///   policy, and a warning with the code `lookups_full` is logged, at most once a second.
+/// - It times out after 50 ms ([`timeout`](Self::timeout)); a request waits for it no longer than its
 ///   [budget](crate::RateLimitLayer::budget) allows.
-/// - Quotas of up to 10,000 keys are remembered, for 60 s; that there is none, for 10 s; that a look-up
-///   failed, took too long or panicked, for 1 s. A failure is logged with the code `lookup_failed`, once
-///   a second at most.
+/// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
+///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second.
 ///
-/// Clones share what is remembered and under way. Outside of a tokio runtime each request makes its
-/// look-ups by itself, in any time.
+/// Clones share the cache and the look-ups in flight. Outside of a tokio runtime each request makes its own look-up,
+/// without a timeout.
 ///
 /// # Examples
 ///
@@ -58,7 +61,9 @@ impl Looked for Option<Quota> {
 }
 
 impl TierLookup {
-    /// Looks quotas up with a function; `None` stands for the policy's own quota.
+    /// A look-up by an async function; `None` selects the quota of the policy or rule.
+    ///
+    /// A change in what the function returns is seen when the cached result expires: see [`lifetime`](Self::lifetime).
     pub fn new<F, T, E>(look: F) -> Self
     where
         F: Fn(Lookup) -> T + Send + Sync + 'static,
@@ -68,30 +73,53 @@ impl TierLookup {
         Self { lookups: Lookups::new(look) }
     }
 
-    /// Sets how many keys are remembered at most, instead of 10,000.
+    /// Sets how many results are cached at most, 10,000 by default.
     pub fn capacity(self, keys: u64) -> Self {
         Self { lookups: self.lookups.capacity(keys) }
     }
 
-    /// Sets how long a key's quota is remembered, instead of 60 s.
+    /// Sets how long a quota is cached, 60 s by default. `None` is cached for that time or 10 s, whichever is shorter.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use std::time::Duration;
+    /// use tollgate::{Lookup, Quota, TierLookup};
+    ///
+    /// async fn plan(_: Lookup) -> Result<Option<Quota>, Infallible> {
+    ///     Ok(Some(Quota::per_minute(5_000)))
+    /// }
+    ///
+    /// let tiers = TierLookup::new(plan)
+    ///     .capacity(100_000)
+    ///     .lifetime(Duration::from_secs(10))
+    ///     .timeout(Duration::from_millis(20))
+    ///     .in_flight(64);
+    /// # let _ = tiers;
+    /// ```
     pub fn lifetime(self, lifetime: Duration) -> Self {
         Self { lookups: self.lookups.lifetime(lifetime) }
     }
 
-    /// Sets how long a look-up may take, instead of 50 ms. Requests wait no longer than their
-    /// [budget](crate::RateLimitLayer::budget) allows; what comes later is remembered.
+    /// Sets the timeout of a look-up, 50 ms by default.
+    ///
+    /// Requests wait no longer than their [budget](crate::RateLimitLayer::budget) allows; a result that comes after that,
+    /// and within the timeout, is cached for the next request.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.timeout(timeout) }
     }
 
-    /// Sets how many look-ups are under way at a time, at most, instead of 256; 0 is taken as 1.
+    /// Sets how many look-ups are in flight at most, 256 by default; 0 becomes 1.
     pub fn in_flight(self, lookups: usize) -> Self {
         Self { lookups: self.lookups.in_flight(lookups) }
     }
 
-    /// The quota of a key, or `None` for the policy's own; at once if it is remembered.
-    pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
-        match self.lookups.find(key, offered) {
+    /// Returns the quota of a key, ready if it is cached, or `None` for that of the rule.
+    ///
+    /// `raw_values` is called only for a look-up.
+    pub(crate) fn find(&self, key: &Key, raw_values: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
+        match self.lookups.find(key, raw_values) {
             Answer::Ready(found) => Answer::Ready(found.unwrap_or(None)),
             Answer::Pending(finding) => Answer::pending(async move { finding.await.unwrap_or(None) }),
         }

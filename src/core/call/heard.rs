@@ -1,25 +1,30 @@
-//! What was heard of calls.
+//! The calls seen most recently, so that each is counted once.
+//!
+//! A fixed table of atomics, indexed by the low bits of the id: without a lock, an allocation or a bound on the number of
+//! calls. Ids only grow, so a place holds the latest call, and an older one that arrives after it is not first any more.
 
 use super::CallId;
 use super::sync::{AtomicU64, Ordering};
 
-/// The calls told of last, so that each counts once, however many decisions shared it.
+/// The calls seen most recently, so that each counts once, however many decisions shared it.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    /// The last call of those with the same low bits.
+    /// The latest call of those with the same low bits.
     last: [AtomicU64; Self::PLACES],
 }
 
 impl Heard {
-    /// Many more than calls that are answered at about the same time: of a call that is told of after
-    /// so many later ones nothing is counted any more.
+    /// The size of the table: many more than calls that complete at about the same time.
+    ///
+    /// A call that is first seen after a later one with the same low bits is not counted.
     pub(super) const PLACES: usize = 64;
 
+    /// Returns an empty table.
     pub(crate) fn new() -> Self {
         Self { last: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    /// Whether this is the first that is heard of a call. Of a decision that shared none, always.
+    /// Returns whether this call is seen for the first time; always true for `None`, a decision that shared no call.
     pub(crate) fn is_first(&self, call: Option<CallId>) -> bool {
         call.is_none_or(|CallId(id)| {
             #[allow(clippy::cast_possible_truncation, reason = "the low bits are meant")]

@@ -1,4 +1,4 @@
-//! Calls that are told of at once, in every order.
+//! Models of calls that several threads see at once, explored in every order by `loom`.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -13,32 +13,32 @@ use heard::Heard;
 #[path = "heard.rs"]
 mod heard;
 
-/// What [`heard`] counts with here.
+/// The atomics that [`heard`] uses here.
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
-/// Calls that are so much later than an early one.
+/// Returns calls whose ids are this much larger than that of an early one.
 fn calls(later: [usize; 3]) -> [CallId; 3] {
     let number = |later| NonZeroU64::MIN.saturating_add(u64::try_from(later).expect("they are few"));
     later.map(|later| CallId(number(later)))
 }
 
-/// Tells of calls on several threads at once; returns which of them counted, on all together.
-fn counted(tellers: [[CallId; 3]; 3]) -> Vec<CallId> {
+/// Reports calls on several threads at once; returns those that counted as first, of all threads together.
+fn counted(reports: [[CallId; 3]; 3]) -> Vec<CallId> {
     let heard = Arc::new(Heard::new());
-    let tell = |calls: [CallId; 3]| {
+    let report = |calls: [CallId; 3]| {
         let heard = Arc::clone(&heard);
         thread::spawn(move || calls.into_iter().filter(|call| heard.is_first(Some(*call))).collect::<Vec<_>>())
     };
-    tellers.map(tell).into_iter().flat_map(|thread| thread.join().expect("it tells")).collect()
+    reports.map(report).into_iter().flat_map(|thread| thread.join().expect("no report panics")).collect()
 }
 
 fn times(call: CallId, counted: &[CallId]) -> usize {
     counted.iter().filter(|other| **other == call).count()
 }
 
-/// Tries a model in all orders with few switches from threads that could go on.
+/// Explores a model in all orders of at most two preemptions.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);

@@ -1,13 +1,38 @@
-//! What one policy says of one request.
+//! The outcome of one policy for one request.
+//!
+//! Stores make outcomes, headers and handlers read them. Times are kept in microseconds, rounded up, so that a client
+//! which waits for the time it receives is admitted; the arithmetic gives them in ticks ([`Measures`]).
 
 use std::time::Duration;
 
 use crate::core::{Check, Mode, PolicyName, Quota, algorithm};
 
-/// The wait of what never fits.
+/// The value of `wait_us` when no wait can help.
 const NO_WAIT: u64 = u64::MAX;
 
-/// What one policy says of one request.
+/// The outcome of one policy for one request.
+///
+/// # Examples
+///
+/// A store of your own returns one for each check:
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::store::{Check, Counter};
+/// use tollgate::{Decision, Key, Outcome, PolicyName, Quota, Source};
+///
+/// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
+/// let check = Check::new(Counter { policy, key, quota: Quota::per_hour(100) }, 1);
+///
+/// let second = Duration::from_secs(1);
+/// let outcome = Outcome::denied(&check, 0, Some(36 * second)).resets_after(3_600 * second);
+/// assert_eq!((outcome.policy(), outcome.limit(), outcome.remaining()), ("mail", 100, 0));
+///
+/// let decision = Decision::new([outcome], Source::Store);
+/// assert!(!decision.is_allowed());
+/// assert_eq!(decision.retry_after(), Some(36 * second));
+/// # Ok::<(), tollgate::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     policy: PolicyName,
@@ -15,17 +40,21 @@ pub struct Outcome {
     pub(super) mode: Mode,
     pub(super) allowed: bool,
     pub(super) remaining: u64,
-    /// Until the request fits, or, when it fits and nothing remains, until a unit returns;
-    /// [`NO_WAIT`] if no wait can help.
+    /// Microseconds until the request fits, or, if it fits and nothing remains, until a unit comes back; [`NO_WAIT`]
+    /// if no wait can help.
     pub(super) wait_us: u64,
+    /// Microseconds until untouched state admits a full capacity.
     reset_us: u64,
+    /// Microseconds that the admitted request waits for its turn.
     delay_us: u64,
-    /// No client may see it.
+    /// Whether headers and status documents leave it out.
     hidden: bool,
 }
 
 impl Outcome {
-    /// An outcome in which the check fits, with `remaining` units left for its like.
+    /// An outcome in which the check fits, with `remaining` units left for more of its kind.
+    ///
+    /// It resets at once, unless [`resets_after`](Self::resets_after) sets another time.
     pub fn allowed(check: &Check, remaining: u64) -> Self {
         Self {
             policy: check.counter.policy.clone(),
@@ -40,37 +69,38 @@ impl Outcome {
         }
     }
 
-    /// An outcome in which the check does not fit before `retry_after`, rounded up to microseconds;
-    /// `None`: it never will.
+    /// An outcome in which the check does not fit before `retry_after`, rounded up to microseconds; with `None` it never
+    /// will.
     pub fn denied(check: &Check, remaining: u64, retry_after: Option<Duration>) -> Self {
         let wait_us = retry_after.map_or(NO_WAIT, micros);
         Self { allowed: false, wait_us, ..Self::allowed(check, remaining) }
     }
 
-    /// Sets the time until untouched state admits a full limit, rounded up to microseconds.
+    /// Sets the time until all units are available again if nobody takes any, rounded up to microseconds.
     pub fn resets_after(self, reset_after: Duration) -> Self {
         Self { reset_us: micros(reset_after), ..self }
     }
 
-    /// The outcome, which no client may see.
+    /// Returns the outcome, not to be shown to clients.
     pub(super) fn to_hidden(&self) -> Self {
         Self { hidden: true, ..self.clone() }
     }
 
-    /// The outcome, of which another quota is shown.
+    /// Returns the outcome with another quota.
     pub(super) fn with_quota(&self, quota: Quota) -> Self {
         Self { quota, ..self.clone() }
     }
 
-    /// The outcome of a look, with units that are left elsewhere.
+    /// Returns the outcome of a look with units added that are left elsewhere, up to the capacity.
     pub(crate) fn with_more(&self, units: u64) -> Self {
         let remaining = self.remaining.saturating_add(units).min(self.quota.capacity());
         let wait_us = if remaining > 0 && self.allowed { 0 } else { self.wait_us };
         Self { remaining, wait_us, ..self.clone() }
     }
 
-    /// The outcome after what its check took has become another number of units. When a charge
-    /// leaves nothing, the wait is until all is returned: that it is shorter is not known here.
+    /// Returns the outcome after a settlement: its check took `taken` units, of which `balance` stay taken.
+    ///
+    /// If a charge leaves nothing, the wait is the time until the reset, an upper bound: the true wait is not known here.
     pub(crate) fn settled(&self, taken: u64, balance: u64) -> Self {
         let remaining = if balance <= taken {
             self.remaining.saturating_add(taken - balance).min(self.quota.capacity())
@@ -85,13 +115,14 @@ impl Outcome {
         Self { remaining, wait_us, ..self.clone() }
     }
 
-    /// The outcome, with what a look told later of what is left.
+    /// Returns the outcome with the remaining units and times of a later look.
     pub(crate) fn after(&self, look: &Self) -> Self {
         let Self { remaining, reset_us, .. } = *look;
         let wait_us = if remaining == 0 { look.wait_us } else { 0 };
         Self { remaining, wait_us, reset_us, ..self.clone() }
     }
 
+    /// Converts what the arithmetic computed, in ticks of the quota, into an outcome.
     pub(crate) fn from_measures(check: &Check, measures: &Measures) -> Self {
         let tick = check.counter.quota.tick().micros();
         Self {
@@ -107,72 +138,78 @@ impl Outcome {
         &self.policy
     }
 
-    /// The policy's name.
+    /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
         &self.policy
     }
 
+    /// Returns whether clients may not see this outcome.
     pub(crate) fn is_hidden(&self) -> bool {
         self.hidden
     }
 
-    /// The quota counted against.
+    /// Returns the quota that applied: that of the policy, or of the client's tier.
     pub fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// Whether this outcome counts for the decision.
+    /// Returns whether the policy is enforced or in shadow mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Whether this policy admits the request.
+    /// Returns whether this policy admits the request, even if it is in shadow mode and others decide.
     pub fn is_allowed(&self) -> bool {
         self.allowed
     }
 
-    /// Units per window.
+    /// Returns the limit of the quota, in units per window.
     pub fn limit(&self) -> u64 {
         self.quota.limit()
     }
 
-    /// How many requests of cost 1 like this one would be admitted right after it.
+    /// Returns how many further requests like this one would be admitted right after it, at a cost of 1 each.
+    ///
+    /// Units of a reserve are left out where the request may not use them. In a cached refusal it is the number of the
+    /// refusal that was cached.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// How long until this policy admits the same request; `None` if it does, or never will.
+    /// Returns how long it takes until this policy admits the same request; `None` if it does, or never will.
     pub fn retry_after(&self) -> Option<Duration> {
         if self.allowed { None } else { self.wait() }
     }
 
-    /// How long until untouched state admits a full limit.
+    /// Returns how long it takes until all units are available again, if nobody takes any.
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_us)
     }
 
-    /// How long the admitted request has to wait for its turn in this policy.
+    /// Returns how long the admitted request has to wait for its turn in this policy: zero unless it is a queueing leaky
+    /// bucket.
     pub fn delay(&self) -> Duration {
         Duration::from_micros(self.delay_us)
     }
 
-    /// How long until a unit can be had: zero if one remains, `None` if no wait helps.
+    /// Returns how long it takes until a unit can be taken: zero if one remains, `None` if no wait can help.
     pub(crate) fn wait(&self) -> Option<Duration> {
         (self.wait_us != NO_WAIT).then(|| Duration::from_micros(self.wait_us))
     }
 }
 
-/// The numbers of one outcome as a store computes them, in ticks of the quota.
+/// The numbers of one outcome as the arithmetic computes them; times are in ticks of the quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measures {
     pub(crate) fits: bool,
     pub(crate) remaining: u64,
+    /// Until the check fits; [`NEVER`](algorithm::NEVER) if no wait can help.
     pub(crate) wait: u64,
     pub(crate) reset: u64,
     pub(crate) delay: u64,
 }
 
-/// Microseconds, rounded up.
+/// Converts a duration into microseconds, rounded up.
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
