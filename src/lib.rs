@@ -70,6 +70,10 @@
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 
+// Tests that are shared with those in `tests/` call the crate by its name.
+#[cfg(test)]
+extern crate self as tollgate;
+
 #[cfg(feature = "config")]
 pub mod config;
 mod core;

@@ -13,12 +13,16 @@ mod effect;
 mod garbage;
 #[path = "policy_files/identity.rs"]
 mod identity;
+#[path = "policy_files/layer.rs"]
+mod layer;
+#[path = "support/log.rs"]
+mod log;
 #[path = "policy_files/mistakes.rs"]
 mod mistakes;
 #[path = "policy_files/served.rs"]
 mod served;
 
-/// A file that uses every field but those that exclude one of these.
+/// A file that says all there is, what excludes another thing in a comment.
 const ALL: &str = include_str!("../examples/policies.toml");
 
 const GOOD: &str = r#"
@@ -68,23 +72,58 @@ fn a_good_file_gives_its_policies_in_order() {
     assert_eq!(config.into_policies().len(), 3);
 }
 
+/// What a file may say in a place, as its reader lists it for one that says something else.
+#[track_caller]
+fn known(table: &str, line: &str) -> Vec<String> {
+    let needed = if table == "[[policy]]" { "name = \"a\"\nlimit = 1\nwindow = \"1s\"\n" } else { "" };
+    let fault = Config::from_toml(&format!("{table}\n{needed}{line}\n")).expect_err(line).to_string();
+    let list = fault.split_once("one of ").unwrap_or_else(|| panic!("no list in {fault}")).1;
+    // Fields stand in backquotes, the last one with its table behind it.
+    list.split(", ").filter_map(|name| name.trim_start_matches('`').split('`').next().map(str::to_owned)).collect()
+}
+
+/// The keys a file may name, with `NAME` behind those that take one.
+fn keys() -> Vec<String> {
+    known("[[policy]]", "key = \"?\"")
+}
+
 #[test]
 fn the_example_file_says_everything_there_is() {
     let config = Config::from_toml(ALL).unwrap();
     assert!(config.policies().len() > 9, "{:?}", config.policies());
-    let fields = "name key algorithm limit window burst queue cost count missing_key methods routes allow deny reserve \
-                  critical tiers advertise shadow metered preflights refund_dropped trusted_proxies forwarded \
-                  on_failure instances";
-    for field in fields.split_whitespace() {
-        assert!(ALL.lines().any(|line| line.starts_with(&format!("{field} = "))), "{field}");
+    for table in ["[[policy]]", "[server]"] {
+        let fields = known(table, "unknown_field = 1");
+        assert!(fields.len() > 5, "{fields:?}");
+        for field in fields {
+            let says = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{field} = "));
+            assert!(ALL.lines().any(says), "examples/policies.toml lacks the field {field}");
+        }
     }
-    let values = "client_ip peer_ip route path method host global header: cookie: bearer basic_user query: \
-                  path_param: fixed_window sliding_log long_sliding_log sliding_window token_bucket gcra leaky_bucket all \
-                  failures successes share fallback";
-    for value in values.split_whitespace() {
-        let value = format!("\"{value}{}", if value.ends_with(':') { "" } else { "\"" });
-        let quoted = |line: &str| line.split('#').next().is_some_and(|line| line.contains(&value));
-        assert!(ALL.lines().any(quoted), "{value}");
+    for value in keys().into_iter().chain(known("[[policy]]", "algorithm = \"?\"")) {
+        let value = value.strip_suffix("NAME").map_or_else(|| format!("\"{value}\""), |word| format!("\"{word}"));
+        let uses = |line: &str| line.split('#').next().is_some_and(|line| line.contains(&value));
+        assert!(ALL.lines().any(uses), "examples/policies.toml has nothing with {value}");
+    }
+    let choices = [("[[policy]]", "missing_key"), ("[[policy]]", "count"), ("[server]", "on_failure")];
+    for (table, field) in choices {
+        for value in known(table, &format!("{field} = \"?\"")) {
+            assert!(ALL.contains(&format!("\"{value}\"")), "examples/policies.toml lacks {field} = {value:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_file_may_say_is_documented() {
+    let module = include_str!("../src/config/mod.rs");
+    for field in [known("[[policy]]", "unknown_field = 1"), known("[server]", "unknown_field = 1")].concat() {
+        assert!(module.contains(&format!("//! | `{field}` | ")), "src/config/mod.rs lacks a row of {field}");
+    }
+    let names = include_str!("../docs/names.md");
+    let forms: Vec<&str> = names.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+    for key in keys() {
+        assert!(module.contains(&format!("`\"{key}\"`")), "src/config/mod.rs lacks {key}");
+        let key = key.trim_end_matches(":NAME");
+        assert!(forms.iter().any(|form| form.contains(&format!("`{key}`"))), "docs/names.md lacks a row of {key}");
     }
 }
 
@@ -182,10 +221,7 @@ fn every_mistake_in_a_policy_names_its_line() {
         (
             "algorithm = \"leaky\"",
             3,
-            &[
-                "algorithm \"leaky\" is unknown",
-                "fixed_window, sliding_log, sliding_window, token_bucket, gcra, leaky_bucket, long_sliding_log",
-            ],
+            &["algorithm \"leaky\" is unknown", "give one of fixed_window, sliding_log, ", ", long_sliding_log"],
         ),
         ("algorithm = \"fixed_window\"\nburst = 5", 4, &["burst 5", "token bucket only"]),
         ("queue = 5", 3, &["queue 5", "leaky bucket only"]),
@@ -263,6 +299,37 @@ fn more_policies_than_one_decision_holds_are_refused() {
     let file = |count| (0..count).fold(String::new(), |file, n| file + &policy(&format!("name = \"p{n}\"")));
     assert_eq!(Config::from_toml(&file(128)).unwrap().policies().len(), 128);
     refused(&file(129), 128 * 5 + 1, &["more than 128 policies"]);
+}
+
+#[test]
+fn no_field_is_ignored() {
+    let (policy_fields, server_fields) = (known("[[policy]]", "unknown = 1"), known("[server]", "unknown = 1"));
+    assert_eq!((policy_fields.len(), server_fields.len()), (24, 6));
+    for field in policy_fields {
+        refused(&policy(&format!("{field} = 1979-05-27")), 3, &["the date or time `1979-05-27`: give ", &field]);
+    }
+    for field in server_fields {
+        refused(&format!("[server]\n{field} = 07:32:00"), 2, &[&field]);
+    }
+}
+
+#[test]
+fn every_mistake_names_its_column() {
+    for (file, place) in [
+        (policy("limit = 0"), "line 3: limit 0 admits nothing: give at least 1 (column 9)"),
+        (policy("  colour = 1"), "(column 3)"),
+        (policy("# no name"), "(column 1)"),
+        (policy("methods = [\"GET\", \"FETCH\"]"), "(column 19)"),
+        (policy("key = [\"path\",\n\t\"user\"]"), "(column 2)"),
+        (policy("tiers = { by = \"header:\u{fc}\", \u{22}\u{e9}\u{22} = 0 }"), "(column 16)"),
+        (policy("critical = { header = \"x\", value = \"\u{fc}\", or = 1 }"), "(column 41)"),
+        ("[server]\ninstances = 0".to_owned(), "(column 13)"),
+        ("[server]\ninstances =".to_owned(), "(column 12)"),
+        ("\n\n[server".to_owned(), "(column 8)"),
+    ] {
+        let error = Config::from_toml(&file).expect_err(&file).to_string();
+        assert!(error.ends_with(place), "{error} does not end with {place}\n{file}");
+    }
 }
 
 /// A file in a folder of its own, gone when dropped.

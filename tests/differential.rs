@@ -42,18 +42,23 @@ const MOST_TRACES: u64 = 400;
 const LANES: usize = 64;
 const STEPS: usize = 40;
 
-const ALGORITHMS: [Algorithm; 5] = [
-    Algorithm::FixedWindow,
-    Algorithm::SlidingLog,
-    Algorithm::SlidingWindow,
-    Algorithm::TokenBucket,
-    Algorithm::LeakyBucket,
-];
+/// Each algorithm once: some have several names.
+fn algorithms() -> impl Iterator<Item = Algorithm> {
+    Algorithm::ALL.iter().filter(|(name, algorithm)| *name == algorithm.name()).map(|(_, algorithm)| *algorithm)
+}
 
 /// Where the clock may stand: up to a third into a cell of this length, which divides all fixed windows.
 const CELL: u64 = 30 * S;
 const FIXED_WINDOWS: [u64; 6] = [30, 60, 90, 600, 86_400, 30 * 86_400];
 const WINDOWS: [u64; 7] = [30, 59, 60, 61, 601, 86_400, 30 * 86_400];
+
+/// Windows of which a state outlives the end by enough, or that end far from where the clock stands.
+fn windows(algorithm: Algorithm) -> &'static [u64] {
+    match algorithm {
+        Algorithm::SlidingLog | Algorithm::SlidingWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => &WINDOWS,
+        _ => &FIXED_WINDOWS,
+    }
+}
 
 /// Both stores, on one clock.
 struct Pair {
@@ -121,7 +126,7 @@ impl Pair {
 
     fn has_enough(&self) -> bool {
         let of = |algorithm: &Algorithm| self.decisions.get(algorithm.name()).copied().unwrap_or_default();
-        ALGORITHMS.iter().all(|algorithm| of(algorithm) >= self.wanted)
+        algorithms().all(|algorithm| of(&algorithm) >= self.wanted)
     }
 
     /// Fails unless enough was compared, and says how much.
@@ -206,7 +211,7 @@ fn assert_alike([memory, redis]: &[Decided; 2], told: impl Fn() -> String) {
 
 impl Lane {
     fn new(course: &impl Course, rng: &mut Rng, key: String) -> Self {
-        let quotas = ALGORITHMS.iter().map(|&algorithm| course.quota(rng, algorithm)).collect();
+        let quotas = algorithms().map(|algorithm| course.quota(rng, algorithm)).collect();
         Self { key, quotas, receipts: Vec::new() }
     }
 
@@ -311,8 +316,7 @@ struct AnyWay;
 
 impl Course for AnyWay {
     fn quota(&self, rng: &mut Rng, algorithm: Algorithm) -> Quota {
-        let windows = if algorithm == Algorithm::FixedWindow { &FIXED_WINDOWS[..] } else { &WINDOWS[..] };
-        let window = *pick(rng, windows);
+        let window = *pick(rng, windows(algorithm));
         let quota = quota_of(algorithm, 1, Duration::from_secs(window), 0);
         self.other(rng, quota)
     }
@@ -415,8 +419,7 @@ fn near(rng: &mut Rng, most: u64) -> u64 {
 
 impl Course for Extreme {
     fn quota(&self, rng: &mut Rng, algorithm: Algorithm) -> Quota {
-        let windows = if algorithm == Algorithm::FixedWindow { &FIXED_WINDOWS[..] } else { &WINDOWS[..] };
-        let window = Duration::from_secs(*pick(rng, windows));
+        let window = Duration::from_secs(*pick(rng, windows(algorithm)));
         let quota = quota_of(algorithm, 1, window, 0);
         self.other(rng, quota)
     }

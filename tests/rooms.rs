@@ -1,8 +1,9 @@
 //! Arrows between the rooms of the crate point down: a room is a module with all that is in it, and an arrow a path
 //! in one that leads to another.
 //!
-//! A module that only holds rooms, as the root of the crate, is a face: it shows what is theirs, and paths through it
-//! are followed.
+//! A room may have rooms within it. A module that only holds rooms, as the root of the crate, is a face: it shows what
+//! is theirs, and paths through it are followed, as are those through the front page of a room with rooms within. There
+//! no files know each other in a circle either.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,10 +24,31 @@ const ROOMS: [&str; 17] = [
     "http::gate",
     "http::account",
     "http::admission",
-    "http::status",
     "http::service",
+    "http::status",
     "http::layer",
     "config",
+];
+
+/// The rooms within a room, likewise.
+const WITHIN: [Order<'static>; 2] = [
+    Order {
+        within: "store::redis",
+        rooms: &[
+            "wire",
+            "connections",
+            "batch",
+            "cluster",
+            "servers",
+            "engine",
+            "settle",
+            "apart",
+            "store",
+            "builder",
+            "plain",
+        ],
+    },
+    Order { within: "store::cell", rooms: &["rate", "throttle", "store", "builder"] },
 ];
 
 /// What no room below HTTP knows.
@@ -78,18 +100,12 @@ impl Source {
                 lines.by_ref().find(|line| line.starts_with('}'));
             }
         }
-        Self { modules, text: kept.join("\n") }
-    }
-
-    /// Its room's floor; `None` for a face, and for what is in no known room.
-    fn floor(&self) -> Option<usize> {
-        floor_of(&self.modules)
-    }
-
-    fn is_face(&self) -> bool {
-        let modules = self.modules.iter().map(String::as_str).collect::<Vec<_>>();
-        self.floor().is_none()
-            && ROOMS.iter().any(|room| room.split("::").take(modules.len()).eq(modules.iter().copied()))
+        // Who may see an item is no arrow.
+        let kept = kept.join("\n");
+        let (before, scoped) = kept.split_once("pub(in ").unwrap_or((&kept, ""));
+        let behind = scoped.split("pub(in ").filter_map(|part| part.split_once(')'));
+        let text = behind.fold(before.to_owned(), |text, (_, after)| text + after);
+        Self { modules, text }
     }
 
     /// All paths that it uses, as they are written.
@@ -131,12 +147,44 @@ impl Source {
     }
 }
 
-/// The floor of the room that a path is in.
-fn floor_of(path: &[String]) -> Option<usize> {
-    ROOMS.iter().position(|room| {
-        let mut modules = path.iter();
-        room.split("::").all(|part| modules.next().is_some_and(|module| module == part))
-    })
+/// Rooms from the ground up, of the crate or of a room.
+#[derive(Clone, Copy)]
+struct Order<'a> {
+    /// The room that they are in; nothing for the crate.
+    within: &'a str,
+    rooms: &'a [&'a str],
+}
+
+impl Order<'_> {
+    /// All there are, the crate's first.
+    fn all() -> impl Iterator<Item = Order<'static>> {
+        [Order { within: "", rooms: &ROOMS }].into_iter().chain(WITHIN)
+    }
+
+    /// A room's modules from the root of the crate.
+    fn modules<'b>(&'b self, room: &'b str) -> impl Iterator<Item = &'b str> {
+        self.within.split("::").chain(room.split("::")).filter(|module| !module.is_empty())
+    }
+
+    /// Whether modules are the ones that these rooms are in, or below.
+    fn is_around(&self, modules: &[String]) -> bool {
+        let mut modules = modules.iter();
+        self.modules("").all(|part| modules.next().is_some_and(|module| module == part))
+    }
+
+    /// The floor of the room that a path is in.
+    fn floor_of(&self, path: &[String]) -> Option<usize> {
+        self.rooms.iter().position(|room| {
+            let mut modules = path.iter();
+            self.modules(room).all(|part| modules.next().is_some_and(|module| module == part))
+        })
+    }
+
+    /// Whether a file is the way to some of these rooms, and in none of them.
+    fn is_face(&self, file: &Source) -> bool {
+        let leads = |room: &&str| self.modules(room).take(file.modules.len()).eq(file.modules.iter());
+        self.floor_of(&file.modules).is_none() && self.rooms.iter().any(leads)
+    }
 }
 
 /// Rust without its comments, and with nothing in its strings.
@@ -210,9 +258,9 @@ fn expand(tree: &str, before: &[String], paths: &mut Vec<Vec<String>>) {
 /// What faces show under a path of theirs, and whose it is.
 type Shown = BTreeMap<Vec<String>, Vec<String>>;
 
-fn shown_by_faces(sources: &[Source]) -> Shown {
+fn shown_by<'a>(faces: impl Iterator<Item = &'a Source>) -> Shown {
     let mut shown = Shown::new();
-    for face in sources.iter().filter(|source| source.is_face()) {
+    for face in faces {
         for path in face.paths() {
             let is_own = |first: &String| first == "self" || first == "crate" || first == "super";
             let target = if path.first().is_some_and(is_own) {
@@ -240,36 +288,74 @@ fn followed(mut path: Vec<String>, shown: &Shown) -> Vec<String> {
 
 /// All that is wrong with the arrows between files.
 fn wrong(sources: &[Source]) -> Vec<String> {
-    let shown = shown_by_faces(sources);
+    let shown = shown_by(sources.iter().filter(|source| Order::all().any(|order| order.is_face(source))));
+    let mut wrong: Vec<String> = Order::all().flat_map(|order| wrong_by(order, sources, &shown)).collect();
+    wrong.sort();
+    wrong.dedup();
+    wrong
+}
+
+fn wrong_by(order: Order<'_>, sources: &[Source], shown: &Shown) -> Vec<String> {
     let mut wrong = Vec::new();
-    for source in sources.iter().filter(|source| !source.is_face()) {
+    let own = sources.iter().filter(|source| order.is_around(&source.modules));
+    for source in own.filter(|source| !order.is_face(source)) {
         let file = source.modules.join("/");
-        let Some(own) = source.floor() else {
+        let Some(own) = order.floor_of(&source.modules) else {
             wrong.push(format!("{file}: it is in no known room"));
             continue;
         };
-        let room = ROOMS[own];
+        let room = order.rooms[own];
         for path in source.paths() {
             let Some(target) = source.resolve(&path) else {
                 let first = path[0].as_str();
                 let is_below = ROOMS.iter().position(|room| room.starts_with("http::")).is_some_and(|http| own < http);
-                if own == 0 && FOREIGN.contains(&first) || is_below && OF_HTTP.contains(&first) {
+                let is_foreign = own == 0 && FOREIGN.contains(&first) || is_below && OF_HTTP.contains(&first);
+                if order.within.is_empty() && is_foreign {
                     wrong.push(format!("{file}: {room} knows {}", path.join("::")));
                 }
                 continue;
             };
-            match floor_of(&followed(target, &shown)) {
+            let target = followed(target, shown);
+            match order.floor_of(&target) {
                 Some(other) if other > own => {
-                    wrong.push(format!("{file}: {room} knows {} of {}", path.join("::"), ROOMS[other]));
+                    wrong.push(format!("{file}: {room} knows {} of {}", path.join("::"), order.rooms[other]));
                 }
-                Some(_) => {}
-                None => wrong.push(format!("{file}: {} is in no known room", path.join("::"))),
+                None if order.is_around(&target) => {
+                    wrong.push(format!("{file}: {} is in no known room", path.join("::")));
+                }
+                _ => {}
             }
         }
     }
-    wrong.sort();
-    wrong.dedup();
     wrong
+}
+
+/// The files in rooms within a room that lead back to themselves, by way of others.
+fn circles(sources: &[Source]) -> Vec<String> {
+    let is_in = |file: &&Source| WITHIN.iter().any(|order| order.is_around(&file.modules));
+    let is_front = |file: &Source| {
+        let is_below = |other: &Source| other.modules.len() > file.modules.len();
+        sources.iter().any(|other| is_below(other) && other.modules.starts_with(&file.modules))
+    };
+    let shown = shown_by(sources.iter().filter(|file| is_front(file)));
+    let files: Vec<&Source> = sources.iter().filter(is_in).filter(|file| !is_front(file)).collect();
+    let known_by = |file: &&Source| {
+        let targets = file.paths().into_iter().filter_map(|path| Some(followed(file.resolve(&path)?, &shown)));
+        let place = |target: Vec<String>| files.iter().position(|other| target.starts_with(&other.modules));
+        targets.filter_map(place).collect::<Vec<usize>>()
+    };
+    let arrows: Vec<Vec<usize>> = files.iter().map(known_by).collect();
+    let leads_back = |file: &usize| {
+        let others = |from: usize| arrows[from].iter().copied().filter(move |to| *to != from);
+        let (mut reached, mut next) = (vec![false; files.len()], others(*file).collect::<Vec<_>>());
+        while let Some(other) = next.pop() {
+            if !std::mem::replace(&mut reached[other], true) {
+                next.extend(others(other));
+            }
+        }
+        reached[*file]
+    };
+    (0..files.len()).filter(leads_back).map(|file| files[file].modules.join("/")).collect()
 }
 
 /// The files below a folder, but for those of tests.
@@ -310,20 +396,39 @@ fn arrows_between_rooms_point_down() {
 }
 
 #[test]
+fn files_in_rooms_within_a_room_do_not_know_each_other_in_a_circle() {
+    assert_eq!(circles(&sources()), [""; 0]);
+}
+
+#[test]
 fn each_room_is_there() {
     let sources = sources();
-    for (floor, room) in ROOMS.iter().enumerate() {
-        assert!(sources.iter().any(|source| source.floor() == Some(floor)), "there is no room {room}");
+    for order in Order::all() {
+        for (floor, room) in order.rooms.iter().enumerate() {
+            let is_there = sources.iter().any(|source| order.floor_of(&source.modules) == Some(floor));
+            assert!(is_there, "there is no room {room} within {:?}", order.within);
+        }
     }
 }
 
 /// What is wrong if a file has this text.
 fn planted(path: &str, text: &str) -> Vec<String> {
-    let lib = "pub use self::core::{Error, Key};\npub use self::http::{RateLimitLayer, policy};";
-    let http = "pub mod policy;\npub use self::layer::RateLimitLayer;";
-    let faces = [("lib.rs", lib), ("http/mod.rs", http)].map(|(path, text)| Source::new(Path::new(path), text));
-    let sources: Vec<Source> = faces.into_iter().chain([Source::new(Path::new(path), text)]).collect();
-    wrong(&sources)
+    planted_all(&[(path, text)])
+}
+
+/// What is wrong if files have these texts.
+fn planted_all(files: &[(&str, &str)]) -> Vec<String> {
+    let faces = [
+        ("lib.rs", "pub use self::core::{Error, Key};\npub use self::http::{RateLimitLayer, policy};"),
+        ("http/mod.rs", "pub mod policy;\npub use self::layer::RateLimitLayer;"),
+        ("store/mod.rs", "pub use redis::{Credentials, RedisStore};\npub use traits::Store;"),
+        ("store/redis/mod.rs", "pub use connections::Credentials;\npub use store::RedisStore;"),
+    ];
+    wrong(&sources_of(faces.iter().chain(files)))
+}
+
+fn sources_of<'a>(files: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> Vec<Source> {
+    files.into_iter().map(|(path, text)| Source::new(Path::new(path), text)).collect()
 }
 
 #[test]
@@ -363,6 +468,57 @@ fn an_arrow_upward_is_found_however_it_is_written() {
     assert_eq!(planted("http/key/header.rs", "use crate::http::layer;").len(), 1);
     assert_eq!(planted("cellar/one.rs", "").len(), 1);
     assert_eq!(planted("http/cellar.rs", "").len(), 1);
+}
+
+#[test]
+fn an_arrow_upward_between_rooms_within_a_room_is_found() {
+    for text in [
+        "use crate::store::redis::connections::Link;",
+        "use super::super::connections::Link;",
+        "use crate::store::redis::{batch, cluster::slot_of};",
+        "fn of(store: &crate::store::RedisStore) {}",
+        "use crate::store::{Check, Credentials};",
+        "use super::super::store;",
+        "use super::super::other::X;",
+        "pub(in crate::store::redis) use super::super::batch::Job;",
+        "pub(in crate::store::redis) fn f() {}\npub(in crate::store) fn g(job: super::super::batch::Job) {}",
+    ] {
+        assert!(!planted("store/redis/wire/reply.rs", text).is_empty(), "{text}");
+    }
+    assert_eq!(planted("store/redis/engine.rs", "use super::apart::Part;").len(), 1);
+    assert_eq!(planted("store/redis/other.rs", "").len(), 1, "it is in no known room");
+    for text in [
+        "use super::wire::Request;",
+        "use super::{cluster, servers::Servers};",
+        "use crate::store::Store;",
+        "pub(in crate::store::redis) struct Engine;",
+    ] {
+        assert_eq!(planted("store/redis/engine.rs", text), [""; 0], "{text}");
+    }
+    assert_eq!(planted("store/cell/store.rs", "use crate::store::redis::plain::PlainServer;"), [""; 0]);
+}
+
+#[test]
+fn a_circle_between_rooms_within_a_room_is_found() {
+    let down = ("store/redis/batch/job.rs", "use crate::store::redis::wire::Request;");
+    let up = ("store/redis/wire/packed.rs", "use crate::store::redis::batch::Job;");
+    assert_eq!(planted_all(&[down]), [""; 0]);
+    assert_eq!(
+        planted_all(&[down, up]),
+        ["store/redis/wire/packed: wire knows crate::store::redis::batch::Job of batch"]
+    );
+}
+
+#[test]
+fn a_circle_of_files_is_found_also_through_a_front_page() {
+    let front = ("store/redis/batch/mod.rs", "mod job;\nmod lane;\npub(super) use job::Job;");
+    let job = ("store/redis/batch/job.rs", "use super::call::Call;");
+    let call = ("store/redis/batch/call.rs", "use super::lane::{self, Lane};");
+    let below = ("store/redis/batch/lane.rs", "use super::turns::Turns;");
+    let lane = ("store/redis/batch/lane.rs", "use crate::store::redis::batch::Job;");
+    assert_eq!(circles(&sources_of(&[front, job, call, below])), [""; 0]);
+    let circle = ["job", "call", "lane"].map(|file| format!("store/redis/batch/{file}"));
+    assert_eq!(circles(&sources_of(&[front, job, call, lane])), circle);
 }
 
 #[test]

@@ -8,12 +8,14 @@ mod support {
 
 mod conformance {
     mod counters;
-    mod fixed_window;
     mod requests;
+    #[allow(dead_code, unused_imports, reason = "shared with other tests")]
+    #[path = "../algorithms/rows.rs"]
     mod rows;
     mod settlements;
     mod shadow;
+    #[allow(dead_code, reason = "shared with other tests")]
+    #[path = "../algorithms/subject.rs"]
     mod subject;
-    mod token_bucket;
     mod traces;
 }

@@ -21,7 +21,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use tokio::net::TcpListener;
-use tollgate::{MemoryStore, RateLimitLayer, RedisStore};
+use tollgate::{MemoryStore, RedisStore};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Args;
@@ -44,14 +44,11 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<(), BoxError> {
     let args = Args::read(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))?;
-    let (config, file) = args.config.as_deref().map(ConfigFile::open).transpose()?.unzip();
+    let file = args.config.as_deref().map(ConfigFile::open).transpose()?;
+    let config = file.as_ref().map(ConfigFile::config);
     let (layer, store) = match &args.redis {
-        Some(url) => (RateLimitLayer::composite(RedisStore::connect_lazy(url)?), "redis"),
-        None => (RateLimitLayer::composite(MemoryStore::new()), "memory"),
-    };
-    let layer = match config {
-        Some(config) => limits::of_file(layer, config)?,
-        None => limits::built_in(layer),
+        Some(url) => (limits::layer(RedisStore::connect_lazy(url)?, config)?, "redis"),
+        None => (limits::layer(MemoryStore::new(), config)?, "memory"),
     };
     let stop = shutdown::signal()?;
     if let Some(file) = file {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval};
-use tollgate::config::{Config, Server};
+use tollgate::config::Config;
 use tollgate::{Error, RateLimitLayer};
 
 use crate::{in_one_line, limits};
@@ -21,8 +21,8 @@ pub(crate) struct ConfigFile {
     read: Option<Stamp>,
     /// What it was when it was last looked at.
     seen: Option<Stamp>,
-    /// The settings the server was started with.
-    server: Server,
+    /// What the server was started with.
+    config: Config,
 }
 
 /// What changes with a file.
@@ -33,13 +33,16 @@ struct Stamp {
 }
 
 impl ConfigFile {
-    pub(crate) fn open(path: &str) -> Result<(Config, Self), Error> {
+    pub(crate) fn open(path: &str) -> Result<Self, Error> {
         let path = PathBuf::from(path);
         // Before it is read, so that no later change is missed.
         let stamp = Stamp::of(&path);
         let config = Config::from_file(&path)?;
-        let server = config.server().clone();
-        Ok((config, Self { path, read: stamp, seen: stamp, server }))
+        Ok(Self { path, read: stamp, seen: stamp, config })
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Whether it has changed, and no more since the last look: it may still be written.
@@ -52,22 +55,16 @@ impl ConfigFile {
     /// Replaces the policies by the file's. Those in force stay if there is anything wrong with it.
     fn reload(&mut self, layer: &RateLimitLayer) {
         self.read = Stamp::of(&self.path);
-        let config = match Config::from_file(&self.path) {
-            Ok(config) if self.read.is_some() => config,
+        let newer = match Config::from_file(&self.path) {
+            Ok(newer) if self.read.is_some() => newer,
             Ok(_) => return tracing::error!("the config file is refused, the policies stay: it is no regular file"),
             Err(error) => {
                 return tracing::error!("the config file is refused, the policies stay: {}", in_one_line(&error));
             }
         };
-        let server = config.server();
-        let of_failures = |server: &Server| (server.on_failure(), server.allow_for(), server.instances());
-        if of_failures(server) != of_failures(&self.server) {
-            tracing::warn!("on_failure, allow_for and instances stay as they were: restart the server to change them");
-        }
-        let policies = limits::policies(config);
-        let count = policies.len();
-        match layer.replace_policies(policies) {
-            Ok(()) => tracing::info!(policies = count, "the config file was read again"),
+        limits::warn_of_no_policies(&newer);
+        match self.config.update(layer, &newer) {
+            Ok(()) => tracing::info!(policies = newer.policies().len(), "the config file was read again"),
             Err(error) => tracing::error!("the config file is refused, the policies stay: {}", in_one_line(&error)),
         }
     }

@@ -1,29 +1,27 @@
 //! Clients to allow and to deny.
 
-use super::Server;
-use super::document::{Clients, PolicyTable};
-use super::fault::Fault;
+use super::document::{Field, Table};
 use super::keys::DynKey;
-use super::lists::{Client, ValueTable};
+use super::server::Server;
 use crate::http::policy::advice;
-use crate::{AccessList, Policy};
+use crate::{AccessList, Error, Policy};
 
-pub(super) fn with_lists(policy: Policy, table: &PolicyTable) -> Result<Policy, Fault> {
-    let policy = with(policy, "allow", table.allow.as_ref(), Policy::allow)?;
-    let Some(serves) = table.serve_unknown_addresses.as_ref().filter(|serves| *serves.get_ref()) else {
-        return with(policy, "deny", table.deny.as_ref(), Policy::deny);
-    };
-    if table.deny.is_none() {
-        let message = "serve_unknown_addresses has no effect without a list deny: add it, or leave the line out";
-        return Err(Fault::at(serves.span(), message));
+pub(super) fn with_lists(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
+    let policy = with(policy, table.get("allow"), Policy::allow)?;
+    match (table.get("deny"), table.switched_on("serve_unknown_addresses")?) {
+        (deny, None) => with(policy, deny, Policy::deny),
+        (None, Some(serves)) => {
+            let message = "serve_unknown_addresses has no effect without a list deny: add it, or leave the line out";
+            Err(serves.error(message))
+        }
+        (deny, Some(_)) => with(policy, deny, |policy, list| policy.deny(list.serve_unknown_addresses())),
     }
-    with(policy, "deny", table.deny.as_ref(), |policy, list| policy.deny(list.serve_unknown_addresses()))
 }
 
 /// The key of a policy with lists: it tells the client's address where the key itself does not.
-pub(super) fn with_address(key: DynKey, table: &PolicyTable, server: &Server) -> DynKey {
+pub(super) fn with_address(key: DynKey, table: Table<'_>, server: &Server) -> DynKey {
     #[cfg(feature = "axum")]
-    if table.allow.is_some() || table.deny.is_some() {
+    if table.get("allow").or(table.get("deny")).is_some() {
         return std::sync::Arc::new(super::addressed::Addressed { key, client: server.client().clone() });
     }
     let _ = (table, server);
@@ -32,33 +30,39 @@ pub(super) fn with_address(key: DynKey, table: &PolicyTable, server: &Server) ->
 
 fn with(
     policy: Policy,
-    what: &str,
-    clients: Option<&Clients>,
+    given: Option<Field<'_>>,
     set: impl FnOnce(Policy, AccessList) -> Policy,
-) -> Result<Policy, Fault> {
-    let Some(clients) = clients else { return Ok(policy) };
+) -> Result<Policy, Error> {
+    let Some(given) = given else { return Ok(policy) };
     let mut all = AccessList::default();
-    for client in &clients.get_ref().0 {
-        let list = read(AccessList::default(), client.get_ref());
-        let list = list.map_err(|error| Fault::at(client.span(), format!("{what}{error}")))?;
+    for client in given.texts("client")? {
+        let list = read(AccessList::default(), given.name, client)?;
         if let Some((_, is_address)) = list.idle(|entry| policy.extractor().can_match(entry)) {
-            let message = format!("{what} has an entry that can never match: {}", advice(is_address));
-            return Err(Fault::at(client.span(), message));
+            let message = format!("{} has an entry that can never match: {}", given.name, advice(is_address));
+            return Err(client.error(message));
         }
-        all = read(all, client.get_ref()).expect("it was read");
+        all = read(all, given.name, client)?;
     }
     Ok(set(policy, all))
 }
 
-/// Adds a client to a list; the error goes on after the name of the list.
-fn read(list: AccessList, client: &Client) -> Result<AccessList, String> {
-    match client {
-        Client::Text(text) if text.is_empty() => {
-            Err(" has an empty entry: give a CIDR or the value of a key".to_owned())
-        }
-        Client::Text(text) => list.entry(text).map_err(|error| format!(": {error}")),
-        Client::Value(ValueTable { value, key: None }) => Ok(list.key(value)),
-        Client::Value(ValueTable { value, key: Some(key) }) => Ok(list.key_of(&kind(key), value)),
+/// Adds a client to the list of this name: an address, a network, or the value of a key.
+fn read(list: AccessList, name: &str, client: Field<'_>) -> Result<AccessList, Error> {
+    match client.as_text() {
+        Some("") => Err(client.error(format!("{name} has an empty entry: give a CIDR or the value of a key"))),
+        Some(text) => list.entry(text).map_err(|error| client.error(format!("{name}: {error}"))),
+        None => read_value(list, client),
+    }
+}
+
+/// Adds the value of a key, or of the keys of a name, whatever it looks like.
+fn read_value(list: AccessList, client: Field<'_>) -> Result<AccessList, Error> {
+    let table = client.table("a string, or a table such as { value = \"a\", key = \"header:x-api-key\" }")?;
+    let table = table.only(&["value", "key"])?;
+    let value = table.required("value", "missing field `value`: add value = \"...\"")?.text()?;
+    match table.get("key") {
+        Some(key) => Ok(list.key_of(&kind(key.text()?), value)),
+        None => Ok(list.key(value)),
     }
 }
 

@@ -1,71 +1,193 @@
-//! The file as it is written: its tables, and where each value stands.
+//! The file as it is written: tables, fields and values, each with its place.
 
-use serde::Deserialize;
+use std::fmt::Display;
+use std::time::Duration;
+
+use http::HeaderName;
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
-use super::lists::{Client, OneOrMany, TextList, TierTable};
-use super::values::{CostText, Fraction, Period, Whole};
+use super::error::Source;
+use crate::Error;
+use crate::http::key::field_value::is_normal;
 
-/// A list of texts, with its place.
-pub(super) type Texts = Spanned<TextList>;
-
-/// A list of clients, with its place.
-pub(super) type Clients = Spanned<TextList<Client>>;
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Document {
-    #[serde(default)]
-    pub(super) policy: Vec<Spanned<PolicyTable>>,
-    #[serde(default)]
-    pub(super) server: ServerTable,
+/// A value, what it is the value of, and the file it stands in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'a> {
+    pub(super) name: &'a str,
+    value: &'a Spanned<DeValue<'a>>,
+    source: &'a Source<'a>,
 }
 
-/// One `[[policy]]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PolicyTable {
-    pub(super) name: Option<Spanned<String>>,
-    pub(super) key: Option<Spanned<OneOrMany<String>>>,
-    pub(super) algorithm: Option<Spanned<String>>,
-    pub(super) limit: Option<Spanned<Whole>>,
-    pub(super) window: Option<Spanned<Period>>,
-    pub(super) burst: Option<Spanned<Whole>>,
-    pub(super) queue: Option<Spanned<Whole>>,
-    pub(super) cost: Option<Spanned<CostText>>,
-    pub(super) count: Option<Spanned<OneOrMany<Whole>>>,
-    pub(super) missing_key: Option<Spanned<String>>,
-    pub(super) methods: Option<Texts>,
-    pub(super) routes: Option<Texts>,
-    pub(super) allow: Option<Clients>,
-    pub(super) deny: Option<Clients>,
-    pub(super) serve_unknown_addresses: Option<Spanned<bool>>,
-    pub(super) reserve: Option<Spanned<Fraction>>,
-    pub(super) critical: Option<Spanned<CriticalTable>>,
-    pub(super) tiers: Option<Spanned<TierTable>>,
-    pub(super) advertise: Option<bool>,
-    pub(super) shadow: Option<bool>,
-    pub(super) metered: Option<bool>,
-    pub(super) preflights: Option<bool>,
-    pub(super) preflights_without_key: Option<Spanned<bool>>,
-    pub(super) refund_dropped: Option<bool>,
+/// A table of the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table<'a> {
+    /// The field that the table is the value of.
+    pub(super) whole: Field<'a>,
+    fields: &'a DeTable<'a>,
 }
 
-/// What a request has to carry to be critical.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CriticalTable {
-    pub(super) header: Spanned<String>,
-    pub(super) value: Spanned<String>,
+/// Reads a text as TOML.
+pub(super) fn parse<'a>(source: &Source<'a>) -> Result<Spanned<DeValue<'a>>, Error> {
+    let file = DeTable::parse(source.text);
+    let file = file.map_err(|error| source.error(&error.span().unwrap_or_default(), error.message()))?;
+    Ok(Spanned::new(file.span(), DeValue::Table(file.into_inner())))
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ServerTable {
-    pub(super) trusted_proxies: Option<Texts>,
-    pub(super) trusted_hops: Option<Spanned<Whole>>,
-    pub(super) forwarded: Option<Spanned<String>>,
-    pub(super) on_failure: Option<Spanned<String>>,
-    pub(super) allow_for: Option<Spanned<Period>>,
-    pub(super) instances: Option<Spanned<Whole>>,
+impl<'a> Field<'a> {
+    pub(super) fn new(name: &'a str, value: &'a Spanned<DeValue<'a>>, source: &'a Source<'a>) -> Self {
+        Self { name, value, source }
+    }
+
+    /// An error in this value.
+    pub(super) fn error(&self, message: impl Display) -> Error {
+        self.source.error(&self.value.span(), message)
+    }
+
+    /// The error of a value that is of another type than the one `expected`.
+    pub(super) fn wrong(&self, expected: &str) -> Error {
+        let found = match self.value.get_ref() {
+            DeValue::String(text) => format!("the string {text:?}"),
+            DeValue::Integer(number) => format!("the integer `{number}`"),
+            DeValue::Float(number) => format!("the float `{number}`"),
+            DeValue::Boolean(value) => format!("the boolean `{value}`"),
+            DeValue::Datetime(time) => format!("the date or time `{time}`"),
+            DeValue::Array(_) => "a list".to_owned(),
+            DeValue::Table(_) => "a table".to_owned(),
+        };
+        self.error(format!("{} is {found}: give {expected}", self.name))
+    }
+
+    /// The number of its line.
+    pub(super) fn line(&self) -> usize {
+        self.source.place(self.value.span().start).0
+    }
+
+    pub(super) fn as_text(&self) -> Option<&'a str> {
+        self.value.get_ref().as_str()
+    }
+
+    pub(super) fn as_whole(&self) -> Option<u64> {
+        let number = self.value.get_ref().as_integer()?;
+        // By way of a signed number, as -0 is 0.
+        i128::from_str_radix(number.as_str(), number.radix()).ok()?.try_into().ok()
+    }
+
+    /// The elements of a list, each of which is one of `name`.
+    pub(super) fn as_list(&self, name: &'a str) -> Option<Vec<Self>> {
+        let elements = self.value.get_ref().as_array()?.iter();
+        Some(elements.map(|value| Self { name, value, ..*self }).collect())
+    }
+
+    pub(super) fn text(&self) -> Result<&'a str, Error> {
+        self.as_text().ok_or_else(|| self.wrong("a string, in quotes"))
+    }
+
+    pub(super) fn whole(&self) -> Result<u64, Error> {
+        self.as_whole().ok_or_else(|| self.wrong("a whole number, 0 or more, without quotes"))
+    }
+
+    pub(super) fn fraction(&self) -> Result<f64, Error> {
+        let number = match self.value.get_ref() {
+            DeValue::Integer(number) => number.as_str().parse().ok(),
+            DeValue::Float(number) => number.as_str().parse().ok(),
+            _ => None,
+        };
+        number.ok_or_else(|| self.wrong("a fraction such as 0.2, without quotes"))
+    }
+
+    pub(super) fn flag(&self) -> Result<bool, Error> {
+        self.value.get_ref().as_bool().ok_or_else(|| self.wrong("a boolean, true or false without quotes"))
+    }
+
+    pub(super) fn texts(&self, name: &'a str) -> Result<Vec<Self>, Error> {
+        self.as_list(name).ok_or_else(|| self.wrong("a list of texts in quotes, such as [\"a\", \"b\"]"))
+    }
+
+    pub(super) fn table(&self, expected: &str) -> Result<Table<'a>, Error> {
+        let fields = self.value.get_ref().as_table().ok_or_else(|| self.wrong(expected))?;
+        Ok(Table { whole: *self, fields })
+    }
+
+    pub(super) fn period(&self) -> Result<Duration, Error> {
+        let name = self.name;
+        let expected = || self.wrong("a duration in quotes, such as \"100ms\", \"60s\" or \"30d\"");
+        let text = self.as_text().ok_or_else(expected)?;
+        if text.split(|other: char| !other.is_alphabetic()).any(|unit| unit == "M") {
+            let message = format!("{name} {text:?} has the unit M, which may be minutes or months: give 1m or 30d");
+            return Err(self.error(message));
+        }
+        humantime::parse_duration(text).map_err(|error| {
+            let allowed = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
+            self.error(format!("{name} {text:?} is not a duration: {allowed}")).with_source(error)
+        })
+    }
+
+    /// What the text stands for among the words that are `known`.
+    pub(super) fn choose<T: Copy>(&self, known: &[(&str, T)]) -> Result<T, Error> {
+        let text = self.text()?;
+        let found = known.iter().find(|(word, _)| *word == text);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let words: Vec<&str> = known.iter().map(|(word, _)| *word).collect();
+            self.error(format!("{} {text:?} is unknown: give one of {}", self.name, words.join(", ")))
+        })
+    }
+
+    /// The header of a text `header:NAME`, which is all that `what` can be.
+    pub(super) fn header(&self, what: &str) -> Result<HeaderName, Error> {
+        match self.text()?.split_once(':') {
+            Some(("header", name)) => self.header_name(&format!("{what} header:NAME"), name),
+            _ => Err(self.error(format!("{what} {:?} is unknown: give header:NAME", self.text()?))),
+        }
+    }
+
+    /// The header of a name, which stands in `what`.
+    pub(super) fn header_name(&self, what: &str, name: &str) -> Result<HeaderName, Error> {
+        HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
+            self.error(format!("{what} has {name:?} for a name: give one such as x-api-key")).with_source(error)
+        })
+    }
+
+    /// Refuses a text that is compared with the values of a header, and that none can be.
+    pub(super) fn check_header_value(&self, what: &str, text: &str) -> Result<(), Error> {
+        if is_normal(text.as_bytes()) {
+            return Ok(());
+        }
+        let advice = "leave out white space around it, and control characters";
+        Err(self.error(format!("{what} has {text:?}, which no header can say: {advice}")))
+    }
+}
+
+impl<'a> Table<'a> {
+    /// Refuses all fields but those that are `known`.
+    pub(super) fn only(self, known: &[&str]) -> Result<Self, Error> {
+        let unknown = self.fields.keys().filter(|name| !known.contains(&&**name.get_ref()));
+        let Some(first) = unknown.min_by_key(|name| name.span().start) else { return Ok(self) };
+        let known = known.join("`, `");
+        let message = format!("unknown field `{}`: give one of `{known}`", first.get_ref());
+        Err(self.whole.source.error(&first.span(), message))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Field<'a>> {
+        let (name, value) = self.fields.get_key_value(name)?;
+        Some(Field { name: name.get_ref(), value, ..self.whole })
+    }
+
+    /// The field of this name, which has to be there, or else it is `missing`.
+    pub(super) fn required(&self, name: &str, missing: &str) -> Result<Field<'a>, Error> {
+        self.get(name).ok_or_else(|| self.whole.error(missing))
+    }
+
+    /// The field of this name, if it is `true`.
+    pub(super) fn switched_on(&self, name: &str) -> Result<Option<Field<'a>>, Error> {
+        let Some(field) = self.get(name) else { return Ok(None) };
+        Ok(field.flag()?.then_some(field))
+    }
+
+    /// All fields, in the order of the file.
+    pub(super) fn fields(&self) -> Vec<Field<'a>> {
+        let mut names: Vec<_> = self.fields.keys().collect();
+        names.sort_by_key(|name| name.span().start);
+        names.into_iter().filter_map(|name| self.get(name.get_ref())).collect()
+    }
 }

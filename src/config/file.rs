@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use toml::Spanned;
-
-use super::Server;
-use super::document::{Document, PolicyTable};
-use super::fault::{Fault, line_of, one_line};
+use super::document::{Field, parse};
+use super::error::{Source, one_line};
 use super::policy::read_policy;
-use crate::{Error, Policy};
+use super::server::Server;
+use crate::{Error, Policy, RateLimitLayer, Store};
 
 /// One decision has no more checks than this.
 const MOST_POLICIES: usize = 128;
@@ -27,9 +25,9 @@ impl Config {
     /// # Errors
     ///
     /// If it is no TOML, or holds anything that is unknown or can never work. The message is one
-    /// line that starts with the number of the line in the file.
+    /// line that starts with the number of the line in the file, and ends with the column.
     pub fn from_toml(text: &str) -> Result<Self, Error> {
-        Self::read(text).map_err(|fault| fault.in_file(None, text.as_bytes()))
+        Self::read(&Source { name: None, text })
     }
 
     /// Reads a file.
@@ -45,8 +43,16 @@ impl Config {
             let text = format!("cannot read the config file {name}: give the path of a TOML file");
             Error::invalid(one_line(&text)).with_source(error)
         })?;
-        let text = str::from_utf8(&bytes).map_err(|error| Fault::no_text(error.valid_up_to(), error));
-        text.and_then(Self::read).map_err(|fault| fault.in_file(Some(&name), &bytes))
+        let text = String::from_utf8_lossy(&bytes);
+        let source = Source { name: Some(&name), text: &text };
+        match str::from_utf8(&bytes) {
+            Ok(_) => Self::read(&source),
+            Err(error) => {
+                let valid = error.valid_up_to();
+                let message = "the file is not UTF-8 text: save it as UTF-8";
+                Err(source.error(&(valid..valid), message).with_source(error))
+            }
+        }
     }
 
     /// The policies, in the order of the file.
@@ -64,28 +70,113 @@ impl Config {
         &self.server
     }
 
-    fn read(text: &str) -> Result<Self, Fault> {
-        let document: Document = toml::from_str(text)?;
-        let server = Server::read(&document.server)?;
-        if let Some(table) = document.policy.get(MOST_POLICIES) {
-            return Err(Fault::at(table.span(), format!("there are more than {MOST_POLICIES} policies: join some")));
+    /// A layer with everything the file sets: its policies, how the client's address is known, and what
+    /// happens to requests the store could not decide.
+    ///
+    /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer, and policies
+    /// can be added to it.
+    ///
+    /// # Errors
+    ///
+    /// As [`RateLimitLayer::try_policies`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::config::Config;
+    /// use tollgate::{Headers, MemoryStore};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let config = Config::from_toml(
+    ///     r#"
+    ///     [[policy]]
+    ///     name = "all"
+    ///     limit = 1_000
+    ///     window = "60s"
+    ///
+    ///     [server]
+    ///     on_failure = "deny"
+    ///     "#,
+    /// )?;
+    /// let layer = config.layer(MemoryStore::new())?.headers(Headers::both());
+    /// # let _ = layer;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, Error> {
+        let Self { policies, server } = self;
+        let layer = RateLimitLayer::composite(store).on_failure(server.on_failure());
+        let layer = layer.allow_for(server.allow_for()).instances(server.instances());
+        #[cfg(feature = "axum")]
+        let layer = layer.client(server.client().clone());
+        layer.try_policies(policies.iter().cloned())
+    }
+
+    /// Updates a [layer](Self::layer) of this file, and its clones and services, to a newer file while they
+    /// are used.
+    ///
+    /// All policies of the layer are [replaced](RateLimitLayer::replace_policies) by those of the newer
+    /// file, and with them the proxies that they trust. What was taken stays taken.
+    ///
+    /// `on_failure`, `allow_for` and `instances` cannot be replaced: where the newer file has other values,
+    /// those of this file stay in force, and one warning with the code `settings_stay` names them.
+    ///
+    /// # Errors
+    ///
+    /// As [`RateLimitLayer::replace_policies`]: then the policies in force stay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    /// use tollgate::config::Config;
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let file = |limit| format!("[[policy]]\nname = \"all\"\nlimit = {limit}\nwindow = \"60s\"");
+    /// let config = Config::from_toml(&file(100))?;
+    /// let layer = config.layer(MemoryStore::new())?;
+    /// // The file has changed.
+    /// config.update(&layer, &Config::from_toml(&file(200))?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update(&self, layer: &RateLimitLayer, newer: &Self) -> Result<(), Error> {
+        layer.replace_policies(newer.policies.iter().cloned())?;
+        let settings = self.server.kept(&newer.server);
+        if !settings.is_empty() {
+            tracing::warn!(
+                code = "settings_stay",
+                ?settings,
+                "on_failure, allow_for and instances stay as they were: restart the server to change them"
+            );
         }
-        refuse_repeats(&document.policy, text)?;
-        let policies = document.policy.iter().map(|table| read_policy(table, &server));
-        let policies = policies.collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn read(source: &Source<'_>) -> Result<Self, Error> {
+        let root = parse(source)?;
+        let file = Field::new("the file", &root, source).table("a table")?.only(&["policy", "server"])?;
+        let server = file.get("server").map(Server::read).transpose()?.unwrap_or_default();
+        let policies = file.get("policy").map(|given| read_policies(given, &server)).transpose()?.unwrap_or_default();
         Ok(Self { policies, server })
     }
 }
 
-/// Policies that share a name could share their counters.
-fn refuse_repeats(tables: &[Spanned<PolicyTable>], text: &str) -> Result<(), Fault> {
-    let mut seen = HashMap::new();
-    for name in tables.iter().filter_map(|table| table.get_ref().name.as_ref()) {
-        if let Some(first) = seen.insert(name.get_ref(), name) {
-            let line = line_of(first.span().start, text.as_bytes());
-            let message = format!("policy name {:?} is taken on line {line}: give each its own", name.get_ref());
-            return Err(Fault::at(name.span(), message));
-        }
+fn read_policies(given: Field<'_>, server: &Server) -> Result<Vec<Policy>, Error> {
+    let tables = given.as_list("policy");
+    let tables = tables.ok_or_else(|| given.wrong("a sequence of tables, each under [[policy]]"))?;
+    if let Some(policy) = tables.get(MOST_POLICIES) {
+        return Err(policy.error(format!("there are more than {MOST_POLICIES} policies: join some")));
     }
-    Ok(())
+    let (mut policies, mut lines) = (Vec::new(), HashMap::new());
+    for table in tables {
+        let (policy, name) = read_policy(table, server)?;
+        // Policies that share a name could share their counters.
+        if let Some(first) = lines.insert(policy.name().to_owned(), name.line()) {
+            let message = format!("policy name {:?} is taken on line {first}: give each its own", policy.name());
+            return Err(name.error(message));
+        }
+        policies.push(policy);
+    }
+    Ok(policies)
 }

@@ -1,15 +1,12 @@
 //! Keys by the names they have in files.
 
-use std::ops::Range;
+use std::mem;
 use std::sync::Arc;
 
-use toml::Spanned;
-
-use super::Server;
-use super::choices::Choices;
-use super::fault::Fault;
-use super::header::header_name;
-use super::lists::OneOrMany;
+use super::document::Field;
+use super::server::Server;
+use crate::Error;
+use crate::http::key::reading::Reading;
 use crate::http::key::{self, Header, KeyExtractor};
 
 pub(super) type DynKey = Arc<dyn KeyExtractor>;
@@ -17,126 +14,176 @@ pub(super) type DynKey = Arc<dyn KeyExtractor>;
 /// Keys joined at most: each is one level of nesting.
 const MOST_JOINED: usize = 8;
 
-/// The word that takes a choice.
-const BASIC_USER: &str = "basic_user";
+/// How a key is made of its word in a file.
+#[derive(Clone, Copy)]
+enum Make {
+    /// Of the word alone, knowing how the server tells clients.
+    Word(fn(&Server) -> DynKey),
+    /// Of the word alone; letters of either case may be the same.
+    AnyCase(fn(Choices) -> DynKey),
+    /// Of the word, a colon and the name of what holds the value.
+    Named(fn(Field<'_>, &str) -> Result<DynKey, Error>),
+    /// The same, of something that a request may have several of: it may say which of them counts, and that
+    /// letters of either case are the same.
+    NamedAmong(fn(Field<'_>, &str, Choices) -> Result<DynKey, Error>),
+}
 
-/// Makes a key, knowing how the server tells clients.
-type Make = fn(&Server) -> DynKey;
-
-/// The keys that are a word.
-const WORDS: &[(&str, Make)] = &[
+/// The keys by their words: all that a file can say.
+const KEYS: &[(&str, Make)] = &[
     #[cfg(feature = "axum")]
-    ("client_ip", |server| Arc::new(server.client().clone())),
+    ("client_ip", Make::Word(|server| Arc::new(server.client().clone()))),
     #[cfg(feature = "axum")]
-    ("peer_ip", |_| Arc::new(key::peer_ip())),
+    ("peer_ip", Make::Word(|_| Arc::new(key::peer_ip()))),
     #[cfg(feature = "axum")]
-    ("route", |_| Arc::new(key::route())),
-    ("path", |_| Arc::new(key::path())),
-    ("method", |_| Arc::new(key::method())),
-    ("host", |_| Arc::new(key::host())),
-    ("global", |_| Arc::new(key::global())),
-    ("bearer", |_| Arc::new(key::bearer())),
-    (BASIC_USER, |_| Arc::new(key::basic_user())),
+    ("route", Make::Word(|_| Arc::new(key::route()))),
+    ("path", Make::Word(|_| Arc::new(key::path()))),
+    ("method", Make::Word(|_| Arc::new(key::method()))),
+    ("host", Make::Word(|_| Arc::new(key::host()))),
+    ("global", Make::Word(|_| Arc::new(key::global()))),
+    ("bearer", Make::Word(|_| Arc::new(key::bearer()))),
+    ("basic_user", Make::AnyCase(|choices| Arc::new(key::basic_user().read_as(|reading| choices.apply(reading))))),
+    ("header", Make::NamedAmong(header)),
+    ("cookie", Make::NamedAmong(cookie)),
+    ("query", Make::NamedAmong(query)),
+    #[cfg(feature = "axum")]
+    ("path_param", Make::Named(path_param)),
 ];
 
-/// Makes a key of the text after the colon, as it is chosen to be read.
-type MakeOf = fn(Range<usize>, &str, Choices) -> Result<DynKey, Fault>;
+impl Make {
+    /// The key as a file says it.
+    fn form(self, word: &str) -> String {
+        match self {
+            Self::Word(_) | Self::AnyCase(_) => word.to_owned(),
+            Self::Named(_) | Self::NamedAmong(_) => format!("{word}:NAME"),
+        }
+    }
 
-/// The keys that are a word, a colon and the name of what holds the value.
-const WITH_NAME: &[(&str, MakeOf)] = &[
-    ("header", header),
-    ("cookie", cookie),
-    ("query", query),
-    #[cfg(feature = "axum")]
-    ("path_param", path_param),
-];
-
-pub(super) fn read_key(given: &Spanned<OneOrMany<String>>, server: &Server) -> Result<DynKey, Fault> {
-    match given.get_ref() {
-        OneOrMany::One(name) => find(given.span(), name, server),
-        OneOrMany::Many(names) => join(given.span(), names, server),
+    /// Whether it can be read as a file chooses.
+    fn takes(self, choices: Choices) -> bool {
+        match self {
+            Self::Word(_) | Self::Named(_) => choices.is_none(),
+            Self::AnyCase(_) => !choices.picks(),
+            Self::NamedAmong(_) => true,
+        }
     }
 }
 
-fn join(span: Range<usize>, names: &[Spanned<String>], server: &Server) -> Result<DynKey, Fault> {
+pub(super) fn read_key(given: Field<'_>, server: &Server) -> Result<DynKey, Error> {
+    if given.as_text().is_some() {
+        return find(given, server);
+    }
+    let names = given.as_list("key").ok_or_else(|| given.wrong("a key in quotes, or a list of keys"))?;
     if names.is_empty() || names.len() > MOST_JOINED {
         let message = format!("a list of {} keys is not allowed: give 1 to {MOST_JOINED}", names.len());
-        return Err(Fault::at(span, message));
+        return Err(given.error(message));
     }
-    let keys = names.iter().map(|name| find(name.span(), name.get_ref(), server));
-    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let keys = names.into_iter().map(|name| find(name, server)).collect::<Result<Vec<_>, _>>()?;
     let joined = keys.into_iter().reduce(|joined, key| Arc::new(joined.and(key)));
     Ok(joined.expect("the list is not empty"))
 }
 
-fn find(span: Range<usize>, name: &str, server: &Server) -> Result<DynKey, Fault> {
-    let (choices, name) = Choices::read(&span, name)?;
-    if let Some((_, make)) = WORDS.iter().find(|(word, _)| *word == name) {
-        return with_choices(span, name, choices, || make(server));
+fn find(given: Field<'_>, server: &Server) -> Result<DynKey, Error> {
+    let (choices, text) = Choices::read(given)?;
+    let (word, name) = text.split_once(':').map_or((text, None), |(word, name)| (word, Some(name)));
+    let found = KEYS.iter().find(|(known, _)| *known == word).map(|(_, make)| *make);
+    let Some(make) = found else { return Err(unknown(given, text)) };
+    if !make.takes(choices) {
+        return Err(given.error(no_choice(&make.form(word))));
     }
-    let (word, argument) = name.split_once(':').unwrap_or((name, ""));
-    match WITH_NAME.iter().find(|(known, _)| *known == word) {
-        Some((_, make)) => make(span, argument, choices),
-        None => Err(Fault::at(span, format!("key {name:?} is unknown: give one of {}", known()))),
+    match (make, name) {
+        (Make::Word(make), None) => Ok(make(server)),
+        (Make::AnyCase(make), None) => Ok(make(choices)),
+        (Make::Word(_) | Make::AnyCase(_), Some(_)) => Err(unknown(given, text)),
+        (Make::Named(make), name) => make(given, name.unwrap_or_default()),
+        (Make::NamedAmong(make), name) => make(given, name.unwrap_or_default(), choices),
     }
 }
 
-/// A key that is a word; only one of them takes a choice.
-fn with_choices(
-    span: Range<usize>,
-    name: &str,
-    choices: Choices,
-    make: impl FnOnce() -> DynKey,
-) -> Result<DynKey, Fault> {
-    if choices.is_none() {
-        return Ok(make());
-    }
-    if name == BASIC_USER && !choices.picks() {
-        return Ok(Arc::new(key::basic_user().read_as(|reading| choices.apply(reading))));
-    }
-    Err(Fault::at(span, no_choice(name)))
+/// Some of the keys, as a file says them.
+fn forms(of: impl Fn(Make) -> bool) -> Vec<String> {
+    KEYS.iter().filter(|(_, make)| of(*make)).map(|(word, make)| make.form(word)).collect()
 }
 
-fn no_choice(name: &str) -> String {
-    format!(
-        "key {name:?} takes no such choice: header:NAME, cookie:NAME and query:NAME take first, last and ignore_case, \
-         and {BASIC_USER} takes ignore_case"
-    )
+fn unknown(given: Field<'_>, text: &str) -> Error {
+    given.error(format!("key {text:?} is unknown: give one of {}", forms(|_| true).join(", ")))
 }
 
-fn header(span: Range<usize>, name: &str, choices: Choices) -> Result<DynKey, Fault> {
-    let key = Header::new(header_name("key header:NAME", span, name)?);
+fn no_choice(form: &str) -> String {
+    let among = forms(|make| matches!(make, Make::NamedAmong(_))).join(", ");
+    let any_case = forms(|make| matches!(make, Make::AnyCase(_))).join(", ");
+    format!("key {form:?} takes no such choice: {among} take first, last and ignore_case, and {any_case} ignore_case")
+}
+
+fn header(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error> {
+    let key = Header::new(given.header_name("key header:NAME", name)?);
     Ok(Arc::new(key.read_as(|reading| choices.apply(reading))))
 }
 
 /// A cookie's name is a token: <https://www.rfc-editor.org/rfc/rfc6265#section-4.1.1>.
-fn cookie(span: Range<usize>, name: &str, choices: Choices) -> Result<DynKey, Fault> {
+fn cookie(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error> {
     let is_token = name.bytes().all(|byte| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte));
     if name.is_empty() || !is_token {
         let message = format!("key cookie:NAME has {name:?} for a name: give one such as cookie:session");
-        return Err(Fault::at(span, message));
+        return Err(given.error(message));
     }
     Ok(Arc::new(key::cookie(name).read_as(|reading| choices.apply(reading))))
 }
 
-fn query(span: Range<usize>, name: &str, choices: Choices) -> Result<DynKey, Fault> {
+fn query(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error> {
     if name.is_empty() {
-        return Err(Fault::at(span, "key query:NAME lacks the name: give one such as query:api_key"));
+        return Err(given.error("key query:NAME lacks the name: give one such as query:api_key"));
     }
     Ok(Arc::new(key::query(name).read_as(|reading| choices.apply(reading))))
 }
 
 #[cfg(feature = "axum")]
-fn path_param(span: Range<usize>, name: &str, choices: Choices) -> Result<DynKey, Fault> {
+fn path_param(given: Field<'_>, name: &str) -> Result<DynKey, Error> {
     if name.is_empty() || name.contains(['{', '}', '*', '/', ':']) {
         let message = format!("key path_param:NAME has {name:?} for a name: give one such as id, for /users/{{id}}");
-        return Err(Fault::at(span, message));
+        return Err(given.error(message));
     }
-    with_choices(span, "path_param:NAME", choices, || Arc::new(key::path_param(name)))
+    Ok(Arc::new(key::path_param(name)))
 }
 
-fn known() -> String {
-    let words = WORDS.iter().map(|(word, _)| (*word).to_owned());
-    let others = WITH_NAME.iter().map(|(word, _)| format!("{word}:NAME"));
-    words.chain(others).collect::<Vec<_>>().join(", ")
+/// How a key is read, in words before it: `last:cookie:session`.
+#[derive(Clone, Copy, Default)]
+struct Choices {
+    /// Which of several values counts.
+    pick: Option<fn(Reading) -> Reading>,
+    ignores_case: bool,
+}
+
+impl Choices {
+    /// Reads the choices, and returns what is left of the text.
+    fn read(given: Field<'_>) -> Result<(Self, &str), Error> {
+        let (mut choices, text) = (Self::default(), given.text()?);
+        let mut rest = text;
+        while let Some((word, after)) = rest.split_once(':') {
+            let is_second = match word {
+                "first" => choices.pick.replace(Reading::first).is_some(),
+                "last" => choices.pick.replace(Reading::last).is_some(),
+                "ignore_case" => mem::replace(&mut choices.ignores_case, true),
+                _ => break,
+            };
+            if is_second {
+                let advice = "give first or last, and ignore_case, once each";
+                return Err(given.error(format!("key {text:?} chooses twice: {advice}")));
+            }
+            rest = after;
+        }
+        Ok((choices, rest))
+    }
+
+    fn is_none(self) -> bool {
+        self.pick.is_none() && !self.ignores_case
+    }
+
+    fn picks(self) -> bool {
+        self.pick.is_some()
+    }
+
+    fn apply(self, reading: Reading) -> Reading {
+        let reading = if let Some(pick) = self.pick { pick(reading) } else { reading };
+        if self.ignores_case { reading.ignore_case() } else { reading }
+    }
 }

@@ -1,8 +1,8 @@
-//! Policies from a TOML file.
+//! Policies from a TOML file, and the layer that limits by them.
 //!
 //! ```
+//! use tollgate::MemoryStore;
 //! use tollgate::config::Config;
-//! use tollgate::{MemoryStore, RateLimitLayer};
 //!
 //! # fn main() -> Result<(), tollgate::Error> {
 //! let config = Config::from_toml(
@@ -20,8 +20,7 @@
 //! )?;
 //! assert_eq!(config.policies()[0].quota().capacity(), 10);
 //!
-//! let on_failure = config.server().on_failure();
-//! let layer = RateLimitLayer::composite(MemoryStore::new()).policies(config.into_policies()).on_failure(on_failure);
+//! let layer = config.layer(MemoryStore::new())?;
 //! # let _ = layer;
 //! # Ok(())
 //! # }
@@ -35,7 +34,7 @@
 //! | `limit` | units per window, at least 1 | required |
 //! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error | required |
 //! | `key` | who is counted: one of the [keys](#keys), or a list of up to 8 that is counted as one | `"global"` |
-//! | `algorithm` | `"fixed_window"`, `"sliding_log"`, `"long_sliding_log"` (a sliding log of more than 10,000 units), `"sliding_window"`, `"token_bucket"`, `"gcra"` (the same) or `"leaky_bucket"` | `"token_bucket"` |
+//! | `algorithm` | the name of an [`Algorithm`](crate::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
 //! | `cost` | units a request takes, 0 only looks; or `"header:NAME"`, whose value says them, in digits | 1 |
@@ -97,27 +96,25 @@
 //! The first three say how `"client_ip"`, `allow` and `deny` know a client's address:
 //! [`client_ip`](fn@crate::key::client_ip) has the rules. They need the feature `axum`.
 //!
-//! Anything else in the file is an error that names the line.
+//! Anything else in the file is an error that names the line and the column:
+//! `line 4: limit 0 admits nothing: give at least 1 (column 9)`.
+//!
+//! # A file that changes
+//!
+//! [`Config::update`] gives a layer that is in use the policies of a newer file. `trusted_proxies`,
+//! `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
+//! warning says so.
 
 mod access;
 #[cfg(feature = "axum")]
 mod addressed;
-mod choices;
-mod cost;
 mod document;
-mod fault;
+mod error;
 mod file;
-mod header;
 mod keys;
-mod lists;
 mod policy;
-#[cfg(feature = "axum")]
-mod proxies;
-mod quota;
-mod reserve;
-mod scope;
+mod requests;
 mod server;
-mod values;
 
 pub use file::Config;
 pub use server::Server;

@@ -1,62 +1,162 @@
-//! A `[[policy]]` table as a policy.
+//! A `[[policy]]` table as a policy: its name and quota, and what it does where there is no key.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use toml::Spanned;
-
-use super::Server;
 use super::access::{with_address, with_lists};
-use super::cost::with_cost;
-use super::document::PolicyTable;
-use super::fault::{Fault, choose};
+use super::document::{Field, Table};
 use super::keys::{DynKey, read_key};
-use super::quota::{read_quota, with_tiers};
-use super::reserve::with_reserve;
-use super::scope::with_scope;
-use crate::{MissingKey, Policy, key};
+use super::requests::{with_cost, with_reserve, with_scope};
+use super::server::Server;
+use crate::http::key::field_value::only;
+use crate::{Algorithm, Error, MissingKey, Policy, Quota, key};
+
+/// All fields of a policy.
+const FIELDS: &[&str] = &[
+    "name",
+    "key",
+    "algorithm",
+    "limit",
+    "window",
+    "burst",
+    "queue",
+    "cost",
+    "count",
+    "missing_key",
+    "methods",
+    "routes",
+    "allow",
+    "deny",
+    "serve_unknown_addresses",
+    "reserve",
+    "critical",
+    "tiers",
+    "advertise",
+    "shadow",
+    "metered",
+    "preflights",
+    "preflights_without_key",
+    "refund_dropped",
+];
 
 const MISSING_KEY: &[(&str, MissingKey)] =
     &[("skip", MissingKey::Skip), ("deny", MissingKey::Deny), ("share", MissingKey::Share)];
 
-pub(super) fn read_policy(table: &Spanned<PolicyTable>, server: &Server) -> Result<Policy, Fault> {
-    let fields = table.get_ref();
-    let name = required(table, fields.name.as_ref(), "name = \"...\"")?;
-    let policy = Policy::try_new(name.get_ref(), read_quota(table)?);
-    let policy = policy.map_err(|error| Fault::at(name.span(), error.to_string()))?;
-    let policy = with_key(policy, fields, server)?;
-    let policy = with_lists(policy, fields)?;
-    let policy = with_scope(policy, fields)?;
-    let policy = with_cost(policy, fields)?;
-    let policy = with_tiers(policy, fields)?;
-    let policy = with_reserve(policy, fields)?;
-    Ok(with_switches(policy, fields))
+/// Sets an option of a policy.
+type Switch = fn(Policy) -> Policy;
+
+/// The options that are `true` or `false`, and `false` by default.
+const SWITCHES: &[(&str, Switch)] = &[
+    ("shadow", Policy::shadow),
+    ("metered", Policy::metered),
+    ("preflights", Policy::with_preflights),
+    ("refund_dropped", Policy::refund_dropped),
+];
+
+/// Sets units of a quota.
+type SetUnits = fn(Quota, u64) -> Result<Quota, Error>;
+
+const UNITS: &[(&str, SetUnits)] = &[("burst", Quota::try_burst), ("queue", Quota::try_queue)];
+
+/// The policy of a table, and the field that has its name.
+pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Policy, Field<'a>), Error> {
+    let table = given.table("tables, each under [[policy]]")?.only(FIELDS)?;
+    let name = table.required("name", "this policy has no name: add a line name = \"...\"")?;
+    let policy = Policy::try_new(name.text()?, read_quota(table)?).map_err(|error| name.error(error))?;
+    let policy = with_key(policy, table, server)?;
+    let policy = with_lists(policy, table)?;
+    let policy = with_scope(policy, table)?;
+    let policy = with_cost(policy, table)?;
+    let policy = with_tiers(policy, table)?;
+    let policy = with_reserve(policy, table)?;
+    Ok((with_switches(policy, table)?, name))
 }
 
-fn with_key(policy: Policy, fields: &PolicyTable, server: &Server) -> Result<Policy, Fault> {
-    let key = fields.key.as_ref().map(|key| read_key(key, server)).transpose()?;
+fn with_key(policy: Policy, table: Table<'_>, server: &Server) -> Result<Policy, Error> {
+    let key = table.get("key").map(|key| read_key(key, server)).transpose()?;
     let key: DynKey = key.unwrap_or_else(|| Arc::new(key::global()));
-    let policy = policy.key(with_address(key, fields, server));
-    match &fields.missing_key {
-        Some(rule) => Ok(policy.missing_key(choose("missing_key", rule, MISSING_KEY)?)),
+    let policy = policy.key(with_address(key, table, server));
+    match table.get("missing_key") {
+        Some(rule) => Ok(policy.missing_key(rule.choose(MISSING_KEY)?)),
         None => Ok(policy),
     }
 }
 
-fn with_switches(policy: Policy, fields: &PolicyTable) -> Policy {
-    let set = |policy: Policy, is_set: bool, switch: fn(Policy) -> Policy| if is_set { switch(policy) } else { policy };
-    let policy = set(policy, fields.advertise == Some(false), Policy::unadvertised);
-    let policy = set(policy, fields.shadow == Some(true), Policy::shadow);
-    let policy = set(policy, fields.metered == Some(true), Policy::metered);
-    set(policy, fields.refund_dropped == Some(true), Policy::refund_dropped)
+fn with_switches(mut policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
+    for (name, switch) in SWITCHES {
+        if table.switched_on(name)?.is_some() {
+            policy = switch(policy);
+        }
+    }
+    match table.get("advertise") {
+        Some(shows) if !shows.flag()? => Ok(policy.unadvertised()),
+        _ => Ok(policy),
+    }
 }
 
-pub(super) fn required<'a, T>(
-    table: &Spanned<PolicyTable>,
-    field: Option<&'a Spanned<T>>,
-    line: &str,
-) -> Result<&'a Spanned<T>, Fault> {
-    field.ok_or_else(|| {
-        let (name, _) = line.split_once(' ').unwrap_or((line, ""));
-        Fault::at(table.span(), format!("this policy has no {name}: add a line {line}"))
-    })
+/// What counts, by its name in files.
+#[derive(Clone, Copy)]
+enum Form {
+    Of(Algorithm),
+    /// As many units as it takes where they are asked for.
+    Longer(Algorithm),
+}
+
+impl Form {
+    fn read(table: Table<'_>) -> Result<Self, Error> {
+        let Some(name) = table.get("algorithm") else { return Ok(Form::Of(Algorithm::TokenBucket)) };
+        let mut forms: Vec<_> = Algorithm::ALL.iter().map(|(name, algorithm)| (*name, Form::Of(*algorithm))).collect();
+        let longer = |algorithm: &Algorithm| Some((algorithm.facts().longer?.0, Form::Longer(*algorithm)));
+        forms.extend(Algorithm::EACH.iter().filter_map(longer));
+        name.choose(&forms)
+    }
+
+    fn quota(self, limit: u64, window: Duration) -> Result<Quota, Error> {
+        match self {
+            Form::Of(algorithm) => Quota::try_new(algorithm, limit, window),
+            Form::Longer(algorithm) => Quota::try_longer(algorithm, limit, window),
+        }
+    }
+}
+
+fn read_quota(table: Table<'_>) -> Result<Quota, Error> {
+    let form = Form::read(table)?;
+    let limit = table.required("limit", "this policy has no limit: add a line limit = N")?;
+    let window = table.required("window", "this policy has no window: add a line window = \"60s\"")?;
+    let (units, period) = (limit.whole()?, window.period()?);
+    // With the smallest limit only the window can be at fault.
+    form.quota(1, period).map_err(|error| window.error(error))?;
+    let quota = form.quota(units, period).map_err(|error| limit.error(error))?;
+    with_units(quota, table, |field, error| field.error(error))
+}
+
+/// The quota with the burst or the queue that is given.
+fn with_units(mut quota: Quota, table: Table<'_>, error: impl Fn(Field<'_>, Error) -> Error) -> Result<Quota, Error> {
+    for (name, set) in UNITS {
+        if let Some(field) = table.get(name) {
+            quota = set(quota, field.whole()?).map_err(|wrong| error(field, wrong))?;
+        }
+    }
+    Ok(quota)
+}
+
+/// The policy, with a limit for each of its tiers.
+fn with_tiers(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
+    let Some(given) = table.get("tiers") else { return Ok(policy) };
+    let tiers = given.table("a table such as { by = \"header:x-plan\", free = 100, pro = 5000 }")?;
+    let by = tiers.required("by", "tiers has no by: add by = \"header:NAME\"")?;
+    let header = by.header("tiers by")?;
+    let (form, window) = (Form::read(table)?, policy.quota().window());
+    let mut quotas = HashMap::new();
+    for limit in tiers.fields().into_iter().filter(|field| field.name != "by") {
+        limit.check_header_value("tiers", limit.name)?;
+        let error = |error: Error| limit.error(format!("tier {:?}: {error}", limit.name));
+        let quota = form.quota(limit.whole()?, window).map_err(error)?;
+        quotas.insert(limit.name.as_bytes().to_owned(), with_units(quota, table, |_, wrong| error(wrong))?);
+    }
+    if quotas.is_empty() {
+        return Err(given.error("tiers has no tier: add some with their limits, such as pro = 5000"));
+    }
+    Ok(policy.tier(move |parts| quotas.get(only(&parts.headers, &header).ok()??).copied()))
 }

@@ -3,21 +3,21 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use toml::Spanned;
-
-use super::document::ServerTable;
-use super::fault::{Fault, choose};
-#[cfg(feature = "axum")]
-use super::proxies::read_client;
-use super::quota::read_period;
-use super::values::Whole;
-use crate::OnFailure;
+use super::document::{Field, Table};
 #[cfg(feature = "axum")]
 use crate::http::key::{self, ClientIp};
 use crate::store::FailureRules;
+use crate::{Error, OnFailure};
+
+/// All fields of the server.
+const FIELDS: &[&str] = &["trusted_proxies", "trusted_hops", "forwarded", "on_failure", "allow_for", "instances"];
 
 const ON_FAILURE: &[(&str, OnFailure)] =
     &[("fallback", OnFailure::Fallback), ("allow", OnFailure::Allow), ("deny", OnFailure::Deny)];
+
+/// No chain of proxies is read further.
+#[cfg(feature = "axum")]
+const MOST_HOPS: u64 = 64;
 
 /// Settings of the server as a whole.
 #[derive(Clone, Debug)]
@@ -52,11 +52,20 @@ impl Server {
         self.instances
     }
 
-    pub(super) fn read(table: &ServerTable) -> Result<Self, Fault> {
-        let on_failure = table.on_failure.as_ref().map(|rule| choose("on_failure", rule, ON_FAILURE));
-        let on_failure = on_failure.transpose()?.unwrap_or_default();
-        let instances = table.instances.as_ref().map(read_instances);
-        let default = Self::default();
+    /// The settings that a newer file changes, but that a layer in use cannot.
+    pub(super) fn kept(&self, newer: &Self) -> Vec<&'static str> {
+        let changes = [
+            ("on_failure", self.on_failure != newer.on_failure),
+            ("allow_for", self.allow_for != newer.allow_for),
+            ("instances", self.instances != newer.instances),
+        ];
+        changes.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
+    }
+
+    pub(super) fn read(given: Field<'_>) -> Result<Self, Error> {
+        let table = given.table("a table, under [server]")?.only(FIELDS)?;
+        let on_failure = table.get("on_failure").map(|rule| rule.choose(ON_FAILURE)).transpose()?.unwrap_or_default();
+        let instances = table.get("instances").map(read_instances).transpose()?;
         #[cfg(not(feature = "axum"))]
         refuse_client(table)?;
         Ok(Self {
@@ -64,7 +73,7 @@ impl Server {
             client: read_client(table)?,
             on_failure,
             allow_for: read_allow_for(table, on_failure)?,
-            instances: instances.transpose()?.unwrap_or(default.instances),
+            instances: instances.unwrap_or(NonZeroU32::MIN),
         })
     }
 }
@@ -81,38 +90,84 @@ impl Default for Server {
     }
 }
 
-fn read_allow_for(table: &ServerTable, on_failure: OnFailure) -> Result<Duration, Fault> {
-    let Some(given) = &table.allow_for else { return Ok(FailureRules::default().allow_for) };
-    let time = read_period("allow_for", given)?;
+fn read_allow_for(table: Table<'_>, on_failure: OnFailure) -> Result<Duration, Error> {
+    let Some(given) = table.get("allow_for") else { return Ok(FailureRules::default().allow_for) };
+    let time = given.period()?;
     if time.is_zero() {
-        let message = "allow_for of 0 allows nothing: give at least 1ms, or on_failure = \"fallback\"";
-        return Err(Fault::at(given.span(), message));
+        return Err(given.error("allow_for of 0 allows nothing: give at least 1ms, or on_failure = \"fallback\""));
     }
     if on_failure != OnFailure::Allow {
-        let message = "allow_for has no effect without a line on_failure = \"allow\": add it, or leave allow_for out";
-        return Err(Fault::at(given.span(), message));
+        return Err(given
+            .error("allow_for has no effect without a line on_failure = \"allow\": add it, or leave allow_for out"));
     }
     Ok(time)
 }
 
-fn read_instances(given: &Spanned<Whole>) -> Result<NonZeroU32, Fault> {
-    let Whole(number) = *given.get_ref();
+fn read_instances(given: Field<'_>) -> Result<NonZeroU32, Error> {
+    let number = given.whole()?;
     u32::try_from(number).ok().and_then(NonZeroU32::new).ok_or_else(|| {
-        Fault::at(
-            given.span(),
-            format!("instances {number} is not allowed: give how many processes share the limits, 1 to {}", u32::MAX),
-        )
+        let allowed = format!("give how many processes share the limits, 1 to {}", u32::MAX);
+        given.error(format!("instances {number} is not allowed: {allowed}"))
     })
 }
 
 #[cfg(not(feature = "axum"))]
-fn refuse_client(table: &ServerTable) -> Result<(), Fault> {
-    let ServerTable { trusted_proxies, trusted_hops, forwarded, .. } = table;
-    let fields = [
-        trusted_proxies.as_ref().map(|field| ("trusted_proxies", field.span())),
-        trusted_hops.as_ref().map(|field| ("trusted_hops", field.span())),
-        forwarded.as_ref().map(|field| ("forwarded", field.span())),
-    ];
-    let Some((name, span)) = fields.into_iter().flatten().next() else { return Ok(()) };
-    Err(Fault::at(span, format!("{name} has a meaning with the feature axum only: turn it on, or leave it out")))
+fn refuse_client(table: Table<'_>) -> Result<(), Error> {
+    let Some(given) = FIELDS[..3].iter().find_map(|name| table.get(name)) else { return Ok(()) };
+    let name = given.name;
+    Err(given.error(format!("{name} has a meaning with the feature axum only: turn it on, or leave it out")))
+}
+
+/// Which proxies are trusted to tell the client's address.
+#[cfg(feature = "axum")]
+fn read_client(table: Table<'_>) -> Result<ClientIp, Error> {
+    let client = match (table.get("trusted_proxies"), table.get("trusted_hops")) {
+        (Some(_), Some(hops)) => {
+            let message = "trusted_hops and trusted_proxies exclude each other: leave one of them out";
+            return Err(hops.error(message));
+        }
+        (Some(proxies), None) => Some(trust_proxies(proxies)?),
+        (None, Some(hops)) => Some(trust_hops(hops)?),
+        (None, None) => None,
+    };
+    match (client, table.get("forwarded")) {
+        (Some(client), Some(header)) => read_from(client, header),
+        (Some(client), None) => Ok(client),
+        (None, Some(header)) => {
+            Err(header.error("forwarded is believed of nobody: add trusted_proxies = [\"...\"] or trusted_hops = N"))
+        }
+        (None, None) => Ok(key::client_ip()),
+    }
+}
+
+#[cfg(feature = "axum")]
+fn trust_proxies(given: Field<'_>) -> Result<ClientIp, Error> {
+    let mut proxies = Vec::new();
+    for proxy in given.texts("trusted proxy")? {
+        let text = proxy.text()?;
+        if let Err(error) = key::client_ip().try_trusted_proxies([text]) {
+            return Err(proxy.error(error));
+        }
+        proxies.push(text);
+    }
+    Ok(key::client_ip().trusted_proxies(proxies))
+}
+
+#[cfg(feature = "axum")]
+fn trust_hops(given: Field<'_>) -> Result<ClientIp, Error> {
+    let number = given.whole()?;
+    let hops = usize::try_from(number).ok().filter(|_| number <= MOST_HOPS);
+    hops.map(|hops| key::client_ip().trusted_hops(hops)).ok_or_else(|| {
+        let allowed = format!("give how many proxies there are, 0 to {MOST_HOPS}");
+        given.error(format!("trusted_hops {number} is not allowed: {allowed}"))
+    })
+}
+
+#[cfg(feature = "axum")]
+fn read_from(client: ClientIp, given: Field<'_>) -> Result<ClientIp, Error> {
+    match given.header_name("forwarded", given.text()?)?.as_str() {
+        "x-forwarded-for" => Ok(client),
+        "forwarded" => Ok(client.forwarded()),
+        name => Ok(client.header(name)),
+    }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod algorithm;
 mod answer;
 pub(crate) mod call;
+mod change;
 mod check;
 pub(crate) mod decision;
 pub(crate) mod error;
@@ -16,7 +17,9 @@ pub(crate) mod quota;
 mod receipt;
 mod requirement;
 
+pub use algorithm::Algorithm;
 pub use answer::{Answer, Settling};
+pub use change::Change;
 pub use check::{Check, Counter, Mode, Settles};
 pub(crate) use check::{Checks, kept};
 pub use decision::{Decision, Outcome, Source};
@@ -24,6 +27,6 @@ pub use error::Error;
 pub use key::Key;
 pub(crate) use key::Kind;
 pub use name::PolicyName;
-pub use quota::{Algorithm, Quota};
-pub use receipt::{Applied, Change, Decided, Receipt, Settlement, StoreId, Taken};
+pub use quota::Quota;
+pub use receipt::{Applied, Decided, Receipt, Settlement, StoreId, Taken};
 pub use requirement::Requirement;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use smallvec::SmallVec;
 
 use super::call::CallId;
-use super::{Counter, Decision, Outcome};
+use super::{Change, Counter, Decision, Outcome};
 
 /// Which store made a decision; unique in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,16 +100,6 @@ impl Receipt {
     pub fn taken(&self) -> &[Taken] {
         &self.taken
     }
-}
-
-/// A correction of what was taken, in units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Change {
-    /// Gives back units: never more than were taken.
-    Refund(u64),
-    /// Takes more units, past the limit by at most another capacity.
-    Charge(u64),
 }
 
 /// What became of a [`Change`].

@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use crate::core::quota::Algorithm;
 use crate::metrics::Timer;
 use crate::store::{Check, Deadline, Decided, FailureStore, Mode, Receipt, SharedStore};
 use crate::{Decision, Error, Outcome, Store};
@@ -49,10 +48,9 @@ fn look(check: &Check) -> Check {
     Check { cost: 0, floor: check.floor.saturating_add(more), ..check.clone() }
 }
 
-/// A leaky bucket admits by its first free slot, however many are taken from there.
+/// A queue admits by its first free slot, however many are taken from there.
 fn by_slots(check: &Check) -> bool {
-    let quota = &check.counter.quota;
-    quota.algorithm() == Algorithm::LeakyBucket && check.cost.saturating_add(check.floor) <= quota.capacity()
+    check.counter.quota.decides_by_floor(check.cost, check.floor)
 }
 
 fn fits(check: &Check, look: &Outcome) -> bool {

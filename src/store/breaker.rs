@@ -5,8 +5,9 @@
 
 #[cfg(test)]
 mod models;
+mod recent;
 mod shared;
-mod state;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -15,44 +16,7 @@ mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }
 
-use std::time::Duration;
-
-pub(crate) use shared::Breaker;
-
-/// The wait before the first probe. From the beginning of one to that of the next each is twice as
-/// long, up to the longest.
-pub(super) const FIRST_WAIT_MS: u64 = 50;
-const LONGEST_WAIT_MS: u64 = 500;
-
-/// A probe that takes longer has failed, whatever the budget: so the tasks that probe are few.
-pub(super) const LONGEST_PROBE: Duration = Duration::from_secs(15);
-
-/// Whether the store of a layer is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum BreakerState {
-    /// It is: it answers, or has not failed often enough.
-    Closed,
-    /// It is not: it failed a moment ago.
-    Open,
-    /// It is not, but for a request that asks whether it is back; the others do not wait for that.
-    HalfOpen,
-}
-
-/// Leave to ask the store once: it goes with what became of that.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Permit {
-    round: u64,
-    probe: bool,
-}
-
-impl Permit {
-    /// Whether the answer decides if the store is asked again.
-    pub(crate) fn is_probe(self) -> bool {
-        self.probe
-    }
-}
-
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
+pub(crate) use shared::{Breaker, Permit};
+pub(super) use shared::{LONGEST_PROBE, millis};
+pub use snapshot::BreakerState;
+pub(super) use snapshot::FIRST_WAIT_MS;

@@ -3,9 +3,11 @@
 use smallvec::SmallVec;
 
 use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Taken};
-use crate::core::algorithm::{self, Adjustment, State, Step};
+use crate::core::algorithm::{self, Adjustment, Refund, State, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
-use crate::core::quota::Algorithm;
+
+#[cfg(test)]
+mod tests;
 
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
@@ -73,7 +75,7 @@ pub(super) fn told_of_one(id: StoreId, check: &Check, step: &Step) -> Decided {
 /// What became of a change of so many units, after which a look tells `step`. What is left of units that
 /// were taken keeps their stamp, but for the last in a line, which ends earlier now.
 pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) -> Applied {
-    let is_in_line = taken.counter.quota.algorithm() == Algorithm::LeakyBucket;
+    let is_in_line = taken.counter.quota.facts().refund == Refund::LastInLine;
     let keeps = matches!(change, Change::Refund(_)) && (units == 0 || !is_in_line);
     let look = Check { floor: taken.floor, ..Check::new(taken.counter.clone(), 0) };
     Applied::new(units, if keeps { taken.stamp } else { step.stamp }).with_outcome(outcome(&look, step))
@@ -87,7 +89,7 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
 pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adjustment {
     let Taken { counter: Counter { quota, .. }, units, stamp, .. } = taken;
     let Change::Refund(back) = change else { return Adjustment::new(change, *stamp) };
-    if quota.algorithm() != Algorithm::TokenBucket || *stamp == algorithm::NEVER {
+    if quota.facts().refund != Refund::Unrefilled || *stamp == algorithm::NEVER {
         return Adjustment::new(change, *stamp);
     }
     let refilled = |(since, units): (u64, u64)| {

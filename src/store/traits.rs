@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settles, Settling,
-};
+use super::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling};
 use crate::Error;
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
@@ -115,12 +113,6 @@ pub trait Store: Send + Sync + 'static {
         let _ = requirements;
         Ok(())
     }
-}
-
-/// Whether a store supports policies whose units also come back by what is around it.
-pub(super) fn supports_refunds(store: &dyn Store, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-    let refunding = requirements.iter().map(|one| Requirement { settles: Settles::ByOutcome, ..one.clone() });
-    store.supports(&refunding.collect::<Vec<_>>())
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {

@@ -8,13 +8,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-const ALGORITHMS: [Algorithm; 5] = [
-    Algorithm::FixedWindow,
-    Algorithm::SlidingLog,
-    Algorithm::SlidingWindow,
-    Algorithm::TokenBucket,
-    Algorithm::LeakyBucket,
-];
+/// Each algorithm, once for each of its names.
+fn algorithms() -> impl Iterator<Item = Algorithm> {
+    Algorithm::ALL.iter().map(|(_, algorithm)| *algorithm)
+}
 
 /// The reason a quota is refused for.
 #[track_caller]
@@ -37,7 +34,7 @@ fn assert_most(accept: impl Fn(u64) -> Result<Quota, Error>) -> u64 {
 #[test]
 fn a_limit_too_large_is_refused_naming_the_largest() {
     let windows = [Duration::from_micros(1), SECOND, Duration::from_secs(60), Duration::from_secs(61), DAY];
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         for window in windows {
             assert_most(|limit| Quota::try_new(algorithm, limit, window));
         }
@@ -94,7 +91,7 @@ fn a_queue_too_large_is_refused_naming_the_largest() {
 
 #[test]
 fn a_burst_or_a_queue_is_refused_where_there_is_none() {
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let quota = Quota::try_new(algorithm, 5, SECOND).expect("within the bounds");
         assert_eq!(quota.try_burst(2).is_ok(), algorithm == Algorithm::TokenBucket, "{algorithm:?}");
         assert_eq!(quota.try_queue(2).is_ok(), algorithm == Algorithm::LeakyBucket, "{algorithm:?}");
@@ -113,7 +110,7 @@ fn a_bucket_over_decades_accepts_the_burst_and_the_queue_it_has_already() {
 
 #[test]
 fn nothing_and_no_time_are_refused() {
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         assert!(refusal(Quota::try_new(algorithm, 0, SECOND)).contains("limit 0"), "{algorithm:?}");
         assert!(refusal(Quota::try_new(algorithm, 1, Duration::ZERO)).contains("window 0s"), "{algorithm:?}");
     }

@@ -106,7 +106,7 @@ async fn a_leaky_bucket_is_not_opened_by_a_clock_that_steps_back() {
 #[tokio::test]
 async fn a_leaky_bucket_may_be_very_short_or_very_long() {
     let tiny = [admits(0, 1, 0, 1), denies(0, 1, 0, 1, 1), admits(1, 1, 0, 1)];
-    run(&Subject::memory(), Quota::leaky_bucket(1, us(1)), &tiny).await;
+    run(&Subject::by_clock_alone(), Quota::leaky_bucket(1, us(1)), &tiny).await;
     let rows = [
         admits(0, 1, 0, MONTH / 2),
         denies(999, 1, 0, MONTH / 2, MONTH / 2),
@@ -132,11 +132,11 @@ async fn a_leaky_bucket_keeps_its_slots_when_the_limit_or_queue_changes() {
 async fn only_the_last_in_line_of_a_leaky_bucket_is_refunded() {
     on_each_store(async |subject| {
         let (first, last) = (subject.take(0, QUEUED, 1).await, subject.take(0, QUEUED, 1).await);
-        subject.settle(0, first, Refund(1)).await;
+        subject.settle_at(0, first, Refund(1)).await;
         run(subject, QUEUED, &[admits(0, 0, 1, 20 * S)]).await;
-        subject.settle(5 * S, last, Refund(9)).await;
+        subject.settle_at(5 * S, last, Refund(9)).await;
         run(subject, QUEUED, &[admits(5 * S, 0, 2, 5 * S)]).await;
-        subject.adjust(5 * S, QUEUED, Refund(u64::MAX)).await;
+        subject.adjust_at(5 * S, QUEUED, Refund(u64::MAX)).await;
         run(subject, QUEUED, &[admits(5 * S, 3, 0, 30 * S)]).await;
     })
     .await;
@@ -147,7 +147,7 @@ async fn a_slot_that_has_passed_is_not_refunded() {
     on_each_store(async |subject| {
         let gone = subject.take(0, QUEUED, 1).await;
         let _ = subject.take(20 * S, QUEUED, 1).await;
-        subject.settle(20 * S, gone, Refund(1)).await;
+        subject.settle_at(20 * S, gone, Refund(1)).await;
         run(subject, QUEUED, &[admits(20 * S, 0, 2, 10 * S)]).await;
     })
     .await;
@@ -157,7 +157,7 @@ async fn a_slot_that_has_passed_is_not_refunded() {
 async fn a_leaky_bucket_is_charged_at_most_one_capacity_more() {
     on_each_store(async |subject| {
         let taken = subject.take(0, QUEUED, 1).await;
-        subject.settle(0, taken, Charge(u64::MAX)).await;
+        subject.settle_at(0, taken, Charge(u64::MAX)).await;
         subject.assert_lives(us(60 * S), us(60 * S));
         let rows = [
             denies(0, 1, 0, 40 * S, 60 * S),

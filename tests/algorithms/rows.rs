@@ -3,11 +3,11 @@
 use std::panic::Location;
 use std::time::Duration;
 
-use tollgate::store::{Check, Deadline};
+use tollgate::store::{Check, Deadline, Mode};
 use tollgate::{Outcome, Quota};
 
-use super::subject::{KEY, Subject, on_each_store};
-use crate::support::checks::check;
+pub(crate) use super::subject::EPOCH_US;
+use super::subject::{KEY, Subject, check, on_each_store};
 
 pub(crate) const S: u64 = 1_000_000;
 pub(crate) const MS: u64 = 1_000;
@@ -24,6 +24,7 @@ pub(crate) struct Row {
     now: u64,
     cost: u64,
     floor: u64,
+    mode: Mode,
     answer: Answer,
     place: &'static Location<'static>,
 }
@@ -55,7 +56,7 @@ pub(crate) fn never(now: u64, cost: u64, remaining: u64, reset_after: u64) -> Ro
 
 #[track_caller]
 fn row(now: u64, cost: u64, answer: Answer) -> Row {
-    Row { now, cost, floor: 0, answer, place: Location::caller() }
+    Row { now, cost, floor: 0, mode: Mode::Enforce, answer, place: Location::caller() }
 }
 
 impl Row {
@@ -63,19 +64,27 @@ impl Row {
         Self { floor, ..self }
     }
 
+    pub(crate) fn shadow(self) -> Self {
+        Self { mode: Mode::Shadow, ..self }
+    }
+
     /// Admitted, after waiting this long.
     pub(crate) fn delay(mut self, delay: u64) -> Self {
         self.answer.delay = delay;
         self
     }
+
+    fn check(&self, quota: Quota) -> Check {
+        Check { floor: self.floor, mode: self.mode, ..check(KEY, quota, self.cost) }
+    }
 }
 
-/// Runs a table on each kind of store.
+/// Runs a table on whatever decides here.
 pub(crate) async fn table(quota: Quota, rows: &[Row]) {
     on_each_store(async |subject| run(subject, quota, rows).await).await;
 }
 
-/// Runs a table on one store.
+/// Runs a table on one subject.
 pub(crate) async fn run(subject: &Subject, quota: Quota, rows: &[Row]) {
     for row in rows {
         step(subject, quota, row).await;
@@ -87,12 +96,12 @@ async fn step(subject: &Subject, quota: Quota, row: &Row) {
     let told = format!("{}, {quota}, {}: {row:?}", subject.name, row.place);
     subject.clock.set(row.now);
     let before = subject.kept();
-    let checks = [Check { floor: row.floor, ..check(KEY, quota, row.cost) }];
-    let decision = subject.store.decide(&checks, Deadline::none()).wait().await.expect("the store is there").decision;
+    let decision = subject.decide(&[row.check(quota)], Deadline::none()).await.decision;
     let outcome = &decision.outcomes()[0];
     assert_eq!(answer(outcome), row.answer, "{told}");
-    assert_eq!(decision.is_allowed(), row.answer.allowed, "{told}");
-    assert_eq!(decision.retry_after(), outcome.retry_after(), "{told}");
+    let refuses = row.mode == Mode::Enforce && !row.answer.allowed;
+    assert_eq!(decision.is_allowed(), !refuses, "{told}");
+    assert_eq!(decision.retry_after(), outcome.retry_after().filter(|_| refuses), "{told}");
     if row.answer.allowed && row.cost > 0 {
         subject.assert_lives(outcome.reset_after(), quota.window());
     } else {
@@ -101,7 +110,6 @@ async fn step(subject: &Subject, quota: Quota, row: &Row) {
 }
 
 fn answer(outcome: &Outcome) -> Answer {
-    let micros = |time: Duration| u64::try_from(time.as_micros()).expect("no test waits that long");
     Answer {
         allowed: outcome.is_allowed(),
         remaining: outcome.remaining(),
@@ -109,6 +117,10 @@ fn answer(outcome: &Outcome) -> Answer {
         reset_after: micros(outcome.reset_after()),
         delay: micros(outcome.delay()),
     }
+}
+
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).expect("no test waits that long")
 }
 
 /// Checks that what is under the key in Redis, and is no state of ours, is a new state.
@@ -124,8 +136,7 @@ pub(crate) async fn assert_foreign_values_are_new(quota: Quota, taken_again: Row
             &[&["DEL", "KEY"], &["RPUSH", "KEY", "1", "2"]],
         ] {
             let _ = subject.take(taken_again.now, quota, 1).await;
-            subject.overwrite(foreign);
-            if subject.server.is_none() {
+            if !subject.overwrite(foreign) {
                 subject.reset(quota).await;
             }
             run(subject, quota, &[taken_again]).await;

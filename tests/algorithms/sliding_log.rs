@@ -94,7 +94,7 @@ async fn a_sliding_log_forgets_nothing_when_the_clock_steps_back() {
 #[tokio::test]
 async fn a_sliding_log_may_be_very_short_or_very_long() {
     run(
-        &Subject::memory(),
+        &Subject::by_clock_alone(),
         Quota::sliding_log(2, us(1)),
         &[admits(0, 2, 0, 1), denies(0, 1, 0, 1, 1), admits(1, 2, 0, 1)],
     )
@@ -127,12 +127,12 @@ async fn a_refund_removes_the_units_of_its_time_from_a_sliding_log() {
     on_each_store(async |subject| {
         let first = subject.take(0, FIVE, 2).await;
         let _ = subject.take(10 * S, FIVE, 2).await;
-        subject.settle(20 * S, first, Refund(9)).await;
+        subject.settle_at(20 * S, first, Refund(9)).await;
         run(subject, FIVE, &[denies(20 * S, 4, 3, 50 * S, 50 * S), admits(20 * S, 3, 0, 60 * S)]).await;
         subject.reset(FIVE).await;
         let old = subject.take(0, FIVE, 2).await;
         run(subject, FIVE, &[admits(60 * S, 3, 2, 60 * S)]).await;
-        subject.settle(60 * S, old, Refund(2)).await;
+        subject.settle_at(60 * S, old, Refund(2)).await;
         run(subject, FIVE, &[admits(60 * S, 0, 2, 60 * S)]).await;
     })
     .await;
@@ -142,9 +142,9 @@ async fn a_refund_removes_the_units_of_its_time_from_a_sliding_log() {
 async fn a_refund_without_a_receipt_removes_the_newest_units_from_a_sliding_log() {
     on_each_store(async |subject| {
         run(subject, FIVE, &[admits(0, 2, 3, 60 * S), admits(10 * S, 3, 0, 60 * S)]).await;
-        subject.adjust(20 * S, FIVE, Refund(2)).await;
+        subject.adjust_at(20 * S, FIVE, Refund(2)).await;
         run(subject, FIVE, &[admits(20 * S, 0, 2, 50 * S), denies(20 * S, 4, 2, 40 * S, 50 * S)]).await;
-        subject.adjust(20 * S, FIVE, Refund(u64::MAX)).await;
+        subject.adjust_at(20 * S, FIVE, Refund(u64::MAX)).await;
         run(subject, FIVE, &[admits(20 * S, 0, 5, 0)]).await;
     })
     .await;
@@ -154,10 +154,10 @@ async fn a_refund_without_a_receipt_removes_the_newest_units_from_a_sliding_log(
 async fn a_sliding_log_is_charged_at_most_one_limit_more() {
     on_each_store(async |subject| {
         let taken = subject.take(0, FIVE, 1).await;
-        subject.settle(10 * S, taken, Charge(u64::MAX)).await;
+        subject.settle_at(10 * S, taken, Charge(u64::MAX)).await;
         subject.assert_lives(us(60 * S), us(60 * S));
         run(subject, FIVE, &[denies(10 * S, 1, 0, 60 * S, 60 * S), denies(60 * S, 1, 0, 10 * S, 10 * S)]).await;
-        subject.adjust(60 * S, FIVE, Charge(9)).await;
+        subject.adjust_at(60 * S, FIVE, Charge(9)).await;
         // Nine units of 10 s and the tenth of 60 s, all the debt there may be.
         run(subject, FIVE, &[admits(70 * S, 0, 4, 50 * S)]).await;
     })

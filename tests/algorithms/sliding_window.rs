@@ -97,7 +97,7 @@ async fn a_sliding_window_is_not_opened_by_a_clock_that_steps_back() {
 #[tokio::test]
 async fn a_sliding_window_may_be_very_short_or_very_long() {
     let tiny = [admits(0, 2, 0, 2), denies(0, 1, 0, 2, 2), denies(1, 1, 0, 1, 1), admits(2, 2, 0, 2)];
-    run(&Subject::memory(), Quota::sliding_window(2, us(1)), &tiny).await;
+    run(&Subject::by_clock_alone(), Quota::sliding_window(2, us(1)), &tiny).await;
     let rows = [
         admits(DAY, 3, 0, 59 * DAY),
         denies(2 * DAY, 3, 0, 48 * DAY + MS, 58 * DAY),
@@ -124,14 +124,14 @@ async fn a_sliding_window_keeps_its_counts_when_the_limit_changes() {
 async fn a_sliding_window_is_refunded_while_its_window_counts() {
     on_each_store(async |subject| {
         let (first, second) = (subject.take(0, TEN, 4).await, subject.take(0, TEN, 4).await);
-        subject.settle(10 * S, first, Refund(9)).await;
+        subject.settle_at(10 * S, first, Refund(9)).await;
         run(subject, TEN, &[admits(10 * S, 0, 6, 110 * S)]).await;
         let _ = subject.take(60 * S, TEN, 3).await;
-        subject.settle(60 * S, second, Refund(9)).await;
+        subject.settle_at(60 * S, second, Refund(9)).await;
         run(subject, TEN, &[admits(60 * S, 0, 7, 120 * S)]).await;
         let old = subject.take(60 * S, TEN, 3).await;
         let _ = subject.take(180 * S, TEN, 3).await;
-        subject.settle(180 * S, old, Refund(3)).await;
+        subject.settle_at(180 * S, old, Refund(3)).await;
         run(subject, TEN, &[admits(180 * S, 0, 7, 120 * S)]).await;
     })
     .await;
@@ -142,9 +142,9 @@ async fn a_refund_without_a_receipt_is_of_the_newer_window_first() {
     on_each_store(async |subject| {
         let _ = subject.take(0, TEN, 4).await;
         let _ = subject.take(60 * S, TEN, 2).await;
-        subject.adjust(60 * S, TEN, Refund(3)).await;
+        subject.adjust_at(60 * S, TEN, Refund(3)).await;
         run(subject, TEN, &[admits(60 * S, 0, 7, 60 * S)]).await;
-        subject.adjust(60 * S, TEN, Refund(u64::MAX)).await;
+        subject.adjust_at(60 * S, TEN, Refund(u64::MAX)).await;
         run(subject, TEN, &[admits(60 * S, 0, 10, 0)]).await;
     })
     .await;
@@ -154,7 +154,7 @@ async fn a_refund_without_a_receipt_is_of_the_newer_window_first() {
 async fn a_sliding_window_is_charged_at_most_one_limit_more() {
     on_each_store(async |subject| {
         let taken = subject.take(0, TEN, 1).await;
-        subject.settle(0, taken, Charge(u64::MAX)).await;
+        subject.settle_at(0, taken, Charge(u64::MAX)).await;
         subject.assert_lives(us(120 * S), us(60 * S));
         // Twenty count: nine or fewer once half of the next window and a tick are over.
         run(subject, TEN, &[denies(0, 1, 0, 90 * S + 1, 120 * S), denies(90 * S, 1, 0, 1, 30 * S)]).await;
@@ -167,7 +167,7 @@ async fn a_sliding_window_is_charged_at_most_one_limit_more() {
 async fn a_charge_goes_to_the_current_window_whatever_the_receipt() {
     on_each_store(async |subject| {
         let taken = subject.take(0, TEN, 1).await;
-        subject.settle(120 * S, taken, Charge(4)).await;
+        subject.settle_at(120 * S, taken, Charge(4)).await;
         run(subject, TEN, &[admits(120 * S, 0, 6, 120 * S)]).await;
     })
     .await;

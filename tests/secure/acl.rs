@@ -131,7 +131,7 @@ async fn a_database_in_the_url_takes_one_rule_more() {
 
 #[test]
 fn the_rules_are_those_that_the_documentation_has() {
-    let documented = include_str!("../../src/store/redis/connect.rs");
+    let documented = include_str!("../../src/store/redis/builder/connect.rs");
     for rules in [&BY_SCRIPTS[..], &BY_SCRIPTS[1..3], &BY_FUNCTIONS[1..3], &["+ping", "+unwatch"]] {
         let rules = rules.join(" ");
         assert!(documented.contains(&rules), "{rules}");

@@ -14,25 +14,36 @@ mod tollgate_scripts;
 
 /// What the crate's own files about scripts refer to.
 mod core {
-    pub(crate) mod quota {
+    pub(crate) mod algorithm {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Algorithm {
             FixedWindow,
-            SlidingLog,
-            SlidingWindow,
             TokenBucket,
+            SlidingWindow,
+            SlidingLog,
             LeakyBucket,
         }
 
+        pub(crate) struct Facts {
+            pub(crate) number: u8,
+        }
+
         impl Algorithm {
+            pub(crate) const EACH: &'static [Self] =
+                &[Self::FixedWindow, Self::TokenBucket, Self::SlidingWindow, Self::SlidingLog, Self::LeakyBucket];
+
             pub(crate) const fn name(self) -> &'static str {
                 match self {
                     Self::FixedWindow => "fixed_window",
-                    Self::SlidingLog => "sliding_log",
-                    Self::SlidingWindow => "sliding_window",
                     Self::TokenBucket => "token_bucket",
+                    Self::SlidingWindow => "sliding_window",
+                    Self::SlidingLog => "sliding_log",
                     Self::LeakyBucket => "leaky_bucket",
                 }
+            }
+
+            pub(crate) const fn facts(self) -> Facts {
+                Facts { number: self as u8 + 1 }
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The crate's scripts, put together by its own files, which it keeps to itself.
 
 #[allow(dead_code, unreachable_pub, clippy::pedantic, reason = "they are files of the crate")]
-#[path = "../../../src/store/redis/needs.rs"]
+#[path = "../../../src/store/redis/wire/needs.rs"]
 mod needs;
 #[allow(dead_code, unreachable_pub, clippy::pedantic, reason = "they are files of the crate")]
-#[path = "../../../src/store/redis/source.rs"]
+#[path = "../../../src/store/redis/wire/source.rs"]
 mod source;
 
 use needs::Needs;

@@ -2,9 +2,31 @@
 //!
 //! State: the start of the window counted, and its count.
 
-use super::rule::{Adjusted, Adjustment, Rule};
+use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
+use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_level;
 use super::{Found, NEVER, State, Step};
+
+pub(super) const FACTS: Facts = Facts {
+    aliases: &[],
+    number: 1,
+    letter: 'f',
+    layout: Layout::Count,
+    capacity: Capacity::Limit,
+    longest_window: None,
+    longer: None,
+    instead: &[],
+    is_gcra: false,
+    stands_in_line: false,
+    returns_evenly: false,
+    windows: 1,
+    refund: Refund::Counted,
+    refusal: Refusal::LargerSums,
+};
+
+pub(super) const fn most_units(_: u64) -> u64 {
+    EXACT / 8 - 1
+}
 
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;

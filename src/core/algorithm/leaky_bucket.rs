@@ -4,9 +4,31 @@
 //! `limit` a tick: so slots are exact for any limit and window. The next free slot is
 //! `backlog / limit` away, and a request may wait for it in one of `capacity - 1` places.
 
-use super::rule::{Adjusted, Adjustment, Rule};
+use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
+use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_falling;
 use super::{NEVER, State, Step};
+
+pub(super) const FACTS: Facts = Facts {
+    aliases: &[],
+    number: 5,
+    letter: 'q',
+    layout: Layout::Falling,
+    capacity: Capacity::Queue,
+    longest_window: None,
+    longer: None,
+    instead: &[],
+    is_gcra: false,
+    stands_in_line: true,
+    returns_evenly: true,
+    windows: 0,
+    refund: Refund::LastInLine,
+    refusal: Refusal::LargerFloors,
+};
+
+pub(super) const fn most_units(window: u64) -> u64 {
+    (EXACT - 1) / 4 / window
+}
 
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, capacity } = rule;

@@ -3,8 +3,32 @@
 //! State: the last time seen, and the low 32 bits of the time of each unit, oldest first. Windows
 //! are shorter than 2^32 ticks, so that is the whole time.
 
+use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, Rule};
 use super::{Found, NEVER, State, Step};
+
+pub(super) const FACTS: Facts = Facts {
+    aliases: &[],
+    number: 4,
+    letter: 'l',
+    layout: Layout::Log,
+    capacity: Capacity::Limit,
+    // Of each unit's time, 32 bits are kept.
+    longest_window: Some(SPAN - 1),
+    longer: Some(("long_sliding_log", 1_000_000)),
+    instead: &["sliding_window", "fixed_window"],
+    is_gcra: false,
+    stands_in_line: false,
+    returns_evenly: false,
+    windows: 0,
+    refund: Refund::Counted,
+    refusal: Refusal::SameSum,
+};
+
+/// A log of more units has to be asked for.
+pub(super) const fn most_units(_: u64) -> u64 {
+    10_000
+}
 
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;

@@ -4,8 +4,34 @@
 //! State: the last time seen, the count of its window, and that of the window before. Counted is
 //! `floor(previous * (window - elapsed) / window) + count`.
 
-use super::rule::{Adjusted, Adjustment, Rule};
+use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
+use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::{Found, NEVER, State, Step};
+
+pub(super) const FACTS: Facts = Facts {
+    aliases: &[],
+    number: 3,
+    letter: 's',
+    layout: Layout::Counts,
+    capacity: Capacity::Limit,
+    longest_window: None,
+    longer: None,
+    instead: &["fixed_window"],
+    is_gcra: false,
+    stands_in_line: false,
+    returns_evenly: false,
+    windows: 2,
+    refund: Refund::Counted,
+    refusal: Refusal::SameSum,
+};
+
+/// Counts are kept in six bytes each, debts included.
+const MOST_IN_SIX_BYTES: u64 = (1 << 47) - 1;
+
+pub(super) const fn most_units(window: u64) -> u64 {
+    let exact = (EXACT - 1) / 2 / window;
+    if exact < MOST_IN_SIX_BYTES { exact } else { MOST_IN_SIX_BYTES }
+}
 
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;

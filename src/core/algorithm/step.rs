@@ -1,9 +1,9 @@
 //! What one algorithm says of one request.
 
-use super::{Found, State};
+use super::{EXACT, Found, State};
 
 /// A wait that never ends: every real one is shorter.
-pub(crate) const NEVER: u64 = crate::core::quota::EXACT;
+pub(crate) const NEVER: u64 = EXACT;
 
 /// The answer to one check, in ticks and units, and the state that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,17 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Adjustment, NEVER, State, Step, adjust, decide};
-use crate::core::quota::{Algorithm, EXACT};
+use super::{Adjustment, Algorithm, Capacity, EXACT, NEVER, State, Step};
 use crate::core::{Change, Quota};
-
-const ALGORITHMS: [Algorithm; 5] = [
-    Algorithm::FixedWindow,
-    Algorithm::SlidingLog,
-    Algorithm::SlidingWindow,
-    Algorithm::TokenBucket,
-    Algorithm::LeakyBucket,
-];
 
 /// Clocks stay below this many microseconds.
 const LATEST_US: u64 = 1 << 51;
@@ -50,7 +41,7 @@ fn within(number: u64, most: u64) -> u64 {
 }
 
 fn any_window(algorithm: Algorithm) -> impl Strategy<Value = Duration> {
-    let longest = if algorithm == Algorithm::SlidingLog { (1 << 32) - 1 } else { (1_u64 << 41) - 1 };
+    let longest = algorithm.facts().longest_window.unwrap_or((1 << 41) - 1);
     prop_oneof![
         any_size().prop_map(|micros| Duration::from_micros(within(micros, 60_000_000))),
         (any_size(), Just(longest))
@@ -62,16 +53,16 @@ fn any_window(algorithm: Algorithm) -> impl Strategy<Value = Duration> {
 fn with_units(algorithm: Algorithm, window: Duration, limit: u64, extra: u64) -> Quota {
     let most = largest(|limit| limit == 0 || Quota::try_new(algorithm, limit, window).is_ok());
     let quota = Quota::try_new(algorithm, within(limit, most), window).expect("within the bounds");
-    match algorithm {
-        Algorithm::TokenBucket => {
+    match algorithm.facts().capacity {
+        Capacity::Burst => {
             let most = largest(|burst| burst == 0 || quota.try_burst(burst).is_ok());
             quota.burst(within(extra, most))
         }
-        Algorithm::LeakyBucket => {
+        Capacity::Queue => {
             let most = largest(|places| quota.try_queue(places).is_ok());
             quota.queue(if most == 0 { 0 } else { within(extra, most) })
         }
-        _ => quota,
+        Capacity::Limit => quota,
     }
 }
 
@@ -80,7 +71,7 @@ fn any_quota() -> impl Strategy<Value = Quota> {
         (any_window(algorithm), any_size(), any_size())
             .prop_map(move |(window, limit, extra)| with_units(algorithm, window, limit, extra))
     };
-    prop::sample::select(&ALGORITHMS[..]).prop_flat_map(any)
+    prop::sample::select(Algorithm::EACH).prop_flat_map(any)
 }
 
 /// What is asked next.
@@ -124,7 +115,7 @@ impl Counter {
         let most = self.quota.capacity();
         let cost =
             if event.cost > most && !event.cost.is_multiple_of(4) { within(event.cost, most) } else { event.cost };
-        let step = decide(&self.quota, self.state.as_ref(), self.now(), cost, event.floor);
+        let step = self.quota.decide(self.state.as_ref(), self.now(), cost, event.floor);
         assert_step_is_exact(&step, &self.quota);
         if step.fits && cost > 0 {
             self.state.clone_from(&step.state);
@@ -135,7 +126,7 @@ impl Counter {
     }
 
     fn changes(&mut self, change: Adjustment) {
-        if let Some((state, reset)) = adjust(&self.quota, self.state.as_ref(), self.now(), change).state {
+        if let Some((state, reset)) = self.quota.adjust(self.state.as_ref(), self.now(), change).state {
             assert!(reset < EXACT, "{}: {change:?} resets after {reset}", self.quota);
             assert_state_is_exact(&state, &self.quota);
             self.state = Some(state);
@@ -202,9 +193,9 @@ proptest! {
                 counter.meets(event);
             }
             quota = with_units(quota.algorithm(), quota.window(), limit, extra);
-            let looked = decide(&quota, counter.state.as_ref(), counter.now(), 0, 0);
+            let looked = quota.decide(counter.state.as_ref(), counter.now(), 0, 0);
             prop_assert!(looked.fits && looked.remaining <= quota.capacity());
-            let asked = decide(&quota, counter.state.as_ref(), counter.now(), 1, 0);
+            let asked = quota.decide(counter.state.as_ref(), counter.now(), 1, 0);
             prop_assert!(asked.fits || asked.wait > 0);
             state = counter.state;
         }
@@ -226,11 +217,11 @@ fn a_request_that_was_told_to_wait_fits_then_and_not_a_tick_earlier() {
                 counter.meets(event);
                 let (now, state) = (counter.now(), counter.state.as_ref());
                 for cost in [1, quota.capacity()] {
-                    let refused = decide(&quota, state, now, cost, 0);
+                    let refused = quota.decide(state, now, cost, 0);
                     if !refused.fits {
                         prop_assert!(refused.wait < NEVER, "{refused:?}");
-                        prop_assert!(!decide(&quota, state, now + refused.wait - 1, cost, 0).fits, "{refused:?}");
-                        prop_assert!(decide(&quota, state, now + refused.wait, cost, 0).fits, "{refused:?}");
+                        prop_assert!(!quota.decide(state, now + refused.wait - 1, cost, 0).fits, "{refused:?}");
+                        prop_assert!(quota.decide(state, now + refused.wait, cost, 0).fits, "{refused:?}");
                     }
                 }
             }

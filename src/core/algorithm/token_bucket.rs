@@ -5,9 +5,32 @@
 //! rounded. GCRA is the same in other words (its theoretical arrival time is
 //! `time + deficit / limit`).
 
-use super::rule::{Adjusted, Adjustment, Rule};
+use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
+use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_falling;
 use super::{NEVER, State, Step};
+
+pub(super) const FACTS: Facts = Facts {
+    aliases: &["gcra"],
+    number: 2,
+    letter: 't',
+    layout: Layout::Falling,
+    capacity: Capacity::Burst,
+    longest_window: None,
+    longer: None,
+    instead: &[],
+    is_gcra: true,
+    stands_in_line: false,
+    returns_evenly: true,
+    windows: 0,
+    refund: Refund::Unrefilled,
+    refusal: Refusal::LargerSums,
+};
+
+/// The deepest debt, and a clock that stepped back by a window.
+pub(super) const fn most_units(window: u64) -> u64 {
+    (EXACT - 1 - window) / 2 / window
+}
 
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, capacity } = rule;

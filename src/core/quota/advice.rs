@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::bounds::MOST_LOGGED;
-use super::{Algorithm, Quota};
+use super::Quota;
+use crate::core::algorithm::Algorithm;
 
 /// Windows to count a rate over, longest first, as they are written in files.
 const WINDOWS: [(&str, Duration); 8] = [
@@ -22,21 +22,29 @@ const WINDOWS: [(&str, Duration); 8] = [
 /// A shorter window alone is no advice: it makes a limit another one, a log and a fixed window take no
 /// more over it, and from 60 s down ticks are so much finer that the others take less.
 pub(super) fn advice(algorithm: Algorithm, limit: u64, window: Duration, most: u64) -> String {
-    let takes = |algorithm| Quota::checked(algorithm, limit, window).is_ok();
-    let instead = |algorithms: &[Algorithm]| algorithms.iter().find(|other| takes(**other)).map(|other| other.name());
-    let other = match algorithm {
-        Algorithm::SlidingLog if limit <= MOST_LOGGED => Some("long_sliding_log"),
-        Algorithm::SlidingLog => instead(&[Algorithm::SlidingWindow, Algorithm::FixedWindow]),
-        Algorithm::SlidingWindow => instead(&[Algorithm::FixedWindow]),
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => return same_rate(algorithm, limit, window),
-        Algorithm::FixedWindow => None,
-    };
-    let long = algorithm == Algorithm::SlidingLog && most < MOST_LOGGED && limit > MOST_LOGGED;
-    let long = if long { format!(" ({MOST_LOGGED} as a long_sliding_log)") } else { String::new() };
-    match other {
-        Some(name) => format!("{long}, or make it a {name}"),
-        None => format!("{long}, as no algorithm counts further over this window"),
+    let facts = algorithm.facts();
+    if facts.returns_evenly {
+        return same_rate(algorithm, limit, window);
     }
+    let mut instead = facts.instead.iter().copied().filter(|name| takes(name, limit, window));
+    match facts.longer {
+        Some((name, longest)) if limit <= longest => format!(", or make it a {name}"),
+        Some((name, longest)) if most < longest => format!(" ({longest} as a {name}){}", other(instead.next())),
+        _ => other(instead.next()),
+    }
+}
+
+fn other(name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!(", or make it a {name}"),
+        None => ", as no algorithm counts further over this window".to_owned(),
+    }
+}
+
+/// Whether the algorithm of this name takes the limit.
+fn takes(name: &str, limit: u64, window: Duration) -> bool {
+    let named = Algorithm::EACH.iter().find(|algorithm| algorithm.name() == name);
+    named.is_some_and(|algorithm| Quota::checked(*algorithm, limit, window).is_ok())
 }
 
 /// About the same rate over a shorter window, if there is one.

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use super::advice::advice;
-use super::{Algorithm, Quota, Tick};
+use super::{Quota, Tick};
 use crate::core::Error;
-
-/// No intermediate value of any decision reaches this: Lua's numbers hold every integer below it,
-/// and their quotients round down correctly.
-pub(crate) const EXACT: u64 = 1 << 52;
+use crate::core::algorithm::{Algorithm, Capacity};
 
 /// Windows up to this long are counted in microseconds, longer ones in milliseconds.
 const FINE_WINDOW: Duration = Duration::from_secs(60);
@@ -16,17 +13,8 @@ const FINE_WINDOW: Duration = Duration::from_secs(60);
 /// Some stored times are kept modulo twice this many ticks, so no state may matter for longer.
 const LONGEST: u64 = 1 << 43;
 
-/// A sliding log keeps 32 bits of each unit's time, so its window is shorter than that many ticks.
-const LONGEST_LOG: u64 = 1 << 32;
-
-/// A sliding log of more units has to be asked for.
-const MOST_LOGGED_UNASKED: u64 = 10_000;
-
-/// No sliding log holds more units than this.
-pub(super) const MOST_LOGGED: u64 = 1_000_000;
-
-/// A sliding window's counts are kept in six bytes each, debts included.
-const MOST_IN_SIX_BYTES: u64 = (1 << 47) - 1;
+/// Ticks of a day, in windows so long.
+const MILLIS_A_DAY: u64 = 86_400_000;
 
 impl Quota {
     /// The same algorithm and window with fewer units.
@@ -52,26 +40,40 @@ impl Quota {
         }
         #[allow(clippy::cast_possible_truncation, reason = "ticks are below 2^41")]
         let window = ticks as u64;
-        let capacity = if matches!(algorithm, Algorithm::LeakyBucket) { 1 } else { limit };
-        if matches!(algorithm, Algorithm::SlidingLog) && window >= LONGEST_LOG {
-            return Err(Fault::LongLogWindow);
+        if let Some(longest) = algorithm.facts().longest_window
+            && window > longest
+        {
+            return Err(Fault::LongForAlgorithm { longest });
         }
-        let quota = Self { algorithm, limit, window, tick, capacity };
-        let most = quota.most_units();
-        if limit > most { Err(Fault::LargeLimit { most }) } else { Ok(quota) }
+        let capacity = algorithm.facts().capacity.of(limit);
+        let most = algorithm.most_units(window);
+        if limit > most {
+            Err(Fault::LargeLimit { most })
+        } else {
+            Ok(Self { algorithm, limit, window, tick, capacity })
+        }
     }
 
-    pub(super) const fn checked_long_log(limit: u64, window: Duration) -> Result<Self, Fault> {
-        match Self::checked(Algorithm::SlidingLog, 1, window) {
+    /// A quota of the kind that takes more units than the algorithm does unasked.
+    pub(super) const fn checked_longer(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
+        let Some((_, most)) = algorithm.facts().longer else {
+            return Self::checked(algorithm, limit, window);
+        };
+        match Self::checked(algorithm, 1, window) {
             Ok(_) if limit == 0 => Err(Fault::ZeroLimit),
-            Ok(_) if limit > MOST_LOGGED => Err(Fault::LargeLimit { most: MOST_LOGGED }),
+            Ok(_) if limit > most => Err(Fault::LargeLimit { most }),
             Ok(quota) => Ok(quota.with_units(limit, limit)),
             Err(fault) => Err(fault),
         }
     }
 
+    /// As [`checked_longer`](Self::checked_longer), with what is told of a fault.
+    pub(crate) fn try_longer(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::checked_longer(algorithm, limit, window).map_err(|fault| fault.given(algorithm, limit, window))
+    }
+
     pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {
-        if !matches!(self.algorithm, Algorithm::LeakyBucket) {
+        if !matches!(self.facts().capacity, Capacity::Queue) {
             return Err(Fault::NoQueue);
         }
         let most = self.most_capacity() - 1;
@@ -79,7 +81,7 @@ impl Quota {
     }
 
     pub(super) const fn checked_burst(self, burst: u64) -> Result<Self, Fault> {
-        if !matches!(self.algorithm, Algorithm::TokenBucket) {
+        if !matches!(self.facts().capacity, Capacity::Burst) {
             return Err(Fault::NoBurst);
         }
         if burst == 0 {
@@ -89,26 +91,14 @@ impl Quota {
         if burst > most { Err(Fault::LargeBurst { most }) } else { Ok(Self { capacity: burst, ..self }) }
     }
 
-    /// The most units for which every intermediate value is below [`EXACT`].
-    const fn most_units(&self) -> u64 {
-        match self.algorithm {
-            Algorithm::FixedWindow => EXACT / 8 - 1,
-            Algorithm::SlidingLog => MOST_LOGGED_UNASKED,
-            Algorithm::SlidingWindow => least((EXACT - 1) / 2 / self.window, MOST_IN_SIX_BYTES),
-            // The deepest debt, and a clock that stepped back by a window.
-            Algorithm::TokenBucket => (EXACT - 1 - self.window) / 2 / self.window,
-            Algorithm::LeakyBucket => (EXACT - 1) / 4 / self.window,
-        }
-    }
-
     /// The largest capacity that is exact and whose deepest debt is paid within [`LONGEST`] ticks; at
     /// least the default, whose debt is paid in two windows.
     const fn most_capacity(&self) -> u64 {
         let paid = (LONGEST - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
-        let exact = self.most_units();
+        let exact = self.algorithm.most_units(self.window);
         #[allow(clippy::cast_possible_truncation, reason = "the smaller one is below 2^52")]
         let most = if paid < exact as u128 { paid as u64 } else { exact };
-        let default = if matches!(self.algorithm, Algorithm::LeakyBucket) { 1 } else { self.limit };
+        let default = self.facts().capacity.of(self.limit);
         if most < default { default } else { most }
     }
 }
@@ -121,7 +111,7 @@ pub(super) enum Fault {
     Fraction,
     LongWindow,
     LargeLimit { most: u64 },
-    LongLogWindow,
+    LongForAlgorithm { longest: u64 },
     NoBurst,
     ZeroBurst,
     LargeBurst { most: u64 },
@@ -140,7 +130,10 @@ impl Fault {
                  whole milliseconds above"
             ),
             Fault::LongWindow => format!("window {window:?} is too long: give less than 69 years"),
-            Fault::LongLogWindow => format!("window {window:?} is too long for a {name}: give less than 49 days"),
+            Fault::LongForAlgorithm { longest } => {
+                let days = longest / MILLIS_A_DAY;
+                format!("window {window:?} is too long for a {name}: give less than {days} days")
+            }
             Fault::LargeLimit { most } => format!(
                 "limit {limit} is too large for a {name} over {window:?}: give at most {most}{}",
                 advice(algorithm, limit, window, most)
@@ -169,15 +162,13 @@ pub(super) const fn accept(quota: Result<Quota, Fault>) -> Quota {
         Err(Fault::Fraction) => panic!("the window is not a whole number of ticks"),
         Err(Fault::LongWindow) => panic!("the window is too long: give less than 69 years"),
         Err(Fault::LargeLimit { .. }) => panic!("the limit is too large for this window: see the bounds of Quota"),
-        Err(Fault::LongLogWindow) => panic!("the window is too long for a sliding log: give less than 49 days"),
+        Err(Fault::LongForAlgorithm { .. }) => {
+            panic!("the window is too long for its algorithm: see the bounds of Quota")
+        }
         Err(Fault::NoQueue) => panic!("a queue is for a leaky bucket only"),
         Err(Fault::LargeQueue { .. }) => panic!("the queue is too large for this limit and window"),
         Err(Fault::NoBurst) => panic!("a burst is for a token bucket only"),
         Err(Fault::ZeroBurst) => panic!("burst 0 admits nothing: give at least 1"),
         Err(Fault::LargeBurst { .. }) => panic!("the burst is too large for this limit and window"),
     }
-}
-
-const fn least(a: u64, b: u64) -> u64 {
-    if a < b { a } else { b }
 }

@@ -6,7 +6,7 @@
 
 use super::parts::Parts;
 use super::wanted::Wanted;
-use crate::core::quota::Algorithm;
+use crate::core::algorithm::Refund;
 use crate::http::gate::Gate;
 use crate::store::{Applied, Change, Counter, Mode, Settlement, Settling, StoreId, Taken};
 use crate::{Decision, Error, Outcome, Policy, Store};
@@ -151,7 +151,7 @@ impl Debt {
 
     /// Returns whether later changes depend on the result of one that was just sent.
     pub(super) fn depends_on(&self, change: Change) -> bool {
-        let is_in_line = self.parts.counter().quota.algorithm() == Algorithm::LeakyBucket;
+        let is_in_line = self.parts.counter().quota.facts().refund == Refund::LastInLine;
         matches!(change, Change::Charge(_)) || is_in_line && self.parts.units() > 0
     }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use crate::core::quota::Algorithm;
 use crate::{Outcome, Quota};
 
 /// The largest Integer of a structured field (RFC 9651 §3.3.1).
@@ -90,14 +89,7 @@ pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
 
 /// Returns the time until the current window ends; zero for algorithms that refill bit by bit.
 fn window_end(outcome: &Outcome) -> Duration {
-    match outcome.quota().algorithm() {
-        Algorithm::FixedWindow => outcome.reset_after(),
-        Algorithm::SlidingWindow => {
-            let (reset, window) = (outcome.reset_after(), outcome.quota().window());
-            if reset > window { reset.saturating_sub(window) } else { reset }
-        }
-        Algorithm::SlidingLog | Algorithm::TokenBucket | Algorithm::LeakyBucket => Duration::ZERO,
-    }
+    outcome.quota().window_end(outcome.reset_after()).unwrap_or(Duration::ZERO)
 }
 
 /// Returns a number as the value of a header.

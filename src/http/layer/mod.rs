@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tower_layer::Layer;
+use tower::Layer;
 
 use crate::http::gate::{Gate, SharedGate};
 #[cfg(feature = "axum")]

@@ -15,6 +15,7 @@ type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
 
 /// What has a default, of what is said of requests.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
     pub(super) missing_key: Option<MissingKey>,
     /// Its key is the address by which the layer knows clients.

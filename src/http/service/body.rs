@@ -18,7 +18,9 @@ use crate::Decision;
 use crate::http::account::{Account, Settled};
 
 pin_project! {
-    /// The body of a response of [`RateLimit`](crate::RateLimit): that of the inner service, or of a refusal.
+    /// The body of a response of [`RateLimit`](crate::RateLimit): that of the inner service, or one of this crate.
+    ///
+    /// That of a [`StatusService`](crate::StatusService) is always one of this crate.
     ///
     /// It passes on the inner body's frames, errors and size hint unchanged. Of a gRPC call it may hold the trailers
     /// back, for no longer than the layer's budget, until the store has settled what they changed.
@@ -56,7 +58,7 @@ pin_project! {
         Inner { #[pin] body: B },
         /// The inner service's, of a gRPC call that is settled at its end.
         Call { #[pin] body: B, ending: Box<Ending> },
-        /// That of a refusal; `None` once it was sent, or if it is empty.
+        /// That of a refusal or a status; `None` once it was sent, or if it is empty.
         Own { bytes: Option<Bytes> },
     }
 }
@@ -71,7 +73,7 @@ impl<B> ResponseBody<B> {
     }
 
     /// Makes the body of a response of this crate.
-    pub(super) fn own(bytes: Bytes) -> Self {
+    pub(crate) fn own(bytes: Bytes) -> Self {
         Self { kind: BodyKind::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) } }
     }
 }

@@ -17,7 +17,7 @@ use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
-use tower_service::Service;
+use tower::Service;
 
 use super::body::{self, ResponseBody};
 use crate::http::account::{Account, InTime};

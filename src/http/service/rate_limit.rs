@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tower_service::Service;
+use tower::Service;
 
 use super::body::ResponseBody;
 use super::future::ResponseFuture;

@@ -14,13 +14,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Request, Response};
-use http_body_util::Full;
-use tower_service::Service;
+use tower::Service;
 
 use super::look::{self, Scope};
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::policy::Predicate;
 use crate::http::response::{json, problem, without_body};
+use crate::http::service::ResponseBody;
 use crate::lookup::Warning;
 
 const NOT_SHOWN: &str = "Limits are not shown to this client.";
@@ -81,7 +81,7 @@ impl StatusService {
 }
 
 impl<B> Service<Request<B>> for StatusService {
-    type Response = Response<Full<Bytes>>;
+    type Response = Response<ResponseBody<String>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -94,7 +94,7 @@ impl<B> Service<Request<B>> for StatusService {
         let (parts, _) = request.into_parts();
         Box::pin(async move {
             let response = or_internal_error(service.respond(&gate, &parts)).await;
-            Ok(if parts.method == Method::HEAD { without_body(response) } else { response }.map(Full::new))
+            Ok(if parts.method == Method::HEAD { without_body(response) } else { response }.map(ResponseBody::own))
         })
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use loom::model::Builder;
 use loom::thread;
 
-use super::state::{self, MOST_IN_ROW};
-use super::{BreakerState, FIRST_WAIT_MS, Permit};
-use shared::Breaker;
+use super::recent::{self, MOST_IN_ROW, Recent};
+use super::snapshot::{self, BreakerState, FIRST_WAIT_MS};
+use shared::{Breaker, Permit};
 
 #[allow(
     dead_code,
@@ -178,7 +178,7 @@ fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
         );
         assert_eq!(told, [false, false, true]);
         let found = breaker.load();
-        assert_eq!((found.phase, found.recent), (BreakerState::Closed, state::Recent::default()));
+        assert_eq!((found.phase, found.recent), (BreakerState::Closed, Recent::default()));
     });
 }
 

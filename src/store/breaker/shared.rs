@@ -2,14 +2,31 @@
 
 use std::time::Duration;
 
-use super::state::{PROBES_BITS, State, WINDOW_MS};
+use super::recent::WINDOW_MS;
+use super::snapshot::{BreakerState, PROBES_BITS, Snapshot};
 use super::sync::{AtomicU64, Ordering};
-use super::{BreakerState, Permit};
+
+/// A probe that takes longer has failed, whatever the budget: so the tasks that probe are few.
+pub(crate) const LONGEST_PROBE: Duration = Duration::from_secs(15);
+
+/// Leave to ask the store once: it goes with what became of that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Permit {
+    round: u64,
+    probe: bool,
+}
+
+impl Permit {
+    /// Whether the answer decides if the store is asked again.
+    pub(crate) fn is_probe(self) -> bool {
+        self.probe
+    }
+}
 
 /// A circuit breaker.
 #[derive(Debug)]
 pub(crate) struct Breaker {
-    /// A packed [`State`].
+    /// A packed [`Snapshot`].
     pub(super) state: AtomicU64,
     /// When the first of the last failures in a row was told.
     failing_since: AtomicU64,
@@ -30,7 +47,7 @@ impl Breaker {
     /// Leave to ask the store, or none. The time matters only while it is not closed.
     pub(crate) fn ask(&self, now: impl FnOnce() -> u64) -> Option<Permit> {
         let word = self.state.load(Ordering::Acquire);
-        let found = State::unpack(word);
+        let found = Snapshot::unpack(word);
         if found.phase == BreakerState::Closed {
             return Some(Permit { round: found.round, probe: false });
         }
@@ -63,7 +80,7 @@ impl Breaker {
     pub(crate) fn answered(&self, permit: Permit, now: impl Fn() -> u64) -> bool {
         let before = self.change(permit, |found| found.answered(&now));
         let closed = before.filter(|before| before.phase != BreakerState::Closed);
-        if let Some(State { probes, .. }) = closed {
+        if let Some(Snapshot { probes, .. }) = closed {
             self.closed.fetch_max(now() << PROBES_BITS | probes, Ordering::Relaxed);
         }
         closed.is_some()
@@ -116,16 +133,21 @@ impl Breaker {
         if closed > 0 && now.saturating_sub(closed_at) < WINDOW_MS { probes } else { 0 }
     }
 
-    pub(super) fn load(&self) -> State {
-        State::unpack(self.state.load(Ordering::Acquire))
+    pub(super) fn load(&self) -> Snapshot {
+        Snapshot::unpack(self.state.load(Ordering::Acquire))
     }
 
     /// Changes the state in which a permit was given, if it still stands; returns it.
-    fn change(&self, permit: Permit, mut change: impl FnMut(State) -> Option<State>) -> Option<State> {
+    fn change(&self, permit: Permit, mut change: impl FnMut(Snapshot) -> Option<Snapshot>) -> Option<Snapshot> {
         let changed = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-            let found = State::unpack(word);
-            if found.round == permit.round { change(found).map(State::pack) } else { None }
+            let found = Snapshot::unpack(word);
+            if found.round == permit.round { change(found).map(Snapshot::pack) } else { None }
         });
-        changed.ok().map(State::unpack)
+        changed.ok().map(Snapshot::unpack)
     }
+}
+
+/// A time as a breaker is told it.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,10 @@
+use std::time::Duration;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::state::{MOST_IN_ROW, MOST_IN_WINDOW, State, WINDOW_MS};
+use super::recent::{MOST_IN_ROW, MOST_IN_WINDOW, WINDOW_MS};
+use super::snapshot::Snapshot;
 use super::sync::Ordering;
 use super::*;
 
@@ -188,8 +191,8 @@ proptest! {
 
     #[test]
     fn states_are_read_as_they_were_written(word in any::<u64>()) {
-        let state = State::unpack(word);
-        let again = State::unpack(state.pack());
+        let state = Snapshot::unpack(word);
+        let again = Snapshot::unpack(state.pack());
         prop_assert_eq!(format!("{state:?}"), format!("{again:?}"));
     }
 }

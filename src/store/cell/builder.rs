@@ -7,12 +7,8 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::store::RedisCellStore;
 use super::throttle::Throttle;
-use crate::core::error::Kind;
-use crate::store::redis::builder::RedisStoreBuilder;
-use crate::store::redis::connect::in_time;
-use crate::store::redis::lane::Lanes;
-use crate::store::redis::patience::{Failure, Patience};
-use crate::store::{Check, Counter, Credentials};
+use crate::store::redis::plain::PlainServer;
+use crate::store::{Check, Counter, Credentials, RedisStore, RedisStoreBuilder};
 use crate::{Error, Key, Quota};
 
 /// Settings of a [`RedisCellStore`]. Every wait is bounded.
@@ -22,10 +18,6 @@ pub struct RedisCellStoreBuilder {
 }
 
 impl RedisCellStoreBuilder {
-    pub(super) fn new() -> Self {
-        Self { settings: RedisStoreBuilder::new() }
-    }
-
     /// Sets what every key starts with, instead of `tollgate`.
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { settings: self.settings.prefix(prefix) }
@@ -85,33 +77,38 @@ impl RedisCellStoreBuilder {
     /// If a setting or the URL is wrong, or the server cannot be reached or refuses the connection.
     /// [`is_store`](Error::is_store) if it has no redis-cell, or the user may not call it.
     pub async fn connect(self, url: &str) -> Result<RedisCellStore, Error> {
-        let settings = self.settings;
-        settings.check()?;
-        let (server, address) = settings.plain_server(url)?;
-        let limit = settings.longest_start();
-        in_time(limit, &address, look(&server, &settings.prefix, limit, &address)).await??;
-        Ok(RedisCellStore::new(server, settings.prefix, settings.budget))
+        let server = PlainServer::new(self.settings, url)?;
+        let check = Check::new(nobodys_counter(), 0);
+        let throttle = Throttle::of(server.key(&check.counter), &check)?;
+        let reply = server.try_out(async |connection| throttle.ask(connection).await, of_the_module).await?;
+        throttle.step(&check, reply)?;
+        Ok(RedisCellStore::new(server))
     }
 }
 
-/// Looks at a bucket that nobody uses, to see whether that can be done; the outer error is about the
-/// connection.
-async fn look(server: &Lanes, prefix: &str, limit: Duration, address: &str) -> Result<Result<(), Error>, Error> {
-    let counter = Counter {
+impl RedisCellStore {
+    /// Connects with the default settings. See [`RedisCellStoreBuilder::connect`].
+    ///
+    /// # Errors
+    ///
+    /// If the URL is wrong, the server cannot be reached or refuses the connection, or has no
+    /// redis-cell.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
+    /// Settings to connect with.
+    pub fn builder() -> RedisCellStoreBuilder {
+        RedisCellStoreBuilder { settings: RedisStore::builder() }
+    }
+}
+
+/// A counter that no request has.
+fn nobodys_counter() -> Counter {
+    Counter {
         policy: "connect".try_into().expect("a valid name"),
         key: Key::new("connect", ""),
         quota: Quota::per_second(1),
-    };
-    let check = Check::new(counter, 0);
-    let throttle = Throttle::of(prefix, &check)?;
-    let patience = Patience::new(limit);
-    match server.ask(patience, async |connection| throttle.ask(connection).await).await {
-        Ok(reply) => Ok(throttle.step(&check, reply).map(drop)),
-        Err(Failure::Answered(error)) => match of_the_module(&error, address) {
-            Some(text) => Ok(Err(Error::new(Kind::Store, text).with_source(error))),
-            None => Err(patience.told(Failure::Answered(error))),
-        },
-        Err(failure) => Err(patience.told(failure)),
     }
 }
 
@@ -130,9 +127,6 @@ fn of_the_module(error: &RedisError, address: &str) -> Option<String> {
 
 impl fmt::Debug for RedisCellStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisCellStoreBuilder")
-            .field("prefix", &self.settings.prefix)
-            .field("budget", &self.settings.budget)
-            .finish_non_exhaustive()
+        f.debug_struct("RedisCellStoreBuilder").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::core::Requirement;
 use crate::store::Settles;
-use crate::{Algorithm, Error, Quota};
+use crate::{Error, Quota};
 
 /// The module's keys live for whole milliseconds, so what is due in less is forgotten: with units that
 /// return sooner, evenly spaced requests of up to twice the limit would pass.
@@ -24,9 +24,9 @@ pub(super) struct Rate {
 
 impl Rate {
     pub(super) fn of(quota: &Quota) -> Result<Self, Error> {
-        let (algorithm, limit, window) = (quota.algorithm(), quota.limit(), quota.window());
-        if algorithm != Algorithm::TokenBucket {
-            let name = algorithm.name();
+        let (limit, window) = (quota.limit(), quota.window());
+        if !quota.facts().is_gcra {
+            let name = quota.algorithm().name();
             return Err(Error::invalid(format!("redis-cell has no {name}: give a token bucket (gcra){OR_SCRIPTS}")));
         }
         if window.subsec_nanos() != 0 {

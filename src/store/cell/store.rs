@@ -5,20 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{RedisError, cmd};
-use tokio::task::JoinError;
-use tokio::time::timeout_at;
 
-use super::builder::RedisCellStoreBuilder;
 use super::rate::{OR_SCRIPTS, supports};
 use super::throttle::Throttle;
 use crate::Error;
 use crate::core::Requirement;
 use crate::core::decision::{Decision, Source};
-use crate::core::error::Kind;
 use crate::store::evaluate::told_of_one;
-use crate::store::redis::lane::Lanes;
-use crate::store::redis::names::cell_key;
-use crate::store::redis::patience::{Failure, Patience};
+use crate::store::redis::plain::PlainServer;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };
@@ -77,29 +71,12 @@ pub struct RedisCellStore {
 
 struct Inner {
     id: StoreId,
-    server: Lanes,
-    prefix: String,
-    budget: Duration,
+    server: PlainServer,
 }
 
 impl RedisCellStore {
-    /// Connects with the default settings. See [`RedisCellStoreBuilder::connect`].
-    ///
-    /// # Errors
-    ///
-    /// If the URL is wrong, the server cannot be reached or refuses the connection, or has no
-    /// redis-cell.
-    pub async fn connect(url: &str) -> Result<Self, Error> {
-        Self::builder().connect(url).await
-    }
-
-    /// Settings to connect with.
-    pub fn builder() -> RedisCellStoreBuilder {
-        RedisCellStoreBuilder::new()
-    }
-
-    pub(super) fn new(server: Lanes, prefix: String, budget: Duration) -> Self {
-        Self { inner: Arc::new(Inner { id: StoreId::new(), server, prefix, budget }) }
+    pub(super) fn new(server: PlainServer) -> Self {
+        Self { inner: Arc::new(Inner { id: StoreId::new(), server }) }
     }
 }
 
@@ -116,10 +93,13 @@ impl Store for RedisCellStore {
                 return Answer::Ready(Err(Error::invalid(text + OR_SCRIPTS)));
             }
         };
-        match Throttle::of(&self.inner.prefix, &check) {
+        match Throttle::of(self.inner.server.key(&check.counter), &check) {
             Ok(throttle) => {
                 let inner = Arc::clone(&self.inner);
-                Answer::pending(inner.decide_by(deadline, check, throttle))
+                Answer::pending(async move {
+                    let deciding = Arc::clone(&inner).decide(check, throttle);
+                    inner.server.wait(deadline, deciding).await
+                })
             }
             Err(error) => Answer::Ready(Err(error)),
         }
@@ -139,19 +119,18 @@ impl Store for RedisCellStore {
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        let (inner, key) = (Arc::clone(&self.inner), cell_key(&self.inner.prefix, counter));
+        let (inner, key) = (Arc::clone(&self.inner), self.inner.server.key(counter));
         Answer::pending(async move {
-            let patience = Patience::new(inner.budget);
-            let deleted = inner.server.ask(patience, async |connection| {
+            let deleted = inner.server.call(async |connection| {
                 let deleted: Result<u64, RedisError> = cmd("DEL").arg(&key).query_async(connection).await;
                 deleted
             });
-            deleted.await.map(drop).map_err(|failure| patience.told(failure))
+            deleted.await.map(drop)
         })
     }
 
     fn budget(&self) -> Option<Duration> {
-        Some(self.inner.budget)
+        Some(self.inner.server.budget)
     }
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
@@ -160,41 +139,17 @@ impl Store for RedisCellStore {
 }
 
 impl Inner {
-    /// Decides by a deadline. What is late goes on, as only its budget's end tells of the connection.
-    async fn decide_by(
-        self: Arc<Self>,
-        deadline: Deadline,
-        check: Check,
-        throttle: Throttle,
-    ) -> Result<Decided, Error> {
-        let patience = Patience::by(self.budget, deadline);
-        if !patience.is_cut() {
-            return self.decide(&check, &throttle).await;
-        }
-        let deciding = tokio::spawn(async move { self.decide(&check, &throttle).await });
-        match timeout_at(patience.until(), deciding).await {
-            Ok(decided) => decided.unwrap_or_else(|error| Err(stopped(error))),
-            Err(_) => Err(patience.told(Failure::Late)),
-        }
+    async fn decide(self: Arc<Self>, check: Check, throttle: Throttle) -> Result<Decided, Error> {
+        let reply = self.server.call(async |connection| throttle.ask(connection).await).await?;
+        Ok(told_of_one(self.id, &check, &throttle.step(&check, reply)?))
     }
-
-    async fn decide(&self, check: &Check, throttle: &Throttle) -> Result<Decided, Error> {
-        let patience = Patience::new(self.budget);
-        let asked = self.server.ask(patience, async |connection| throttle.ask(connection).await);
-        let reply = asked.await.map_err(|failure| patience.told(failure))?;
-        Ok(told_of_one(self.id, check, &throttle.step(check, reply)?))
-    }
-}
-
-fn stopped(error: JoinError) -> Error {
-    Error::new(Kind::Store, "deciding was stopped").with_source(error)
 }
 
 impl fmt::Debug for RedisCellStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisCellStore")
-            .field("prefix", &self.inner.prefix)
-            .field("budget", &self.inner.budget)
+            .field("prefix", &self.inner.server.prefix)
+            .field("budget", &self.inner.server.budget)
             .finish_non_exhaustive()
     }
 }

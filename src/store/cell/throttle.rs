@@ -6,7 +6,6 @@ use deadpool_redis::redis::{Cmd, RedisError, cmd};
 use super::rate::{Rate, no_floor, no_return};
 use crate::core::algorithm::{Found, NEVER, Step};
 use crate::core::error::Kind;
-use crate::store::redis::names::cell_key;
 use crate::store::{Check, Settles};
 use crate::{Error, Quota};
 
@@ -23,11 +22,11 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    /// The question for a check.
+    /// The question for a check, whose counter has this key in Redis.
     ///
     /// A cost above the capacity only looks: it is refused whatever is found, and the module's
     /// product of units and nanoseconds would overflow.
-    pub(super) fn of(prefix: &str, check: &Check) -> Result<Self, Error> {
+    pub(super) fn of(key: String, check: &Check) -> Result<Self, Error> {
         if check.floor > 0 {
             return Err(no_floor());
         }
@@ -36,7 +35,7 @@ impl Throttle {
         }
         let quota = &check.counter.quota;
         let quantity = if check.cost > quota.capacity() { 0 } else { check.cost };
-        Ok(Self { rate: Rate::of(quota)?, key: cell_key(prefix, &check.counter), quantity })
+        Ok(Self { rate: Rate::of(quota)?, key, quantity })
     }
 
     pub(super) async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Reply, RedisError> {
@@ -132,7 +131,7 @@ mod tests {
             Counter { policy: "policy".try_into().expect("a valid name"), key: Key::new("key", "ada"), quota },
             cost,
         );
-        let step = Throttle::of("tollgate", &check).unwrap().step(&check, reply).unwrap();
+        let step = Throttle::of("key".to_owned(), &check).unwrap().step(&check, reply).unwrap();
         (step.fits, step.remaining, step.wait, step.reset)
     }
 
@@ -182,7 +181,7 @@ mod tests {
             },
             1,
         );
-        let throttle = Throttle::of("tollgate", &check).unwrap();
+        let throttle = Throttle::of("key".to_owned(), &check).unwrap();
         for reply in [(2, 10, 9, -1, 6), (-1, 10, 9, -1, 6), (0, 11, 9, -1, 6), (0, -1, 9, -1, 6)] {
             assert!(throttle.step(&check, reply).is_err_and(|error| error.is_store()), "{reply:?}");
         }

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::refusals::{Asked, Question, Refusals};
+use super::question::{Asked, Question};
+use super::refusals::Refusals;
 use crate::Error;
 use crate::core::Requirement;
-use crate::store::memory::{Clock, SystemClock};
+use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };

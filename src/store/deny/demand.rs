@@ -2,17 +2,11 @@
 //!
 //! Until a refused check fits, none that demands at least as much does, as long as nothing is given
 //! back: time only lowers what is counted, and other requests only raise it. What "as much" is,
-//! differs from algorithm to algorithm:
-//!
-//! - Fixed window and token bucket look at the sum of cost and floor only, and the wait for a larger
-//!   sum follows from the wait for a smaller one.
-//! - A leaky bucket looks at the floor only, once cost and floor are within its capacity: a request
-//!   starts at the first free slot, however many it takes.
-//! - The sliding algorithms look at the sum, but how long a larger one waits depends on when the
-//!   units were taken. As the wait told must be true, other sums are asked of the store once.
+//! differs from algorithm to algorithm: [`Refusal`] says it. As the wait told must be true, sums of which
+//! no wait is known are asked of the store once.
 
 use crate::Quota;
-use crate::core::quota::Algorithm;
+use crate::core::algorithm::Refusal;
 use crate::store::Check;
 
 /// How much a check demands of its counter.
@@ -28,14 +22,10 @@ impl Demand {
     pub(super) fn of(check: &Check) -> Self {
         let (quota, sum) = (&check.counter.quota, check.cost.saturating_add(check.floor));
         let most = quota.capacity();
-        match quota.algorithm() {
-            Algorithm::LeakyBucket if sum <= most => Self { units: check.floor, kind: 0 },
-            Algorithm::FixedWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                Self { units: sum.min(most + 1), kind: 0 }
-            }
-            Algorithm::SlidingLog | Algorithm::SlidingWindow => {
-                Self { units: sum.min(most + 1), kind: sum.min(most + 1) }
-            }
+        match quota.facts().refusal {
+            Refusal::LargerFloors if sum <= most => Self { units: check.floor, kind: 0 },
+            Refusal::LargerSums | Refusal::LargerFloors => Self { units: sum.min(most + 1), kind: 0 },
+            Refusal::SameSum => Self { units: sum.min(most + 1), kind: sum.min(most + 1) },
         }
     }
 
@@ -46,13 +36,10 @@ impl Demand {
 
     /// Microseconds that this demand waits for after a smaller one fits; rounded up.
     pub(super) fn longer_than(self, smaller: u64, quota: &Quota) -> u64 {
-        let more = self.units - smaller;
-        match quota.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                let ticks = more.saturating_mul(quota.window_ticks()).div_ceil(quota.limit());
-                ticks.saturating_mul(quota.tick().micros())
-            }
-            Algorithm::FixedWindow | Algorithm::SlidingLog | Algorithm::SlidingWindow => 0,
+        if !quota.facts().returns_evenly {
+            return 0;
         }
+        let ticks = (self.units - smaller).saturating_mul(quota.window_ticks()).div_ceil(quota.limit());
+        ticks.saturating_mul(quota.tick().micros())
     }
 }

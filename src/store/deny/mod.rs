@@ -2,6 +2,7 @@
 
 mod cache;
 mod demand;
+mod question;
 mod refusals;
 mod slots;
 mod table;
@@ -9,4 +10,6 @@ mod told;
 
 pub use cache::{DenyCache, DenyCacheBuilder};
 #[cfg(feature = "redis")]
-pub(crate) use refusals::{Asked, Question, Refusals};
+pub(crate) use question::{Asked, Question};
+#[cfg(feature = "redis")]
+pub(crate) use refusals::Refusals;

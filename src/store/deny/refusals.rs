@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ahash::RandomState;
 use smallvec::SmallVec;
 
 use super::demand::Demand;
+use super::question::{Asked, Mark, Marks, Question, is_remembered, repeats};
 use super::slots::Slots;
-use super::table::{Known, Other, Place, Table};
-use super::told::{after, denied, last_known};
+use super::table::{Known, KnownRefusals, Other, Place, after};
+use super::told::{denied, last_known};
 use crate::core::decision::{Decision, Outcome, Source};
-use crate::store::memory::{Clock, Fingerprints, micros};
-use crate::store::{Check, Counter, Decided, Mode, Receipt, Settles, StoreId};
+use crate::store::clock::{Clock, micros};
+use crate::store::map::{CounterHasher, Fingerprints};
+use crate::store::{Check, Counter, Decided, Mode, Receipt, StoreId};
 
 /// At most so many other checks of a refused request are remembered with it.
 const MOST_OTHERS: usize = 5;
@@ -23,54 +24,25 @@ const MOST_OTHERS: usize = 5;
 pub(crate) struct Refusals {
     /// The store whose refusals these are.
     id: StoreId,
-    table: Table,
+    kept: KnownRefusals,
     slots: Slots,
-    hasher: RandomState,
+    hasher: CounterHasher,
     fingerprints: Fingerprints,
     clock: Box<dyn Clock>,
     cap_us: u64,
     answered: AtomicU64,
 }
 
-/// What becomes of a request.
-#[derive(Debug)]
-pub(crate) enum Asked {
-    /// It is refused.
-    Refused(Decided),
-    /// The store has to say, and it is to be [learned](Refusals::learn) from.
-    Open(Question),
-}
-
-/// What has to be known of a request to learn from its decision.
-#[derive(Debug)]
-pub(crate) struct Question {
-    sent: u64,
-    marks: Marks,
-    /// Whether a refusal is remembered.
-    remembers: bool,
-    /// Whether its checks only look.
-    looks: bool,
-}
-
 type Found = SmallVec<[Option<Known>; 4]>;
-type Marks = SmallVec<[Mark; 2]>;
-
-/// One check of a request.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    /// Of policy and key.
-    base: u64,
-    generation: u64,
-}
 
 impl Refusals {
     pub(super) fn new(id: StoreId, cap: Duration, capacity: usize, clock: Box<dyn Clock>) -> Self {
         let cap_us = u64::try_from(cap.as_micros()).unwrap_or(u64::MAX);
         Self {
             id,
-            table: Table::new(capacity, cap_us),
+            kept: KnownRefusals::new(capacity, cap_us),
             slots: Slots::new(capacity),
-            hasher: RandomState::new(),
+            hasher: CounterHasher::new(),
             fingerprints: Fingerprints::new(),
             clock,
             cap_us,
@@ -84,7 +56,7 @@ impl Refusals {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.table.len()
+        self.kept.len()
     }
 
     /// Refuses a request, if one of its checks is known not to fit; to be called before the store is.
@@ -180,9 +152,10 @@ impl Refusals {
         let others: SmallVec<[Other; 4]> = others.take(MOST_OTHERS).collect();
         let others: Option<Arc<[Other]>> = (!others.is_empty()).then(|| others.as_slice().into());
         for ((check, mark), outcome) in all().filter(|((check, _), outcome)| refuses(check, outcome)) {
-            let known = Known { others: others.clone(), ..self.known(question.sent, check, mark, outcome, now) };
+            let known = Known::new(check, outcome, mark.generation, question.sent, now, self.cap_us);
+            let known = Known { others: others.clone(), ..known };
             if known.until > now && self.slots.admit(mark.base, mark.generation, question.sent, known.until) {
-                self.table.put(self.place(mark, check, Demand::of(check)), known, now);
+                self.kept.put(self.place(mark, check, Demand::of(check)), known, now);
             }
         }
     }
@@ -204,26 +177,8 @@ impl Refusals {
             return None;
         }
         let demand = Demand::of(check);
-        let found = self.table.find(self.place(mark, check, demand), demand);
+        let found = self.kept.find(self.place(mark, check, demand), demand);
         found.filter(|known| known.is_live(now, mark.generation))
-    }
-
-    fn known(&self, sent: u64, check: &Check, mark: &Mark, outcome: &Outcome, now: u64) -> Known {
-        let wait = outcome.retry_after();
-        // A tick that had begun when the store was asked is over before a whole one has passed.
-        let begun = check.counter.quota.tick().micros() - 1;
-        let surely = wait.map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun));
-        Known {
-            units: Demand::of(check).units,
-            floor: check.floor,
-            remaining: outcome.remaining(),
-            sent,
-            until: surely.min(sent.saturating_add(self.cap_us)),
-            retry_at: wait.map_or(u64::MAX, |wait| after(now, wait)),
-            reset_at: after(now, outcome.reset_after()),
-            generation: mark.generation,
-            others: None,
-        }
     }
 
     fn mark(&self, check: &Check) -> Mark {
@@ -233,7 +188,7 @@ impl Refusals {
 
     /// Of all that a refusal is found by.
     fn hash(&self, mark: &Mark, check: &Check, demand: Demand) -> u64 {
-        self.hasher.hash_one((mark.base, check.counter.quota, demand.kind))
+        self.hasher.of_other((mark.base, check.counter.quota, demand.kind))
     }
 
     fn place(&self, mark: &Mark, check: &Check, demand: Demand) -> Place {
@@ -241,7 +196,7 @@ impl Refusals {
     }
 
     fn base(&self, counter: &Counter) -> u64 {
-        self.hasher.hash_one((&counter.key, &*counter.policy))
+        self.hasher.of(counter)
     }
 }
 
@@ -256,16 +211,6 @@ impl Drop for Forgetting {
     fn drop(&mut self) {
         self.refusals.slots.forget(self.base);
     }
-}
-
-/// Whether a refusal of this check holds until its wait is over.
-fn is_remembered(check: &Check) -> bool {
-    check.cost > 0 && check.mode == Mode::Enforce && check.settles == Settles::AsTaken
-}
-
-/// Whether two checks may be of one counter.
-fn repeats(marks: &[Mark]) -> bool {
-    marks.iter().enumerate().any(|(index, mark)| marks[..index].iter().any(|before| before.base == mark.base))
 }
 
 impl fmt::Debug for Refusals {

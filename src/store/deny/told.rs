@@ -31,11 +31,6 @@ pub(super) fn last_known(check: &Check, hash: u64, known: &[Option<Known>], now:
     }
 }
 
-/// A time so much later, in microseconds.
-pub(super) fn after(now: u64, wait: Duration) -> u64 {
-    now.saturating_add(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
-}
-
 fn left(time: u64, now: u64) -> Duration {
     Duration::from_micros(time.saturating_sub(now))
 }

@@ -3,7 +3,6 @@
 use smallvec::SmallVec;
 
 use crate::core::decision::{Decision, Source};
-use crate::core::quota::Algorithm;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Receipt, Settlement, Store, Taken,
 };
@@ -24,7 +23,7 @@ pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> R
 
 /// A share admits a cost above itself when it is full.
 fn share(check: &Check, instances: u64) -> Check {
-    let (quota, floor) = (check.counter.quota.divided(instances), check.floor / instances);
+    let (quota, floor) = (divided(check.counter.quota, instances), check.floor / instances);
     let most = quota.capacity();
     let fits = check.cost.saturating_add(check.floor) <= check.counter.quota.capacity();
     let cost = match check.cost {
@@ -62,10 +61,8 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     let share = Receipt::new(local.id(), [taken.clone()]);
     drop(local.settle(share, &[Settlement { check: 0, change: Change::Refund(taken.units) }]));
     let (whole, part) = (check.counter.quota, taken.counter.quota);
-    let quota = match whole.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => part.with_units(part.limit(), whole.capacity()),
-        Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => whole,
-    };
+    // A debt is paid at the rate of the share.
+    let quota = if whole.facts().returns_evenly { part.with_units(part.limit(), whole.capacity()) } else { whole };
     let counter = Counter { quota, ..taken.counter.clone() };
     let Answer::Ready(Ok(Applied { units, stamp, .. })) = local.adjust(&counter, Change::Charge(check.cost)) else {
         unreachable!("memory answers at once")
@@ -73,9 +70,7 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     Taken { units, stamp, ..taken.clone() }
 }
 
-impl Quota {
-    /// One instance's share of the quota, rounded up.
-    fn divided(self, instances: u64) -> Self {
-        self.with_units(self.limit().div_ceil(instances), self.capacity().div_ceil(instances))
-    }
+/// One instance's share of a quota, rounded up.
+fn divided(quota: Quota, instances: u64) -> Quota {
+    quota.with_units(quota.limit().div_ceil(instances), quota.capacity().div_ceil(instances))
 }

@@ -86,10 +86,10 @@ impl<S: Store> FailureStore<S> {
             None => pending,
         };
         let (without, checks) = (Arc::clone(&self.without), kept(checks));
-        let asked = Asked { pending, without: Arc::clone(&without), permit: Some(permit) };
+        let call = StoreCall { pending, without: Arc::clone(&without), permit: Some(permit) };
         match permit.is_probe().then(Runtime::try_current) {
-            Some(Ok(runtime)) => Answer::pending(probe(&runtime, asked, without, checks)),
-            _ => Answer::pending(Waiting { asked, checks }),
+            Some(Ok(runtime)) => Answer::pending(probe(&runtime, call, without, checks)),
+            _ => Answer::pending(Waiting { call, checks }),
         }
     }
 }
@@ -144,14 +144,14 @@ impl<S: Store> Store for FailureStore<S> {
 type Pending = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
 
 /// A question on its way. Dropped, it lets another request probe.
-struct Asked {
+struct StoreCall {
     pending: Pending,
     without: Arc<Without>,
     /// `None` once it was answered.
     permit: Option<Permit>,
 }
 
-impl Future for Asked {
+impl Future for StoreCall {
     type Output = Result<Decided, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -162,7 +162,7 @@ impl Future for Asked {
     }
 }
 
-impl Drop for Asked {
+impl Drop for StoreCall {
     fn drop(&mut self) {
         if let Some(permit) = self.permit {
             self.without.left(permit);
@@ -172,7 +172,7 @@ impl Drop for Asked {
 
 /// A caller that waits for its own question.
 struct Waiting {
-    asked: Asked,
+    call: StoreCall,
     checks: Checks,
 }
 
@@ -180,8 +180,8 @@ impl Future for Waiting {
     type Output = Result<Decided, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut decided = ready!(Pin::new(&mut self.asked).poll(cx));
-        self.asked.without.stand_in(&self.checks, &mut decided);
+        let mut decided = ready!(Pin::new(&mut self.call).poll(cx));
+        self.call.without.stand_in(&self.checks, &mut decided);
         Poll::Ready(decided)
     }
 }
@@ -190,14 +190,14 @@ impl Future for Waiting {
 /// away, or never be polled again. Then what was taken stays taken.
 fn probe(
     runtime: &Runtime,
-    asked: Asked,
+    call: StoreCall,
     without: Arc<Without>,
     checks: Checks,
 ) -> impl Future<Output = Result<Decided, Error>> + Send + use<> {
     let (answer, answered) = oneshot::channel();
     runtime.spawn(async move {
         // A caller that went away needs no answer.
-        let _ = answer.send(asked.await);
+        let _ = answer.send(call.await);
     });
     async move {
         let mut decided = answered.await.unwrap_or_else(|_| Err(stopped()));

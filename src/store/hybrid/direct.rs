@@ -1,16 +1,15 @@
 //! Requests the inner store decides, and what is learnt from that.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
-use super::entry::Counted;
+use super::balance::Counted;
+use super::charge::pay;
 use super::epoch::marked;
-use super::shared::Shared;
-use crate::Algorithm;
+use super::shared::SharedBalances;
 use crate::core::error::Kind;
 use crate::store::{Answer, Check, Deadline, Decided, Store};
 use crate::{Error, Outcome};
@@ -18,17 +17,17 @@ use crate::{Error, Outcome};
 /// A request on its way to the inner store. Its keys admit nothing here meanwhile; dropped without
 /// an answer, nothing is learnt.
 struct Direct {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBalances>,
     checks: SmallVec<[Check; 2]>,
-    /// What there is of each check's key.
-    places: SmallVec<[Place; 2]>,
+    /// What there was of each check's key.
+    keys: SmallVec<[KeyBefore; 2]>,
     sent: Instant,
     outcomes: Option<SmallVec<[Outcome; 2]>>,
 }
 
-/// What there is of a key while the inner store decides.
+/// What there was of a key when the inner store was asked.
 #[derive(Clone, Copy)]
-struct Place {
+struct KeyBefore {
     /// How often the key was reset.
     epoch: u64,
     held: Held,
@@ -46,63 +45,35 @@ enum Held {
 /// How the inner store is asked.
 pub(super) type Ask = fn(&dyn Store, &[Check], Deadline) -> Answer<Result<Decided, Error>>;
 
-impl Shared {
-    /// Has the inner store decide, after what is owed for the request's keys has been paid.
-    pub(super) fn decide_there(
-        self: &Arc<Self>,
-        ask: Ask,
-        checks: &[Check],
-        deadline: Deadline,
-    ) -> Answer<Result<Decided, Error>> {
-        if checks.iter().all(|check| check.cost == 0) {
-            return ask(&*self.inner, checks, deadline);
+/// Has the inner store decide, after what is owed for the request's keys has been paid.
+pub(super) fn decide_there(
+    shared: &Arc<SharedBalances>,
+    ask: Ask,
+    checks: &[Check],
+    deadline: Deadline,
+) -> Answer<Result<Decided, Error>> {
+    if checks.iter().all(|check| check.cost == 0) {
+        return ask(&*shared.inner, checks, deadline);
+    }
+    let _ = shared.runtime();
+    let (direct, owes) = Direct::start(shared, checks);
+    if !owes {
+        return match ask(&*shared.inner, checks, deadline) {
+            Answer::Ready(decided) => Answer::Ready(direct.learn(decided)),
+            Answer::Pending(pending) => Answer::pending(async move { direct.learn(pending.await) }),
+        };
+    }
+    let deadline = shared.budget().map_or(deadline, |budget| deadline.earlier(Deadline::after(budget)));
+    Answer::pending(async move {
+        let paid = direct.pay();
+        match deadline.instant() {
+            Some(at) => timeout_at(at, paid).await.map_err(not_in_time)??,
+            None => paid.await?,
         }
-        let _ = self.runtime();
-        let (direct, owes) = self.start(checks);
-        if !owes {
-            return match ask(&*self.inner, checks, deadline) {
-                Answer::Ready(decided) => Answer::Ready(direct.learn(decided)),
-                Answer::Pending(pending) => Answer::pending(async move { direct.learn(pending.await) }),
-            };
-        }
-        let deadline = self.budget().map_or(deadline, |budget| deadline.earlier(Deadline::after(budget)));
-        Answer::pending(async move {
-            let paid = direct.pay();
-            match deadline.instant() {
-                Some(at) => timeout_at(at, paid).await.map_err(not_in_time)??,
-                None => paid.await?,
-            }
-            // It keeps the deadline by itself, so that what comes later is given back.
-            let decided = ask(&*direct.shared.inner, &direct.checks, deadline).wait().await;
-            direct.learn(decided)
-        })
-    }
-
-    /// One for all that a decision waits for: what is owed is paid in it, too.
-    pub(super) fn budget(&self) -> Option<Duration> {
-        self.inner.budget()
-    }
-
-    fn start(self: &Arc<Self>, checks: &[Check]) -> (Direct, bool) {
-        let (now, mut owes) = (Instant::now(), false);
-        let mut locked = self.shards.lock_all(checks);
-        let places = checks.iter().enumerate().map(|(index, check)| {
-            let (quota, (hash, shard)) = (check.counter.quota, locked.of(index));
-            let epoch = shard.epoch(hash, &check.counter);
-            if check.cost == 0 || quota.algorithm() == Algorithm::LeakyBucket {
-                return Place { epoch, held: Held::Unneeded };
-            }
-            let Some(entry) = shard.make(hash, &check.counter, now, self.fresh()) else {
-                shard.strays += 1;
-                return Place { epoch, held: Held::Stray };
-            };
-            owes |= entry.owes();
-            entry.counter.quota = quota;
-            Place { epoch: entry.epoch, held: Held::Entry(entry.enter()) }
-        });
-        let (shared, places) = (Arc::clone(self), places.collect());
-        (Direct { shared, checks: checks.iter().cloned().collect(), places, sent: now, outcomes: None }, owes)
-    }
+        // It keeps the deadline by itself, so that what comes later is given back.
+        let decided = ask(&*direct.shared.inner, &direct.checks, deadline).wait().await;
+        direct.learn(decided)
+    })
 }
 
 fn not_in_time(late: Elapsed) -> Error {
@@ -110,10 +81,32 @@ fn not_in_time(late: Elapsed) -> Error {
 }
 
 impl Direct {
+    /// Notes what there is of each key, of which nothing is admitted here from now on; whether something is owed.
+    fn start(shared: &Arc<SharedBalances>, checks: &[Check]) -> (Self, bool) {
+        let (now, mut owes) = (Instant::now(), false);
+        let mut locked = shared.lock_all(checks);
+        let keys = checks.iter().enumerate().map(|(index, check)| {
+            let (quota, (hash, balances)) = (check.counter.quota, locked.of(index));
+            let epoch = balances.epoch(hash, &check.counter);
+            if check.cost == 0 || quota.facts().stands_in_line {
+                return KeyBefore { epoch, held: Held::Unneeded };
+            }
+            let Some(balance) = balances.make(hash, &check.counter, now, shared.fresh()) else {
+                balances.strays += 1;
+                return KeyBefore { epoch, held: Held::Stray };
+            };
+            owes |= balance.owes();
+            balance.counter.quota = quota;
+            KeyBefore { epoch: balance.epoch, held: Held::Entry(balance.enter()) }
+        });
+        let (shared, keys) = (Arc::clone(shared), keys.collect());
+        (Self { shared, checks: checks.iter().cloned().collect(), keys, sent: now, outcomes: None }, owes)
+    }
+
     /// Pays what is owed for its keys.
     async fn pay(&self) -> Result<(), Error> {
         for Check { counter, .. } in &self.checks {
-            self.shared.pay(self.shared.shards.hash(counter), counter).await?;
+            pay(&self.shared, self.shared.hash(counter), counter).await?;
         }
         Ok(())
     }
@@ -123,9 +116,9 @@ impl Direct {
         let Decided { decision, receipt } = decided?;
         let _ = self.shared.inner_id.set(receipt.store());
         self.outcomes = Some(decision.outcomes().iter().cloned().collect());
-        let mut places = self.places.iter();
+        let mut keys = self.keys.iter();
         let receipt = receipt.each_taken(|taken| {
-            taken.stamp = marked(taken.stamp, places.next().map_or(0, |place| place.epoch));
+            taken.stamp = marked(taken.stamp, keys.next().map_or(0, |key| key.epoch));
         });
         Ok(Decided { decision, receipt })
     }
@@ -133,28 +126,28 @@ impl Direct {
 
 impl Drop for Direct {
     fn drop(&mut self) {
-        let mut locked = self.shared.shards.lock_all(&self.checks);
-        for (index, (check, place)) in self.checks.iter().zip(&self.places).enumerate() {
-            let (hash, shard) = locked.of(index);
-            let counted = match place.held {
+        let mut locked = self.shared.lock_all(&self.checks);
+        for (index, (check, key)) in self.checks.iter().zip(&self.keys).enumerate() {
+            let (hash, balances) = locked.of(index);
+            let counted = match key.held {
                 Held::Unneeded => continue,
                 Held::Stray => {
-                    shard.strays -= 1;
+                    balances.strays -= 1;
                     None
                 }
                 Held::Entry(counted) => Some(counted),
             };
             let outcome = self.outcomes.as_ref().and_then(|outcomes| outcomes.get(index));
             let remaining = outcome.map_or(0, |outcome| if check.floor == 0 { outcome.remaining() } else { 0 });
-            match (shard.find(hash, &check.counter), counted) {
-                (Some(entry), Some(counted)) => {
-                    let least = entry.leave(remaining);
+            match (balances.find(hash, &check.counter), counted) {
+                (Some(balance), Some(counted)) => {
+                    let least = balance.leave(remaining);
                     if let (Some(least), Some(outcome)) = (least, outcome) {
-                        entry.learn(outcome, least, self.shared.allowance, (self.sent, counted));
+                        balance.learn(outcome, least, self.shared.allowance, (self.sent, counted));
                     }
                 }
                 // What was learnt meanwhile does not know of it.
-                (Some(entry), None) => entry.distrust(),
+                (Some(balance), None) => balance.distrust(),
                 (None, _) => {}
             }
         }

@@ -1,16 +1,16 @@
 //! Units admitted first and paid later, for processes far from their store.
 
-mod builder;
+mod admit;
+mod balance;
+mod balances;
 mod change;
-mod debt;
+mod charge;
 mod direct;
-mod entry;
 mod epoch;
 mod ledger;
-mod shard;
 mod shared;
 mod store;
 mod ticking;
+mod under_way;
 
-pub use builder::HybridStoreBuilder;
-pub use store::HybridStore;
+pub use store::{HybridStore, HybridStoreBuilder};

@@ -1,25 +1,18 @@
-//! What all clones of a hybrid store share, and the way of a request admitted here.
+//! What all clones of a hybrid store share.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::timeout;
 
-use super::builder::HybridStoreBuilder;
-use super::epoch::unmarked;
-use super::ledger::{Back, is_turn};
-use super::shard::Shard;
-use super::ticking::Ticking;
-use crate::core::decision::{Decision, Outcome, Source};
-use crate::store::lease::plain::is_plain;
-use crate::store::lease::shards::Shards;
-use crate::store::{
-    Answer, Applied, Change, Check, Counter, Decided, Receipt, Settlement, Settling, Store, StoreId, Taken,
-};
+use super::balances::Balances;
+use crate::Error;
+use crate::core::error::Kind;
+use crate::store::map::{CounterHasher, Locked, Shards};
+use crate::store::{Answer, Applied, Change, Check, Counter, Receipt, Settlement, Settling, Store, StoreId, Taken};
 
 /// What was looked at this many ticks ago says nothing any more.
 const FRESH_TICKS: u32 = 10;
@@ -27,10 +20,15 @@ const FRESH_TICKS: u32 = 10;
 /// Refunds and charges on their way at most; more are not sent, and units stay taken.
 const MOST_ADJUSTMENTS: usize = 4_096;
 
-pub(super) struct Shared {
+/// How long an answer is waited for in the background, if the inner store does not bound that.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+
+/// The balances of all keys, and the store they are paid to.
+pub(super) struct SharedBalances {
     pub(super) id: StoreId,
     pub(super) inner: Arc<dyn Store>,
-    pub(super) shards: Shards<Shard>,
+    pub(super) shards: Shards<Balances>,
+    hasher: CounterHasher,
     pub(super) tick: Duration,
     pub(super) allowance: u64,
     pub(super) closed: AtomicBool,
@@ -40,13 +38,13 @@ pub(super) struct Shared {
     runtime: OnceLock<Runtime>,
 }
 
-impl Shared {
-    pub(super) fn new(settings: HybridStoreBuilder) -> Self {
-        let HybridStoreBuilder { inner, tick, allowance, capacity } = settings;
+impl SharedBalances {
+    pub(super) fn new(inner: Arc<dyn Store>, tick: Duration, allowance: u64, capacity: usize) -> Self {
         Self {
             id: StoreId::new(),
             inner,
-            shards: Shards::new(capacity, Shard::new),
+            shards: Shards::new(capacity, 1, Balances::new),
+            hasher: CounterHasher::new(),
             tick,
             allowance,
             closed: AtomicBool::new(false),
@@ -60,6 +58,11 @@ impl Shared {
         self.tick * FRESH_TICKS
     }
 
+    /// One for all that a decision waits for: what is owed is paid in it, too.
+    pub(super) fn budget(&self) -> Option<Duration> {
+        self.inner.budget()
+    }
+
     /// Where debts are paid: the runtime asked from, else an earlier one.
     pub(super) fn runtime(&self) -> Option<Runtime> {
         let current = Runtime::try_current().ok();
@@ -69,64 +72,27 @@ impl Shared {
         current.or_else(|| self.runtime.get().cloned())
     }
 
-    /// Admits a request that the rooms of all its keys cover.
-    pub(super) fn admit(self: &Arc<Self>, checks: &[Check]) -> Option<Decided> {
-        if !is_plain(checks) {
-            return None;
-        }
-        let (runtime, now) = (self.runtime()?, Instant::now());
-        let mut locked = self.shards.lock_all(checks);
-        let closed = self.closed.load(Ordering::SeqCst);
-        let covered = |(index, check): (usize, &Check)| {
-            let (hash, shard) = locked.of(index);
-            let strays = shard.strays > 0;
-            let entry = shard.find(hash, &check.counter);
-            entry.is_some_and(|entry| !strays && entry.covers(check, now, self.fresh()))
-        };
-        if closed || !checks.iter().enumerate().all(covered) {
-            return None;
-        }
-        let (mut outcomes, mut taken) = (SmallVec::<[Outcome; 2]>::new(), SmallVec::<[Taken; 1]>::new());
-        let mut ticking = SmallVec::<[Ticking; 1]>::new();
-        for (index, check) in checks.iter().enumerate() {
-            let (hash, shard) = locked.of(index);
-            let entry = shard.find(hash, &check.counter).expect("it was covered");
-            let (outcome, part) = entry.spend(check, now);
-            outcomes.push(outcome);
-            taken.push(part);
-            if !std::mem::replace(&mut entry.ticks, true) {
-                ticking.push(Ticking::new(Arc::clone(self), hash, entry.counter.clone()));
-            }
-        }
-        // A runtime that ends drops what it is given, and that locks.
-        drop(locked);
-        ticking.into_iter().for_each(|task| drop(runtime.spawn(task.pay())));
-        let decision = Decision::new(outcomes, Source::Lease);
-        Some(Decided { decision, receipt: Receipt::new(self.id, taken) })
+    #[inline]
+    pub(super) fn hash(&self, counter: &Counter) -> u64 {
+        self.hasher.of(counter)
     }
 
-    /// Settles what was admitted here, to a request that took others `before`. What has been charged already goes
-    /// back where it was charged.
-    pub(super) fn settle(self: &Arc<Self>, before: &[Taken], taken: &Taken, change: Change) -> Settling {
-        let units = match change {
-            Change::Refund(units) => units,
-            Change::Charge(units) => return self.charge_more(&taken.counter, units),
-        };
-        let nothing = Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
-        if !is_turn(taken.stamp) {
-            let epoch = self.epoch(&taken.counter);
-            let Some(stamp) = unmarked(taken.stamp, epoch) else { return nothing };
-            let same = before.iter().filter(|part| part.counter == taken.counter && !is_turn(part.stamp));
-            let there = same.filter_map(|part| Some(Taken { stamp: unmarked(part.stamp, epoch)?, ..part.clone() }));
-            return self.refund(there.collect(), Taken { stamp, ..taken.clone() }, units);
-        }
-        let hash = self.shards.hash(&taken.counter);
-        let back = self.shards.lock(hash).find(hash, &taken.counter).map(|entry| entry.take_back(units, taken.stamp));
-        match back {
-            Some(Back::Charged { units, stamp }) => self.refund_charged(&taken.counter, units, stamp),
-            Some(Back::Unpaid(units) | Back::Owed(units)) => Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)])),
-            Some(Back::Nothing) | None => nothing,
-        }
+    /// The balances of all checks, locked.
+    pub(super) fn lock_all(&self, checks: &[Check]) -> Locked<'_, Balances> {
+        self.shards.lock_all(checks.iter().map(|check| self.hash(&check.counter)))
+    }
+
+    /// How often a counter was reset.
+    pub(super) fn epoch(&self, counter: &Counter) -> u64 {
+        let hash = self.hash(counter);
+        self.shards.lock(hash).epoch(hash, counter)
+    }
+
+    /// Waits for an answer that nobody else bounds.
+    pub(super) async fn bounded<T>(&self, answer: Answer<Result<T, Error>>) -> Result<T, Error> {
+        let limit = self.budget().unwrap_or(LONGEST_WAIT);
+        let late = |late| Error::new(Kind::Timeout, format!("a debt was not paid in {limit:?}")).with_source(late);
+        timeout(limit, answer.wait()).await.map_err(late)?
     }
 
     /// Gives units back that a charge took in the inner store.
@@ -135,7 +101,7 @@ impl Shared {
     }
 
     /// Gives units back of what the inner store took, and before it others of the same request.
-    fn refund(&self, before: Vec<Taken>, taken: Taken, units: u64) -> Settling {
+    pub(super) fn refund(&self, before: Vec<Taken>, taken: Taken, units: u64) -> Settling {
         let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])) };
         let change = Settlement { check: before.len(), change: Change::Refund(units) };
         self.inner.settle(Receipt::new(store, before.into_iter().chain([taken])), &[change])

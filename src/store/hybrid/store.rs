@@ -4,13 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::builder::HybridStoreBuilder;
-use super::shared::Shared;
+use super::admit::admit;
+use super::change::{adjust, reset, settle, settle_there};
+use super::charge::close;
+use super::direct::decide_there;
+use super::shared::SharedBalances;
 use crate::Error;
 use crate::core::Requirement;
-use crate::store::settling::{settle_each, without_outcomes};
-use crate::store::traits::supports_refunds;
+use crate::store::around::{settle_each, supports_refunds, without_outcomes};
 use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
+
+const DEFAULT_TICK: Duration = Duration::from_millis(100);
+const LONGEST_TICK: Duration = Duration::from_secs(60);
+const DEFAULT_ALLOWANCE: u64 = 10;
+const DEFAULT_CAPACITY: usize = 10_000;
 
 /// A store for processes far from the inner one: it admits at once, counts, and pays at each tick.
 ///
@@ -59,17 +66,23 @@ use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, R
 /// ```
 #[derive(Clone)]
 pub struct HybridStore {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBalances>,
+}
+
+/// Settings of a [`HybridStore`].
+#[must_use]
+pub struct HybridStoreBuilder {
+    inner: Arc<dyn Store>,
+    tick: Duration,
+    allowance: u64,
+    capacity: usize,
 }
 
 impl HybridStore {
     /// Settings of a store that admits before it asks `inner`.
     pub fn builder(inner: impl Store) -> HybridStoreBuilder {
-        HybridStoreBuilder::new(inner)
-    }
-
-    pub(super) fn from_settings(settings: HybridStoreBuilder) -> Self {
-        Self { shared: Arc::new(Shared::new(settings)) }
+        let inner = Arc::new(inner);
+        HybridStoreBuilder { inner, tick: DEFAULT_TICK, allowance: DEFAULT_ALLOWANCE, capacity: DEFAULT_CAPACITY }
     }
 
     /// Pays all that is owed; from then on the inner store decides every request.
@@ -85,35 +98,71 @@ impl HybridStore {
     ///
     /// Dropped, what is on its way arrives; it may be called again.
     pub async fn close(&self) -> Result<(), Error> {
-        self.shared.close().await
+        close(&self.shared).await
+    }
+}
+
+impl HybridStoreBuilder {
+    /// Sets how often a key in use is paid for and looked at, instead of every 100 ms.
+    pub fn tick(self, tick: Duration) -> Self {
+        Self { tick, ..self }
+    }
+
+    /// Sets how many units of a key this process may owe, instead of 10.
+    pub fn allowance(self, units: u64) -> Self {
+        Self { allowance: units, ..self }
+    }
+
+    /// Sets how many keys are remembered at most, instead of 10,000; 0 is taken as 1. All others are
+    /// decided by the inner store.
+    pub fn capacity(self, keys: usize) -> Self {
+        Self { capacity: keys.max(1), ..self }
+    }
+
+    /// Builds the store.
+    ///
+    /// # Errors
+    ///
+    /// If the allowance is 0, or the tick is 0 or longer than a minute.
+    pub fn build(self) -> Result<HybridStore, Error> {
+        if self.allowance == 0 {
+            return Err(Error::invalid("an allowance of 0 admits nothing before it is paid: give at least 1"));
+        }
+        if self.tick.is_zero() || self.tick > LONGEST_TICK {
+            let text =
+                format!("a tick of {:?} is not allowed: give more than 0 and at most {LONGEST_TICK:?}", self.tick);
+            return Err(Error::invalid(text));
+        }
+        let shared = SharedBalances::new(self.inner, self.tick, self.allowance, self.capacity);
+        Ok(HybridStore { shared: Arc::new(shared) })
     }
 }
 
 impl Store for HybridStore {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        match self.shared.admit(checks) {
+        match admit(&self.shared, checks) {
             Some(decided) => Answer::Ready(Ok(decided)),
-            None => self.shared.decide_there(<dyn Store>::decide, checks, deadline),
+            None => decide_there(&self.shared, <dyn Store>::decide, checks, deadline),
         }
     }
 
     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.shared.decide_there(<dyn Store>::probe, checks, deadline)
+        decide_there(&self.shared, <dyn Store>::probe, checks, deadline)
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.shared.id {
-            return without_outcomes(self.shared.settle_there(receipt, changes));
+            return without_outcomes(settle_there(&self.shared, receipt, changes));
         }
-        settle_each(&receipt, changes, |before, taken, change| self.shared.settle(before, taken, change))
+        settle_each(&receipt, changes, |before, taken, change| settle(&self.shared, before, taken, change))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.shared.adjust(counter, change)
+        adjust(&self.shared, counter, change)
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.shared.reset(counter)
+        reset(&self.shared, counter)
     }
 
     fn budget(&self) -> Option<Duration> {
@@ -130,6 +179,16 @@ impl fmt::Debug for HybridStore {
         f.debug_struct("HybridStore")
             .field("tick", &self.shared.tick)
             .field("allowance", &self.shared.allowance)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HybridStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HybridStoreBuilder")
+            .field("tick", &self.tick)
+            .field("allowance", &self.allowance)
+            .field("capacity", &self.capacity)
             .finish_non_exhaustive()
     }
 }

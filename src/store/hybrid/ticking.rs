@@ -1,23 +1,25 @@
-//! The task that pays for a key.
+//! The task that pays for a key at each tick, and then looks at what remains.
 
 use std::sync::Arc;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::shard::Shard;
-use super::shared::Shared;
-use crate::store::Counter;
+use super::balance::Balance;
+use super::balances::Balances;
+use super::charge::Charge;
+use super::shared::SharedBalances;
+use crate::store::{Check, Counter, Deadline, Store};
 
 /// A task that pays at each tick; one that ends with its runtime makes room for another.
 pub(super) struct Ticking {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBalances>,
     hash: u64,
     counter: Counter,
     ended: bool,
 }
 
 impl Ticking {
-    pub(super) fn new(shared: Arc<Shared>, hash: u64, counter: Counter) -> Self {
+    pub(super) fn new(shared: Arc<SharedBalances>, hash: u64, counter: Counter) -> Self {
         Self { shared, hash, counter, ended: false }
     }
 
@@ -27,25 +29,25 @@ impl Ticking {
         loop {
             sleep(all.tick).await;
             let charge = {
-                let mut shard = all.shards.lock(self.hash);
-                let Some(entry) = shard.find(self.hash, &self.counter).filter(|entry| entry.owes()) else {
-                    return self.end(&mut shard);
+                let mut balances = all.shards.lock(self.hash);
+                let Some(balance) = balances.find(self.hash, &self.counter).filter(|balance| balance.owes()) else {
+                    return self.end(&mut balances);
                 };
-                all.charge(entry)
+                Charge::begin(&all, balance)
             };
             if let Some(charge) = charge
                 && charge.send().await.is_ok()
             {
-                all.look(self.hash, &self.counter).await;
+                look(&all, self.hash, &self.counter).await;
             }
         }
     }
 
     /// Ends under the lock under which nothing was owed.
-    fn end(&mut self, shard: &mut Shard) {
+    fn end(&mut self, balances: &mut Balances) {
         self.ended = true;
-        if let Some(entry) = shard.find(self.hash, &self.counter) {
-            entry.ticks = false;
+        if let Some(balance) = balances.find(self.hash, &self.counter) {
+            balance.ticks = false;
         }
     }
 }
@@ -56,5 +58,21 @@ impl Drop for Ticking {
             let shared = Arc::clone(&self.shared);
             self.end(&mut shared.shards.lock(self.hash));
         }
+    }
+}
+
+/// Learns what remains, unless the inner store was given a request meanwhile.
+async fn look(shared: &SharedBalances, hash: u64, counter: &Counter) {
+    let asked = |balance: &mut Balance| (balance.turns, balance.counted(), balance.counter.clone());
+    let asked = shared.shards.lock(hash).find(hash, counter).map(asked);
+    // The key's own quota: it may have changed since its task began.
+    let Some((turns, before, counter)) = asked else { return };
+    let (sent, look) = (Instant::now(), [Check::new(counter.clone(), 0)]);
+    let Ok(decided) = shared.bounded(shared.inner.decide(&look, Deadline::none())).await else { return };
+    let _ = shared.inner_id.set(decided.receipt.store());
+    let mut balances = shared.shards.lock(hash);
+    let balance = balances.find(hash, &counter).filter(|balance| balance.is_as_before(turns));
+    if let (Some(balance), Some(outcome)) = (balance, decided.decision.outcomes().first()) {
+        balance.learn(outcome, outcome.remaining(), shared.allowance, (sent, before));
     }
 }

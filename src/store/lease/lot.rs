@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::Quota;
+use crate::core::algorithm::Refund;
 use crate::store::{Change, Counter, Decided, Receipt, Settlement, Store};
-use crate::{Algorithm, Quota};
 
 /// Times are microseconds of this process's clock.
 #[derive(Debug)]
@@ -41,11 +42,7 @@ impl Lot {
         let (outcome, taken) = (&decision.outcomes()[0], &receipt.taken()[0]);
         let quota = outcome.quota();
         let reset = micros(outcome.reset_after());
-        let window = match quota.algorithm() {
-            Algorithm::FixedWindow => reset,
-            Algorithm::SlidingWindow => reset.saturating_sub(micros(quota.window())),
-            Algorithm::SlidingLog | Algorithm::TokenBucket | Algorithm::LeakyBucket => u64::MAX / 4,
-        };
+        let window = quota.window_end(outcome.reset_after()).map_or(u64::MAX / 4, micros);
         // The store rounds its clock down to a tick, so the window may end a tick earlier.
         let edge = (sent + window).saturating_sub(quota.tick().micros());
         let (granted, remaining) = (taken.units, outcome.remaining());
@@ -101,12 +98,12 @@ impl Lot {
     /// would count that time twice, and many processes could hold a full bucket together with the
     /// units of each. So what is refilled in the lease's life is kept.
     pub(super) fn give_back(self, inner: &dyn Store, limit: u64, now: u64) -> u64 {
-        let units = match self.counter().quota.algorithm() {
-            Algorithm::TokenBucket => self.left.saturating_sub(self.refilled(limit, now)),
-            Algorithm::FixedWindow if now >= self.edge => 0,
-            Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog | Algorithm::LeakyBucket => {
-                self.left
-            }
+        let facts = self.counter().quota.facts();
+        let counts = facts.windows != 1 || now < self.edge;
+        let units = match facts.refund {
+            Refund::Unrefilled => self.left.saturating_sub(self.refilled(limit, now)),
+            Refund::Counted | Refund::LastInLine if counts => self.left,
+            Refund::Counted | Refund::LastInLine => 0,
         };
         let change = Settlement { check: 0, change: Change::Refund(units) };
         drop(inner.settle(self.receipt, if units > 0 { std::slice::from_ref(&change) } else { &[] }));

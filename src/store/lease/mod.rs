@@ -1,19 +1,16 @@
 //! Units taken in advance, so that hot keys are admitted without asking.
 
-mod back;
-mod builder;
+mod admit;
+mod call;
+mod close;
 mod counts;
-mod entry;
-mod grant;
-mod look;
+mod hot_key;
+mod hot_keys;
+mod leases;
 mod lot;
-pub(super) mod plain;
 mod rate;
-mod shard;
-pub(super) mod shards;
-mod shared;
 mod store;
+mod sweeping;
 
-pub use builder::LeaseStoreBuilder;
 pub use counts::LeaseCounts;
-pub use store::LeaseStore;
+pub use store::{LeaseStore, LeaseStoreBuilder};

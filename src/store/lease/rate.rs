@@ -7,13 +7,14 @@ pub(super) const HOT: u64 = 8;
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     start: u64,
-    now: Asked,
-    before: Asked,
+    now: Usage,
+    before: Usage,
     last: u64,
 }
 
+/// What was asked in one period.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
+struct Usage {
     requests: u64,
     units: u64,
 }
@@ -21,7 +22,7 @@ struct Asked {
 impl Rate {
     /// The rate of a key that has just become hot.
     pub(super) fn hot(now: u64) -> Self {
-        Self { start: now, last: now, now: Asked { requests: HOT - 1, units: HOT - 1 }, before: Asked::default() }
+        Self { start: now, last: now, now: Usage { requests: HOT - 1, units: HOT - 1 }, before: Usage::default() }
     }
 
     pub(super) fn note(&mut self, now: u64, period: u64, units: u64) {

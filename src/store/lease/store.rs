@@ -4,14 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::builder::LeaseStoreBuilder;
+use super::admit::admit;
+use super::close::close;
 use super::counts::LeaseCounts;
-use super::shared::Shared;
+use super::leases::Leases;
 use crate::Error;
 use crate::core::Requirement;
-use crate::store::settling::{settle_each, without_outcomes};
-use crate::store::traits::supports_refunds;
-use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
+use crate::store::around::{settle_each, supports_refunds, without_outcomes};
+use crate::store::{
+    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+    SystemClock,
+};
+
+const DEFAULT_SHARE: f64 = 0.1;
+const DEFAULT_CAPACITY: usize = 10_000;
 
 /// A store that takes units for hot keys in advance, many in one call, and admits with them locally.
 ///
@@ -54,7 +60,16 @@ use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, R
 /// ```
 #[derive(Clone)]
 pub struct LeaseStore {
-    shared: Arc<Shared>,
+    leases: Arc<Leases>,
+}
+
+/// Settings of a [`LeaseStore`].
+#[must_use]
+pub struct LeaseStoreBuilder {
+    inner: Arc<dyn Store>,
+    share: f64,
+    capacity: usize,
+    clock: Box<dyn Clock>,
 }
 
 impl LeaseStore {
@@ -69,16 +84,13 @@ impl LeaseStore {
 
     /// Settings of a store that leases from `inner`.
     pub fn builder(inner: impl Store) -> LeaseStoreBuilder {
-        LeaseStoreBuilder::new(inner)
-    }
-
-    pub(super) fn from_settings(settings: LeaseStoreBuilder) -> Self {
-        Self { shared: Arc::new(Shared::new(settings)) }
+        let clock = Box::new(SystemClock::new());
+        LeaseStoreBuilder { inner: Arc::new(inner), share: DEFAULT_SHARE, capacity: DEFAULT_CAPACITY, clock }
     }
 
     /// What became of the units leased so far.
     pub fn counts(&self) -> LeaseCounts {
-        self.shared.counts()
+        self.leases.counts()
     }
 
     /// Gives all leases back, and takes none any more: every request then goes to the inner store.
@@ -95,51 +107,89 @@ impl LeaseStore {
     /// or is when it is dropped, and leases that come later go back as they come. It may be called
     /// again, to wait for them.
     pub async fn close(&self) -> LeaseCounts {
-        self.shared.close().await
+        close(&self.leases).await
+    }
+}
+
+impl LeaseStoreBuilder {
+    /// Sets which share of a limit (of a smaller burst, if there is one) this process holds at most,
+    /// more than 0 and up to 1, instead of a tenth.
+    pub fn share(self, share: f64) -> Self {
+        Self { share, ..self }
+    }
+
+    /// Sets for how many hot keys at most leases are taken, instead of 10,000; 0 is taken as 1.
+    ///
+    /// Keys that become hot when there is no room are decided by the inner store. Memory for the
+    /// counts by which a key becomes hot, 64 bytes a place, is taken at once.
+    pub fn capacity(self, keys: usize) -> Self {
+        Self { capacity: keys.max(1), ..self }
+    }
+
+    /// Takes the time by which leases end from another clock, which should run as fast as the inner
+    /// store's.
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        Self { clock: Box::new(clock), ..self }
+    }
+
+    /// Builds the store.
+    ///
+    /// # Errors
+    ///
+    /// If the share is not more than 0 and at most 1.
+    pub fn build(self) -> Result<LeaseStore, Error> {
+        if !(self.share > 0.0 && self.share <= 1.0) {
+            return Err(Error::invalid(format!(
+                "a share of {} of the limit cannot be leased: give more than 0 and at most 1",
+                self.share
+            )));
+        }
+        let leases = Leases::new(self.inner, self.share, self.capacity, self.clock);
+        Ok(LeaseStore { leases: Arc::new(leases) })
     }
 }
 
 impl Store for LeaseStore {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        match self.shared.admit(checks) {
+        match admit(&self.leases, checks) {
             Some(decided) => Answer::Ready(Ok(decided)),
-            None if checks.iter().all(|check| check.cost == 0) => self.shared.look(checks, deadline),
-            None => self.shared.inner.decide(checks, deadline),
+            None if checks.iter().all(|check| check.cost == 0) => self.leases.look(checks, deadline),
+            None => self.leases.inner.decide(checks, deadline),
         }
     }
 
     /// No lease pays for it, and it asks for none.
     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.shared.inner.probe(checks, deadline)
+        self.leases.inner.probe(checks, deadline)
     }
 
     /// What the inner store refuses may be admitted by units held here.
     fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        let held = checks.iter().any(|check| self.shared.held(&check.counter) > 0);
-        if held { None } else { self.shared.inner.recall(checks) }
+        let held = checks.iter().any(|check| self.leases.held(&check.counter) > 0);
+        if held { None } else { self.leases.inner.recall(checks) }
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() != self.shared.id {
-            return without_outcomes(self.shared.inner.settle(receipt, changes));
+        if receipt.store() != self.leases.id {
+            return without_outcomes(self.leases.inner.settle(receipt, changes));
         }
-        settle_each(&receipt, changes, |before, taken, change| self.shared.settle(before, taken, change))
+        settle_each(&receipt, changes, |before, taken, change| self.leases.settle(before, taken, change))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.shared.inner.adjust(counter, change)
+        self.leases.inner.adjust(counter, change)
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.shared.forget(counter);
-        match self.shared.inner.reset(counter) {
+        self.leases.forget(counter);
+        match self.leases.inner.reset(counter) {
             Answer::Ready(done) => Answer::Ready(done),
             Answer::Pending(pending) => {
-                let (shared, counter) = (Arc::clone(&self.shared), counter.clone());
+                let (leases, counter) = (Arc::clone(&self.leases), counter.clone());
                 Answer::pending(async move {
                     let done = pending.await;
                     // What was leased before the reset came through.
-                    shared.forget(&counter);
+                    leases.forget(&counter);
                     done
                 })
             }
@@ -147,16 +197,25 @@ impl Store for LeaseStore {
     }
 
     fn budget(&self) -> Option<Duration> {
-        self.shared.inner.budget()
+        self.leases.inner.budget()
     }
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        supports_refunds(&*self.shared.inner, requirements)
+        supports_refunds(&*self.leases.inner, requirements)
     }
 }
 
 impl fmt::Debug for LeaseStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseStore").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LeaseStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseStoreBuilder")
+            .field("share", &self.share)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
     }
 }

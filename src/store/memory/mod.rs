@@ -1,14 +1,11 @@
-//! State in the memory of this process.
+//! Counters in the memory of this process.
 
-mod clock;
-mod entry;
-mod fingerprint;
+mod counter;
+mod counters;
 mod kept;
-mod locked;
-mod shard;
+mod rank;
+mod several;
+mod shared;
 mod store;
 
-pub(crate) use clock::micros;
-pub use clock::{Clock, SystemClock};
-pub(in crate::store) use fingerprint::{Fingerprint, Fingerprints};
 pub use store::{MemoryStore, MemoryStoreBuilder};

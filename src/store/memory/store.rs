@@ -1,22 +1,17 @@
-//! The memory store: shards, locked in one order.
+//! The memory store.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use crossbeam_utils::CachePadded;
-
-use super::clock::{Clock, SystemClock, micros};
-use super::fingerprint::{Fingerprint, Fingerprints};
-use super::shard::Shard;
+use super::shared::SharedCounters;
 use crate::Error;
-use crate::store::evaluate::{adjustment, applied, of_any, told, told_of_one};
+use crate::store::clock::{Clock, SystemClock};
+use crate::store::evaluate::of_any;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId, Taken,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };
 
 const DEFAULT_CAPACITY: usize = 1_000_000;
-const MOST_SHARDS: usize = 64;
-const KEYS_PER_SHARD: usize = 1_024;
 
 /// Counters in the memory of this process.
 ///
@@ -58,14 +53,7 @@ const KEYS_PER_SHARD: usize = 1_024;
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
-    inner: Arc<Inner>,
-}
-
-pub(super) struct Inner {
-    id: StoreId,
-    pub(super) fingerprints: Fingerprints,
-    pub(super) shards: Box<[CachePadded<Mutex<Shard>>]>,
-    clock: Box<dyn Clock>,
+    shared: Arc<SharedCounters>,
 }
 
 /// Settings of a [`MemoryStore`].
@@ -88,7 +76,7 @@ impl MemoryStore {
 
     /// How many keys are kept, idle ones that were not yet dropped included.
     pub fn len(&self) -> usize {
-        self.inner.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.shared.len()
     }
 
     /// Whether no key is kept.
@@ -97,7 +85,7 @@ impl MemoryStore {
     }
 
     pub(crate) fn id(&self) -> StoreId {
-        self.inner.id
+        self.shared.id
     }
 }
 
@@ -109,7 +97,7 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("shards", &self.inner.shards.len()).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("shards", &self.shared.shards.count()).finish_non_exhaustive()
     }
 }
 
@@ -126,11 +114,7 @@ impl MemoryStoreBuilder {
 
     /// Builds the store.
     pub fn build(self) -> MemoryStore {
-        let shards = (self.capacity / KEYS_PER_SHARD).clamp(1, MOST_SHARDS);
-        let shards = if shards.is_power_of_two() { shards } else { shards.next_power_of_two() / 2 };
-        let shards = (0..shards).map(|_| CachePadded::new(Mutex::new(Shard::new(self.capacity / shards)))).collect();
-        let inner = Inner { id: StoreId::new(), fingerprints: Fingerprints::new(), shards, clock: self.clock };
-        MemoryStore { inner: Arc::new(inner) }
+        MemoryStore { shared: Arc::new(SharedCounters::new(self.capacity, self.clock)) }
     }
 }
 
@@ -143,77 +127,26 @@ impl fmt::Debug for MemoryStoreBuilder {
 impl Store for MemoryStore {
     fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         if let [check] = checks {
-            return Answer::Ready(Ok(self.inner.decide_one(check)));
+            return Answer::Ready(Ok(self.shared.decide_one(check)));
         }
-        let mut locked = self.inner.lock_all(checks);
-        let now_us = micros(&*self.inner.clock);
-        let (steps, refused) = locked.evaluate(checks, now_us);
-        let decided = told(self.inner.id, checks, &steps, refused);
-        if refused {
-            locked.note_refusals(checks, &steps);
-        } else {
-            locked.commit(checks, steps, now_us);
-        }
-        Answer::Ready(Ok(decided))
+        Answer::Ready(Ok(self.shared.decide(checks)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() != self.inner.id || changes.is_empty() {
+        if receipt.store() != self.shared.id || changes.is_empty() {
             return Answer::Ready(Ok(Vec::new()));
         }
         Answer::Ready(Ok(Settlement::each(changes, &receipt, |before, taken, change| {
-            self.inner.adjust(before, taken, change)
+            self.shared.adjust(before, taken, change)
         })))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(self.inner.adjust(&[], &of_any(counter), change)))
+        Answer::Ready(Ok(self.shared.adjust(&[], &of_any(counter), change)))
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        let of = self.inner.fingerprints.of(counter);
-        lock(self.inner.shard(of)).remove(of);
+        self.shared.forget(counter);
         Answer::Ready(Ok(()))
     }
-}
-
-impl Inner {
-    /// Decides what most requests ask: one check, with one look into one shard.
-    fn decide_one(&self, check: &Check) -> Decided {
-        let of = self.fingerprints.of(&check.counter);
-        let step = {
-            let mut shard = lock(self.shard(of));
-            // Read under the lock: a request that waited for it must not come with an older time.
-            let now_us = micros(&*self.clock);
-            shard.decide(of, check, now_us)
-        };
-        step.found.warn(check);
-        told_of_one(self.id, check, &step)
-    }
-
-    pub(super) fn index(&self, of: Fingerprint) -> usize {
-        // The table uses the low bits and the seven highest ones.
-        #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
-        let bits = (of.hash >> 40) as usize;
-        bits & (self.shards.len() - 1)
-    }
-
-    fn shard(&self, of: Fingerprint) -> &Mutex<Shard> {
-        &self.shards[self.index(of)]
-    }
-
-    fn adjust(&self, before: &[Taken], taken: &Taken, change: Change) -> Applied {
-        let Taken { counter, floor, .. } = taken;
-        let of = self.fingerprints.of(counter);
-        let (units, step) = {
-            let mut shard = lock(self.shard(of));
-            let now_us = micros(&*self.clock);
-            shard.adjust(of, &counter.quota, *floor, now_us, adjustment(before, taken, change))
-        };
-        applied(taken, change, units, &step)
-    }
-}
-
-pub(super) fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

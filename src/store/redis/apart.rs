@@ -3,20 +3,19 @@
 //! No script can have keys of two slots. So when one part is refused, or fails, what the others took
 //! is given back: for a moment it is missing.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tokio::task::JoinHandle;
 
-use super::engine::Inner;
-use super::names::redis_key;
-use super::request::Request;
-use super::store::RedisStore;
-use super::verdict::Verdict;
+use super::engine::Engine;
+use super::wire::{Request, Verdict, redis_key};
 use crate::Error;
 use crate::core::Checks;
 use crate::core::algorithm::Step;
 use crate::core::error::Kind;
 use crate::store::evaluate::told;
-use crate::store::{Change, Check, Deadline, Decided, Settlement, Store};
+use crate::store::{Check, Deadline, Decided};
 
 /// The checks of one slot.
 struct Part {
@@ -32,11 +31,11 @@ struct Decision {
     verdict: Verdict,
 }
 
-impl RedisStore {
+impl Engine {
     /// Decides the parts of a request, all or nothing. It goes on if its caller goes away, as what
     /// is to be given back is known only then.
     pub(super) fn decide_apart(
-        self,
+        self: Arc<Self>,
         checks: Checks,
         deadline: Deadline,
     ) -> impl Future<Output = Result<Decided, Error>> {
@@ -44,14 +43,14 @@ impl RedisStore {
         async { deciding.await.unwrap_or_else(|error| Err(stopped(error))) }
     }
 
-    async fn decide_parts(self, checks: Checks, deadline: Deadline) -> Result<Decided, Error> {
-        let parts = self.inner.parts(&checks);
+    async fn decide_parts(self: Arc<Self>, checks: Checks, deadline: Deadline) -> Result<Decided, Error> {
+        let parts = self.parts(&checks);
         // Else what the others take would be missing for a moment, and for nothing.
-        if let Some(error) = parts.iter().find_map(|part| self.inner.servers.not_asked(part.slot)) {
+        if let Some(error) = parts.iter().find_map(|part| self.servers.not_asked(part.slot)) {
             return Err(error);
         }
         let asked: Vec<JoinHandle<_>> =
-            parts.into_iter().map(|part| tokio::spawn(part.ask(self.clone(), deadline))).collect();
+            parts.into_iter().map(|part| tokio::spawn(part.ask(Arc::clone(&self), deadline))).collect();
         let (mut decisions, mut failure) = (Vec::with_capacity(asked.len()), None);
         for asked in asked {
             match asked.await.unwrap_or_else(|error| Err(stopped(error))) {
@@ -62,30 +61,26 @@ impl RedisStore {
         let refused = failure.is_some() || decisions.iter().any(|decision| decision.verdict.refused);
         if refused {
             for decision in &mut decisions {
-                self.give_back(decision);
+                self.give_back_part(decision);
             }
         }
         match failure {
             Some(error) => Err(error),
-            None => Ok(told(self.inner.id, &checks, &in_order(decisions), refused)),
+            None => Ok(told(self.id, &checks, &in_order(decisions), refused)),
         }
     }
 
     /// Gives back what a part took, and tells of its checks as if nothing had been taken.
-    fn give_back(&self, Decision { part, verdict }: &mut Decision) {
+    fn give_back_part(&self, Decision { part, verdict }: &mut Decision) {
         if !verdict.refused {
-            let all = |check| Settlement { check, change: Change::Refund(u64::MAX) };
-            let changes: SmallVec<[Settlement; 4]> = (0..part.checks.len()).map(all).collect();
-            drop(self.settle(told(self.inner.id, &part.checks, &verdict.steps, false).receipt, &changes));
+            self.refund_all(&told(self.id, &part.checks, &verdict.steps, false).receipt);
         }
         verdict.look_again(&part.checks);
     }
-}
 
-impl Inner {
     /// Whether keys of a request are in several slots.
     pub(super) fn is_apart(&self, checks: &[Check]) -> bool {
-        !self.servers.keep_together(checks) && self.parts(checks).len() > 1
+        self.parts(checks).len() > 1
     }
 
     fn parts(&self, checks: &[Check]) -> Vec<Part> {
@@ -105,9 +100,9 @@ impl Inner {
 }
 
 impl Part {
-    async fn ask(self, store: RedisStore, deadline: Deadline) -> Result<Decision, Error> {
-        let answered = store.inner.ask(Request::new(&store.inner.prefix, &self.checks), deadline).await;
-        let answered = answered.map_err(|unanswered| store.give_back_late(&self.checks, unanswered))?;
+    async fn ask(self, engine: Arc<Engine>, deadline: Deadline) -> Result<Decision, Error> {
+        let answered = engine.ask(Request::new(&engine.prefix, &self.checks), deadline).await;
+        let answered = answered.map_err(|unanswered| engine.give_back_late(&self.checks, unanswered))?;
         let verdict = Verdict::of(&self.checks, answered)?;
         Ok(Decision { part: self, verdict })
     }

@@ -1,8 +1,9 @@
-//! Asking servers: within a budget, at most once.
+//! Asking servers: within a budget, at most once; and what their answers come to.
 
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,44 +12,51 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::Receiver;
 use tokio::time::timeout_at;
 
-use super::job::{Caller, Job, Late, Settled, Told, Unanswered};
-use super::lane::{GRACE, stopped};
-use super::names::redis_key;
-use super::patience::Patience;
-use super::reply::Answered;
-use super::request::Request;
+use super::batch::{Caller, GRACE, Job, Late, Response, Settled, Timeout, Unanswered, stopped};
 use super::servers::Servers;
+use super::wire::{Answered, Request, Verdict, redis_key, step_of_one};
 use crate::Error;
-use crate::store::{Check, Deadline, StoreId};
+use crate::store::deny::Refusals;
+use crate::store::evaluate::{told, told_of_one};
+use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId};
 
 /// What all clones of a store share.
-pub(super) struct Inner {
+pub(super) struct Engine {
     pub(super) id: StoreId,
     pub(super) servers: Servers,
     pub(super) prefix: String,
     pub(super) budget: Duration,
+    /// Refusals that are remembered.
+    pub(super) refusals: Option<Arc<Refusals>>,
 }
 
-impl Inner {
-    pub(super) fn new(servers: Servers, prefix: String, budget: Duration) -> Self {
-        Self { id: StoreId::new(), servers, prefix, budget }
+impl Engine {
+    pub(super) fn new(
+        servers: Servers,
+        prefix: String,
+        budget: Duration,
+        deny_cache: Option<DenyCacheBuilder>,
+    ) -> Result<Arc<Self>, Error> {
+        let id = StoreId::new();
+        let refusals = deny_cache.map(|cache| cache.refusals(id)).transpose()?.map(Arc::new);
+        Ok(Arc::new(Self { id, servers, prefix, budget, refusals }))
     }
 
     /// Has a request decided together with others, within the budget and by the deadline. It joins them
     /// at once.
-    pub(super) async fn ask(&self, request: Request, deadline: Deadline) -> Told {
+    pub(super) async fn ask(&self, request: Request, deadline: Deadline) -> Response {
         let (answer, answered) = oneshot::channel();
-        let patience = Patience::by(self.budget, deadline);
-        self.servers.find(patience).await;
+        let timeout = Timeout::by(self.budget, deadline);
+        self.servers.find(timeout).await;
         let slot = self.slot_of(&request);
-        match self.servers.push(Job::new(request, Caller::Waits(answer), patience, slot))? {
-            Some(here) => self.wait_here(here, slot, patience, answered).await,
-            None => self.wait(slot, patience, answered).await,
+        match self.servers.push(Job::new(request, Caller::Waits(answer), timeout, slot))? {
+            Some(here) => self.wait_here(here, slot, timeout, answered).await,
+            None => self.wait(slot, timeout, answered).await,
         }
     }
 
     /// Waits for a lane of the runtime `here`. Polled on another one, it uses that one's timer from then on.
-    async fn wait_here(&self, here: Id, slot: u16, patience: Patience, mut answered: Receiver<Told>) -> Told {
+    async fn wait_here(&self, here: Id, slot: u16, timeout: Timeout, mut answered: Receiver<Response>) -> Response {
         let mut is_new = true;
         let answer = poll_fn(|cx| {
             if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
@@ -60,19 +68,19 @@ impl Inner {
         });
         match answer.await {
             Some(answer) => answer.unwrap_or_else(|_| gone()),
-            None => self.wait(slot, patience, answered).await,
+            None => self.wait(slot, timeout, answered).await,
         }
     }
 
     /// Waits for a lane of another runtime, which may not be there to look at the clock.
-    async fn wait(&self, slot: u16, patience: Patience, mut answered: Receiver<Told>) -> Told {
+    async fn wait(&self, slot: u16, timeout: Timeout, mut answered: Receiver<Response>) -> Response {
         if Handle::try_current().is_err() {
             return answered.await.unwrap_or_else(|_| gone());
         }
-        if let Ok(answer) = timeout_at(patience.until + GRACE, &mut answered).await {
+        if let Ok(answer) = timeout_at(timeout.until + GRACE, &mut answered).await {
             return answer.unwrap_or_else(|_| gone());
         }
-        let error = self.servers.late(slot, patience);
+        let error = self.servers.late(slot, timeout);
         Err(Unanswered { error, late: Some(Late::Elsewhere(answered)) })
     }
 
@@ -85,9 +93,25 @@ impl Inner {
     /// bounded number for each server. Its answer need not be waited for.
     pub(super) fn send(&self, request: Request) -> Receiver<Settled> {
         let (answer, answered) = oneshot::channel();
-        let (patience, slot) = (Patience::of_settlement(self.budget), self.slot_of(&request));
-        self.servers.push_settlement(Job::new(request, Caller::Settles(None, answer), patience, slot));
+        let (timeout, slot) = (Timeout::of_settlement(self.budget), self.slot_of(&request));
+        self.servers.push_settlement(Job::new(request, Caller::Settles(None, answer), timeout, slot));
         answered
+    }
+
+    /// Works out what the script found.
+    pub(super) fn decided(&self, checks: &[Check], answered: Answered) -> Result<Decided, Error> {
+        let call = answered.call;
+        let decided = if let [check] = checks {
+            told_of_one(self.id, check, &step_of_one(check, answered)?)
+        } else {
+            let mut verdict = Verdict::of(checks, answered)?;
+            if verdict.refused {
+                verdict.look_again(checks);
+            }
+            told(self.id, checks, &verdict.steps, verdict.refused)
+        };
+        let Decided { decision, receipt } = decided;
+        Ok(Decided { decision, receipt: receipt.of_call(call) })
     }
 
     /// The runtime on which the answer to a decision over checks of one slot is received.
@@ -107,6 +131,6 @@ pub(super) async fn settled(answered: Receiver<Settled>) -> Settled {
 }
 
 #[cold]
-fn gone() -> Told {
+fn gone() -> Response {
     Err(Unanswered::from(stopped()))
 }

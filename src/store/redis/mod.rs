@@ -1,33 +1,24 @@
 //! State in Redis, shared by all processes that use it.
+//!
+//! Its rooms, each of which knows only those before it: `wire/` (what is written and read), `connections/`, `batch/`
+//! (from many callers to a call and back), `cluster/` (which server has a slot); then `servers.rs` (one server or a
+//! Cluster), `engine.rs` (asking within a budget), `settle.rs`, `apart.rs` (decisions over several slots), `store.rs`
+//! and `builder/`. `plain.rs` is what the store on redis-cell shares with this one.
 
 mod apart;
-pub(in crate::store) mod builder;
+mod batch;
+mod builder;
 #[cfg(feature = "cluster")]
 mod cluster;
-pub(in crate::store) mod connect;
-mod connector;
+mod connections;
 mod engine;
-mod job;
-pub(in crate::store) mod lane;
-mod lazy;
-pub(in crate::store) mod names;
-mod needs;
-mod one;
-mod packed;
-pub(in crate::store) mod patience;
-mod pool;
-mod prepare;
-mod reply;
-mod request;
-mod script;
+#[cfg(feature = "redis-cell")]
+pub(in crate::store) mod plain;
 mod servers;
 mod settle;
-mod source;
 mod store;
-mod tls;
-mod url;
-mod verdict;
+mod wire;
 
 pub use builder::RedisStoreBuilder;
-pub use connector::Credentials;
+pub use connections::Credentials;
 pub use store::RedisStore;

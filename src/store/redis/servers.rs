@@ -2,12 +2,10 @@
 
 use tokio::runtime::{Handle, Id};
 
+use super::batch::{Job, Lanes, Timeout, no_runtime};
 #[cfg(feature = "cluster")]
 use super::cluster::{Cluster, slot_of};
-use super::job::Job;
-use super::lane::{Lanes, no_runtime};
-use super::patience::Patience;
-use super::script::Calls;
+use super::wire::Calls;
 use crate::Error;
 use crate::store::{BreakerState, Check};
 
@@ -56,19 +54,19 @@ impl Servers {
 
     /// Finds out who has which slot, if that is not known at all.
     #[cfg_attr(not(feature = "cluster"), allow(clippy::unused_async, reason = "one server has every slot"))]
-    pub(super) async fn find(&self, patience: Patience) {
+    pub(super) async fn find(&self, timeout: Timeout) {
         match self {
             Self::One(_) => {}
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) if cluster.is_unknown() => Box::pin(cluster.find(patience)).await,
+            Self::Cluster(cluster) if cluster.is_unknown() => Box::pin(cluster.find(timeout)).await,
             #[cfg(feature = "cluster")]
             Self::Cluster(_) => {}
         }
     }
 
     /// The error of who waited in vain for a lane of another runtime.
-    pub(super) fn late(&self, slot: u16, patience: Patience) -> Error {
-        self.lanes(slot).map_or_else(|| patience.late(), |lanes| lanes.late(patience))
+    pub(super) fn late(&self, slot: u16, timeout: Timeout) -> Error {
+        self.lanes(slot).map_or_else(|| timeout.error(), |lanes| lanes.late(timeout))
     }
 
     /// The runtime on which the answers to the calling one are received, of keys in a slot.
@@ -115,9 +113,9 @@ impl Servers {
     }
 
     /// Connects and loads what is called.
-    pub(super) async fn prepare(&self, calls: Calls, patience: Patience) -> Result<(), Error> {
+    pub(super) async fn prepare(&self, calls: Calls, timeout: Timeout) -> Result<(), Error> {
         match self {
-            Self::One(server) => server.prepare(calls, patience).await,
+            Self::One(server) => server.prepare(calls, timeout).await,
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.prepare(calls).await,
         }

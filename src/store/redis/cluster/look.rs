@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd};
 use tokio::runtime::Handle as Runtime;
-use tokio::time::{timeout, timeout_at};
+use tokio::task::JoinSet;
+use tokio::time::{self, timeout_at};
 
-use super::super::patience::Patience;
+use super::address::{Address, Range, read_ranges};
 use super::looks::PAUSE;
-use super::map::{Address, Map, Range, read_ranges};
+use super::map::Map;
 use super::nodes::Cluster;
 use crate::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
+use crate::store::redis::batch::Timeout;
+use crate::store::redis::wire::Calls;
 
 impl Cluster {
     /// Asks for the slots in the background, unless that was just done. Who failed is asked last, and
@@ -52,17 +55,37 @@ impl Cluster {
         self.map.load().nodes().is_empty() && (!self.is_lost.load(Ordering::Relaxed) || may_find())
     }
 
+    /// Finds the primaries, and loads what is called on those that are up; others get it with the
+    /// first call.
+    pub(in crate::store::redis) async fn prepare(self: &Arc<Self>, calls: Calls) -> Result<(), Error> {
+        let limit = self.longest_look();
+        self.look(self.looks.number(), None, limit).await?;
+        let mut loading = JoinSet::new();
+        for node in self.map.load().nodes() {
+            let node = Arc::clone(node);
+            loading.spawn(async move { time::timeout(limit, node.lanes.prepare(calls, Timeout::new(limit))).await });
+        }
+        while let Some(loaded) = loading.join_next().await {
+            match loaded {
+                Ok(Ok(Err(error))) if error.is_store() => return Err(error),
+                Ok(Ok(Ok(()))) => {}
+                _ => tracing::warn!("a primary of the Redis Cluster does not answer"),
+            }
+        }
+        Ok(())
+    }
+
     /// Looks for the primaries, or waits for the look under way. It goes on without its caller.
-    pub(in crate::store::redis) async fn find(self: &Arc<Self>, patience: Patience) {
+    pub(in crate::store::redis) async fn find(self: &Arc<Self>, timeout: Timeout) {
         let found = async {
             let mut ended = self.looks.ended();
             while self.is_unknown() {
                 self.begin_to_look(None, self.longest_look());
                 // The one that is under way may be held up.
-                let _ = timeout(PAUSE, ended.changed()).await;
+                let _ = time::timeout(PAUSE, ended.changed()).await;
             }
         };
-        let _ = timeout_at(patience.until, found).await;
+        let _ = timeout_at(timeout.until, found).await;
     }
 
     /// Asks one node after the other for the slots, each for so long at most.
@@ -98,16 +121,16 @@ impl Cluster {
 
     async fn ranges(self: &Arc<Self>, address: &Address, limit: Duration) -> Result<Vec<Range>, Error> {
         let node = self.node(address)?;
-        let patience = Patience::new(limit);
-        let told: Value = node
+        let timeout = Timeout::new(limit);
+        let slots: Value = node
             .lanes
-            .ask(patience, async |connection| cmd("CLUSTER").arg("SLOTS").query_async(connection).await)
+            .ask(timeout, async |connection| cmd("CLUSTER").arg("SLOTS").query_async(connection).await)
             .await
-            .map_err(|failure| match patience.told(failure) {
+            .map_err(|failure| match timeout.error_of(failure) {
                 refused if refused.is_store() => no_cluster().with_source(refused),
                 error => error,
             })?;
-        let ranges = read_ranges(&told, address).filter(|ranges| !ranges.is_empty());
+        let ranges = read_ranges(&slots, address).filter(|ranges| !ranges.is_empty());
         self.keep(&node);
         ranges.ok_or_else(no_cluster)
     }

@@ -5,14 +5,14 @@
 //! own, and a breaker (`node.rs`), and what was sent is sent again only after an answer that says it
 //! did not run.
 
+mod address;
 mod look;
 mod looks;
 mod map;
 mod node;
 mod nodes;
-mod outage;
-mod redirect;
-mod server;
+mod primary;
+mod route;
 mod slot;
 
 pub(super) use nodes::Cluster;

@@ -6,15 +6,15 @@ use std::time::Duration;
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-use super::super::lane::Lanes;
-use super::super::patience::Failure;
-use super::map::Address;
+use super::address::Address;
 use crate::Error;
 use crate::core::error::Kind;
 use crate::metrics::StoreHealth;
 use crate::store::BreakerState;
 use crate::store::breaker::{Breaker, Permit, millis};
 use crate::store::outage::Outage;
+use crate::store::redis::batch::Lanes;
+use crate::store::redis::connections::Failure;
 
 /// A primary. While it fails it is not asked, and the others are.
 pub(super) struct Node {
@@ -127,10 +127,10 @@ mod tests {
 
     use deadpool_redis::redis::IntoConnectionInfo;
 
-    use super::super::super::lane::{Plan, Settings};
-    use super::super::super::pool::Pools;
-    use super::super::super::script::Calls;
     use super::*;
+    use crate::store::redis::batch::{Plan, Settings};
+    use crate::store::redis::connections::Pools;
+    use crate::store::redis::wire::Calls;
 
     const BUDGET: Duration = Duration::from_millis(100);
 

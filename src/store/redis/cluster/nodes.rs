@@ -7,19 +7,16 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::connector::Server;
-use super::super::lane::{Lanes, Plan};
-use super::super::patience::Patience;
-use super::super::pool::Pools;
-use super::super::script::Calls;
+use super::address::Address;
 use super::looks::Looks;
-use super::map::{Address, Map};
+use super::map::Map;
 use super::node::Node;
-use super::server::Primary;
+use super::primary::Primary;
 use crate::Error;
+use crate::store::redis::batch::{Lanes, Plan};
+use crate::store::redis::connections::{Pools, Server};
 
 /// The primaries, each with a connection of its own.
 pub(in crate::store::redis) struct Cluster {
@@ -55,35 +52,9 @@ impl Cluster {
         Ok(Arc::new(Self { seeds, login, pools, plan, budget, start, map, looks, is_lost }))
     }
 
-    /// Finds the primaries, and loads what is called on those that are up; others get it with the
-    /// first call.
-    pub(in crate::store::redis) async fn prepare(self: &Arc<Self>, calls: Calls) -> Result<(), Error> {
-        let limit = self.longest_look();
-        self.look(self.looks.number(), None, limit).await?;
-        let mut loading = JoinSet::new();
-        for node in self.map.load().nodes() {
-            let node = Arc::clone(node);
-            loading.spawn(
-                async move { tokio::time::timeout(limit, node.lanes.prepare(calls, Patience::new(limit))).await },
-            );
-        }
-        while let Some(loaded) = loading.join_next().await {
-            match loaded {
-                Ok(Ok(Err(error))) if error.is_store() => return Err(error),
-                Ok(Ok(Ok(()))) => {}
-                _ => tracing::warn!("a primary of the Redis Cluster does not answer"),
-            }
-        }
-        Ok(())
-    }
-
     /// How long a node may take that is connected to, shows that it is a Redis, and is asked.
     pub(super) fn longest_look(&self) -> Duration {
         self.pools.connect_timeout.saturating_mul(3)
-    }
-
-    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
-        self.map.load().nodes().to_vec()
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
@@ -103,19 +74,10 @@ impl Cluster {
         let source = self.pools.of_server(self.login.moved_to(address.host.clone(), address.port))?;
         Ok(Arc::new_cyclic(|node| {
             let source = Arc::new(source);
-            let cluster = Arc::downgrade(self);
-            let primary = Primary { node: node.clone(), address: address.clone(), cluster, source };
+            let others = Arc::downgrade(self);
+            let primary = Primary { node: node.clone(), address: address.clone(), others, source };
             Node::new(address.clone(), self.plan.lanes(Arc::new(primary)))
         }))
-    }
-
-    /// Notes that a slot is another node's by now.
-    pub(super) fn moved(&self, slot: u16, node: &Arc<Node>) {
-        self.map.rcu(|map| {
-            let mut map = Map::clone(map);
-            map.give(slot..=slot, node);
-            map
-        });
     }
 
     /// Keeps the connection of a node to which slots are on their way.

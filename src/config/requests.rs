@@ -1,0 +1,160 @@
+//! The requests that a policy is for, what they cost, which of them count, and which are critical.
+
+use http::request::Parts;
+use http::{HeaderName, Method, StatusCode};
+
+use super::document::{Field, Table};
+use crate::http::key::field_value::{lines, only, trimmed};
+#[cfg(feature = "axum")]
+use crate::http::policy::check_route;
+use crate::{Count, Error, Policy};
+
+/// A misspelt method would limit nothing, so no others are taken.
+const METHODS: &[(&str, &Method)] = &[
+    ("GET", &Method::GET),
+    ("HEAD", &Method::HEAD),
+    ("POST", &Method::POST),
+    ("PUT", &Method::PUT),
+    ("PATCH", &Method::PATCH),
+    ("DELETE", &Method::DELETE),
+    ("OPTIONS", &Method::OPTIONS),
+    ("CONNECT", &Method::CONNECT),
+    ("TRACE", &Method::TRACE),
+];
+
+/// Makes a count.
+type Make = fn() -> Count;
+
+const COUNTS: &[(&str, Make)] = &[("all", Count::all), ("failures", Count::failures), ("successes", Count::successes)];
+
+pub(super) fn with_scope(mut policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
+    if let Some(given) = table.get("methods") {
+        let methods = some_texts(given, "method")?;
+        let methods = methods.iter().map(|method| method.choose(METHODS).cloned());
+        policy = policy.methods(methods.collect::<Result<Vec<Method>, _>>()?);
+    }
+    if let Some(given) = table.get("routes") {
+        policy = with_routes(policy, given)?;
+    }
+    let Some(passes) = table.switched_on("preflights_without_key")? else { return Ok(policy) };
+    if table.get("missing_key").and_then(|rule| rule.as_text()) != Some("deny") {
+        return Err(passes.error(
+            "preflights_without_key has no effect without a line missing_key = \"deny\": add it, or leave \
+             preflights_without_key out",
+        ));
+    }
+    Ok(policy.preflights_without_key())
+}
+
+#[cfg(feature = "axum")]
+fn with_routes(policy: Policy, given: Field<'_>) -> Result<Policy, Error> {
+    let mut routes = Vec::new();
+    for route in some_texts(given, "route")? {
+        check_route(route.text()?).map_err(|error| route.error(error))?;
+        routes.push(route.text()?);
+    }
+    Ok(policy.routes(routes))
+}
+
+#[cfg(not(feature = "axum"))]
+fn with_routes(_: Policy, given: Field<'_>) -> Result<Policy, Error> {
+    Err(given.error("routes are known with the feature axum only: turn it on, or leave them out"))
+}
+
+/// The elements of a list that is not empty, each of which is one of `name`.
+fn some_texts<'a>(given: Field<'a>, name: &'a str) -> Result<Vec<Field<'a>>, Error> {
+    let texts = given.texts(name)?;
+    if texts.is_empty() {
+        let advice = "give at least one, or leave it out";
+        return Err(given.error(format!("{} is an empty list, so this policy limits nothing: {advice}", given.name)));
+    }
+    Ok(texts)
+}
+
+pub(super) fn with_cost(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
+    let policy = match table.get("cost") {
+        Some(cost) => read_cost(policy, cost)?,
+        None => policy,
+    };
+    match table.get("count") {
+        Some(count) => Ok(policy.count(read_count(count)?)),
+        None => Ok(policy),
+    }
+}
+
+fn read_cost(policy: Policy, given: Field<'_>) -> Result<Policy, Error> {
+    if let Some(units) = given.as_whole() {
+        return Ok(policy.cost(units));
+    }
+    if given.as_text().is_none() {
+        return Err(given.wrong("a whole number, 0 or more, or \"header:NAME\""));
+    }
+    let header = given.header("cost")?;
+    Ok(policy.cost_by(move |parts| said(parts, &header)))
+}
+
+/// The units a request's header says, or 1; of several lines, which proxies may have made one with commas, the most
+/// that one says.
+fn said(parts: &Parts, header: &HeaderName) -> u64 {
+    let joined = lines(&parts.headers, header);
+    joined.flat_map(|line| line.split(|byte| *byte == b',')).map(units).max().unwrap_or(1)
+}
+
+fn units(line: &[u8]) -> u64 {
+    let text = str::from_utf8(trimmed(line)).unwrap_or_default();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return 1;
+    }
+    // All digits: what does not fit is more than any capacity.
+    text.parse().unwrap_or(u64::MAX)
+}
+
+fn read_count(given: Field<'_>) -> Result<Count, Error> {
+    if given.as_text().is_some() {
+        return Ok(given.choose(COUNTS)?());
+    }
+    let expected = "\"all\", \"failures\", \"successes\", or a list of statuses such as [401, 403]";
+    let statuses = given.as_list("status").ok_or_else(|| given.wrong(expected))?;
+    if statuses.is_empty() {
+        let message = "count is an empty list, so this policy limits nothing: give at least one status";
+        return Err(given.error(message));
+    }
+    let statuses = statuses.into_iter().map(read_status);
+    Ok(Count::statuses(statuses.collect::<Result<Vec<_>, _>>()?))
+}
+
+fn read_status(given: Field<'_>) -> Result<StatusCode, Error> {
+    let number = given.whole()?;
+    let status = u16::try_from(number).ok().and_then(|number| StatusCode::from_u16(number).ok());
+    status.ok_or_else(|| given.error(format!("status {number} is not allowed: give 100 to 999")))
+}
+
+/// The policy, with units kept for critical requests.
+pub(super) fn with_reserve(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
+    let share = table.get("reserve");
+    let units = share.map(|share| share.fraction()).transpose()?;
+    let critical = table.get("critical").map(read_critical).transpose()?;
+    match (share.zip(units), critical) {
+        (None, None) => Ok(policy),
+        (Some((share, units)), Some((_, header, value))) => {
+            let is_critical = move |parts: &Parts| only(&parts.headers, &header) == Ok(Some(value.as_bytes()));
+            policy.try_reserve(units, is_critical).map_err(|error| share.error(error))
+        }
+        (Some((share, _)), None) => {
+            Err(share.error("reserve is kept for nobody: add critical = { header = \"...\", value = \"...\" }"))
+        }
+        (None, Some((critical, ..))) => {
+            Err(critical.error("critical has no effect without a reserve: add a line reserve = 0.2"))
+        }
+    }
+}
+
+/// The field, and the header and its value that make a request critical.
+fn read_critical(given: Field<'_>) -> Result<(Field<'_>, HeaderName, String), Error> {
+    let table = given.table("a table such as { header = \"x-priority\", value = \"high\" }")?;
+    let table = table.only(&["header", "value"])?;
+    let header = table.required("header", "missing field `header`: add header = \"...\" to critical")?;
+    let value = table.required("value", "missing field `value`: add value = \"...\" to critical")?;
+    value.check_header_value("critical", value.text()?)?;
+    Ok((given, header.header_name("critical", header.text()?)?, value.text()?.to_owned()))
+}

@@ -1,0 +1,65 @@
+//! What a line in the table of algorithms stands for.
+
+/// Makes the algorithms of lines: a name for the variant, and the module that has its facts and arithmetic.
+///
+/// A module has `FACTS: Facts`, and the functions `decide`, `adjust` and `most_units`. Its name is that of the
+/// algorithm, in files, in errors and in Lua: `lua/NAME.lua` defines the function `NAME`.
+macro_rules! algorithms {
+    ($($(#[$doc:meta])* $variant:ident => $module:ident,)+) => {
+        /// How units are counted against a [`Quota`](crate::Quota).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Algorithm {
+            $(
+                $(#[$doc])*
+                #[doc = concat!("\n\nIts name in files is `\"", stringify!($module), "\"`.")]
+                $variant,
+            )+
+        }
+
+        impl Algorithm {
+            /// Each algorithm once.
+            pub(crate) const EACH: &'static [Algorithm] = &[$(Algorithm::$variant),+];
+
+            /// Returns the name this algorithm has in files and in Lua.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Algorithm::$variant => stringify!($module),)+
+                }
+            }
+
+            /// What is true of it.
+            #[inline]
+            pub(crate) const fn facts(self) -> &'static Facts {
+                static FACTS: [Facts; Algorithm::EACH.len()] = [$($module::FACTS),+];
+                &FACTS[self as usize]
+            }
+
+            /// The most units of a limit over this window, in ticks, for which every intermediate value of a
+            /// decision is below [`EXACT`].
+            pub(crate) const fn most_units(self, window: u64) -> u64 {
+                match self {
+                    $(Algorithm::$variant => $module::most_units(window),)+
+                }
+            }
+
+            /// Decides one check on the state found, without changing it. Times are ticks.
+            #[inline]
+            pub(crate) fn decide(self, rule: Rule, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
+                let decide = match self {
+                    $(Algorithm::$variant => $module::decide,)+
+                };
+                decide(state, now, rule, cost.min(MOST_UNITS), floor.min(MOST_UNITS))
+            }
+
+            /// Gives back or adds units after the fact.
+            #[inline]
+            pub(crate) fn adjust(self, rule: Rule, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
+                let adjust = match self {
+                    $(Algorithm::$variant => $module::adjust,)+
+                };
+                adjust(state, now, rule, change)
+            }
+        }
+    };
+}

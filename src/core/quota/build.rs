@@ -1,0 +1,245 @@
+//! The constructors of quotas: `const`, and for values that are known at run time.
+
+use std::time::Duration;
+
+use super::Quota;
+use super::bounds::accept;
+use crate::core::Error;
+use crate::core::algorithm::Algorithm;
+
+/// Constructors for constants: what can never work does not compile, or panics.
+impl Quota {
+    /// `limit` units per second, as a token bucket that holds `limit`.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_per_second`](Self::try_per_second) returns an error.
+    pub const fn per_second(limit: u64) -> Self {
+        Self::token_bucket(limit, Duration::from_secs(1))
+    }
+
+    /// `limit` units per minute, as a token bucket that holds `limit`.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_per_minute`](Self::try_per_minute) returns an error.
+    pub const fn per_minute(limit: u64) -> Self {
+        Self::token_bucket(limit, Duration::from_secs(60))
+    }
+
+    /// `limit` units per hour, as a token bucket that holds `limit`.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_per_hour`](Self::try_per_hour) returns an error.
+    pub const fn per_hour(limit: u64) -> Self {
+        Self::token_bucket(limit, Duration::from_secs(3_600))
+    }
+
+    /// A bucket that holds `limit` units and is refilled at `limit` per `window`, continuously.
+    ///
+    /// See [`burst`](Self::burst) for another capacity. GCRA is this algorithm under other names.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_token_bucket`](Self::try_token_bucket) returns an error.
+    pub const fn token_bucket(limit: u64, window: Duration) -> Self {
+        accept(Self::checked(Algorithm::TokenBucket, limit, window))
+    }
+
+    /// `limit` units in each window, windows being aligned to the Unix epoch.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_fixed_window`](Self::try_fixed_window) returns an error.
+    pub const fn fixed_window(limit: u64, window: Duration) -> Self {
+        accept(Self::checked(Algorithm::FixedWindow, limit, window))
+    }
+
+    /// `limit` units in any window of this length, exactly: the time of every unit is kept.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_sliding_log`](Self::try_sliding_log) returns an error.
+    pub const fn sliding_log(limit: u64, window: Duration) -> Self {
+        accept(Self::checked(Algorithm::SlidingLog, limit, window))
+    }
+
+    /// A sliding log of up to 1 million units, for those who accept 4 bytes and some time for each.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_long_sliding_log`](Self::try_long_sliding_log) returns an error.
+    pub const fn long_sliding_log(limit: u64, window: Duration) -> Self {
+        accept(Self::checked_longer(Algorithm::SlidingLog, limit, window))
+    }
+
+    /// About `limit` units in any window of this length, from the counts of two aligned windows.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_sliding_window`](Self::try_sliding_window) returns an error.
+    pub const fn sliding_window(limit: u64, window: Duration) -> Self {
+        accept(Self::checked(Algorithm::SlidingWindow, limit, window))
+    }
+
+    /// A bucket that holds `limit` units and is refilled at `limit` per `window`: the generic cell
+    /// rate algorithm is a token bucket in other words.
+    ///
+    /// Its `max_burst` in redis-cell is the [`burst`](Self::burst) less one.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_token_bucket`](Self::try_token_bucket) returns an error.
+    pub const fn gcra(limit: u64, window: Duration) -> Self {
+        Self::token_bucket(limit, window)
+    }
+
+    /// Requests leave `window / limit` apart; one that comes too early is refused, or waits if
+    /// there is a [`queue`](Self::queue).
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_leaky_bucket`](Self::try_leaky_bucket) returns an error.
+    pub const fn leaky_bucket(limit: u64, window: Duration) -> Self {
+        accept(Self::checked(Algorithm::LeakyBucket, limit, window))
+    }
+
+    /// Sets how many requests of a leaky bucket may wait for their turn.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_queue`](Self::try_queue) returns an error.
+    pub const fn queue(self, places: u64) -> Self {
+        accept(self.checked_queue(places))
+    }
+
+    /// Sets the capacity of a token bucket: how many units may be taken at once after a pause.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_burst`](Self::try_burst) returns an error.
+    pub const fn burst(self, burst: u64) -> Self {
+        accept(self.checked_burst(burst))
+    }
+}
+
+/// Constructors for values that come from a file or a user.
+impl Quota {
+    /// As [`per_second`](Self::per_second).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is zero or beyond the [bounds](Self#bounds).
+    pub fn try_per_second(limit: u64) -> Result<Self, Error> {
+        Self::try_token_bucket(limit, Duration::from_secs(1))
+    }
+
+    /// As [`per_minute`](Self::per_minute).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is zero or beyond the [bounds](Self#bounds).
+    pub fn try_per_minute(limit: u64) -> Result<Self, Error> {
+        Self::try_token_bucket(limit, Duration::from_secs(60))
+    }
+
+    /// As [`per_hour`](Self::per_hour).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is zero or beyond the [bounds](Self#bounds).
+    pub fn try_per_hour(limit: u64) -> Result<Self, Error> {
+        Self::try_token_bucket(limit, Duration::from_secs(3_600))
+    }
+
+    /// As [`token_bucket`](Self::token_bucket).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_token_bucket(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_new(Algorithm::TokenBucket, limit, window)
+    }
+
+    /// As [`fixed_window`](Self::fixed_window).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_fixed_window(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_new(Algorithm::FixedWindow, limit, window)
+    }
+
+    /// As [`sliding_log`](Self::sliding_log).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_sliding_log(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_new(Algorithm::SlidingLog, limit, window)
+    }
+
+    /// As [`long_sliding_log`](Self::long_sliding_log).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_long_sliding_log(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_longer(Algorithm::SlidingLog, limit, window)
+    }
+
+    /// As [`sliding_window`](Self::sliding_window).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_sliding_window(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_new(Algorithm::SlidingWindow, limit, window)
+    }
+
+    /// As [`leaky_bucket`](Self::leaky_bucket).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_leaky_bucket(limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::try_new(Algorithm::LeakyBucket, limit, window)
+    }
+
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm is not a leaky bucket, or there are more places than the
+    /// [bounds](Self#bounds) allow.
+    pub fn try_queue(self, places: u64) -> Result<Self, Error> {
+        self.checked_queue(places).map_err(|fault| fault.given_extra(places))
+    }
+
+    /// A quota of any algorithm, with its own default of burst or queue.
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `window` is zero, the window is not a whole number of ticks, or the quota is
+    /// beyond the [bounds](Self#bounds).
+    pub fn try_new(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Error> {
+        Self::checked(algorithm, limit, window).map_err(|fault| fault.given(algorithm, limit, window))
+    }
+
+    /// As [`burst`](Self::burst).
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm is not a token bucket, or `burst` is zero or beyond the
+    /// [bounds](Self#bounds).
+    pub fn try_burst(self, burst: u64) -> Result<Self, Error> {
+        self.checked_burst(burst).map_err(|fault| fault.given_extra(burst))
+    }
+}

@@ -1,0 +1,93 @@
+//! How much is allowed: an algorithm, a limit, a window.
+
+mod advice;
+mod bounds;
+mod build;
+mod decide;
+mod tick;
+
+use std::fmt;
+use std::time::Duration;
+
+pub(crate) use self::tick::Tick;
+use crate::core::algorithm::Algorithm;
+
+/// How much one key may take: an algorithm, a limit in units, and the window the limit speaks of.
+///
+/// Constructors are `const` and panic on what can never work, so a bad constant does not compile;
+/// each has a `try_` twin for values that come from a file or a user.
+///
+/// # Bounds
+///
+/// Decisions are exact in integers below 2^52. A tick is 1 µs for windows up to 60 s and 1 ms for
+/// longer ones; a window is a whole number of ticks, and shorter than 69 years. How much fits:
+///
+/// | algorithm | largest limit, with the window in ticks | what takes more |
+/// | --- | --- | --- |
+/// | token bucket | about 2^51 / window: 37 million a minute, 26 million a day; for the burst too | the same rate over a shorter window |
+/// | leaky bucket | about 2^50 / window, for the queue too | the same rate over a shorter window |
+/// | sliding window | about 2^51 / window, below 2^47 | a fixed window |
+/// | sliding log | 10,000, as it keeps 4 bytes a unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
+/// | fixed window | below 2^49, whatever the window | nothing |
+///
+/// The error of a limit that is too large names the largest one for that window, and what takes the
+/// limit that was given, if anything does.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Quota;
+///
+/// const API: Quota = Quota::token_bucket(5_000, Duration::from_secs(3600)).burst(200);
+/// assert_eq!(API.limit(), 5_000);
+/// assert_eq!(API.capacity(), 200);
+/// assert!(Quota::try_per_second(0).is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    algorithm: Algorithm,
+    limit: u64,
+    /// In ticks.
+    window: u64,
+    tick: Tick,
+    /// The most units that can be taken at once.
+    capacity: u64,
+}
+
+impl Quota {
+    /// The algorithm.
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Units per window.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The window.
+    pub const fn window(&self) -> Duration {
+        Duration::from_micros(self.window * self.tick.micros())
+    }
+
+    /// The most units that can be taken at once: a bucket's burst, a queue's places and one more,
+    /// else the limit.
+    pub const fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    pub(crate) const fn tick(&self) -> Tick {
+        self.tick
+    }
+
+    pub(crate) const fn window_ticks(&self) -> u64 {
+        self.window
+    }
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} per {:?} ({})", self.limit, self.window(), self.algorithm.name())
+    }
+}

@@ -1,0 +1,15 @@
+//! What every algorithm answers, without a store: the tables of `tests/algorithms/`, on the arithmetic alone.
+
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../../../tests/support/checks.rs"]
+mod checks;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../../../tests/support/clock.rs"]
+mod clock;
+#[allow(dead_code, reason = "shared with other tests")]
+#[path = "../../../tests/algorithms/rows.rs"]
+mod rows;
+#[path = "tests/subject.rs"]
+mod subject;
+#[path = "../../../tests/algorithms/tables.rs"]
+mod tables;

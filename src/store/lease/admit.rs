@@ -1,0 +1,127 @@
+//! The way of a request that leases pay.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+
+use super::call::{Want, ask};
+use super::hot_key::{Back, HotKey};
+use super::hot_keys::HotKeys;
+use super::leases::Leases;
+use super::lot::lifetime;
+use super::sweeping::sweep_if_due;
+use crate::core::decision::{Decision, Source};
+use crate::store::around::is_plain;
+use crate::store::map::Locked;
+use crate::store::{Check, Decided, Receipt, Taken};
+
+/// What came of a request, while the locks were held.
+#[derive(Default)]
+struct Paid {
+    decided: Option<Decided>,
+    wants: SmallVec<[Want; 2]>,
+    backs: Vec<Back>,
+}
+
+/// Admits a request that leases pay in full. Leases are asked for on the way.
+#[inline]
+pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
+    if leases.closed.load(Ordering::Relaxed) {
+        return None;
+    }
+    let now = leases.now();
+    // Before looks too: they are to find what an idle key has given back.
+    sweep_if_due(leases, now);
+    if !is_plain(checks) {
+        return None;
+    }
+    let Paid { decided, wants, backs } = pay(leases, checks, now, true);
+    leases.give_back(backs, now);
+    let came = wants.into_iter().filter(|want| ask(leases, want.clone())).count() > 0;
+    if decided.is_some() || !came {
+        return decided;
+    }
+    let Paid { decided, backs, .. } = pay(leases, checks, now, false);
+    leases.give_back(backs, now);
+    decided
+}
+
+/// Pays for all checks or none, under the locks of all. Demand is noted only of requests whose
+/// keys all are hot: the others cannot be paid by leases, however many there were.
+fn pay(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Paid {
+    if let [check] = checks {
+        return pay_one(leases, check, now, first);
+    }
+    let mut paid = Paid::default();
+    let mut locked = leases.lock_all(checks);
+    let (mut hot, mut covered) = (true, true);
+    for (index, check) in checks.iter().enumerate() {
+        let (hash, hot_keys) = locked.of(index);
+        let Some(key) = hot_keys.heat(hash, &check.counter, now) else {
+            hot = false;
+            continue;
+        };
+        key.refresh(&check.counter.quota, now, &mut paid.backs);
+        covered &= key.covers(check.cost, now);
+    }
+    if hot && covered {
+        paid.decided = Some(spend(leases, &mut locked, checks, now));
+    }
+    if hot && first {
+        paid.wants = note(leases, &mut locked, checks, now);
+    }
+    paid
+}
+
+/// As [`pay`], for what most requests ask: with one look into one part.
+fn pay_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Paid {
+    let mut paid = Paid::default();
+    let hash = leases.hash(&check.counter);
+    let mut hot_keys = leases.shards.lock(hash);
+    let Some(key) = hot_keys.heat(hash, &check.counter, now) else { return paid };
+    key.refresh(&check.counter.quota, now, &mut paid.backs);
+    let spent = key.covers(check.cost, now).then(|| key.spend(check, now));
+    if first {
+        paid.wants.extend(note_one(leases, key, check, now));
+    }
+    let Some((outcome, taken)) = spent else { return paid };
+    hot_keys.counts.spent += check.cost;
+    drop(hot_keys);
+    let decision = Decision::of_one(outcome, Source::Lease);
+    paid.decided = Some(Decided { decision, receipt: Receipt::of_one(leases.id, taken) });
+    paid
+}
+
+fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> Decided {
+    let mut taken: SmallVec<[Taken; 1]> = SmallVec::with_capacity(checks.len());
+    let outcomes = checks.iter().enumerate().map(|(index, check)| {
+        let (hash, hot_keys) = locked.of(index);
+        hot_keys.counts.spent += check.cost;
+        let (outcome, part) = hot_keys.find(hash, &check.counter).expect("it is hot").spend(check, now);
+        taken.push(part);
+        outcome
+    });
+    let decision = Decision::new(outcomes, Source::Lease);
+    Decided { decision, receipt: Receipt::new(leases.id, taken) }
+}
+
+/// Notes what is asked; returns the leases to ask for.
+fn note(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> SmallVec<[Want; 2]> {
+    let mut wants = SmallVec::new();
+    for (index, check) in checks.iter().enumerate() {
+        let (hash, hot_keys) = locked.of(index);
+        let key = hot_keys.find(hash, &check.counter);
+        wants.extend(key.and_then(|key| note_one(leases, key, check, now)));
+    }
+    wants
+}
+
+fn note_one(leases: &Leases, key: &mut HotKey, check: &Check, now: u64) -> Option<Want> {
+    let quota = &check.counter.quota;
+    key.rate.note(now, lifetime(quota), check.cost);
+    let units = key.wants(check.cost, leases.most(quota), now)?;
+    let call = leases.next_call.fetch_add(1, Ordering::Relaxed);
+    key.asking = Some(call);
+    Some(Want { hash: key.hash, counter: key.counter.clone(), units, call })
+}

@@ -1,0 +1,138 @@
+//! Lease calls: one in flight for a key, and none depends on a caller.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::hot_key::LEAST;
+use super::leases::Leases;
+use super::lot::{Lot, lifetime};
+use super::sweeping::sweep_by_task;
+use crate::store::{Answer, Check, Counter, Deadline, Decided, Store};
+use crate::{Error, Outcome};
+
+/// A lease to ask for.
+#[derive(Clone, Debug)]
+pub(super) struct Want {
+    pub(super) hash: u64,
+    pub(super) counter: Counter,
+    pub(super) units: u64,
+    /// Which call it is: its answer is for no other.
+    pub(super) call: u64,
+}
+
+/// A lease call in flight. Dropped without an answer it counts as failed, as when a runtime ends.
+struct LeaseCall {
+    leases: Arc<Leases>,
+    want: Option<Want>,
+    /// When it was sent.
+    sent: u64,
+    /// Whether it asks for what an earlier one was told remains.
+    again: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Asks for a lease; returns whether there is an answer already.
+pub(super) fn ask(leases: &Arc<Leases>, want: Want) -> bool {
+    LeaseCall::send(leases, want, false)
+}
+
+impl LeaseCall {
+    fn send(leases: &Arc<Leases>, want: Want, again: bool) -> bool {
+        let Ok(permit) = Arc::clone(&leases.calls).try_acquire_owned() else {
+            rest(leases, &want, 0);
+            return false;
+        };
+        let check = Check::new(want.counter.clone(), want.units);
+        let sent = leases.now();
+        let mut call = Self { leases: Arc::clone(leases), want: Some(want), sent, again, _permit: permit };
+        match leases.inner.decide(&[check], Deadline::none()) {
+            Answer::Ready(answer) => {
+                call.answered(answer);
+                true
+            }
+            Answer::Pending(pending) => {
+                if let Ok(runtime) = Runtime::try_current() {
+                    runtime.spawn(async move { call.answered(pending.await) });
+                    sweep_by_task(leases);
+                }
+                false
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Result<Decided, Error>) {
+        let Some(want) = self.want.take() else { return };
+        match answer {
+            Ok(decided) if decided.decision.is_allowed() && !decided.receipt.taken().is_empty() => {
+                keep(&self.leases, &want, decided, self.sent);
+            }
+            Ok(decided) => self.denied(want, &decided),
+            Err(error) => {
+                tracing::debug!(error = format!("{error:#}"), "a lease call failed");
+                rest(&self.leases, &want, want.units);
+            }
+        }
+    }
+
+    /// Asks once more, for what remains, if that is worth a call.
+    fn denied(&self, want: Want, decided: &Decided) {
+        let left = decided.decision.outcomes().first().map_or(0, Outcome::remaining).min(want.units);
+        if self.again || left < LEAST || decided.decision.is_allowed() {
+            return rest(&self.leases, &want, 0);
+        }
+        Self::send(&self.leases, Want { units: left, ..want }, true);
+    }
+}
+
+impl Drop for LeaseCall {
+    fn drop(&mut self) {
+        if let Some(want) = self.want.take() {
+            rest(&self.leases, &want, want.units);
+        }
+    }
+}
+
+/// Keeps a lease that came. One that came too late goes back, and one that was asked for before
+/// a reset is lost: nobody knows on which side of it the units were charged.
+fn keep(leases: &Leases, want: &Want, decided: Decided, sent: u64) {
+    let now = leases.now();
+    let known = *leases.inner_id.get_or_init(|| decided.receipt.store()) == decided.receipt.store();
+    let lot = Lot::new(decided, sent, now);
+    let mut backs = Vec::new();
+    let mut hot_keys = leases.shards.lock(want.hash);
+    hot_keys.counts.leased += want.units;
+    let (closed, quiet) = (leases.closed.load(Ordering::SeqCst), now + lifetime(&want.counter.quota));
+    match hot_keys.find(want.hash, &want.counter).filter(|hot| hot.asking == Some(want.call)) {
+        None if closed => backs.push((lot, want.counter.quota.limit())),
+        None => {
+            hot_keys.counts.lost += want.units;
+            drop(hot_keys);
+            return lot.forget(&*leases.inner);
+        }
+        Some(hot) => {
+            hot.asking = None;
+            if closed || !known || lot.is_over(now) {
+                hot.quiet_until = quiet;
+                backs.push((lot, want.counter.quota.limit()));
+            } else {
+                hot.add(lot, &mut backs);
+            }
+        }
+    }
+    drop(hot_keys);
+    leases.give_back(backs, now);
+}
+
+/// Asks no more for a while. What a failed call may have charged is lost.
+fn rest(leases: &Leases, want: &Want, lost: u64) {
+    let now = leases.now();
+    let mut hot_keys = leases.shards.lock(want.hash);
+    hot_keys.counts.leased += lost;
+    hot_keys.counts.lost += lost;
+    if let Some(hot) = hot_keys.find(want.hash, &want.counter).filter(|hot| hot.asking == Some(want.call)) {
+        (hot.asking, hot.quiet_until) = (None, now + lifetime(&want.counter.quota));
+    }
+}

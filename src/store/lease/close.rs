@@ -1,0 +1,68 @@
+//! The end of a lease store.
+
+use std::mem;
+use std::sync::atomic::Ordering;
+
+use super::counts::LeaseCounts;
+use super::hot_key::Back;
+use super::leases::{Leases, MOST_CALLS};
+use crate::store::{Check, Counter, Deadline, Store};
+
+/// Leases handed over in one go when the store is closed: inner stores bound how many settlements are
+/// on their way to them.
+const AT_ONCE: usize = 1_024;
+
+/// Leases that go back part by part; all that are left at once when this is dropped.
+struct Returning<'a> {
+    leases: &'a Leases,
+    backs: Vec<Back>,
+}
+
+impl Returning<'_> {
+    /// Hands the next part over; returns the counters that units go back to.
+    fn hand_over(&mut self) -> Vec<Counter> {
+        let part = self.backs.split_off(self.backs.len().saturating_sub(AT_ONCE));
+        let counters = part.iter().filter(|(lot, _)| lot.left > 0).map(|(lot, _)| lot.counter().clone()).collect();
+        self.leases.give_back(part, self.leases.now());
+        counters
+    }
+}
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        self.leases.give_back(mem::take(&mut self.backs), self.leases.now());
+    }
+}
+
+/// Takes no more leases, and gives back all there are: before it waits for anything, but for what
+/// is more than [`AT_ONCE`], which goes back when this is dropped, at the latest.
+pub(super) async fn close(leases: &Leases) -> LeaseCounts {
+    leases.closed.store(true, Ordering::SeqCst);
+    let asked = leases.shards.each().flat_map(|hot_keys| hot_keys.asked()).collect();
+    let mut returning = Returning { leases, backs: leases.take_all() };
+    let mut answers = true;
+    while !returning.backs.is_empty() {
+        let counters = returning.hand_over();
+        answers = answers && does_answer(leases, counters).await;
+    }
+    if let Ok(calls) = leases.calls.acquire_many(MOST_CALLS).await {
+        // Nobody gets one again, and what came of them has been given back.
+        calls.forget();
+        leases.calls.close();
+    }
+    if answers {
+        does_answer(leases, asked).await;
+    }
+    leases.counts()
+}
+
+/// Whether the inner store answers a look at each of these counters.
+async fn does_answer(leases: &Leases, counters: Vec<Counter>) -> bool {
+    tokio::task::yield_now().await;
+    for counter in counters {
+        if leases.inner.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await.is_err() {
+            return false;
+        }
+    }
+    true
+}

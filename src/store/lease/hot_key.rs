@@ -1,0 +1,141 @@
+//! What is known of a hot key, and what is held for it.
+
+use smallvec::SmallVec;
+
+use super::lot::{Lot, lifetime};
+use super::rate::Rate;
+use crate::Quota;
+use crate::core::decision::{Measures, Outcome};
+use crate::store::map::Entry;
+use crate::store::{Check, Counter, Taken};
+
+/// A smaller lease is not worth its call.
+pub(super) const LEAST: u64 = 4;
+
+/// Leases kept at a time: spent ones are kept for refunds as long as they live.
+const MOST_LOTS: usize = 4;
+
+/// A key that asks this process often, and its leases.
+#[derive(Debug)]
+pub(super) struct HotKey {
+    pub(super) hash: u64,
+    /// With the quota that was asked last.
+    pub(super) counter: Counter,
+    pub(super) rate: Rate,
+    /// Oldest first.
+    pub(super) lots: SmallVec<[Lot; 2]>,
+    /// The lease call in flight.
+    pub(super) asking: Option<u64>,
+    /// No lease is asked for until then.
+    pub(super) quiet_until: u64,
+}
+
+/// A lease that goes back, and the limit its bucket refilled by.
+pub(super) type Back = (Lot, u64);
+
+impl Entry for HotKey {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl HotKey {
+    pub(super) fn new(hash: u64, counter: &Counter, now: u64) -> Self {
+        let (rate, lots) = (Rate::hot(now), SmallVec::new());
+        Self { hash, counter: counter.clone(), rate, lots, asking: None, quiet_until: 0 }
+    }
+
+    pub(super) fn is(&self, counter: &Counter) -> bool {
+        self.counter.shares_state(counter)
+    }
+
+    /// Gives up what is over; a lowered limit gives up all.
+    pub(super) fn refresh(&mut self, quota: &Quota, now: u64, backs: &mut Vec<Back>) {
+        let known = self.counter.quota;
+        if known != *quota {
+            if quota.limit() < known.limit() || quota.capacity() < known.capacity() {
+                self.give_up(backs, |_| true);
+                self.quiet_until = now + lifetime(quota);
+            }
+            self.counter.quota = *quota;
+        }
+        if self.lots.first().is_some_and(|lot| lot.is_over(now)) {
+            self.give_up(backs, |lot| lot.is_over(now));
+        }
+    }
+
+    pub(super) fn give_up(&mut self, backs: &mut Vec<Back>, is_over: impl Fn(&Lot) -> bool) {
+        let limit = self.counter.quota.limit();
+        let mut place = 0;
+        while place < self.lots.len() {
+            if is_over(&self.lots[place]) {
+                backs.push((self.lots.remove(place), limit));
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, lot: Lot, backs: &mut Vec<Back>) {
+        if self.lots.len() >= MOST_LOTS {
+            let spent = self.lots.iter().position(|lot| lot.left == 0).unwrap_or(0);
+            backs.push((self.lots.remove(spent), self.counter.quota.limit()));
+        }
+        self.lots.push(lot);
+    }
+
+    pub(super) fn covers(&self, cost: u64, now: u64) -> bool {
+        self.lots.iter().any(|lot| lot.covers(cost, now))
+    }
+
+    /// Spends what [`covers`](Self::covers) said is there.
+    pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, Taken) {
+        let lot = self.lots.iter_mut().find(|lot| lot.covers(check.cost, now)).expect("it was covered");
+        lot.left -= check.cost;
+        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp: lot.stamp(), slot: 0 };
+        let quota = &check.counter.quota;
+        let last = self.lots.last().expect("there is one");
+        let remaining = last.remaining.saturating_add(self.held(now)).min(quota.capacity());
+        let reset = quota.tick().of(last.reset(now));
+        let wait = if remaining == 0 { reset } else { 0 };
+        let measures = Measures { fits: true, remaining, wait, reset, delay: 0 };
+        (Outcome::from_measures(check, &measures), taken)
+    }
+
+    /// Units that are leased and unspent.
+    pub(super) fn held(&self, now: u64) -> u64 {
+        self.lots.iter().filter(|lot| !lot.is_over(now)).map(|lot| lot.left).sum()
+    }
+
+    /// How much to lease now, of at most `most` at a time; `None` for nothing.
+    ///
+    /// A lease is for two thirds of the units asked in its lifetime, and the next one is asked for
+    /// when a quarter is left of it: so each is spent before it ends.
+    #[inline]
+    pub(super) fn wants(&self, cost: u64, most: u64, now: u64) -> Option<u64> {
+        if self.asking.is_some() || now < self.quiet_until {
+            return None;
+        }
+        let (life, held) = (lifetime(&self.counter.quota), self.held(now));
+        let target = self.until_edge(self.rate.demand()?.saturating_mul(2) / 3, life, now);
+        let ends_soon = self.lots.last().is_none_or(|lot| !lot.ends_at_edge() && lot.life(now) < life / 4);
+        if held > target / 4 && held >= cost && !ends_soon {
+            return None;
+        }
+        let units = target.min(most.saturating_sub(held));
+        (units >= LEAST.max(cost.saturating_mul(2))).then_some(units)
+    }
+
+    /// `units`, or the part of them that the time left in the window is of a lease's life.
+    fn until_edge(&self, units: u64, life: u64, now: u64) -> u64 {
+        let left = self.lots.last().map_or(life, |lot| lot.edge().saturating_sub(now)).min(life);
+        let part = u128::from(units) * u128::from(left) / u128::from(life.max(1));
+        u64::try_from(part).unwrap_or(units)
+    }
+
+    /// Nothing is known of it that a key new to this process would not do without.
+    pub(super) fn is_idle(&self, now: u64) -> bool {
+        let life = lifetime(&self.counter.quota);
+        self.lots.is_empty() && self.asking.is_none() && self.rate.idle(now) >= 2 * life
+    }
+}

@@ -1,0 +1,102 @@
+//! A bounded part of the hot keys, and of the counts by which a key becomes one.
+
+use super::counts::LeaseCounts;
+use super::hot_key::{Back, HotKey};
+use super::lot::lifetime;
+use super::rate::HOT;
+use crate::store::Counter;
+use crate::store::map::Table;
+
+/// Cells for each hot key there is room for.
+const CELLS: usize = 4;
+
+/// Hot keys are in a table. Of the others only a count is kept, in a cell shared by all keys whose
+/// hash has the same bits: nothing a client sends makes it grow.
+#[derive(Debug)]
+pub(super) struct HotKeys {
+    table: Table<HotKey>,
+    cells: Box<[Cell]>,
+    pub(super) counts: LeaseCounts,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    tag: u32,
+    requests: u32,
+    start: u64,
+}
+
+impl Cell {
+    /// Counts a request; another key's leave in place the one that comes more often.
+    fn note(&mut self, tag: u32, now: u64, period: u64) -> u32 {
+        let stale = now.saturating_sub(self.start) >= period || now < self.start;
+        if self.tag == tag && !stale {
+            self.requests += 1;
+        } else if stale || self.requests <= 1 {
+            *self = Self { tag, requests: 1, start: now };
+        } else {
+            self.requests -= 1;
+            return 0;
+        }
+        self.requests
+    }
+}
+
+impl HotKeys {
+    pub(super) fn new(room: usize) -> Self {
+        let cells = vec![Cell::default(); room * CELLS].into();
+        Self { table: Table::swept_when_full(room), cells, counts: LeaseCounts::default() }
+    }
+
+    pub(super) fn find(&mut self, hash: u64, counter: &Counter) -> Option<&mut HotKey> {
+        self.table.find_mut(hash, |hot| hot.is(counter))
+    }
+
+    /// The entry of a hot key; `None` for one that is not, or not yet.
+    pub(super) fn heat(&mut self, hash: u64, counter: &Counter, now: u64) -> Option<&mut HotKey> {
+        let cells = &mut self.cells;
+        let make = || (note(cells, hash, counter, now) >= HOT).then(|| HotKey::new(hash, counter, now));
+        // A key that becomes hot while all places are taken stays cold.
+        self.table.find_or_insert(hash, |hot| hot.is(counter), make, |hot| !hot.is_idle(now))
+    }
+
+    /// Gives up the leases that are over or whose key is idle, and forgets keys idle for long.
+    pub(super) fn sweep(&mut self, now: u64, backs: &mut Vec<Back>) {
+        self.table.retain(|hot| {
+            let idle = hot.rate.idle(now) >= lifetime(&hot.counter.quota) / 2;
+            hot.give_up(backs, |lot| idle || lot.is_over(now));
+            !hot.is_idle(now)
+        });
+    }
+
+    pub(super) fn holds_leases(&self) -> bool {
+        self.table.iter().any(|hot| !hot.lots.is_empty())
+    }
+
+    /// The counters of the lease calls in flight.
+    pub(super) fn asked(&self) -> Vec<Counter> {
+        let asking = self.table.iter().filter(|hot| hot.asking.is_some());
+        asking.map(|hot| hot.counter.clone()).collect()
+    }
+
+    /// Gives up every lease.
+    pub(super) fn clear(&mut self, backs: &mut Vec<Back>) {
+        self.table.iter_mut().for_each(|hot| hot.give_up(backs, |_| true));
+        self.table.clear();
+    }
+
+    /// Forgets a key; its leases are lost.
+    pub(super) fn remove(&mut self, hash: u64, counter: &Counter) -> Option<HotKey> {
+        self.table.remove(hash, |hot| hot.is(counter))
+    }
+}
+
+/// Counts a request of a key that is not hot; returns how many there were lately.
+fn note(cells: &mut [Cell], hash: u64, counter: &Counter, now: u64) -> u64 {
+    #[allow(clippy::cast_possible_truncation, reason = "some bits pick a cell, others tell keys apart")]
+    let (share, tag) = (u64::from(hash as u32), (hash >> 32) as u32);
+    // As much of all cells as the bits are of what they can be: no power of two is needed.
+    #[allow(clippy::cast_possible_truncation, reason = "it is less than there are cells")]
+    let cell = ((share * cells.len() as u64) >> 32) as usize;
+    cells[cell].note(tag, now, lifetime(&counter.quota)).into()
+}

@@ -1,0 +1,177 @@
+//! The leases that all clones of a lease store share: what is held, and how it goes back.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
+
+use smallvec::SmallVec;
+use tokio::sync::Semaphore;
+
+use super::counts::LeaseCounts;
+use super::hot_key::Back;
+use super::hot_keys::HotKeys;
+use super::lot::micros;
+use crate::store::map::{CounterHasher, Locked, Shards};
+use crate::store::{
+    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+    Taken,
+};
+use crate::{Decision, Error, Quota};
+
+/// Lease calls in flight at most; more are not made.
+pub(super) const MOST_CALLS: u32 = 4_096;
+
+pub(super) struct Leases {
+    pub(super) id: StoreId,
+    pub(super) inner: Arc<dyn Store>,
+    /// Whose receipts leases have.
+    pub(super) inner_id: OnceLock<StoreId>,
+    pub(super) shards: Shards<HotKeys>,
+    hasher: CounterHasher,
+    pub(super) calls: Arc<Semaphore>,
+    pub(super) next_call: AtomicU64,
+    pub(super) next_sweep: AtomicU64,
+    /// A task sweeps.
+    pub(super) swept: AtomicBool,
+    pub(super) closed: AtomicBool,
+    share: f64,
+    clock: Box<dyn Clock>,
+}
+
+impl Leases {
+    pub(super) fn new(inner: Arc<dyn Store>, share: f64, capacity: usize, clock: Box<dyn Clock>) -> Self {
+        Self {
+            id: StoreId::new(),
+            inner,
+            inner_id: OnceLock::new(),
+            shards: Shards::new(capacity, 1, HotKeys::new),
+            hasher: CounterHasher::new(),
+            calls: Arc::new(Semaphore::new(MOST_CALLS as usize)),
+            next_call: AtomicU64::new(1),
+            next_sweep: AtomicU64::new(0),
+            swept: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            share,
+            clock,
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        micros(self.clock.now())
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, counter: &Counter) -> u64 {
+        self.hasher.of(counter)
+    }
+
+    /// The hot keys of all checks, locked.
+    pub(super) fn lock_all(&self, checks: &[Check]) -> Locked<'_, HotKeys> {
+        self.shards.lock_all(checks.iter().map(|check| self.hash(&check.counter)))
+    }
+
+    /// The most units this process holds of a counter.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of an integer below 2^52"
+    )]
+    pub(super) fn most(&self, quota: &Quota) -> u64 {
+        (quota.limit().min(quota.capacity()) as f64 * self.share) as u64
+    }
+
+    /// Units of a counter that are held here.
+    pub(super) fn held(&self, counter: &Counter) -> u64 {
+        let (hash, now) = (self.hash(counter), self.now());
+        self.shards.lock(hash).find(hash, counter).map_or(0, |hot| hot.held(now))
+    }
+
+    pub(super) fn counts(&self) -> LeaseCounts {
+        let mut counts = LeaseCounts::default();
+        self.shards.each().for_each(|hot_keys| counts += hot_keys.counts);
+        counts
+    }
+
+    /// Looks at checks that cost nothing: units held here remain too.
+    pub(super) fn look(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        let held: SmallVec<[u64; 4]> = checks.iter().map(|check| self.held(&check.counter)).collect();
+        let looked = self.inner.decide(checks, deadline);
+        if held.iter().all(|units| *units == 0) {
+            return looked;
+        }
+        match looked {
+            Answer::Ready(decided) => Answer::Ready(decided.map(|decided| with(&held, decided))),
+            Answer::Pending(pending) => {
+                Answer::pending(async move { pending.await.map(|decided| with(&held, decided)) })
+            }
+        }
+    }
+
+    /// Gives leases back to the inner store.
+    pub(super) fn give_back(&self, backs: Vec<Back>, now: u64) {
+        for (lot, limit) in backs {
+            let (left, hash) = (lot.left, self.hash(lot.counter()));
+            let returned = lot.give_back(&*self.inner, limit, now);
+            let mut hot_keys = self.shards.lock(hash);
+            hot_keys.counts.returned += returned;
+            hot_keys.counts.lost += left - returned;
+        }
+    }
+
+    /// Takes all leases out, to be given back.
+    pub(super) fn take_all(&self) -> Vec<Back> {
+        let mut backs = Vec::new();
+        self.shards.each().for_each(|mut hot_keys| hot_keys.clear(&mut backs));
+        backs
+    }
+
+    /// What a counter's leases hold is forgotten.
+    pub(super) fn forget(&self, counter: &Counter) {
+        let hash = self.hash(counter);
+        let mut hot_keys = self.shards.lock(hash);
+        let Some(hot) = hot_keys.remove(hash, counter) else { return };
+        hot_keys.counts.lost += hot.lots.iter().map(|lot| lot.left).sum::<u64>();
+        drop(hot_keys);
+        hot.lots.into_iter().for_each(|lot| lot.forget(&*self.inner));
+    }
+
+    /// Settles what was spent from a lease, by a request that took others `before`.
+    pub(super) fn settle(&self, before: &[Taken], taken: &Taken, change: Change) -> Settling {
+        if let Change::Refund(units) = change
+            && self.put_back(taken, units)
+        {
+            return Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)]));
+        }
+        let Some(&store) = self.inner_id.get() else {
+            return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
+        };
+        let receipt = Receipt::new(store, before.iter().chain([taken]).cloned());
+        self.inner.settle(receipt, &[Settlement { check: before.len(), change }])
+    }
+
+    /// Puts units back into the lease they were spent from; `false` if they have to go back to the inner store.
+    fn put_back(&self, taken: &Taken, units: u64) -> bool {
+        let (hash, now) = (self.hash(&taken.counter), self.now());
+        let mut hot_keys = self.shards.lock(hash);
+        let lots = hot_keys.find(hash, &taken.counter).into_iter().flat_map(|hot| hot.lots.iter_mut());
+        let is_back = lots.filter(|lot| lot.stamp() == taken.stamp).any(|lot| lot.put_back(units, now));
+        let counts = &mut hot_keys.counts;
+        counts.spent = counts.spent.saturating_sub(units);
+        counts.returned += if is_back { 0 } else { units };
+        is_back
+    }
+}
+
+fn with(held: &[u64], decided: Decided) -> Decided {
+    let Decided { decision, receipt } = decided;
+    let outcomes = decision.outcomes().iter().zip(held).map(|(outcome, units)| outcome.with_more(*units));
+    Decided { decision: Decision::new(outcomes, decision.source()), receipt }
+}
+
+impl Drop for Leases {
+    fn drop(&mut self) {
+        let backs = self.take_all();
+        self.give_back(backs, self.now());
+        self.counts().tell();
+    }
+}

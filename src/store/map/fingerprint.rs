@@ -1,0 +1,137 @@
+//! What tells counters apart without their text.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
+
+use crate::store::Counter;
+
+/// What a counter is found by: 84 bits of a hash of its policy, key, algorithm and window.
+///
+/// The hash is SipHash-1-3, keyed at random for each store, so that nobody outside can choose
+/// counters that meet. By chance some two of `n` meet with a probability of n² / 2^85: among a million
+/// kept at once it is less than one in 10^13. They would count together; nothing worse follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Fingerprint {
+    /// What finds a shard, and a place in its table.
+    pub(in crate::store) hash: u64,
+    /// The rest, in the bits of [`TAIL`].
+    pub(in crate::store) tail: u64,
+}
+
+/// The bits of a tail: the highest 20.
+pub(in crate::store) const TAIL: u64 = u64::MAX << 44;
+
+/// Takes the fingerprints of one store.
+pub(in crate::store) struct Fingerprints {
+    keys: [u64; 2],
+}
+
+impl Fingerprints {
+    /// Fingerprints like those of no other store.
+    pub(in crate::store) fn new() -> Self {
+        // The standard library's hash is keyed by the operating system, anew for each state.
+        let random = RandomState::new();
+        Self { keys: [0, 1].map(|number| random.hash_one(number)) }
+    }
+
+    #[inline]
+    pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
+        let [first, second] = self.keys;
+        let mut hasher = SipHasher13::new_with_keys(first, second);
+        hasher.write_u64(shape(counter));
+        let key = counter.key.as_str().as_bytes();
+        let (words, rest) = key.as_chunks();
+        for word in words {
+            hasher.write_u64(u64::from_le_bytes(*word));
+        }
+        hasher.write_u64(last_word(key, rest));
+        hasher.write(counter.policy.as_bytes());
+        let Hash128 { h1: hash, h2 } = hasher.finish128();
+        Fingerprint { hash, tail: h2 & TAIL }
+    }
+}
+
+/// The bytes that fill no word, at most seven. No byte of a key is zero, so that the zeros above them
+/// say where the key ends.
+#[inline]
+fn last_word(key: &[u8], rest: &[u8]) -> u64 {
+    let bits = 8 * rest.len();
+    // Lengths differ from key to key, so that branches on what is left would be guessed badly.
+    match key.last_chunk() {
+        Some(last) => u64::from_le_bytes(*last) >> 8 >> (56 - bits),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
+}
+
+/// The algorithm and the window, in microseconds: they are shorter than 2^51.
+fn shape(counter: &Counter) -> u64 {
+    let algorithm = counter.quota.algorithm() as u64;
+    let window_us = counter.quota.window_ticks() * counter.quota.tick().micros();
+    algorithm << 56 | window_us
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::core::algorithm::Algorithm;
+    use crate::{Key, Quota};
+
+    fn counter(policy: &str, value: &str) -> Counter {
+        Counter {
+            policy: policy.try_into().expect("a valid name"),
+            key: Key::new("k", value),
+            quota: Quota::per_second(1),
+        }
+    }
+
+    #[test]
+    fn no_two_stores_hash_a_key_alike_so_that_none_can_be_flooded_by_a_list_made_before() {
+        let of_stores = || (0..8).map(|_| Fingerprints::new().of(&counter("p", "v")));
+        assert_eq!(of_stores().map(|of| of.hash).collect::<HashSet<_>>().len(), 8);
+        assert!(of_stores().map(|of| of.tail).collect::<HashSet<_>>().len() > 1);
+    }
+
+    #[test]
+    fn texts_that_differ_only_in_where_the_key_ends_and_the_policy_begins_differ() {
+        let fingerprints = Fingerprints::new();
+        let pairs = (1..=21).flat_map(|policy| (0..=20).map(move |value| (policy, value)));
+        let found = pairs.map(|(policy, value)| fingerprints.of(&counter(&"a".repeat(policy), &"a".repeat(value))));
+        assert_eq!(found.map(|of| of.hash).collect::<HashSet<_>>().len(), 21 * 21);
+    }
+
+    #[test]
+    fn no_byte_of_a_text_is_left_out() {
+        let fingerprints = Fingerprints::new();
+        let text = "abcdefghijklmnopqrstuvw";
+        for length in 1..=text.len() {
+            for place in 0..length {
+                let (whole, mut other) = (&text[..length], text[..length].to_owned());
+                other.replace_range(place..=place, "z");
+                let of = |policy, value| fingerprints.of(&counter(policy, value));
+                assert_ne!(of("p", whole), of("p", &other), "key {other}");
+                assert_ne!(of(whole, "v"), of(&other, "v"), "policy {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_algorithm_and_every_window_has_counters_of_its_own_and_no_limit_has() {
+        let fingerprints = Fingerprints::new();
+        let windows = [1, 61, 1_000, 61_000].map(Duration::from_millis);
+        let shapes = Algorithm::EACH.iter().flat_map(|algorithm| windows.map(|window| (*algorithm, window)));
+        let mut found = HashSet::new();
+        for (algorithm, window) in shapes {
+            let of = |limit| {
+                let quota = Quota::try_new(algorithm, limit, window).expect("within the bounds");
+                fingerprints.of(&Counter { quota, ..counter("p", "v") })
+            };
+            assert_eq!(of(1), of(2));
+            found.insert((of(1).hash, of(1).tail));
+        }
+        assert_eq!(found.len(), Algorithm::EACH.len() * windows.len());
+    }
+}

@@ -1,0 +1,39 @@
+//! The bounded map of this process: what all stores keep that find something by its counter.
+//!
+//! # What it bounds
+//!
+//! How many entries there are. A map has a capacity, and [`Shards`] divide it evenly among at most 64 parts, each
+//! behind a lock of its own. Bits of an entry's hash pick its part, so a part may be full a little before the map
+//! is. The room of a part is kept by its [`Table`]: it is never larger than that room needs, whatever comes and
+//! goes.
+//!
+//! # What it evicts
+//!
+//! Nothing by itself, and nothing by a timer. When a table has twice as many entries as the last sweep left, or is
+//! full, it is due: before one more is added, its store [sweeps](Table::sweep) out what says nothing any more.
+//! What happens to a table that is still full is the store's to say, as it knows what its entries are worth: the
+//! memory store evicts by rank, the hybrid store drops a key of which nothing is owed, and the deny cache and the
+//! lease store keep what they have and do without the new one.
+//!
+//! # What it costs
+//!
+//! To find an entry takes one lock and one probe of a table of at most a 64th of the capacity, and allocates
+//! nothing. A sweep looks at all entries of one part. As long as it frees half of them, it is paid by as many
+//! inserts; a store whose sweeps may free nothing bounds how often it tries. Memory for entries is allocated as
+//! they come, and kept.
+//!
+//! # What finds an entry
+//!
+//! Hashes with random keys of their own for each map, so that nobody outside can make entries meet or choose
+//! their part: a [`Fingerprint`] tells counters apart without their text; a [`CounterHasher`] is quicker, for
+//! entries that keep the text and compare it.
+
+mod fingerprint;
+mod hasher;
+mod shards;
+mod table;
+
+pub(super) use fingerprint::{Fingerprint, Fingerprints, TAIL};
+pub(super) use hasher::CounterHasher;
+pub(super) use shards::{Locked, Shards};
+pub(super) use table::{Entry, Table};

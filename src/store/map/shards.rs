@@ -1,0 +1,117 @@
+//! The parts of a map, each behind a lock of its own.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::CachePadded;
+use smallvec::SmallVec;
+
+const MOST_SHARDS: usize = 64;
+
+/// Parts that are picked by bits of a hash.
+#[derive(Debug)]
+pub(in crate::store) struct Shards<T> {
+    shards: Box<[CachePadded<Mutex<T>>]>,
+}
+
+/// The parts one request concerns, locked.
+pub(in crate::store) struct Locked<'a, T> {
+    /// For each hash, it and the place of its part among the guards.
+    places: SmallVec<[(u64, usize); 4]>,
+    guards: SmallVec<[MutexGuard<'a, T>; 4]>,
+}
+
+impl<T> Shards<T> {
+    /// Parts that together have room for `capacity`, and as many as have room for `least` each; `make` is given
+    /// the room of one.
+    pub(in crate::store) fn new(capacity: usize, least: usize, make: impl Fn(usize) -> T) -> Self {
+        // A power of two: parts are picked by bits of the hash.
+        let shards = 1 << (capacity / least).clamp(1, MOST_SHARDS).ilog2();
+        let shards = (0..shards).map(|_| CachePadded::new(Mutex::new(make(capacity / shards)))).collect();
+        Self { shards }
+    }
+
+    /// How many parts there are.
+    pub(in crate::store) fn count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Locks the part of a hash.
+    #[inline]
+    pub(in crate::store) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
+        lock(&self.shards[self.index(hash)])
+    }
+
+    /// Locks the parts of all hashes, in ascending order, so that two requests never wait for each other in a
+    /// circle.
+    #[inline]
+    pub(in crate::store) fn lock_all(&self, hashes: impl Iterator<Item = u64>) -> Locked<'_, T> {
+        let mut places: SmallVec<[(u64, usize); 4]> = hashes.map(|hash| (hash, self.index(hash))).collect();
+        let mut indices: SmallVec<[usize; 4]> = places.iter().map(|&(_, index)| index).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        for (_, place) in &mut places {
+            *place = indices.iter().position(|index| index == place).expect("every hash's part is locked");
+        }
+        Locked { places, guards: indices.iter().map(|&index| lock(&self.shards[index])).collect() }
+    }
+
+    /// Each part in turn, locked.
+    pub(in crate::store) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
+        self.shards.iter().map(|shard| lock(shard))
+    }
+
+    #[inline]
+    fn index(&self, hash: u64) -> usize {
+        // Tables use the low bits and the seven highest ones.
+        #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
+        let bits = (hash >> 40) as usize;
+        bits & (self.shards.len() - 1)
+    }
+}
+
+impl<T> Locked<'_, T> {
+    /// A hash by its place among those given, and the part it is in.
+    #[inline]
+    pub(in crate::store) fn of(&mut self, place: usize) -> (u64, &mut T) {
+        let (hash, guard) = self.places[place];
+        (hash, &mut *self.guards[guard])
+    }
+
+    /// The part of a hash by its place among those given.
+    #[inline]
+    pub(in crate::store) fn part(&self, place: usize) -> &T {
+        &self.guards[self.places[place].1]
+    }
+}
+
+#[inline]
+fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_a_power_of_two_and_share_the_capacity() {
+        let parts = |capacity, least| {
+            let shards = Shards::new(capacity, least, |room| room);
+            let rooms: Vec<usize> = shards.each().map(|room| *room).collect();
+            assert!(rooms.iter().all(|room| *room == capacity / rooms.len()));
+            rooms.len()
+        };
+        assert_eq!([0, 1, 2, 3, 63, 64, 10_000].map(|capacity| parts(capacity, 1)), [1, 1, 2, 2, 32, 64, 64]);
+        assert_eq!([1, 1_023, 2_048, 4_095, 1_000_000].map(|capacity| parts(capacity, 1_024)), [1, 1, 2, 2, 64]);
+    }
+
+    #[test]
+    fn one_part_that_several_hashes_pick_is_locked_once() {
+        let shards = Shards::new(4, 1, |_| 0);
+        let hashes = [3_u64 << 40, 1 << 40, 3 << 40 | 1];
+        let mut locked = shards.lock_all(hashes.into_iter());
+        *locked.of(0).1 += 1;
+        *locked.of(2).1 += 1;
+        assert_eq!((*locked.part(0), *locked.part(1), locked.of(2)), (2, 0, (hashes[2], &mut 2)));
+    }
+}

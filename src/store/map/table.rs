@@ -1,0 +1,216 @@
+//! The entries of one part.
+
+use std::mem;
+
+use hashbrown::HashTable;
+
+/// At least this many entries are kept before those that say nothing any more are looked for.
+const SMALL: usize = 64;
+
+/// A table that has no free places left, but for this share of them only because of entries that were removed, is
+/// made anew; where it is less, the table is about to need more places anyway.
+const MARKED_SHARE: usize = 32;
+
+/// What a table keeps.
+pub(in crate::store) trait Entry {
+    /// The hash that it is found by, which picks its part too.
+    fn hash(&self) -> u64;
+}
+
+/// A bounded number of entries. The [page](super) of this module says what goes when it is full.
+#[derive(Debug)]
+pub(in crate::store) struct Table<E> {
+    entries: HashTable<E>,
+    capacity: usize,
+    /// The least size at which it is swept.
+    least: usize,
+    /// The size at which it is swept next.
+    sweep_at: usize,
+}
+
+impl<E: Entry> Table<E> {
+    /// A table of up to `capacity` entries that is swept as it doubles: as many say nothing after a while.
+    pub(in crate::store) fn new(capacity: usize) -> Self {
+        let least = SMALL.min(capacity);
+        Self { entries: HashTable::new(), capacity, least, sweep_at: least }
+    }
+
+    /// A table of up to `capacity` entries that is swept only when it is full.
+    pub(in crate::store) fn swept_when_full(capacity: usize) -> Self {
+        Self { entries: HashTable::new(), capacity, least: capacity, sweep_at: capacity }
+    }
+
+    pub(in crate::store) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(in crate::store) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Whether no more entries fit.
+    pub(in crate::store) fn is_full(&self) -> bool {
+        self.entries.len() >= self.capacity
+    }
+
+    /// Whether it is to be [swept](Self::sweep) before one more entry is added. It is, if it is full.
+    #[inline]
+    pub(in crate::store) fn is_due(&self) -> bool {
+        self.entries.len() >= self.sweep_at
+    }
+
+    /// Drops what does not stay; it is due again when it has twice as many entries as are left.
+    pub(in crate::store) fn sweep(&mut self, mut stays: impl FnMut(&E) -> bool) {
+        self.entries.retain(|entry| stays(entry));
+        self.sweep_at = (2 * self.entries.len()).clamp(self.least, self.capacity);
+    }
+
+    #[inline]
+    pub(in crate::store) fn find(&self, hash: u64, is: impl FnMut(&E) -> bool) -> Option<&E> {
+        self.entries.find(hash, is)
+    }
+
+    #[inline]
+    pub(in crate::store) fn find_mut(&mut self, hash: u64, is: impl FnMut(&E) -> bool) -> Option<&mut E> {
+        self.entries.find_mut(hash, is)
+    }
+
+    /// The entry that is found, by one probe; else the one that is made, if one is, and if there is room, after a
+    /// sweep if the table is due.
+    #[inline]
+    pub(in crate::store) fn find_or_insert(
+        &mut self,
+        hash: u64,
+        is: impl FnMut(&E) -> bool,
+        make: impl FnOnce() -> Option<E>,
+        mut stays: impl FnMut(&E) -> bool,
+    ) -> Option<&mut E> {
+        let entries = match self.entries.find_entry(hash, is) {
+            Ok(found) => return Some(found.into_mut()),
+            Err(absent) => absent.into_table(),
+        };
+        let entry = make()?;
+        if entries.len() >= self.sweep_at {
+            entries.retain(|kept| stays(kept));
+            self.sweep_at = (2 * entries.len()).clamp(self.least, self.capacity);
+        }
+        (entries.len() < self.capacity).then(|| insert(entries, entry))
+    }
+
+    /// Adds an entry that is not there yet, for which there is room.
+    pub(in crate::store) fn insert(&mut self, entry: E) -> &mut E {
+        debug_assert!(self.entries.len() < self.capacity.max(1), "there is no room");
+        insert(&mut self.entries, entry)
+    }
+
+    pub(in crate::store) fn remove(&mut self, hash: u64, is: impl FnMut(&E) -> bool) -> Option<E> {
+        self.entries.find_entry(hash, is).ok().map(|found| found.remove().0)
+    }
+
+    /// Takes the first entry out that may go, in no order.
+    pub(in crate::store) fn evict_one(&mut self, mut may_go: impl FnMut(&E) -> bool) -> Option<E> {
+        self.entries.extract_if(|entry| may_go(entry)).next()
+    }
+
+    /// Drops what is not to be kept, without a word on when it is swept next.
+    pub(in crate::store) fn retain(&mut self, keep: impl FnMut(&mut E) -> bool) {
+        self.entries.retain(keep);
+    }
+
+    pub(in crate::store) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    pub(in crate::store) fn iter(&self) -> impl Iterator<Item = &E> {
+        self.entries.iter()
+    }
+
+    pub(in crate::store) fn iter_mut(&mut self) -> impl Iterator<Item = &mut E> {
+        self.entries.iter_mut()
+    }
+}
+
+fn insert<E: Entry>(entries: &mut HashTable<E>, entry: E) -> &mut E {
+    if entries.len() == entries.capacity() {
+        clean(entries);
+    }
+    entries.insert_unique(entry.hash(), entry, E::hash).into_mut()
+}
+
+/// Makes a table anew that has no free places left because removed entries left marks in theirs: it would
+/// grow to twice what its entries need. One that is at most half full cleans itself when it is to grow.
+#[cold]
+fn clean<E: Entry>(entries: &mut HashTable<E>) {
+    // Of eight places one stays free.
+    let places = entries.num_buckets() / 8 * 7;
+    let len = entries.len();
+    if len > places / 2 && len + places / MARKED_SHARE < places {
+        let marked = mem::replace(entries, HashTable::with_capacity(places));
+        for entry in marked {
+            entries.insert_unique(entry.hash(), entry, E::hash);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Entry for u64 {
+        fn hash(&self) -> u64 {
+            self.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        }
+    }
+
+    fn insert(table: &mut Table<u64>, number: u64) {
+        assert_eq!(*table.insert(number), number);
+    }
+
+    #[test]
+    fn a_table_is_due_when_it_has_doubled_and_when_it_is_full() {
+        let mut table = Table::new(200);
+        let mut due = Vec::new();
+        for number in 0..200 {
+            if table.is_due() {
+                due.push(table.len());
+                table.sweep(|_| true);
+            }
+            insert(&mut table, number);
+        }
+        assert_eq!(due, [64, 128]);
+        assert!(table.is_due() && table.is_full());
+        table.sweep(|number| number % 10 == 0);
+        assert_eq!((table.len(), table.is_due()), (20, false));
+        assert!(table.find(30_u64.hash(), |number| *number == 30).is_some());
+    }
+
+    #[test]
+    fn a_table_that_is_swept_when_full_is_due_only_then() {
+        let mut table = Table::swept_when_full(100);
+        for number in 0..100 {
+            assert!(!table.is_due());
+            insert(&mut table, number);
+        }
+        assert!(table.is_due());
+        table.sweep(|number| *number > 0);
+        assert!(!table.is_due() && !table.is_full());
+        assert_eq!(table.remove(7_u64.hash(), |number| *number == 7), Some(7));
+        assert_eq!(table.find_mut(7_u64.hash(), |number| *number == 7), None);
+    }
+
+    #[test]
+    fn a_full_table_takes_no_more_places_however_often_its_entries_come_and_go() {
+        for capacity in [1_000, 1_562, 1_700] {
+            let mut table = Table::new(capacity);
+            let mut next = 0;
+            for round in 0..200 {
+                while !table.is_full() {
+                    insert(&mut table, next);
+                    next += 1;
+                }
+                assert!(table.entries.num_buckets() <= 2_048, "{capacity} entries, round {round}");
+                table.sweep(|number| !number.is_multiple_of(7 + round % 11));
+            }
+        }
+    }
+}

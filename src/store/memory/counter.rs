@@ -1,0 +1,146 @@
+//! What is kept of one counter.
+
+use std::borrow::Cow;
+
+use super::kept::Kept;
+use super::rank::{Credit, Rank};
+use crate::core::algorithm::State;
+use crate::store::map::{Entry, Fingerprint, TAIL};
+
+/// A counter in 32 bytes: two share a line of a processor's cache, and none lies across two lines.
+#[derive(Debug)]
+#[repr(align(32))]
+pub(super) struct PackedCounter {
+    /// The fingerprint's.
+    hash: u64,
+    /// The fingerprint's tail, and below it the bits of the rank.
+    rest: u64,
+    kept: Kept,
+}
+
+impl Entry for PackedCounter {
+    #[inline]
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl PackedCounter {
+    pub(super) fn new(of: Fingerprint, state: State, rank: Rank) -> Self {
+        Self { hash: of.hash, rest: of.tail | rank.bits, kept: Kept::new(state) }
+    }
+
+    #[inline]
+    pub(super) fn is_of(&self, fingerprint: Fingerprint) -> bool {
+        self.hash == fingerprint.hash && self.rest & TAIL == fingerprint.tail
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> Cow<'_, State> {
+        self.kept.state()
+    }
+
+    /// Keeps what follows from an admitted request, or from a change after the fact.
+    #[inline]
+    pub(super) fn set(&mut self, state: State, rank: Rank, now_us: u64) {
+        self.kept.set(state);
+        self.rest = self.rest & TAIL | rank.after(self.rank(), now_us).bits;
+    }
+
+    /// Notes that a request was refused.
+    pub(super) fn refused(&mut self) {
+        self.rest = self.rest & TAIL | self.rank().refused().bits;
+    }
+
+    /// Takes credit away, of which there is so much.
+    pub(super) fn lose(&mut self, credit: Credit) {
+        self.rest -= credit.bits;
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        Rank { bits: self.rest & !TAIL }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Counter;
+    use crate::store::map::Fingerprints;
+    use crate::store::memory::rank::{GRAIN, ONE_CREDIT};
+    use crate::{Key, Quota};
+
+    #[test]
+    fn a_counter_takes_half_a_line_of_a_cache() {
+        assert_eq!((size_of::<PackedCounter>(), align_of::<PackedCounter>()), (32, 32));
+    }
+
+    const HOURLY: Quota = Quota::per_hour(1);
+    const STATE: State = State::Level { time: 1, amount: 2 };
+
+    fn packed(rank: Rank) -> PackedCounter {
+        let counter = Counter { policy: "p".try_into().expect("a valid name"), key: Key::new("k", "v"), quota: HOURLY };
+        PackedCounter::new(Fingerprints::new().of(&counter), STATE, rank)
+    }
+
+    fn credit(packed: &PackedCounter) -> u64 {
+        packed.rank().credit().bits / ONE_CREDIT
+    }
+
+    #[test]
+    fn whoever_was_refused_stays_so_until_a_unit_is_left_or_it_is_idle() {
+        let rank = |now_us, used_up| Rank::new(&HOURLY, now_us, 1_000, used_up);
+        let mut packed = packed(rank(0, false));
+        packed.refused();
+        assert_eq!(packed.rank().class(), 2);
+        packed.set(STATE, rank(1, true), 1);
+        assert_eq!(packed.rank().class(), 2);
+        packed.set(STATE, rank(2, false), 2);
+        assert_eq!(packed.rank().class(), 0);
+        packed.refused();
+        let idle = packed.rank().idle_at();
+        packed.set(STATE, rank(idle, true), idle);
+        assert_eq!((packed.rank().class(), credit(&packed)), (1, 1));
+    }
+
+    #[test]
+    fn each_request_is_a_credit_up_to_127_and_nothing_else_is() {
+        let rank = Rank::new(&HOURLY, 0, 1_000, false);
+        let mut packed = packed(rank);
+        for requests in 2..200 {
+            if requests % 2 == 0 {
+                packed.refused();
+            } else {
+                packed.set(STATE, rank, 0);
+            }
+            packed.set(STATE, rank.without_credit(), 0);
+            assert_eq!((credit(&packed), packed.rank().idle_at()), (requests.min(127), rank.idle_at()));
+        }
+        packed.lose(rank.credit());
+        assert_eq!((credit(&packed), packed.rank().idle_at()), (126, rank.idle_at()));
+    }
+
+    #[test]
+    fn a_counter_is_of_its_fingerprint_whatever_its_rank() {
+        let counter = |key: u32| Counter {
+            policy: "p".try_into().expect("a valid name"),
+            key: Key::new("k", key.to_string()),
+            quota: HOURLY,
+        };
+        let fingerprints = Fingerprints::new();
+        for key in 0..200 {
+            let of = fingerprints.of(&counter(key));
+            let mut packed = PackedCounter::new(of, STATE, Rank::new(&HOURLY, 0, u64::MAX, false));
+            assert!(packed.is_of(of) && packed.rank().class() == 0);
+            (0..200).for_each(|_| packed.refused());
+            assert!(packed.is_of(of) && packed.rank().class() == 2);
+            packed.set(STATE, Rank::new(&HOURLY, 5_000, 0, false), 5_000);
+            assert!(packed.is_of(of) && packed.rank().class() == 0);
+            assert_eq!(packed.rank().idle_at(), 1 << GRAIN);
+            for bit in 44..64 {
+                assert!(!packed.is_of(Fingerprint { tail: of.tail ^ 1 << bit, ..of }));
+            }
+            assert!(!packed.is_of(Fingerprint { hash: of.hash ^ 1, ..of }));
+        }
+    }
+}

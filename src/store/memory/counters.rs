@@ -1,0 +1,165 @@
+//! A bounded part of the counters, behind one lock.
+
+use std::borrow::Cow;
+
+use super::counter::PackedCounter;
+use super::rank::Rank;
+use crate::Quota;
+use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
+use crate::store::map::{Fingerprint, Table};
+use crate::store::{Check, Counter, Mode};
+
+/// When only active keys are left, one in this many is evicted at once, so that the search for
+/// them is paid by as many inserts.
+const EVICTED_SHARE: usize = 16;
+
+/// How many quarters of what stays then are each class's own: others do not push it out of them.
+const OWN_QUARTERS: [usize; Rank::CLASSES] = [1, 1, 2];
+
+/// Counters by their fingerprints.
+#[derive(Debug)]
+pub(super) struct Counters {
+    table: Table<PackedCounter>,
+}
+
+impl Counters {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { table: Table::new(capacity) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The state kept for a counter.
+    #[inline]
+    pub(super) fn state(&self, of: Fingerprint) -> Option<Cow<'_, State>> {
+        self.table.find(of.hash, |kept| kept.is_of(of)).map(PackedCounter::state)
+    }
+
+    /// Decides a request's only check, and keeps what follows from it.
+    #[inline]
+    pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, now_us: u64) -> Step {
+        let Check { counter: Counter { quota, .. }, cost, floor, mode, .. } = check;
+        let now = quota.tick().of(now_us);
+        let found = self.find(of);
+        let kept = found.as_ref().map(|entry| entry.state());
+        let mut step = quota.decide(kept.as_deref(), now, *cost, *floor);
+        if !step.fits {
+            if let Some(entry) = found
+                && *mode == Mode::Enforce
+            {
+                entry.refused();
+            }
+        } else if *cost > 0
+            && let Some(state) = step.state.take()
+        {
+            let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
+            match found {
+                Some(entry) => entry.set(state, rank, now_us),
+                None => self.insert(of, state, rank, now_us),
+            }
+        }
+        step
+    }
+
+    /// Keeps the state that follows from an admitted step.
+    pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, now_us: u64) {
+        let Some(state) = step.state.take() else { return };
+        let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
+        match self.find(of) {
+            Some(entry) => entry.set(state, rank, now_us),
+            None => self.insert(of, state, rank, now_us),
+        }
+    }
+
+    /// Notes that a key was refused, so that it is evicted late.
+    pub(super) fn refused(&mut self, of: Fingerprint) {
+        if let Some(entry) = self.find(of) {
+            entry.refused();
+        }
+    }
+
+    /// Changes a counter after the fact. Returns how many units that changed, and a look after it.
+    pub(super) fn adjust(
+        &mut self,
+        of: Fingerprint,
+        quota: &Quota,
+        floor: u64,
+        now_us: u64,
+        change: Adjustment,
+    ) -> (u64, Step) {
+        let now = quota.tick().of(now_us);
+        let before = self.state(of);
+        let Adjusted { units, state } = quota.adjust(before.as_deref(), now, change);
+        let after = state.as_ref().map(|(state, _)| state).or(before.as_deref());
+        let step = quota.decide(after, now, 0, floor);
+        if let Some((state, reset)) = state {
+            let rank = Rank::new(quota, now_us, reset, step.remaining == 0);
+            match self.find(of) {
+                Some(entry) => entry.set(state, rank.without_credit(), now_us),
+                None => self.insert(of, state, rank, now_us),
+            }
+        }
+        (units, step)
+    }
+
+    pub(super) fn remove(&mut self, of: Fingerprint) {
+        self.table.remove(of.hash, |kept| kept.is_of(of));
+    }
+
+    fn find(&mut self, of: Fingerprint) -> Option<&mut PackedCounter> {
+        self.table.find_mut(of.hash, |kept| kept.is_of(of))
+    }
+
+    /// Keeps a counter that is not kept yet.
+    fn insert(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
+        if self.table.is_due() {
+            self.make_room(now_us);
+        }
+        self.table.insert(PackedCounter::new(of, state, rank));
+    }
+
+    /// Drops what is idle; if that is not enough, active keys, as [`evict`](Self::evict) chooses them.
+    fn make_room(&mut self, now_us: u64) {
+        self.table.sweep(|kept| kept.rank().idle_at() > now_us);
+        // A sweep that freed little must not be followed by one for each insert.
+        let capacity = self.table.capacity();
+        let stay = capacity - (capacity / EVICTED_SHARE).max(1);
+        if self.table.len() > stay {
+            self.evict(stay);
+        }
+    }
+
+    /// Evicts active keys until so many stay, of the lowest class that has more than its own.
+    fn evict(&mut self, stay: usize) {
+        let mut kept = [0_usize; Rank::CLASSES];
+        self.table.iter().for_each(|counter| kept[counter.rank().class()] += 1);
+        let mut surplus = self.table.len() - stay;
+        for (class, quarters) in OWN_QUARTERS.into_iter().enumerate() {
+            let evicted = surplus.min(kept[class].saturating_sub(stay * quarters / 4));
+            self.evict_of(class, evicted);
+            surplus -= evicted;
+        }
+    }
+
+    /// Evicts so many keys of a class: those of the least credit, and of them those soonest idle. What the
+    /// last of them had is taken from all that stay, so that no credit stays for longer than it pays.
+    fn evict_of(&mut self, class: usize, mut evicted: usize) {
+        let Some(index) = evicted.checked_sub(1) else { return };
+        let ranks = self.table.iter().map(PackedCounter::rank);
+        let mut ranks: Vec<Rank> = ranks.filter(|rank| rank.class() == class).collect();
+        let (_, &mut last, _) = ranks.select_nth_unstable(index);
+        self.table.retain(|counter| {
+            if counter.rank().class() != class {
+                return true;
+            }
+            let evict = evicted > 0 && counter.rank() <= last;
+            evicted -= usize::from(evict);
+            if !evict {
+                counter.lose(last.credit());
+            }
+            !evict
+        });
+    }
+}

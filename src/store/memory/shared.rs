@@ -1,0 +1,76 @@
+//! What all clones of a memory store share.
+
+use super::counters::Counters;
+use super::several::Several;
+use crate::store::clock::{Clock, micros};
+use crate::store::evaluate::{adjustment, applied, told, told_of_one};
+use crate::store::map::{Fingerprints, Shards};
+use crate::store::{Applied, Change, Check, Counter, Decided, StoreId, Taken};
+
+/// Several parts are made only if each has room for so many keys.
+const KEYS_PER_PART: usize = 1_024;
+
+/// The counters, and the time by which they are decided.
+pub(super) struct SharedCounters {
+    pub(super) id: StoreId,
+    fingerprints: Fingerprints,
+    pub(super) shards: Shards<Counters>,
+    clock: Box<dyn Clock>,
+}
+
+impl SharedCounters {
+    pub(super) fn new(capacity: usize, clock: Box<dyn Clock>) -> Self {
+        let shards = Shards::new(capacity, KEYS_PER_PART, Counters::new);
+        Self { id: StoreId::new(), fingerprints: Fingerprints::new(), shards, clock }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.each().map(|counters| counters.len()).sum()
+    }
+
+    /// Decides what most requests ask: one check, with one look into one part.
+    #[inline]
+    pub(super) fn decide_one(&self, check: &Check) -> Decided {
+        let of = self.fingerprints.of(&check.counter);
+        let step = {
+            let mut counters = self.shards.lock(of.hash);
+            // Read under the lock: a request that waited for it must not come with an older time.
+            let now_us = micros(&*self.clock);
+            counters.decide(of, check, now_us)
+        };
+        step.found.warn(check);
+        told_of_one(self.id, check, &step)
+    }
+
+    /// Decides several checks as one.
+    #[inline]
+    pub(super) fn decide(&self, checks: &[Check]) -> Decided {
+        let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
+        let now_us = micros(&*self.clock);
+        let (steps, refused) = several.evaluate(checks, now_us);
+        let decided = told(self.id, checks, &steps, refused);
+        if refused {
+            several.note_refusals(&steps);
+        } else {
+            several.commit(checks, steps, now_us);
+        }
+        decided
+    }
+
+    /// Changes what was taken, by a request that took others `before`.
+    pub(super) fn adjust(&self, before: &[Taken], taken: &Taken, change: Change) -> Applied {
+        let Taken { counter, floor, .. } = taken;
+        let of = self.fingerprints.of(counter);
+        let (units, step) = {
+            let mut counters = self.shards.lock(of.hash);
+            let now_us = micros(&*self.clock);
+            counters.adjust(of, &counter.quota, *floor, now_us, adjustment(before, taken, change))
+        };
+        applied(taken, change, units, &step)
+    }
+
+    pub(super) fn forget(&self, counter: &Counter) {
+        let of = self.fingerprints.of(counter);
+        self.shards.lock(of.hash).remove(of);
+    }
+}

@@ -1,0 +1,157 @@
+//! What a lane does at a time: it ends the wait of those who are late, and asks again.
+
+use std::task::Context;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::call::{self, Call};
+use super::core::{Core, Line};
+use super::job::Job;
+use super::lane::Lane;
+use super::line::lost_connection;
+use super::timeout::is_same;
+use crate::store::redis::connections::Failure;
+
+impl Core {
+    /// Ends the wait of those who are late, if somebody may be.
+    pub(super) fn look_at_the_clock(&mut self, lane: &Lane, cx: &mut Context<'_>) {
+        if let Some(first) = lane.turns.with(|queue| queue.first_late()) {
+            self.alarm.set(first);
+        }
+        while self.alarm.goes_off(cx) {
+            let now = Instant::now();
+            let (again, connect) = (self.ask_again(lane, now), self.connect_again(now));
+            let next = [again, connect, self.late_jobs(lane, now), self.late_calls(lane, now)];
+            if let Some(next) = next.into_iter().flatten().min() {
+                self.alarm.set(next);
+            }
+        }
+    }
+
+    /// Connects again if that is due by now; returns when it is.
+    fn connect_again(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.connect_again.take_if(|again| *again <= now);
+        self.has_more |= due.is_some();
+        self.connect_again
+    }
+
+    /// Asks again what is due by now; returns when the next is.
+    fn ask_again(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
+        let (due, later) = std::mem::take(&mut self.later).into_iter().partition(|(again, _)| *again <= now);
+        self.later = later;
+        let due: Vec<(Instant, Vec<Job>)> = due;
+        let due = due.into_iter().flat_map(|(_, jobs)| jobs).filter(|job| !job.is_idle());
+        let here: Vec<Job> = due.filter_map(|job| lane.server.again(job)).collect();
+        self.has_more |= !here.is_empty();
+        lane.turns.with(|queue| queue.put_back(here.into_iter()));
+        self.later.iter().map(|(again, _)| *again).min()
+    }
+
+    /// Ends the wait of jobs that were not sent in time; returns when the next one is late.
+    fn late_jobs(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
+        let (jobs, borrowers, next) = lane.turns.with(|queue| {
+            let (jobs, borrowers) = queue.take_late(now);
+            (jobs, borrowers, queue.first_late())
+        });
+        if let Some(timeout) = jobs.iter().find(|job| !job.is_idle()).map(|job| job.timeout) {
+            let error = self.late.error(now, timeout);
+            // Who waits for a slot on its way does not wait for this server, and who had less time than
+            // the budget did not wait for long. Settlements may have waited for a breaker.
+            let waits = |job: &&Job| !job.is_alone && !job.is_settlement() && job.timeout.ends <= now;
+            let waited = jobs.iter().find(waits);
+            if let Some(budget) = waited.map(|job| job.timeout.budget) {
+                self.is_waited_for(lane, now, budget);
+            }
+            call::fail(jobs, &lane.server.error(error));
+        }
+        for borrower in borrowers {
+            let _ = borrower.answer.send(Err(self.late.error(now, borrower.timeout)));
+        }
+        next
+    }
+
+    /// Learns that somebody waited for so long, and was not sent.
+    fn is_waited_for(&mut self, lane: &Lane, now: Instant, budget: Duration) {
+        if self.is_silent_anew(now, budget) {
+            lane.server.waited();
+        }
+        // A call that others wait behind may have been made just now, when they had waited already.
+        let Line::Up(connection, _) = &self.line else { return };
+        let (calls, answers) = (&connection.calls, connection.shared.answers());
+        if calls.iter().any(|call| call.is_in_silence(answers, now, budget)) {
+            self.retire(lane);
+        }
+    }
+
+    /// Ends the wait of those whose calls were not answered in time; returns when the next one is late.
+    /// A connection that answered nobody meanwhile is not used again.
+    fn late_calls(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
+        self.late_of_retired(lane, now);
+        let Line::Up(connection, _) = &mut self.line else { return self.retired_until() };
+        let mut calls = std::mem::take(&mut connection.calls);
+        let (answers, mut is_stuck) = (connection.shared.answers(), false);
+        for call in &mut calls {
+            if !call.is_late {
+                self.late_callers(lane, call, now);
+            }
+            // What was sent just before it was late says nothing of the connection yet.
+            is_stuck |= call.is_late && call.is_in_silence(answers, now, call.budget());
+            if call.is_late {
+                call.listen(answers, now);
+            }
+        }
+        let next = calls.iter().filter(|_| !is_stuck).filter_map(Call::next_late).min();
+        if let Line::Up(connection, _) = &mut self.line {
+            connection.calls = calls;
+        }
+        if is_stuck {
+            self.retire(lane);
+        }
+        [next, self.retired_until()].into_iter().flatten().min()
+    }
+
+    fn late_of_retired(&mut self, lane: &Lane, now: Instant) {
+        for mut connection in std::mem::take(&mut self.retired) {
+            for call in connection.calls.iter_mut().filter(|call| !call.is_late) {
+                self.late_callers(lane, call, now);
+            }
+            if connection.polled_until.is_none_or(|until| until > now) {
+                self.retired.push(connection);
+            } else {
+                connection.fail(&*lane.server, lost_connection(None));
+            }
+        }
+    }
+
+    fn retired_until(&self) -> Option<Instant> {
+        let calls = self.retired.iter().flat_map(|connection| &connection.calls).filter(|call| !call.is_late);
+        let calls = calls.filter_map(Call::next_late);
+        let ends = self.retired.iter().filter_map(|connection| connection.polled_until);
+        calls.chain(ends).min()
+    }
+
+    /// Ends the wait of the callers of a call who are late.
+    fn late_callers(&mut self, lane: &Lane, call: &mut Call, now: Instant) {
+        let mut jobs = call.jobs.iter_mut().filter(|job| job.is_awaited() && job.timeout.until <= now).peekable();
+        if let Some(timeout) = jobs.peek().map(|job| job.timeout) {
+            let error = lane.server.error(self.late.error(now, timeout));
+            jobs.for_each(|job| job.time_out(|| error.shared()));
+        }
+        if call.until <= now {
+            call.is_late = true;
+            let is_new = call.jobs.iter().any(|job| !job.is_alone) && self.is_silent_anew(now, call.budget());
+            let failure = if is_new { Failure::Late } else { Failure::Unsent };
+            lane.server.learn(call.permit.take(), Some(&failure));
+        }
+    }
+
+    /// Whether the server's silence is another failure than the one that was counted last.
+    fn is_silent_anew(&mut self, now: Instant, budget: Duration) -> bool {
+        let is_new = self.silent.is_none_or(|since| !is_same(since, now, budget));
+        if is_new {
+            self.silent = Some(now);
+        }
+        is_new
+    }
+}

@@ -1,0 +1,196 @@
+//! What the server answers: to whom it goes, and whether it can be an answer to what was asked.
+
+use std::task::Context;
+use std::time::Duration;
+
+use deadpool_redis::redis::{RedisError, Value};
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::call::{self, Answer, Call};
+use super::connection::Connection;
+use super::core::{Core, Line};
+use super::job::Job;
+use super::lane::Lane;
+use super::line::lost_connection;
+use super::server::Redirected;
+use super::timeout::Lateness;
+use crate::Error;
+use crate::store::redis::connections::{Failure, failed, is_cut, is_of_the_connection};
+use crate::store::redis::wire::Reply;
+
+/// Before keys of a slot that is on its way to another server are asked for again.
+const SLOT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Calls that were answered, and how.
+type Answered = SmallVec<[(Call, Answer); 2]>;
+
+impl Core {
+    /// Writes and reads. Returns the jobs to answer, with their answers.
+    pub(super) fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) -> SmallVec<[(Vec<Job>, Value); 2]> {
+        let Line::Up(connection, _) = &mut self.line else { return SmallVec::new() };
+        let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
+        let fresh = connection.calls.iter().chain(answered.iter().map(|(call, _)| call));
+        let unsent = has_ended && fresh.filter(|call| !call.may_be_sent).count() == 1;
+        connection.calls.iter_mut().for_each(|call| call.may_be_sent |= !has_ended);
+        let (mut lost, mut ended) = (Vec::new(), Answered::new());
+        let is_in_step = are_in_step(lane, &answered);
+        for (call, answer) in answered {
+            match answer {
+                Err(error) if lane.server.is_lost(&error) => lost.push((call, Some(error))),
+                _ if !is_in_step => lost.push((call, None)),
+                answer => ended.push((call, answer)),
+            }
+        }
+        if has_ended || !lost.is_empty() {
+            lost.extend(connection.calls.drain(..).map(|call| (call, None)));
+            self.lose(lane, lost, unsent, None);
+        }
+        ended.into_iter().filter_map(|(call, answer)| self.finish(lane, call, answer)).collect()
+    }
+
+    /// Ends a call that was answered. Returns its jobs and their answer, or refuses them if that is an error.
+    fn finish(&mut self, lane: &Lane, call: Call, answer: Answer) -> Option<(Vec<Job>, Value)> {
+        let Call { jobs, permit, .. } = call;
+        match answer {
+            Ok(value) => {
+                self.is_answered();
+                lane.server.learn(permit, None);
+                Some((jobs, value))
+            }
+            Err(error) => {
+                if is_of_the_connection(&error) {
+                    self.retire(lane);
+                } else {
+                    self.is_answered();
+                }
+                self.refuse(lane, jobs, &error);
+                lane.server.learn(permit, Some(&Failure::Answered(error)));
+                None
+            }
+        }
+    }
+
+    fn is_answered(&mut self) {
+        (self.late, self.silent) = (Lateness::default(), None);
+        if let Line::Up(connection, _) = &self.line {
+            connection.shared.count_answer();
+        }
+    }
+
+    /// Answers calls, in the order of the replies. Gives up a connection whose reply is no answer to its
+    /// call: the next one may be to the call before.
+    pub(super) fn answer(&mut self, lane: &Lane, answered: SmallVec<[(Vec<Job>, Value); 2]>) {
+        let read = |(jobs, value): (Vec<Job>, Value)| {
+            let reply = call::read(&jobs, value);
+            (jobs, reply)
+        };
+        let replies: SmallVec<[(Vec<Job>, Option<Reply>); 2]> = answered.into_iter().map(read).collect();
+        // As in `are_in_step`, where there was no error.
+        let is_whole =
+            |(jobs, reply): &(Vec<Job>, Option<Reply>)| reply.as_ref().is_some_and(|reply| call::fits(jobs, reply));
+        let mut is_in_step = replies.len() < 2 || replies.iter().all(is_whole);
+        // However many calls it is told to, it is one.
+        let mut failure = None;
+        for (jobs, reply) in replies {
+            if is_in_step {
+                is_in_step = call::answer(jobs, reply, &mut failure);
+            } else {
+                let error = failure.get_or_insert_with(|| lost_connection(None)).shared();
+                call::fail(jobs, &lane.server.error(error));
+            }
+        }
+        if let (false, Line::Up(connection, _)) = (is_in_step, &mut self.line) {
+            let lost = connection.calls.drain(..).map(|call| (call, None)).collect();
+            self.lose(lane, lost, false, failure);
+        }
+    }
+
+    /// Receives what comes late, on connections that are not used any more.
+    pub(super) fn receive_late(&mut self, lane: &Lane, cx: &mut Context<'_>) {
+        if self.retired.is_empty() {
+            return;
+        }
+        for mut connection in std::mem::take(&mut self.retired) {
+            let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
+            let mut failure = None;
+            if self.answer_late(lane, answered, &mut failure) && !has_ended {
+                self.retired.extend(Some(connection).filter(Connection::is_waited_for));
+            } else {
+                connection.fail(&*lane.server, failure.unwrap_or_else(|| lost_connection(None)));
+            }
+        }
+    }
+
+    /// Returns whether more can be answers to what was asked.
+    fn answer_late(&mut self, lane: &Lane, answered: Answered, failure: &mut Option<Error>) -> bool {
+        let is_whole = |(call, answer): &(Call, Answer)| answer.as_ref().map_or(true, |value| call.fits(value));
+        let mut is_in_step = are_in_step(lane, &answered) && (answered.len() < 2 || answered.iter().all(is_whole));
+        let mut goes_on = true;
+        for (Call { jobs, permit, .. }, answer) in answered {
+            match answer {
+                Ok(value) if is_in_step => {
+                    lane.server.learn(permit, None);
+                    let reply = call::read(&jobs, value);
+                    is_in_step = call::answer(jobs, reply, failure);
+                }
+                Err(error) if is_in_step && !lane.server.is_lost(&error) => {
+                    self.refuse(lane, jobs, &error);
+                    lane.server.learn(permit, Some(&Failure::Answered(error)));
+                }
+                answer => {
+                    // What came of other calls before the connection was lost is good, and its loss was counted when it
+                    // was given up.
+                    goes_on = false;
+                    lane.server.learn(permit, Some(&Failure::Unsent));
+                    let error = failure.get_or_insert_with(|| lost_connection(answer.err().as_ref())).shared();
+                    call::fail(jobs, &lane.server.error(error));
+                }
+            }
+        }
+        is_in_step && goes_on
+    }
+
+    /// Fails what the server refused, unless it is to be asked for elsewhere, or again.
+    fn refuse(&mut self, lane: &Lane, jobs: Vec<Job>, refusal: &RedisError) {
+        match lane.server.redirect(jobs, refusal) {
+            Redirected::Elsewhere => {}
+            Redirected::Later(jobs) => self.ask_alone(lane, jobs),
+            Redirected::Failed(jobs) => call::fail(jobs, &lane.server.error(failed(refusal))),
+        }
+    }
+
+    /// Asks again for jobs of a slot that is on its way to another server: each alone, for one must not
+    /// fail with another one, and not again at once.
+    fn ask_alone(&mut self, lane: &Lane, mut jobs: Vec<Job>) {
+        for job in &mut jobs {
+            job.is_alone = true;
+        }
+        if jobs.len() > 1 {
+            lane.turns.with(|queue| queue.put_back(jobs.into_iter()));
+            self.has_more = true;
+            return;
+        }
+        self.ask_later(jobs, SLOT_PAUSE);
+    }
+
+    /// Asks again after a pause, or ends the wait in time of callers who have less time than that.
+    pub(super) fn ask_later(&mut self, jobs: Vec<Job>, pause: Duration) {
+        let ends = jobs.iter().filter(|job| job.is_awaited()).map(|job| job.timeout.until);
+        let again = ends.fold(Instant::now() + pause, Instant::min);
+        self.alarm.set(again);
+        self.later.push((again, jobs));
+    }
+}
+
+/// Whether all of these can be answers to what was asked. Else none is believed: which of them came first is not
+/// known, as a call that loads its script has several, and an error may be the answer to the call before. What came
+/// before the connection was cut is good.
+fn are_in_step(lane: &Lane, answered: &Answered) -> bool {
+    // Without an error it shows, and matters, only when they are given.
+    let has_errors = answered.iter().any(|(_, answer)| answer.is_err());
+    answered.iter().all(|(call, answer)| match answer {
+        Ok(value) => !has_errors || call.fits(value),
+        Err(error) => !lane.server.is_lost(error) || is_cut(error),
+    })
+}

@@ -1,0 +1,142 @@
+//! The work on a lane: making calls of what waits, receiving, connecting, and looking at the clock.
+
+#[cfg(test)]
+mod tests;
+
+use std::task::Context;
+
+use deadpool_redis::redis::aio::MultiplexedConnection;
+
+use super::call::{self, Answering, Call, checks};
+use super::core::{Core, Line, Next};
+use super::job::Job;
+use super::lane::{Lane, Settings};
+use super::line::CONNECT_PAUSE;
+use crate::Error;
+use crate::store::clock::micros;
+use crate::store::redis::connections;
+use crate::store::redis::wire::{Packed, Way};
+
+/// Calls in flight at once; what comes meanwhile leaves in the next.
+pub(super) const CALLS: usize = 2;
+
+/// Checks that are not worth two calls.
+const LEAST: usize = 4;
+
+impl Core {
+    /// Does all that can be done now.
+    pub(super) fn work(&mut self, lane: &Lane, cx: &mut Context<'_>) -> Next {
+        let mut answered = self.receive(lane, cx);
+        self.send(lane, cx);
+        // What happened so far was done here, or is looked at below.
+        lane.turns.calm();
+        answered.extend(self.receive(lane, cx));
+        // The next call was written above: answering wakes tasks, which delay what comes after it.
+        self.answer(lane, answered);
+        self.connect(lane, cx);
+        self.receive_late(lane, cx);
+        self.look_at_the_clock(lane, cx);
+        self.rest(lane);
+        if std::mem::take(&mut self.has_more) { Next::Work } else { Next::Rest }
+    }
+
+    /// Says in the queue when it is looked at again.
+    fn rest(&mut self, lane: &Lane) {
+        let is_busy = match &self.line {
+            Line::Up(connection, _) => connection.rounds() >= CALLS,
+            Line::Connecting(..) => true,
+            Line::Down => false,
+        };
+        let (is_waiting, first_late) = lane.turns.with(|queue| {
+            queue.is_busy = is_busy;
+            queue.watched_until = self.alarm.until();
+            (!queue.is_empty(), queue.first_late())
+        });
+        // What came since it was looked at may have been taken to wait for something that is over.
+        let is_watched = first_late.is_none_or(|first| self.alarm.until().is_some_and(|until| until <= first));
+        self.has_more |= is_waiting && (!is_watched || !is_busy && matches!(self.line, Line::Up(..)));
+    }
+
+    /// Makes calls with what waits, unless two are on their way.
+    fn send(&mut self, lane: &Lane, cx: &mut Context<'_>) {
+        while let Some(jobs) = self.next_batch(lane) {
+            self.round += 1;
+            for jobs in parts(jobs) {
+                self.call(lane, jobs, cx);
+            }
+        }
+    }
+
+    /// Takes what the next call is made of.
+    fn next_batch(&self, lane: &Lane) -> Option<Vec<Job>> {
+        let Line::Up(connection, _) = &self.line else { return None };
+        if connection.rounds() >= CALLS {
+            return None;
+        }
+        let sent = connection.calls.iter().map(|call| checks(&call.jobs)).sum::<usize>();
+        let jobs = lane.turns.with(|queue| {
+            queue.is_busy = false;
+            queue.take(share(sent, queue.checks()).min(lane.settings.batch_size))
+        });
+        Some(jobs).filter(|jobs| !jobs.is_empty())
+    }
+
+    /// Makes a call with jobs of one slot.
+    fn call(&mut self, lane: &Lane, mut jobs: Vec<Job>, cx: &mut Context<'_>) {
+        let Line::Up(connection, leave) = &mut self.line else { return };
+        let permit = match leave.take().map_or_else(|| lane.server.ask(), |permit| Ok(Some(permit))) {
+            Ok(permit) => permit,
+            Err(error) => return self.not_asked(jobs, &error),
+        };
+        let answering = answering(&lane.settings, connection.shared.handle.clone(), &mut jobs);
+        let mut call = Call::new(jobs, self.round, connection.shared.answers(), answering);
+        call.permit = permit;
+        self.alarm.set(call.until);
+        call.start(cx);
+        connection.calls.push(call);
+    }
+
+    /// Fails decisions that the server is not asked for; settlements wait until it is asked again.
+    fn not_asked(&mut self, jobs: Vec<Job>, error: &Error) {
+        let (settlements, decisions): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_settlement);
+        call::fail(decisions, error);
+        if !settlements.is_empty() {
+            self.ask_later(settlements, CONNECT_PAUSE);
+        }
+    }
+}
+
+/// The answer to a call for jobs, which are put in its order.
+fn answering(settings: &Settings, mut connection: MultiplexedConnection, jobs: &mut [Job]) -> Answering {
+    Packed::sort(jobs);
+    let way = jobs.first().map_or(Way::Plain, |job| job.way);
+    let now = settings.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();
+    let (program, call) = Packed::of(jobs).command(settings.calls, &now);
+    Box::pin(async move { connections::call(program, &mut connection, &call, way).await })
+}
+
+/// The parts of a batch, each a call of its own: of keys in one slot.
+fn parts(mut jobs: Vec<Job>) -> impl Iterator<Item = Vec<Job>> {
+    let part = |job: &Job| (job.slot, job.way, job.is_alone);
+    let is_one = jobs.iter().all(|job| part(job) == part(&jobs[0]) && !job.is_alone);
+    let mut parts: Vec<Vec<Job>> = Vec::new();
+    if !is_one {
+        jobs.sort_by_key(part);
+        for job in jobs.drain(..) {
+            match parts.last_mut() {
+                Some(last) if !job.is_alone && part(&last[0]) == part(&job) => last.push(job),
+                _ => parts.push(vec![job]),
+            }
+        }
+    }
+    let whole = Some(jobs).filter(|_| is_one);
+    whole.into_iter().chain(parts)
+}
+
+/// How many checks the next call may have, with `sent` on their way and `waiting` in the queue.
+///
+/// All calls on their way are to be of like size: a short one behind a long one ends before the long
+/// one's callers can ask again, and then the server waits for the process.
+fn share(sent: usize, waiting: usize) -> usize {
+    if sent == 0 { waiting } else { (sent + waiting).div_ceil(CALLS).max(LEAST) }
+}

@@ -1,0 +1,143 @@
+//! Settings of how servers are reached: through which streams, as whom, and whom to believe.
+
+use std::error::Error as StdError;
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::settings::RedisStoreBuilder;
+use crate::store::Credentials;
+use crate::store::redis::connections::{Dialer, Provider};
+
+impl RedisStoreBuilder {
+    /// Asks for user and password before each new connection, for credentials that expire: tokens of a
+    /// cloud provider, passwords that are rotated.
+    ///
+    /// They replace those of the URL, on all nodes of a Cluster, and on the primary that sentinels name;
+    /// the sentinels themselves are logged in to as their URLs say. A connection that is there stays
+    /// logged in; when the server closes it, the next one logs in with what the closure returns then. The
+    /// connections to several nodes ask at once, so keep a token that several are to have. What it takes to
+    /// return counts as connecting ([`connect_timeout`](Self::connect_timeout)), and its error is one of
+    /// the connection.
+    ///
+    /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
+    /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
+    /// their budget as long as the runtime has another thread. Of those that
+    /// were called and have not awaited anything yet, by this closure and by that for dialing, half of the runtime's threads
+    /// are kept at most, and at least one; further calls wait for them, as long as connecting may take.
+    ///
+    /// # Cancellation
+    ///
+    /// When connecting times out, the task is aborted: the closure's future is dropped where it awaits something.
+    /// Callers that give up before do not end it, as others may wait for the same connection.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// use tollgate::{RedisStore, store::Credentials};
+    ///
+    /// let settings = RedisStore::builder().credentials(|| async {
+    ///     let token = tokio::fs::read_to_string("/run/secrets/redis-token").await?;
+    ///     Ok::<_, std::io::Error>(Credentials::new("limiter", token.trim_end()))
+    /// });
+    /// let store = settings.connect("redis://127.0.0.1:6379").await?;
+    /// # let _ = store;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn credentials<F, T, E>(mut self, credentials: F) -> Self
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+        T: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        self.credentials = Some(Provider::new(credentials, self.own_tasks.clone()));
+        self
+    }
+
+    /// Opens the streams to servers by a closure instead of over TCP: through a tunnel or a proxy, or to
+    /// a server within the process, in tests.
+    ///
+    /// It is given the host and the port of the URL, or those by which a node of a Cluster, or the primary that
+    /// sentinels know, is named; nothing is resolved before. Over `rediss://` the stream is then encrypted as any
+    /// other. What it takes to return counts as connecting ([`connect_timeout`](Self::connect_timeout)), and its
+    /// error is one of the connection. Sockets of Unix are opened as ever.
+    ///
+    /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
+    /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
+    /// their budget as long as the runtime has another thread. Of those that
+    /// were called and have not awaited anything yet, by this closure and by that for credentials, half of the runtime's threads
+    /// are kept at most, and at least one; further calls wait for them, as long as connecting may take. The
+    /// stream has no task of its own: reading from it and writing to it must never block.
+    ///
+    /// # Cancellation
+    ///
+    /// When connecting times out, the task is aborted: the closure's future is dropped where it awaits something.
+    /// Callers that give up before do not end it, as others may wait for the same connection.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// use tokio::net::TcpStream;
+    /// use tollgate::RedisStore;
+    ///
+    /// let settings = RedisStore::builder().dial(|host, port| async move {
+    ///     let mut proxy = TcpStream::connect("127.0.0.1:3128").await?;
+    ///     proxy.write_all(format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").as_bytes()).await?;
+    ///     let mut answer = Vec::new();
+    ///     while !answer.ends_with(b"\r\n\r\n") {
+    ///         answer.push(proxy.read_u8().await?);
+    ///     }
+    ///     if answer.starts_with(b"HTTP/1.1 200") { Ok(proxy) } else { Err(std::io::ErrorKind::ConnectionRefused.into()) }
+    /// });
+    /// let store = settings.connect("redis://redis.internal:6379").await?;
+    /// # let _ = store;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dial<F, T, S>(mut self, dial: F) -> Self
+    where
+        F: Fn(String, u16) -> T + Send + Sync + 'static,
+        T: Future<Output = io::Result<S>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        self.dialer = Some(Dialer::new(dial, self.own_tasks.clone()));
+        self
+    }
+
+    /// Sets who the store is to the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
+    #[cfg(feature = "sentinel")]
+    pub fn primary_user(mut self, user: impl Into<String>) -> Self {
+        self.primary.username = Some(user.into());
+        self
+    }
+
+    /// Sets the password of the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
+    #[cfg(feature = "sentinel")]
+    pub fn primary_password(mut self, password: impl Into<String>) -> Self {
+        self.primary.password = Some(password.into());
+        self
+    }
+}
+
+#[cfg(feature = "tls")]
+impl RedisStoreBuilder {
+    /// Believes servers whose certificates these roots vouch for, and no others, instead of the
+    /// system's roots: one or more certificates as PEM, for `rediss://` URLs.
+    ///
+    /// The certificate must be for the host in the URL, be it a name or an address; those of a Cluster's
+    /// other nodes and of the primary that sentinels name are for the host by which they are named.
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.root = Some(pem.into());
+        self
+    }
+
+    /// Shows servers a certificate that asks for one: its chain, and its private key, each as PEM.
+    pub fn client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.tls.identity = Some((chain.into(), key.into()));
+        self
+    }
+}

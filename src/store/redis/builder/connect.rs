@@ -1,0 +1,203 @@
+//! Connecting: to one server, a Cluster, or what sentinels name.
+
+use std::time::Duration;
+
+use deadpool_redis::Pool;
+use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
+
+use super::settings::RedisStoreBuilder;
+use crate::Error;
+use crate::core::error::Kind;
+use crate::store::redis::batch::{Lanes, Timeout};
+#[cfg(feature = "cluster")]
+use crate::store::redis::cluster::Cluster;
+use crate::store::redis::connections::{CHECKING, Pools, Source, server_at};
+use crate::store::redis::servers::Servers;
+use crate::store::redis::store::RedisStore;
+use crate::store::redis::wire::Calls;
+
+impl RedisStoreBuilder {
+    /// Connects to `redis://[user:password@]host:port[/db]` and loads the scripts: with the feature
+    /// `tls` also to `rediss://…`, on Unix also to `redis+unix:///path/to/socket[?user=…&pass=…&db=…]`.
+    ///
+    /// TLS takes the process's `rustls` provider, or ring if none is installed.
+    ///
+    /// # Permissions
+    ///
+    /// A user of Redis's ACL needs no more than this, with the prefix as it is set:
+    ///
+    /// ```text
+    /// ACL SETUSER limiter on >password ~tollgate:* +evalsha +script|load +time +mget +set +setrange +del
+    /// ```
+    ///
+    /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +script|load`. A
+    /// database in the URL takes `+select`, a pool whose connections others use too `+ping +unwatch`.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or the URL is wrong, or the server cannot be reached, refuses the connection,
+    /// or is no Redis.
+    pub async fn connect(self, url: &str) -> Result<RedisStore, Error> {
+        let (server, address) = self.server(url, Some(self.calls))?;
+        self.prepared(Servers::One(server), &address).await
+    }
+
+    /// Connects to a Redis Cluster of which some nodes are known, as
+    /// `redis://[user:password@]host:port`, finds the others and loads the scripts on every primary.
+    /// User and password are those of the first URL, for all nodes; the user may call
+    /// `CLUSTER SLOTS` and `ASKING` besides what one server is asked.
+    ///
+    /// Policies over one key share a slot, and their decision is one script call. Those over several
+    /// keys (the client's and the route's) are decided slot by slot, at once: on a Cluster that cannot
+    /// be one step. They admit a request together or not at all, and never more than any limit; but
+    /// if one part refuses or fails, what the others took is given back in the background. For that
+    /// moment, about a round trip, it is missing: others may be refused, and have that
+    /// [remembered](crate::DenyCache) in other processes, for units that come back. A leaky bucket
+    /// takes units back only while nobody came behind, and those of a part that timed out may stay
+    /// taken.
+    ///
+    /// Slots that move, also under load, and replicas that take over are followed. While a slot moves,
+    /// a request with several policies over one key may fail for as long as some of their counters
+    /// are on either node, or on none yet. A primary that is away fails the decisions for its slots,
+    /// each within the budget, and no others; after a few it is [not asked](crate::OnFailure) for a
+    /// moment, and they fail at once ([`breakers`](RedisStore::breakers) tells). But once the Cluster
+    /// has noticed, it refuses all of them until a replica has taken over, unless its
+    /// `cluster-require-full-coverage` is `no`. What had not yet been replicated is not counted then.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or a URL is wrong, or no node can be reached, is one of a Cluster, and accepts
+    /// the scripts.
+    #[cfg(feature = "cluster")]
+    pub async fn connect_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
+        let known = servers_at(urls)?;
+        let (nodes, address) = (self.cluster(&known)?, addresses(&known));
+        self.prepared(nodes, &address).await
+    }
+
+    /// Connects to the primary that sentinels know by a name, and loads the scripts. The sentinels are
+    /// known as `redis://[user:password@]host:port`; user and password are for them, those of the
+    /// primary are set by [`primary_user`](Self::primary_user) and
+    /// [`primary_password`](Self::primary_password).
+    ///
+    /// After a failover a decision fails once, and the next ones are made by the new primary as soon
+    /// as the sentinels name it. What the old one had not yet replicated is not counted.
+    ///
+    /// # Errors
+    ///
+    /// If a setting or a URL is wrong, no sentinel answers or knows the name, or the primary cannot be
+    /// reached, or refuses the connection.
+    #[cfg(feature = "sentinel")]
+    pub async fn connect_sentinel<U: AsRef<str>>(
+        self,
+        urls: impl IntoIterator<Item = U>,
+        master_name: &str,
+    ) -> Result<RedisStore, Error> {
+        let sentinels = servers_at(urls)?;
+        let address = format!("{master_name:?}, as named at {}", addresses(&sentinels));
+        let primary = self.sentinels(&sentinels, master_name)?;
+        self.prepared(primary, &address).await
+    }
+
+    /// Uses a pool that is there already. Nothing is asked of the server before the first decision.
+    ///
+    /// The pool opens its connections by itself, and drives each by a task of its own. So a decision
+    /// takes a hop more than over a connection that [`connect`](Self::connect) opens, and a lost connection
+    /// is noticed later: by the first decision that was sent on it. A server that is no Redis is found by the
+    /// first decision too.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is wrong.
+    pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
+        if self.credentials.is_some() || self.dialer.is_some() {
+            let text = "neither credentials nor a closure that dials are of use to a pool that is there already: it connects by itself";
+            return Err(Error::invalid(text));
+        }
+        let source = Source::given(pool, self.calls, self.connect_timeout.saturating_mul(CHECKING));
+        let servers = Servers::One(self.plan().to(source));
+        self.build(servers)
+    }
+
+    /// Lanes to the server at a URL, which is not connected to yet, and its address.
+    pub(in crate::store::redis) fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Lanes, String), Error> {
+        let known = server_at(url)?;
+        let pools = self.pools(std::slice::from_ref(&known), calls)?;
+        let source = pools.of_server(pools.server(&known))?;
+        Ok((self.plan().to(source), known.addr().to_string()))
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(in crate::store::redis) fn cluster(&self, known: &[ConnectionInfo]) -> Result<Servers, Error> {
+        let pools = self.pools(known, Some(self.calls))?;
+        Ok(Servers::Cluster(Cluster::new(known, pools, self.plan(), self.budget)?))
+    }
+
+    #[cfg(feature = "sentinel")]
+    pub(in crate::store::redis) fn sentinels(
+        &self,
+        sentinels: &[ConnectionInfo],
+        master_name: &str,
+    ) -> Result<Servers, Error> {
+        let pools = self.pools(sentinels, Some(self.calls))?;
+        let source = pools.of_sentinels(sentinels, master_name, self.primary.clone())?;
+        Ok(Servers::One(self.plan().to(source)))
+    }
+
+    /// How the pools of some servers are made.
+    fn pools(&self, servers: &[ConnectionInfo], calls: Option<Calls>) -> Result<Pools, Error> {
+        let addresses: Vec<ConnectionAddr> = servers.iter().map(|server| server.addr().clone()).collect();
+        let encryption = self.tls.encryption(&addresses)?;
+        let (credentials, dialer) = (self.credentials.clone(), self.dialer.clone());
+        Ok(Pools {
+            size: self.pool_size,
+            connect_timeout: self.connect_timeout,
+            encryption,
+            credentials,
+            dialer,
+            calls,
+        })
+    }
+
+    /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.
+    async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
+        let (limit, calls) = (self.longest_start(), self.calls);
+        let engine = self.engine(servers)?;
+        in_time(limit, address, engine.servers.prepare(calls, Timeout::new(limit))).await?;
+        Ok(RedisStore::new(engine))
+    }
+
+    /// How long it may take until a server is known to be of use.
+    pub(in crate::store::redis) fn longest_start(&self) -> Duration {
+        self.connect_timeout.saturating_mul(4)
+    }
+}
+
+/// Asks servers whether they are of use; `address` is where they are, for whom they are not.
+pub(in crate::store::redis) async fn in_time<T>(
+    limit: Duration,
+    address: &str,
+    asked: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let explained = |error: Error| {
+        let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");
+        Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
+    };
+    match tokio::time::timeout(limit, asked).await {
+        Ok(answered) => answered.map_err(explained),
+        Err(late) => Err(explained(Error::new(Kind::Timeout, format!("no answer in {limit:?}")).with_source(late))),
+    }
+}
+
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+pub(in crate::store::redis) fn servers_at<U: AsRef<str>>(
+    urls: impl IntoIterator<Item = U>,
+) -> Result<Vec<ConnectionInfo>, Error> {
+    urls.into_iter().map(|url| server_at(url.as_ref())).collect()
+}
+
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
+fn addresses(servers: &[ConnectionInfo]) -> String {
+    let addresses: Vec<String> = servers.iter().map(|server| server.addr().to_string()).collect();
+    addresses.join(", ")
+}

@@ -1,0 +1,98 @@
+//! Whether what was connected to counts as Redis does.
+
+use std::sync::OnceLock;
+
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{InfoDict, RedisError, Script, Value, cmd, pipe};
+
+use super::failure::failed;
+use super::link::Link;
+use super::scripts::{MOST_LOADS, is_missing, last_of, load_and_check};
+use crate::Error;
+use crate::core::error::Kind;
+use crate::store::redis::wire::{CHECK, Calls, Program};
+
+/// Asks for what `lua/check.lua` returns, in the way in which decisions are asked for.
+///
+/// Microsoft Garnet, for one, packs `>I7` into 4 bytes: scripts run there, and count wrong.
+pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
+    let mut connection = link.connection.clone();
+    let asked = async {
+        let found = match calls {
+            Calls::Scripts => by_script(&mut connection).await,
+            Calls::Functions => by_function(&mut connection).await,
+        };
+        Ok(match found {
+            Err(error) if calls == Calls::Functions => Err(no_functions(&mut connection, error).await),
+            found => found.map_err(|error| failed(&error)),
+        })
+    };
+    match link.drive(asked).await.map_err(|error| failed(&error))?? {
+        Some(Value::BulkString(bytes)) if bytes == expected() => Ok(()),
+        None => Ok(()),
+        Some(found) => Err(no_redis(&found)),
+    }
+}
+
+async fn by_script(connection: &mut MultiplexedConnection) -> Result<Option<Value>, RedisError> {
+    static SCRIPT: OnceLock<(String, String)> = OnceLock::new();
+    let (source, hash) = SCRIPT.get_or_init(|| {
+        let source = format!("{CHECK}\nreturn check()\n");
+        let hash = Script::new(&source).get_hash().to_owned();
+        (source, hash)
+    });
+    // Two commands in one step, as a user need not be allowed to call EVAL.
+    let mut both = pipe();
+    both.cmd("SCRIPT").arg("LOAD").arg(source).cmd("EVALSHA").arg(hash).arg(0);
+    let (mut checked, mut loads) = (last_of(connection.send_packed_commands(&both, 0, 2).await?), 1);
+    while loads < MOST_LOADS && checked.as_ref().is_err_and(is_missing) {
+        loads += 1;
+        checked = last_of(connection.send_packed_commands(&both, 0, 2).await?);
+    }
+    checked.map(Some)
+}
+
+/// What the library returns, which is loaded if it is not there; `None` of a replica that has it not yet:
+/// it decides nothing.
+async fn by_function(connection: &mut MultiplexedConnection) -> Result<Option<Value>, RedisError> {
+    let library = Program::library();
+    let (mut checked, mut loads) = (library.check_command().query_async(connection).await, 0);
+    while loads < MOST_LOADS && checked.as_ref().is_err_and(is_missing) {
+        loads += 1;
+        checked = load_and_check(library, connection).await;
+    }
+    match checked {
+        Err(error) if error.code() == Some("READONLY") => Ok(None),
+        checked => checked.map(Some),
+    }
+}
+
+/// What `lua/check.lua` returns on every Redis and Valkey.
+fn expected() -> Vec<u8> {
+    let (most, time, low) = ((1_u64 << 52) - 1, (1_u64 << 44) - 1, (1_u64 << 32) - 1);
+    let numbers = [(3, 1), (255, 1), (most, 7), (time, 6), (low, 4)];
+    let worked_out = [(most - most % 1_000_003, 7), (time / 7, 6), (12_000_000 + low, 7), (20, 1)];
+    let bytes = |(number, width): (u64, usize)| number.to_be_bytes().into_iter().skip(8 - width);
+    numbers.into_iter().chain(worked_out).flat_map(bytes).collect()
+}
+
+fn no_redis(found: &Value) -> Error {
+    let found = match found {
+        Value::BulkString(bytes) => format!("{} bytes that differ", bytes.len()),
+        other => format!("{other:?}"),
+    };
+    let text = "this server is no Redis: its Lua works with numbers in another way (struct.pack, unpack or arithmetic), \
+                so that counts would be wrong; take Redis or Valkey";
+    Error::new(Kind::Store, text).with_source(format!("lua/check.lua returned {found}"))
+}
+
+/// Why a library could not be loaded or called: mostly because the server is too old to have functions.
+async fn no_functions(connection: &mut MultiplexedConnection, error: RedisError) -> Error {
+    if !error.detail().is_some_and(|detail| detail.contains("unknown command")) {
+        return failed(&error);
+    }
+    let info: Result<InfoDict, _> = cmd("INFO").arg("server").query_async(connection).await;
+    let version = info.ok().and_then(|info| info.get("redis_version")).unwrap_or_else(|| "unknown".to_owned());
+    let text = format!("this server, version {version}, has no functions: it takes Redis 7 or Valkey, or scripts");
+    Error::new(Kind::Store, text).with_source(error)
+}

@@ -1,0 +1,111 @@
+//! Loading scripts and libraries into a server, and calling them.
+
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value, pipe};
+
+use crate::store::redis::wire::{Program, Way};
+
+/// How often a script is loaded for a call: the server may forget it again before that.
+pub(super) const MOST_LOADS: usize = 3;
+
+/// Calls a program, loading it if the server does not have it: then it did not run.
+pub(in crate::store::redis) async fn call(
+    program: &Program,
+    connection: &mut MultiplexedConnection,
+    call: &Cmd,
+    way: Way,
+) -> Result<Value, RedisError> {
+    let (mut answer, mut loads) = (send(connection, call, way).await, 0);
+    while loads < MOST_LOADS && answer.as_ref().is_err_and(is_missing) {
+        loads += 1;
+        // Boxed, as it is rare.
+        answer = Box::pin(load_and_send(program, connection, call, way)).await;
+    }
+    match answer? {
+        answer @ Value::BulkString(_) => Ok(answer),
+        _ => Err((ErrorKind::UnexpectedReturnType, "a decision was answered with something else").into()),
+    }
+}
+
+async fn load_and_send(
+    program: &Program,
+    connection: &mut MultiplexedConnection,
+    call: &Cmd,
+    way: Way,
+) -> Result<Value, RedisError> {
+    load(program, connection).await?;
+    send(connection, call, way).await
+}
+
+async fn send(connection: &mut MultiplexedConnection, call: &Cmd, way: Way) -> Result<Value, RedisError> {
+    match way {
+        Way::Plain => call.query_async(connection).await,
+        #[cfg(feature = "cluster")]
+        // Boxed, as it is rare.
+        Way::Asking => Box::pin(ask(connection, call)).await,
+    }
+}
+
+#[cfg(feature = "cluster")]
+async fn ask(connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value, RedisError> {
+    // Sent as one, for `ASKING` is about the next command.
+    let mut both = pipe();
+    both.cmd("ASKING").add_command(call.clone());
+    let answers = connection.send_packed_commands(&both, 1, 1).await?;
+    answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
+}
+
+/// Loads a program into the server; a library that is there already is the same.
+pub(in crate::store::redis) async fn load(
+    program: &Program,
+    connection: &mut MultiplexedConnection,
+) -> Result<(), RedisError> {
+    match program.load_command().query_async(connection).await {
+        Err(error) if is_there(&error) => Ok(()),
+        loaded => loaded,
+    }
+}
+
+/// Loads several scripts in one step.
+pub(in crate::store::redis) async fn load_all(
+    scripts: impl Iterator<Item = &Program>,
+    connection: &mut MultiplexedConnection,
+) -> Result<(), RedisError> {
+    let mut all = pipe();
+    let mut count = 0;
+    for script in scripts {
+        all.add_command(script.load_command());
+        count += 1;
+    }
+    last_of(connection.send_packed_commands(&all, 0, count).await?).map(drop)
+}
+
+/// Loads a library and calls what tells whether the server's Lua is that of Redis, in one step.
+pub(super) async fn load_and_check(
+    library: &Program,
+    connection: &mut MultiplexedConnection,
+) -> Result<Value, RedisError> {
+    let mut both = pipe();
+    both.add_command(library.load_command()).add_command(library.check_command());
+    let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
+    // Another process may have loaded it meanwhile.
+    if answers.first().is_some_and(|loaded| matches!(loaded.clone().extract_error(), Err(error) if is_there(&error))) {
+        answers.remove(0);
+    }
+    last_of(answers)
+}
+
+/// The last answer of several, or the first error.
+pub(super) fn last_of(answers: Vec<Value>) -> Result<Value, RedisError> {
+    answers.into_iter().try_fold(Value::Nil, |_, answer| answer.extract_error())
+}
+
+fn is_there(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("already exists"))
+}
+
+/// Whether the server does not have the script or the function that was called.
+pub(super) fn is_missing(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))
+}

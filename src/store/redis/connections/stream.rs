@@ -1,0 +1,88 @@
+//! Opening streams: TCP, TLS over TCP, and Unix sockets.
+
+use std::io;
+
+use deadpool_redis::redis::aio::MultiplexedConnection;
+use deadpool_redis::redis::{AsyncConnectionConfig, ConnectionAddr, RedisConnectionInfo};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use super::dial::Dialer;
+use super::link::{Link, not_connected};
+use super::tls::Encryption;
+use crate::Error;
+
+/// Opens a connection to an address and logs in.
+#[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "nothing is encrypted then"))]
+pub(super) async fn open(
+    address: &ConnectionAddr,
+    login: &RedisConnectionInfo,
+    encryption: &Encryption,
+    dialer: Option<&Dialer>,
+) -> Result<Link, Error> {
+    match (address, dialer) {
+        (ConnectionAddr::Tcp(host, port), Some(dialer)) => logged_in(dialer.dial(host, *port).await?, login).await,
+        (ConnectionAddr::Tcp(host, port), None) => {
+            logged_in(tcp(host, *port).await.map_err(not_connected)?, login).await
+        }
+        #[cfg(feature = "tls")]
+        (ConnectionAddr::TcpTls { host, port, .. }, Some(dialer)) => {
+            encrypted(host, dialer.dial(host, *port).await?, login, encryption).await
+        }
+        #[cfg(feature = "tls")]
+        (ConnectionAddr::TcpTls { host, port, .. }, None) => {
+            encrypted(host, tcp(host, *port).await.map_err(not_connected)?, login, encryption).await
+        }
+        #[cfg(unix)]
+        (ConnectionAddr::Unix(path), _) => {
+            let stream = tokio::net::UnixStream::connect(path).await.map_err(not_connected)?;
+            logged_in(stream, login).await
+        }
+        (other, _) => Err(not_connected(format!("{other} cannot be connected to from here"))),
+    }
+}
+
+#[cfg(feature = "tls")]
+async fn encrypted<S>(
+    host: &str,
+    stream: S,
+    login: &RedisConnectionInfo,
+    encryption: &Encryption,
+) -> Result<Link, Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    logged_in(encryption.wrap(host, stream).await.map_err(not_connected)?, login).await
+}
+
+async fn logged_in<S>(stream: S, login: &RedisConnectionInfo) -> Result<Link, Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // Whoever connects, and whoever asks, has a deadline of its own.
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
+    let (connection, driver) = opened.map_err(not_connected)?;
+    Ok(Link { connection, driver: Box::pin(driver), room: None })
+}
+
+/// Connects to the first of a host's addresses that answers: they are all tried at once, so that one
+/// from which nothing comes back delays nobody.
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut attempts = JoinSet::new();
+    for address in tokio::net::lookup_host((host, port)).await? {
+        attempts.spawn(TcpStream::connect(address));
+    }
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, format!("the host {host} has no address"));
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt.map_err(io::Error::from).and_then(|opened| opened) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}

@@ -1,0 +1,65 @@
+//! What to connect to, as a URL says it.
+
+use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+use crate::Error;
+
+/// Reads a URL. What it says of encryption is kept to, or refused.
+pub(in crate::store::redis) fn server(url: &str) -> Result<ConnectionInfo, Error> {
+    let info = url.into_connection_info().map_err(|error| Error::invalid(fault(url)).with_source(error))?;
+    if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
+        return Err(Error::invalid(
+            "a server that proves nothing is not used: give its root certificate, not #insecure",
+        ));
+    }
+    Ok(info)
+}
+
+/// What is wrong with a URL.
+fn fault(url: &str) -> &'static str {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    let encrypted = ["rediss", "valkeys"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    if encrypted && !cfg!(feature = "tls") {
+        "this Redis URL asks for TLS: enable the feature `tls` of tollgate"
+    } else {
+        "the Redis URL is not one: give redis://[user:password@]host:port[/db], rediss:// for TLS, or \
+         redis+unix:///path"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> String {
+        let error = server(url).map(drop).expect_err("it cannot be used");
+        assert!(error.is_invalid(), "{error:#}");
+        error.to_string()
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn a_url_that_asks_for_tls_is_refused_without_the_feature_and_told_its_name() {
+        for url in ["rediss://127.0.0.1:6379", "REDISS://127.0.0.1", "valkeys://user:secret@host:1/0"] {
+            let told = refusal(url);
+            assert!(told.contains("feature `tls`") && !told.contains("secret"), "{url}: {told}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_url_that_asks_for_tls_without_proof_is_refused() {
+        let told = refusal("rediss://127.0.0.1:6379/#insecure");
+        assert!(told.contains("root certificate"), "{told}");
+    }
+
+    #[test]
+    fn every_kind_of_url_is_read() {
+        let unix = if cfg!(unix) { &["redis+unix:///run/redis.sock", "unix:///a?db=1&user=b&pass=c"][..] } else { &[] };
+        let tls = if cfg!(feature = "tls") { &["rediss://host:6380", "valkeys://user:pw@host/1"][..] } else { &[] };
+        for url in ["redis://host", "valkey://:pw@[::1]:1/2"].iter().chain(unix).chain(tls) {
+            assert!(server(url).is_ok(), "{url}");
+        }
+        assert!(refusal("http://host").contains("redis://"));
+    }
+}

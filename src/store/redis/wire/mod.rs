@@ -1,0 +1,23 @@
+//! What is written to Redis and read from it: the names of keys, requests as the arguments of a call, scripts and
+//! their source, replies, and the verdicts that they come to.
+//!
+//! What comes in are checks, changes and the bytes of a reply; what goes out are commands, and decisions step by step.
+//! Nothing here knows a connection, or waits for anything.
+
+mod names;
+mod needs;
+mod packed;
+mod reply;
+mod request;
+mod script;
+mod source;
+mod verdict;
+
+#[cfg(feature = "redis-cell")]
+pub(super) use names::cell_key;
+pub(super) use names::redis_key;
+pub(super) use packed::Packed;
+pub(super) use reply::{Answered, Reply, no_decision};
+pub(super) use request::{MOST_CHECKS, Request};
+pub(super) use script::{CHECK, Calls, Program, Way};
+pub(super) use verdict::{Verdict, applied_change, step_of_one};

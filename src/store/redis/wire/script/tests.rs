@@ -1,0 +1,51 @@
+//! The Lua files, and the algorithms that they are of.
+
+use std::fs;
+
+use crate::core::algorithm::Algorithm;
+use crate::store::redis::wire::source::FILES;
+
+fn file(name: &str) -> Option<&'static str> {
+    FILES.iter().find(|(known, _)| *known == name).map(|(_, file)| *file)
+}
+
+#[test]
+fn every_lua_file_is_part_of_a_script() {
+    let mut lost = Vec::new();
+    for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).expect("the crate has Lua files") {
+        let name = entry.expect("it can be read").file_name().into_string().expect("its name is ASCII");
+        // The one besides only tells whether a server's Lua is that of Redis.
+        if name.strip_suffix(".lua").is_some_and(|name| name != "check" && file(name).is_none()) {
+            lost.push(name);
+        }
+    }
+    assert_eq!(lost, [""; 0], "FILES in src/store/redis/wire/source.rs has all files of lua/");
+}
+
+#[test]
+fn every_algorithm_has_its_lua_file_and_each_function_there_its_line_in_a_table_of_the_wire() {
+    let wire = file("wire").expect("every script needs it");
+    let tables: Vec<_> = wire.split("\nlocal ").collect();
+    let mut missing = Vec::new();
+    for algorithm in Algorithm::EACH {
+        let (name, number) = (algorithm.name(), algorithm.facts().number);
+        let code = file(name).unwrap_or_default();
+        for (table, suffix, may_lack) in
+            [("ALGORITHMS", "", false), ("ADJUSTMENTS", "_adjust", false), ("ROOMS", "_room", true)]
+        {
+            let function = format!("local function {name}{suffix}(");
+            if !code.contains(&function) {
+                missing.extend((!may_lack).then(|| format!("lua/{name}.lua, in FILES of source.rs: {function}")));
+                if may_lack {
+                    continue;
+                }
+            }
+            let line = format!("  [{number}] = {name}{suffix},");
+            let lines = tables.iter().find(|found| found.starts_with(table)).expect(table);
+            if !lines.lines().any(|found| found == line) {
+                missing.push(format!("lua/wire.lua, in {table}: {line}"));
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0], "each of these is missing");
+}

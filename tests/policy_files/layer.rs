@@ -1,0 +1,151 @@
+//! A layer made of a file, and of a newer one.
+
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::any;
+use tollgate::config::Config;
+use tollgate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
+};
+use tollgate::{Error, MemoryStore, Quota, RateLimitLayer};
+use tracing::Level;
+
+use crate::log::Log;
+use crate::policy;
+use crate::served::send;
+
+fn read(file: &str) -> Config {
+    Config::from_toml(file).unwrap_or_else(|error| panic!("{error:#}\n{file}"))
+}
+
+fn app(layer: RateLimitLayer) -> Router {
+    Router::new().route("/", any(async || "hello")).layer(layer)
+}
+
+#[track_caller]
+fn layer(file: &str) -> RateLimitLayer {
+    read(file).layer(MemoryStore::new()).unwrap_or_else(|error| panic!("{error:#}\n{file}"))
+}
+
+async fn statuses<const N: usize>(app: &Router, requests: [&str; N]) -> [u16; N] {
+    let mut statuses = [0; N];
+    for (status, request) in statuses.iter_mut().zip(requests) {
+        *status = send(app, request).await.status().as_u16();
+    }
+    statuses
+}
+
+/// A store that is away, and supports no policy of the name `unheard`.
+struct Away;
+
+impl Store for Away {
+    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+        Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
+    }
+
+    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
+        Answer::Ready(Ok(Vec::new()))
+    }
+
+    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Ok(Applied::new(0, 0)))
+    }
+
+    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
+        Answer::Ready(Ok(()))
+    }
+
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        let unheard = requirements.iter().any(|one| one.policy == "unheard");
+        if unheard { Err(Error::store("policy \"unheard\" is not supported", "never")) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn its_policies_limit() {
+    let app = app(layer(&policy("limit = 2")));
+    assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn it_knows_clients_behind_the_proxies_of_the_file_for_policies_added_in_code_too() {
+    let app = app(layer("[server]\ntrusted_proxies = [\"10.0.0.0/8\"]").ip(Quota::per_hour(1)));
+    let requests = [
+        "/ x-forwarded-for:203.0.113.1 @10.0.0.1",
+        "/ x-forwarded-for:203.0.113.2 @10.0.0.1",
+        "/ x-forwarded-for:203.0.113.1 @10.0.0.2",
+    ];
+    assert_eq!(statuses(&app, requests).await, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn without_its_store_it_does_what_the_file_says() {
+    for (settings, expected) in [
+        ("", [200, 200, 200, 200, 429]),
+        ("instances = 2", [200, 200, 429, 429, 429]),
+        ("on_failure = \"allow\"", [200; 5]),
+        ("on_failure = \"deny\"", [503; 5]),
+    ] {
+        let file = policy("limit = 4\nalgorithm = \"fixed_window\"\nwindow = \"30d\"") + "[server]\n" + settings;
+        let app = app(read(&file).layer(Away).expect("the store supports it"));
+        assert_eq!(statuses(&app, ["/"; 5]).await, expected, "{settings}");
+    }
+}
+
+#[tokio::test]
+async fn all_is_admitted_for_no_longer_than_the_file_says() {
+    let file = policy("limit = 1\nwindow = \"30d\"") + "[server]\non_failure = \"allow\"\nallow_for = \"1ms\"";
+    let (app, start) = (app(read(&file).layer(Away).expect("the store supports it")), Instant::now());
+    while statuses(&app, ["/"]).await == [200] {
+        assert!(start.elapsed() < Duration::from_secs(10), "it is still admitted");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn what_the_store_does_not_support_is_an_error() {
+    let unheard = read(&policy("name = \"unheard\""));
+    let error = unheard.layer(Away).expect_err("the store does not support it").to_string();
+    assert!(error.contains("\"unheard\" is not supported"), "{error}");
+
+    let config = read(&policy("limit = 1"));
+    let layer = config.layer(Away).expect("the store supports it");
+    let error = config.update(&layer, &unheard).expect_err("the store does not support it").to_string();
+    assert!(error.contains("\"unheard\" is not supported"), "{error}");
+    assert!(format!("{layer:?}").contains("\"a\""), "its policies stay: {layer:?}");
+}
+
+#[tokio::test]
+async fn a_newer_file_replaces_policies_and_whom_they_trust_and_keeps_what_was_used() {
+    let config = read(&policy("limit = 2\nkey = \"client_ip\"\nwindow = \"1h\""));
+    let layer = config.layer(MemoryStore::new()).expect("the store supports it");
+    let app = app(layer.clone());
+    assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
+
+    let newer = policy("limit = 3\nkey = \"client_ip\"\nwindow = \"1h\"") + "[server]\ntrusted_hops = 1";
+    config.update(&layer, &read(&newer)).expect("the store supports it");
+    assert_eq!(statuses(&app, ["/", "/"]).await, [200, 429], "two of three were used");
+    assert_eq!(statuses(&app, ["/ x-forwarded-for:198.51.100.1"]).await, [200], "the proxy is trusted");
+}
+
+#[test]
+fn settings_that_stay_are_named_in_one_warning() {
+    let file = |settings: &str| read(&format!("{}[server]\n{settings}", policy("limit = 1")));
+    let config = file("on_failure = \"allow\"\nallow_for = \"5s\"\ninstances = 2");
+    let layer = config.layer(MemoryStore::new()).expect("the store supports it");
+    for (settings, named) in [
+        ("on_failure = \"allow\"\nallow_for = \"5s\"\ninstances = 2\ntrusted_hops = 1", None),
+        ("on_failure = \"allow\"\nallow_for = \"5s\"\ninstances = 3", Some(r#"["instances"]"#)),
+        ("", Some(r#"["on_failure", "allow_for", "instances"]"#)),
+    ] {
+        let log = Log::default();
+        let noting = log.note(Level::INFO);
+        config.update(&layer, &file(settings)).expect("the store supports it");
+        drop(noting);
+        assert_eq!(log.text().lines().count(), usize::from(named.is_some()), "{settings}: {}", log.text());
+        let Some(named) = named else { continue };
+        assert_eq!(log.count(&format!("settings={named}")), 1, "{}", log.text());
+        assert_eq!(log.count("code=\"settings_stay\""), 1, "{}", log.text());
+    }
+}
