@@ -1,4 +1,11 @@
-//! What the limiter itself queries while a request waits: keys and quotas by a key, shielded.
+//! Lookups: keys and quotas that the application finds asynchronously, by the key of a request.
+//!
+//! A key comes in, with the values it was made of; what the application's function returns goes out, from a bounded
+//! cache if it is there. Any client can cause a lookup by making up a key, so everything about them is bounded: there
+//! is one in flight for each key, a fixed number of all, each with a timeout, and results are cached, failures too.
+//!
+//! What a missing result means is decided where it is used: [`admission`](crate::http) for keys,
+//! [`limiter`](crate::limiter) for quotas.
 
 mod flight;
 mod memory;
@@ -16,13 +23,15 @@ pub(crate) use self::memory::Looked;
 pub(crate) use self::shared::Lookups;
 pub(crate) use self::warning::Warning;
 
-/// Values offered at most: requests may be full of them.
+/// How many values are kept: a request may be full of them.
 const MOST_VALUES: usize = 64;
 
 /// What is looked up: a key, and the values it was made of.
 ///
-/// The values are as the client sent them, decoded but neither escaped nor hashed. They live as long as
-/// the look-up: no store, log, metric or `Debug` output has them, and answers are remembered by the key.
+/// The function of a [`TierLookup`](crate::TierLookup) or a [`key::lookup`](crate::key::lookup) receives it.
+///
+/// The values are as the client sent them, decoded but neither escaped nor hashed. They live no longer than the lookup:
+/// no store, log, metric or `Debug` output has them, and results are cached by the key.
 ///
 /// # Examples
 ///
@@ -41,35 +50,63 @@ const MOST_VALUES: usize = 64;
 #[must_use]
 pub struct Lookup {
     key: Key,
-    /// One for each key that was joined.
+    /// One for each part of a joined key; `None` for a hash whose value no extractor offered.
     values: Vec<Option<Box<[u8]>>>,
 }
 
-/// Values that a key may hold a hash of, as an extractor offers them to a [`Lookup`].
+/// The values that a key may contain as hashes, as an extractor offers them to a [`Lookup`].
+///
+/// An extractor whose keys are [hashed](Key::hashed) fills it in
+/// [`raw_values`](crate::key::KeyExtractor::raw_values), so that lookups, and deny lists for ambiguous requests, have
+/// the values themselves. They are never logged: `Debug` leaves them out.
+///
+/// # Examples
+///
+/// ```
+/// use http::request::Parts;
+/// use tollgate::key::{Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+/// use tollgate::{Key, RawValues};
+///
+/// struct Session;
+///
+/// impl KeyExtractor for Session {
+///     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+///         let session = parts.headers.get("x-session");
+///         Answer::Ready(session.map_or(Extracted::Missing, |id| Extracted::Key(Key::hashed("session", id))))
+///     }
+///
+///     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
+///         parts.headers.get("x-session").into_iter().for_each(|id| offered.push(id));
+///     }
+/// }
+/// # let _ = Session;
+/// ```
 #[derive(Clone, Default)]
 #[must_use]
 pub struct RawValues {
     values: Vec<Box<[u8]>>,
-    /// There may be others that nobody offers.
+    /// Whether there may be values that were not offered.
     lacks_some: bool,
 }
 
 impl Lookup {
+    /// Finds the value of each part of a key among those that were offered.
     pub(crate) fn new(key: &Key, offered: &RawValues) -> Self {
         let values = key.values().map(|text| offered.value_of(text)).collect();
         Self { key: key.clone(), values }
     }
 
-    /// The key: the same for the same values, and safe to log.
+    /// Returns the key, which is the same for the same values, and safe to log.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The value.
+    /// Returns the value that the key was made of.
     ///
-    /// `None` if the key is a [join](crate::key::KeyExtractor::and), of which [`values`](Self::values)
-    /// has each, or was made as a hash by code that did not offer the value: closures return a
-    /// [`Secret`](crate::key::Secret) instead of [`Key::hashed`], and other extractors have
+    /// It is `None` for a [joined key](crate::key::KeyExtractor::and), whose values are in [`values`](Self::values),
+    /// and for a key that was hashed by code that did not offer the value. To offer it, closures return a
+    /// [`Secret`](crate::key::Secret) instead of [`Key::hashed`], and other extractors implement
     /// [`raw_values`](crate::key::KeyExtractor::raw_values).
     pub fn raw(&self) -> Option<&[u8]> {
         match &self.values[..] {
@@ -78,19 +115,32 @@ impl Lookup {
         }
     }
 
-    /// The [`raw`](Self::raw) value, if it is UTF-8.
+    /// Returns the [`raw`](Self::raw) value; `None` also if it is not UTF-8.
     pub fn text(&self) -> Option<&str> {
         self.raw().and_then(|raw| std::str::from_utf8(raw).ok())
     }
 
-    /// The values of keys that were joined, in their order; else the only one.
+    /// Returns the values of all parts of a joined key, in their order, or the only value of another key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Lookup;
+    ///
+    /// /// The parts of `key::header("x-tenant").and(key::header("x-user"))`.
+    /// fn tenant_and_user(lookup: &Lookup) -> Option<(&[u8], &[u8])> {
+    ///     let mut values = lookup.values().flatten();
+    ///     Some((values.next()?, values.next()?))
+    /// }
+    /// # let _ = tenant_and_user;
+    /// ```
     pub fn values(&self) -> impl Iterator<Item = Option<&[u8]>> {
         self.values.iter().map(Option::as_deref)
     }
 }
 
 impl RawValues {
-    /// Offers a value. More than 64 are not kept: a request says no more that mean a client.
+    /// Adds a value. More than 64 are not kept: the lookup of a key made of a later one then has no value.
     pub fn push(&mut self, value: impl AsRef<[u8]>) {
         if self.values.len() == MOST_VALUES {
             self.lack();
@@ -99,13 +149,14 @@ impl RawValues {
         }
     }
 
-    /// Offers a value that may not be there.
+    /// Adds a value, if there is one.
     pub(crate) fn push_any(&mut self, value: Option<impl AsRef<[u8]>>) {
         if let Some(value) = value {
             self.push(value);
         }
     }
 
+    /// Adds the values of another part of a joined key.
     pub(crate) fn append(&mut self, mut other: Self) {
         self.values.append(&mut other.values);
         self.lacks_some |= other.lacks_some;
@@ -115,12 +166,12 @@ impl RawValues {
         self.values.len()
     }
 
-    /// Says that there may be values beside those that are offered.
+    /// Notes that there may be values beside those that were offered.
     pub(crate) fn lack(&mut self) {
         self.lacks_some = true;
     }
 
-    /// Whether these are all the values there may be.
+    /// Returns whether these are all the values that the key may be made of, and there is one.
     pub(crate) fn are_all(&self) -> bool {
         !self.lacks_some && !self.values.is_empty()
     }
@@ -129,7 +180,7 @@ impl RawValues {
         self.values.iter().map(|value| &**value)
     }
 
-    /// The value that stands in a key as `text`.
+    /// Returns the value of which a part of a key is `text`: its hash, or its escaped form.
     fn value_of(&self, text: &str) -> Option<Box<[u8]>> {
         if Key::is_hash(text) {
             return self.values.iter().find(|value| Key::hashed("", value).value() == text).cloned();

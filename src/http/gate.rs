@@ -1,4 +1,8 @@
-//! What every service of one layer shares.
+//! The gate: what every service of one layer shares.
+//!
+//! A gate holds the limits (the rules and the store, which know no HTTP) and what belongs to the same policies over
+//! HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
+//! that a request never sees the rules of one configuration and the headers of another.
 
 #[cfg(feature = "axum")]
 use std::mem;
@@ -17,23 +21,25 @@ use crate::limiter::{Limits, Published};
 use crate::lookup::Warning;
 use crate::store::SharedStore;
 
-/// A gate whose policies can be replaced while it is used.
+/// A gate whose policies can be replaced while requests use it: each request loads it once, and ends with it.
 pub(crate) type SharedGate = Arc<ArcSwap<Gate>>;
 
-/// Limits, and what they are over HTTP: published as one.
+/// Limits and what belongs to them over HTTP. Clones share the counters and the health of the store.
 #[derive(Clone)]
 pub(crate) struct Gate {
     pub(crate) limits: Limits,
-    /// Their rules are those of the limits.
+    /// The policies, in the order in which they were added: the rule at each place of `limits` is that of the policy
+    /// at the same place.
     pub(crate) policies: Vec<Policy>,
     pub(crate) responses: Responses,
-    /// By whose address clients are allowed or denied, where a policy's key does not know it.
+    /// Extracts the client's address for allow and deny lists, where the key of a policy has none.
     pub(crate) client: Arc<dyn KeyExtractor>,
-    /// That keys are not found out.
+    /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Warning>,
 }
 
 impl Gate {
+    /// Creates a gate without policies, which admits everything; addresses are those of peers.
     pub(crate) fn new(store: SharedStore) -> Self {
         Self {
             limits: Limits::new(store),
@@ -47,7 +53,7 @@ impl Gate {
         }
     }
 
-    /// Sets by whose address clients are known, also to policies that are there.
+    /// Sets the extractor of the client's address, also for the policies that were added before.
     #[cfg(feature = "axum")]
     pub(crate) fn set_client(&mut self, client: Arc<dyn KeyExtractor>) {
         let policies = mem::take(&mut self.policies).into_iter();
@@ -56,15 +62,18 @@ impl Gate {
         self.set_policies(policies);
     }
 
-    /// Sets policies that are [accepted](Self::accepts).
+    /// Sets the policies, which must have been [accepted](Self::accepts).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
         self.responses.set_policies(&policies);
         self.policies = policies;
     }
 
-    /// The policies as they are in this layer, if the store supports all of them, and their routes and lists can
-    /// match some request.
+    /// Returns the policies with this layer's extractor of addresses.
+    ///
+    /// # Errors
+    ///
+    /// If the store does not support one of them, or no request can match one of its routes or an entry of its lists.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         let policies: Vec<Policy> = policies.into_iter().map(|policy| policy.with_client(&self.client)).collect();
         policies.iter().try_for_each(|policy| policy.check_matches(&*self.client))?;
@@ -72,8 +81,8 @@ impl Gate {
         Ok(policies)
     }
 
-    /// The response to a request that is not admitted, by its head.
-    pub(crate) fn turn_away(&self, refusal: Refusal, parts: &Parts) -> Response<Bytes> {
+    /// Returns the response to a request that is not admitted.
+    pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts) -> Response<Bytes> {
         self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error))
     }
 }

@@ -1,6 +1,11 @@
-//! Limits over HTTP: the layer and its service, who is counted, and what clients are answered.
+//! Rate limiting over HTTP: the layer and its service, the extractors of keys, and the responses to refused requests.
 //!
-//! Everything here is about requests and responses; how much is left is decided below, by the stores.
+//! Requests come in, and responses with the headers of their limits go out. Between the two, [`admission`] turns the
+//! head of a request into one decision, [`account`] keeps what it took until that is settled, and [`headers`] and
+//! [`response`] write what the client receives. [`gate`] holds what all services of one layer share.
+//!
+//! Only this module knows HTTP. How much is left is decided below it, by [`limiter`](crate::limiter) and the
+//! [stores](crate::store), which see policies as rules and clients as keys.
 
 mod account;
 mod admission;

@@ -1,4 +1,8 @@
-//! Look-ups under way: one for each key, at most so many.
+//! The lookups in flight: one for each key, and a fixed number of all.
+//!
+//! Requests with the same key join one flight, which goes on if they are cancelled. A flight is started only if the
+//! cache, read under the lock, has no result; and a result is cached before its flight ends. So no key is looked up
+//! twice for want of a result that was just there.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,80 +12,86 @@ use ahash::RandomState;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::memory::Answered;
+use super::memory::SharedResult;
 use crate::Key;
 
-/// A flight is given up this long after its time: its runtime stands still, or is gone.
+/// How long after its timeout a flight is abandoned: its runtime is blocked, or has ended.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Those who wait for a flight; closed without an answer if the flight was lost.
-pub(super) type Arrival<V> = watch::Receiver<Option<Answered<V>>>;
+/// Receives the result of a flight; closed without one if the flight was lost.
+pub(super) type Receiver<V> = watch::Receiver<Option<SharedResult<V>>>;
 
-/// The flights of one kind of look-up.
+/// The flights of one kind of lookup.
 pub(super) struct Flights<V> {
     by_key: Mutex<Table<V>>,
+    /// How many may be in flight.
     most: usize,
 }
 
+/// All flights. A flight is here from its start until its result is cached, or it is abandoned.
 struct Table<V> {
     flights: HashMap<Key, Flight<V>, RandomState>,
+    /// The number of the latest flight.
     last: u64,
 }
 
+/// One lookup in flight.
 struct Flight<V> {
+    /// Tells it from a later flight of the same key.
     number: u64,
-    arrival: Arrival<V>,
-    given_up: Option<Instant>,
+    receiver: Receiver<V>,
+    /// When it counts as abandoned; `None` if that is too far away for the clock.
+    abandoned: Option<Instant>,
 }
 
-/// What one who needs an answer is to do.
-pub(super) enum Boarding<V> {
-    /// Use what came meanwhile.
-    Known(Answered<V>),
-    /// Wait.
-    Joined(Arrival<V>),
-    /// Look up, as the flight of this number, and wait.
-    Starts(u64, watch::Sender<Option<Answered<V>>>, Arrival<V>),
-    /// Do without.
+/// How a request gets the result of a lookup.
+pub(super) enum Joined<V> {
+    /// It was cached meanwhile.
+    Cached(SharedResult<V>),
+    /// By waiting for a flight of others.
+    Waits(Receiver<V>),
+    /// By starting the flight of this number, and waiting for it.
+    Starts(u64, watch::Sender<Option<SharedResult<V>>>, Receiver<V>),
+    /// Not at all, as too many are in flight.
     Full,
 }
 
 impl<V> Flights<V> {
+    /// Creates the table for `most` flights at a time.
     pub(super) fn new(most: usize) -> Self {
         Self { by_key: Mutex::new(Table { flights: HashMap::default(), last: 0 }), most }
     }
 
-    /// Joins the flight of a key, or makes one that may take as long as `timeout`.
+    /// Joins the flight of a key, or starts one with a timeout.
     ///
-    /// `known` is asked again, as a flight that ended meanwhile is in its memory before it is gone from
-    /// here.
-    pub(super) fn board(
+    /// `cached` reads the cache once more, as a flight that ended meanwhile is there before it is gone from here.
+    pub(super) fn join(
         &self,
         key: &Key,
         timeout: Duration,
-        known: impl FnOnce() -> Option<Answered<V>>,
-    ) -> Boarding<V> {
+        cached: impl FnOnce() -> Option<SharedResult<V>>,
+    ) -> Joined<V> {
         let (mut table, now) = (self.lock(), Instant::now());
-        if let Some(flight) = table.flights.get(key).filter(|flight| !flight.is_given_up(now)) {
-            return Boarding::Joined(flight.arrival.clone());
+        if let Some(flight) = table.flights.get(key).filter(|flight| !flight.is_abandoned(now)) {
+            return Joined::Waits(flight.receiver.clone());
         }
-        if let Some(answered) = known() {
-            return Boarding::Known(answered);
+        if let Some(result) = cached() {
+            return Joined::Cached(result);
         }
         if table.flights.len() >= self.most {
-            table.flights.retain(|_, flight| !flight.is_given_up(now));
+            table.flights.retain(|_, flight| !flight.is_abandoned(now));
             if table.flights.len() >= self.most {
-                return Boarding::Full;
+                return Joined::Full;
             }
         }
-        let (sender, arrival) = watch::channel(None);
+        let (sender, receiver) = watch::channel(None);
         table.last += 1;
-        let (number, given_up) = (table.last, now.checked_add(timeout.saturating_add(GRACE)));
-        table.flights.insert(key.clone(), Flight { number, arrival: arrival.clone(), given_up });
-        Boarding::Starts(number, sender, arrival)
+        let (number, abandoned) = (table.last, now.checked_add(timeout.saturating_add(GRACE)));
+        table.flights.insert(key.clone(), Flight { number, receiver: receiver.clone(), abandoned });
+        Joined::Starts(number, sender, receiver)
     }
 
-    /// Ends a flight, unless it was given up for another one.
+    /// Ends a flight, unless it was abandoned and another one has its place.
     pub(super) fn end(&self, key: &Key, number: u64) {
         let mut table = self.lock();
         if table.flights.get(key).is_some_and(|flight| flight.number == number) {
@@ -95,7 +105,7 @@ impl<V> Flights<V> {
 }
 
 impl<V> Flight<V> {
-    fn is_given_up(&self, now: Instant) -> bool {
-        self.given_up.is_some_and(|time| time <= now)
+    fn is_abandoned(&self, now: Instant) -> bool {
+        self.abandoned.is_some_and(|time| time <= now)
     }
 }

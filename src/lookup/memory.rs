@@ -1,4 +1,7 @@
-//! What earlier look-ups said, in a bounded cache.
+//! The cache of lookup results, bounded in number and time.
+//!
+//! Successes, misses and failures have lifetimes of their own: a client that signs up should not wait for long, and a
+//! database that failed should be queried again soon, but not by each request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,43 +12,47 @@ use tokio::time::Instant;
 use super::settings::{FAILED_FOR, Settings};
 use crate::{Error, Key};
 
-/// What a look-up says: shared by all who wait for it.
-pub(super) type Answered<V> = Result<V, Arc<Error>>;
+/// The result of a lookup, shared by all requests that wait for it.
+pub(super) type SharedResult<V> = Result<V, Arc<Error>>;
 
-/// An answer of a look-up.
+/// What a lookup finds.
 pub(crate) trait Looked: Clone + Send + Sync + 'static {
-    /// Whether nothing was found.
+    /// Returns whether nothing was found, which is cached for a shorter time.
     fn is_nothing(&self) -> bool;
 }
 
-/// Answers by key, each with the time it is good for.
+/// Results by key, each with the time at which it expires.
 #[derive(Clone)]
 pub(super) struct Memory<V> {
-    answers: Cache<Key, (Answered<V>, Instant)>,
+    results: Cache<Key, (SharedResult<V>, Instant)>,
     settings: Settings,
 }
 
 impl<V: Looked> Memory<V> {
+    /// Creates an empty cache. When it is full, keys that are rarely used are evicted.
     pub(super) fn new(settings: Settings) -> Self {
-        // The cache drops what is over; until when an answer is good is said with it.
+        // The cache frees what is older than any lifetime; each result has the time at which it expires.
         let longest = settings.lifetime.max(FAILED_FOR);
-        let answers = Cache::builder().max_capacity(settings.capacity).time_to_live(longest).build();
-        Self { answers, settings }
+        let results = Cache::builder().max_capacity(settings.capacity).time_to_live(longest).build();
+        Self { results, settings }
     }
 
-    pub(super) fn get(&self, key: &Key) -> Option<Answered<V>> {
-        let (answered, good_until) = self.answers.get(key)?;
-        (Instant::now() < good_until).then_some(answered)
+    /// Returns the result of a key, unless it has expired.
+    pub(super) fn get(&self, key: &Key) -> Option<SharedResult<V>> {
+        let (result, expires) = self.results.get(key)?;
+        (Instant::now() < expires).then_some(result)
     }
 
-    pub(super) fn put(&self, key: Key, answered: Answered<V>) {
-        if let Some(good_until) = Instant::now().checked_add(self.lifetime_of(&answered)) {
-            self.answers.insert(key, (answered, good_until));
+    /// Caches a result from now on.
+    pub(super) fn put(&self, key: Key, result: SharedResult<V>) {
+        if let Some(expires) = Instant::now().checked_add(self.lifetime_of(&result)) {
+            self.results.insert(key, (result, expires));
         }
     }
 
-    fn lifetime_of(&self, answered: &Answered<V>) -> Duration {
-        match answered {
+    /// Returns how long a result is cached: 1 s if it is a failure, 10 s at most if nothing was found.
+    fn lifetime_of(&self, result: &SharedResult<V>) -> Duration {
+        match result {
             Ok(found) if found.is_nothing() => self.settings.nothing_for(),
             Ok(_) => self.settings.lifetime,
             Err(_) => FAILED_FOR,

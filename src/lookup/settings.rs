@@ -1,18 +1,23 @@
-//! How much is looked up at a time, and how long answers are remembered.
+//! The bounds of lookups, and how long their results are cached.
 
 use std::time::Duration;
 
-/// How long a failed look-up is not repeated.
+/// How long a failed lookup is cached, so that it is not repeated.
 pub(super) const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// How long it is remembered that nothing was found, unless answers are remembered for less.
+/// How long it is cached that nothing was found, unless results are cached for less.
 const NOTHING_FOR: Duration = Duration::from_secs(10);
 
+/// The settings of one kind of lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
+    /// How many keys are cached.
     pub(super) capacity: u64,
+    /// How long a result is cached.
     pub(super) lifetime: Duration,
+    /// How long one lookup may take.
     pub(super) timeout: Duration,
+    /// How many lookups may be in flight; at least 1.
     pub(super) in_flight: usize,
 }
 
@@ -24,7 +29,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long it is remembered that nothing was found.
+    /// Returns how long it is cached that nothing was found.
     pub(super) fn nothing_for(&self) -> Duration {
         self.lifetime.min(NOTHING_FOR)
     }

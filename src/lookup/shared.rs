@@ -1,4 +1,7 @@
-//! Asking what may take time: once for all who want the same, on the runtime, and never for ever.
+//! Runs lookups: one for all requests with the same key, as a task of the runtime, with a timeout.
+//!
+//! A lookup is a task of its own, so that it goes on, and is cached, if the requests that wait for it are cancelled.
+//! It starts when a request first polls for it. A panic of the application's function is a failed lookup.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -10,8 +13,8 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::flight::{Arrival, Boarding, Flights};
-use super::memory::{Answered, Looked, Memory};
+use super::flight::{Flights, Joined, Receiver};
+use super::memory::{Looked, Memory, SharedResult};
 use super::settings::Settings;
 use super::{Lookup, RawValues, Warning};
 use crate::core::Answer;
@@ -21,21 +24,27 @@ use crate::{Error, Key};
 type Found<V> = Result<V, Box<dyn StdError + Send + Sync>>;
 type Look<V> = dyn Fn(Lookup) -> Pin<Box<dyn Future<Output = Found<V>> + Send>> + Send + Sync;
 
-/// A function that looks something up by a key, and what it said. Clones share both.
+/// A function that looks something up by a key, with its cache and its lookups in flight. Clones share all of them.
+///
+/// The setters make lookups of their own, with an empty cache: they are for building, before the first lookup.
 pub(crate) struct Lookups<V> {
     look: Arc<Look<V>>,
     state: Arc<State<V>>,
 }
 
+/// What clones share.
 struct State<V> {
     settings: Settings,
     memory: Memory<V>,
     flights: Flights<V>,
+    /// Limits how often `lookups_full` is logged.
     full: Warning,
+    /// Limits how often `lookup_failed` is logged.
     failed: Warning,
 }
 
 impl<V: Looked> Lookups<V> {
+    /// Creates lookups by a function, with an empty cache and the default settings.
     pub(crate) fn new<F, T, E>(look: F) -> Self
     where
         F: Fn(Lookup) -> T + Send + Sync + 'static,
@@ -49,75 +58,95 @@ impl<V: Looked> Lookups<V> {
         Self { look: Arc::new(look), state: State::new(Settings::default()) }
     }
 
+    /// Sets how many keys are cached.
     pub(crate) fn capacity(self, keys: u64) -> Self {
         self.with(|settings| settings.capacity = keys)
     }
 
+    /// Sets how long a result is cached, at most a year.
     pub(crate) fn lifetime(self, lifetime: Duration) -> Self {
         // moka refuses more than 1,000 years.
         self.with(|settings| settings.lifetime = lifetime.min(Duration::from_secs(365 * 86_400)))
     }
 
+    /// Sets how long one lookup may take.
     pub(crate) fn timeout(self, timeout: Duration) -> Self {
         self.with(|settings| settings.timeout = timeout)
     }
 
+    /// Sets how many lookups may be in flight; 0 is taken as 1.
     pub(crate) fn in_flight(self, lookups: usize) -> Self {
         self.with(|settings| settings.in_flight = lookups.max(1))
     }
 
-    /// What a key's look-up says; at once if it is remembered. Else nothing is looked up before the
-    /// answer is polled, and then whether it is polled again or not.
+    /// Returns the result of a key's lookup, at once if it is cached.
+    ///
+    /// Else the lookup starts when the answer is first polled, and then goes on whether it is polled again or not.
     pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> Answer<Result<V, Error>> {
-        if let Some(known) = self.state.memory.get(key) {
-            return Answer::Ready(own(known));
+        if let Some(cached) = self.state.memory.get(key) {
+            return Answer::Ready(unshared(cached));
         }
         let (lookups, wanted) = (self.clone(), Lookup::new(key, &offered()));
-        Answer::pending(async move { own(lookups.fly(wanted).await) })
+        Answer::pending(async move { unshared(lookups.wait(wanted).await) })
     }
 
-    /// Waits for the look-up of a key, which is started if there is none.
-    async fn fly(&self, wanted: Lookup) -> Answered<V> {
+    /// Waits for the lookup of a key, and starts it if there is none in flight.
+    ///
+    /// Outside of a runtime the function is called directly, for this request alone and without a timeout; its result
+    /// is not cached.
+    ///
+    /// # Errors
+    ///
+    /// If the function failed, panicked or timed out, if too many lookups are in flight, or if the runtime of the
+    /// lookup ended, twice.
+    ///
+    /// # Cancellation
+    ///
+    /// A lookup that was started goes on, and its result is cached.
+    async fn wait(&self, wanted: Lookup) -> SharedResult<V> {
         let Ok(runtime) = Runtime::try_current() else {
-            // Nobody else could go on with it, and there are no timers.
+            // No task could go on with it, and there are no timers.
             return (self.look)(wanted).await.map_err(|error| self.state.failure(error));
         };
-        // A flight ends with its runtime, which may be another's: then there is one on this runtime.
+        // A flight ends with its runtime, which may be another one: then a second one is made on this runtime.
         for _ in 0..2 {
-            let mut arrival = match self.board(&runtime, &wanted) {
-                Ok(arrival) => arrival,
-                Err(answered) => return answered,
+            let mut receiver = match self.join(&runtime, &wanted) {
+                Ok(receiver) => receiver,
+                Err(result) => return result,
             };
-            if let Ok(answered) = arrival.wait_for(Option::is_some).await {
-                return answered.clone().expect("it was waited for");
+            if let Ok(result) = receiver.wait_for(Option::is_some).await {
+                return result.clone().expect("it was waited for");
             }
         }
-        Err(Arc::new(Error::new(Kind::Store, "a look-up ended with the runtime it was made on")))
+        Err(Arc::new(Error::new(Kind::Store, "the lookup was cancelled, as the runtime it ran on has ended")))
     }
 
-    fn board(&self, runtime: &Runtime, wanted: &Lookup) -> Result<Arrival<V>, Answered<V>> {
+    /// Joins the flight of a key, or starts it as a task; or returns the result, if there is no need to wait.
+    fn join(&self, runtime: &Runtime, wanted: &Lookup) -> Result<Receiver<V>, SharedResult<V>> {
         let (state, key) = (&self.state, wanted.key());
-        match state.flights.board(key, state.settings.timeout, || state.memory.get(key)) {
-            Boarding::Known(answered) => Err(answered),
-            Boarding::Joined(arrival) => Ok(arrival),
-            Boarding::Starts(number, sender, arrival) => {
-                let landing = Landing { state: Arc::clone(state), key: key.clone(), number, sender, landed: false };
-                runtime.spawn(self.clone().look(wanted.clone(), landing));
-                // The task spawned last may wait for this worker, which may go on with a handler that
-                // blocks: others can take the one before it.
+        match state.flights.join(key, state.settings.timeout, || state.memory.get(key)) {
+            Joined::Cached(result) => Err(result),
+            Joined::Waits(receiver) => Ok(receiver),
+            Joined::Starts(number, sender, receiver) => {
+                let flight = InFlight { state: Arc::clone(state), key: key.clone(), number, sender, is_over: false };
+                runtime.spawn(self.clone().look(wanted.clone(), flight));
+                // The latest task may wait for this worker, which may go on with a handler that blocks. Other
+                // workers can steal the one before it.
                 runtime.spawn(async {});
-                Ok(arrival)
+                Ok(receiver)
             }
-            Boarding::Full => Err(Err(Arc::new(state.full()))),
+            Joined::Full => Err(Err(Arc::new(state.full()))),
         }
     }
 
-    async fn look(self, wanted: Lookup, landing: Landing<V>) {
+    /// Runs the application's function with a timeout.
+    async fn look(self, wanted: Lookup, flight: InFlight<V>) {
         let limit = self.state.settings.timeout;
         let found = timeout(limit, async { (self.look)(wanted).await }).await;
-        landing.land(found.unwrap_or_else(|late| Err(late.into())).map_err(|error| self.state.failure(error)));
+        flight.finish(found.unwrap_or_else(|late| Err(late.into())).map_err(|error| self.state.failure(error)));
     }
 
+    /// Returns the same function with other settings, and an empty cache.
     fn with(self, set: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = self.state.settings;
         set(&mut settings);
@@ -131,58 +160,61 @@ impl<V: Looked> State<V> {
         Arc::new(Self { settings, memory, flights, full: Warning::default(), failed: Warning::default() })
     }
 
+    /// Logs and returns that too many lookups are in flight.
     fn full(&self) -> Error {
         let most = self.settings.in_flight;
         if self.full.is_due() {
-            tracing::warn!(code = "lookups_full", most, "too many look-ups are under way: a request goes on without");
+            tracing::warn!(code = "lookups_full", most, "too many lookups are in flight: a request gets none");
         }
-        Error::new(Kind::Store, format!("{most} look-ups are under way, and no more are made at a time"))
+        Error::new(Kind::Store, format!("{most} lookups are in flight, and no more are allowed: see in_flight"))
     }
 
+    /// Logs and returns the failure of a lookup: a timeout, or an error whose source is the application's.
     fn failure(&self, error: Box<dyn StdError + Send + Sync>) -> Arc<Error> {
         if self.failed.is_due() {
-            tracing::warn!(code = "lookup_failed", error = &*error as &dyn StdError, "a look-up failed");
+            tracing::warn!(code = "lookup_failed", error = &*error as &dyn StdError, "a lookup failed");
         }
         let kind = if error.is::<tokio::time::error::Elapsed>() { Kind::Timeout } else { Kind::Store };
-        Arc::new(Error::new(kind, "a look-up failed").with_source(error))
+        Arc::new(Error::new(kind, "a lookup failed").with_source(error))
     }
 }
 
-/// The end of a flight, whichever it is.
-struct Landing<V: Looked> {
+/// A lookup in flight. When it is dropped, the flight has ended: with a result, by a panic, or with its runtime.
+struct InFlight<V: Looked> {
     state: Arc<State<V>>,
     key: Key,
     number: u64,
-    sender: watch::Sender<Option<Answered<V>>>,
-    landed: bool,
+    sender: watch::Sender<Option<SharedResult<V>>>,
+    /// Whether there is a result.
+    is_over: bool,
 }
 
-impl<V: Looked> Landing<V> {
-    fn land(mut self, answered: Answered<V>) {
-        self.tell(answered);
+impl<V: Looked> InFlight<V> {
+    fn finish(mut self, result: SharedResult<V>) {
+        self.publish(result);
     }
 
-    /// Remembers before the flight ends, so that who does not find the one finds the other.
-    fn tell(&mut self, answered: Answered<V>) {
-        self.landed = true;
-        self.state.memory.put(self.key.clone(), answered.clone());
-        self.sender.send_replace(Some(answered));
+    /// Caches the result before the flight ends, so that a request which misses the one finds the other.
+    fn publish(&mut self, result: SharedResult<V>) {
+        self.is_over = true;
+        self.state.memory.put(self.key.clone(), result.clone());
+        self.sender.send_replace(Some(result));
     }
 }
 
-impl<V: Looked> Drop for Landing<V> {
+impl<V: Looked> Drop for InFlight<V> {
     fn drop(&mut self) {
-        if !self.landed && std::thread::panicking() {
-            let failure = self.state.failure("it panicked".into());
-            self.tell(Err(failure));
+        if !self.is_over && std::thread::panicking() {
+            let failure = self.state.failure("the function that looks up panicked".into());
+            self.publish(Err(failure));
         }
         self.state.flights.end(&self.key, self.number);
     }
 }
 
-/// An answer for one of those who wait.
-fn own<V>(answered: Answered<V>) -> Result<V, Error> {
-    answered.map_err(|error| error.shared())
+/// Returns a result for one of the requests that share it.
+fn unshared<V>(result: SharedResult<V>) -> Result<V, Error> {
+    result.map_err(|error| error.shared())
 }
 
 impl<V> Clone for Lookups<V> {

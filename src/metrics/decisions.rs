@@ -1,4 +1,7 @@
-//! What is decided, by whom, and in which time.
+//! Counts and times the decisions of a layer or limiter, by what made them.
+//!
+//! Every request counts once: by the source and the verdict of its decision, or, if there was none, under the source
+//! `none` by the reason. Only decisions are timed, from the call of the store; extracting and looking up keys is not.
 
 use std::sync::OnceLock;
 
@@ -10,36 +13,45 @@ use super::names::{DECISION_SECONDS, DECISIONS};
 use super::{Refusals, Undecided as Reason};
 use crate::core::{Decided, Decision, Error, Source};
 
-/// When the store was asked.
+/// The time of the call of a store.
 #[derive(Clone, Copy)]
 pub(crate) struct Timer(Instant);
 
 impl Timer {
+    /// Starts now, by tokio's clock.
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
 
+    /// Records the time since then.
     fn stop(self, seconds: &Histogram) {
         seconds.record(self.0.elapsed());
     }
 }
 
-/// What a layer decides. Its handles are made with the first decision, for the recorder there is then.
+/// Counts the decisions of a layer. Its handles are registered at the first one, with the recorder installed by then.
 #[derive(Clone, Default)]
 pub(crate) struct Decisions {
     handles: OnceLock<Box<Handles>>,
 }
 
+/// The handles, one for each source.
 #[derive(Clone)]
 struct Handles {
+    /// Decisions of the store itself.
     store: BySource,
+    /// Refusals that were cached.
     deny_cache: BySource,
+    /// Decisions on leased units.
     lease: BySource,
+    /// Decisions of the local store during an outage.
     fallback: BySource,
+    /// Requests that were admitted without a limit during an outage.
     open: BySource,
     undecided: Undecided,
 }
 
+/// The handles of one source of decisions; a decision is allowed or refused, and always timed.
 #[derive(Clone)]
 struct BySource {
     allowed: Counter,
@@ -47,20 +59,25 @@ struct BySource {
     seconds: Histogram,
 }
 
-/// Requests about which nobody had to decide, or could.
+/// The handles of the source `none`: requests that needed no decision, or for which there was none.
 #[derive(Clone)]
 struct Undecided {
     /// No policy applies.
     allowed: Counter,
+    /// See [`Reason::Forbidden`].
     forbidden: Counter,
+    /// See [`Reason::Ambiguous`].
     ambiguous: Counter,
+    /// See [`Reason::Rejected`].
     rejected: Counter,
+    /// See [`Reason::Unavailable`]; also decisions that failed.
     unavailable: Counter,
+    /// Only of decisions that failed: the others took no time of a store.
     seconds: Histogram,
 }
 
 impl Decisions {
-    /// Counts a decision, and the policies that refused, of those that were asked.
+    /// Counts and times a decision, and counts the policies that refused; `policies` are those in it, in its order.
     pub(crate) fn decided<'a>(
         &self,
         timer: Timer,
@@ -78,7 +95,7 @@ impl Decisions {
         }
     }
 
-    /// Counts a request that is turned away before any decision.
+    /// Counts a request that is refused without a decision.
     pub(crate) fn turned_away(&self, reason: Reason) {
         let undecided = &self.handles().undecided;
         let counter = match reason {
@@ -96,6 +113,7 @@ impl Decisions {
 }
 
 impl Handles {
+    /// Registers every series, also those of stores, so that each is seen at 0 from the first decision on.
     fn new() -> Self {
         health::announce();
         Self {
@@ -108,6 +126,7 @@ impl Handles {
         }
     }
 
+    /// Counts a decision by its source; one over no policies has none, and is not timed.
     fn count(&self, timer: Timer, decision: &Decision) {
         if decision.outcomes().is_empty() {
             return self.undecided.allowed.increment(1);
@@ -146,10 +165,12 @@ impl Undecided {
     }
 }
 
+/// Registers the counter of a source and a verdict.
 fn counter(source: &'static str, verdict: &'static str) -> Counter {
     DECISIONS.counter([("source", source), ("verdict", verdict)])
 }
 
+/// Registers the histogram of a source.
 fn seconds(source: &'static str) -> Histogram {
     DECISION_SECONDS.histogram(("source", source))
 }

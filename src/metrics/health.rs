@@ -1,4 +1,7 @@
-//! What a layer learns of its store.
+//! Counts the failures of a layer's store, and the circuit breakers that are open.
+//!
+//! A layer has one breaker, or, on a Redis Cluster, one for each primary. Several layers add up in one gauge, so what
+//! this one added is subtracted when it is dropped: a layer that is gone leaves no breaker open.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,26 +11,31 @@ use metrics::{Counter, Gauge};
 use super::names::{BREAKER_CHANGES, BREAKERS_OPEN, STORE_FAILURES};
 use crate::core::Error;
 
-/// How the store of a layer does. Its circuit breakers are no longer open when it is dropped.
+/// The health of a layer's store. When it is dropped, its open breakers no longer count.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {
     handles: OnceLock<Handles>,
-    /// How many of its circuit breakers are open.
+    /// How many of its breakers are not closed.
     open: AtomicU32,
 }
 
+/// The handles, registered with the first event.
 #[derive(Debug)]
 struct Handles {
+    /// Decisions that the store did not make within its budget.
     timeouts: Counter,
+    /// Decisions for which the store was not reached.
     connections: Counter,
+    /// Decisions for which it returned an error.
     others: Counter,
     opened: Counter,
     closed: Counter,
+    /// Breakers that are not closed, of all layers together.
     open: Gauge,
 }
 
 impl StoreHealth {
-    /// The store was asked and failed.
+    /// Counts a decision that the store failed to make, by the kind of error.
     pub(crate) fn failed(&self, error: &Error) {
         let handles = self.handles();
         let counter = if error.is_timeout() {
@@ -40,14 +48,14 @@ impl StoreHealth {
         counter.increment(1);
     }
 
-    /// A closed circuit breaker has opened.
+    /// Counts a breaker that was closed and has opened.
     pub(crate) fn opened(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
         self.handles().open.increment(1.0);
         self.handles().opened.increment(1);
     }
 
-    /// A circuit breaker has closed again.
+    /// Counts a breaker that has closed again.
     pub(crate) fn closed(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.handles().open.decrement(1.0);
@@ -83,7 +91,7 @@ impl Handles {
     }
 }
 
-/// Makes all of it seen at 0: an increase from nothing is none to those who watch.
+/// Registers all series, so that they are seen at 0: Prometheus sees no increase in a series that begins at 1.
 pub(super) fn announce() {
     let _ = Handles::new();
 }

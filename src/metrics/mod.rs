@@ -1,6 +1,12 @@
-//! Tells operators what is decided and how the store does, through the `metrics` crate.
+//! Metrics for operators, through the `metrics` crate: decisions, refusals, and the health of stores.
 //!
-//! Without the feature `metrics` the same items are empty, and cost nothing.
+//! The rest of the crate reports events here, by types that it holds anyway; series go out to the recorder that the
+//! program installed. docs/metrics.md lists them, with what to alert on.
+//!
+//! Labels are names of policies and words of this crate, never anything of a request, so clients cannot make the number
+//! of series grow. Handles are registered with the first decision and kept, as looking one up costs more than counting.
+//!
+//! Without the feature `metrics` the same types are empty, and cost nothing.
 
 #[cfg(feature = "metrics")]
 mod decisions;
@@ -22,14 +28,14 @@ pub(crate) use self::{
     refusals::Refusals,
 };
 
-/// Why nobody decided about a request.
+/// The reason for which there was no decision on a request: the label `verdict` of the source `none`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Undecided {
-    /// It lacks a key that it must have, or its client is on a list.
+    /// It lacks a key that it must have, or its client is on a deny list.
     Forbidden,
-    /// Its key is not certain.
+    /// Its key is ambiguous.
     Ambiguous,
-    /// A key extractor answered it.
+    /// A key extractor rejected it.
     Rejected,
     /// No decision could be made.
     Unavailable,

@@ -1,71 +1,85 @@
-//! The metrics, by name; docs/metrics.md tells what to make of them.
+//! The names, units and descriptions of all metrics.
+//!
+//! Names and labels are public: dashboards and alerts depend on them. docs/metrics.md explains each.
 
 use metrics::{Counter, Gauge, Histogram, Label, Unit};
 
-/// A metric. Whoever makes a handle describes it too: recorders keep one description a name.
+/// A metric. It is described whenever a handle is made: recorders keep one description for each name.
 pub(super) struct Metric {
     name: &'static str,
     unit: Unit,
+    /// The description that recorders show to operators.
     text: &'static str,
 }
 
+/// Labels: `source`, `verdict`.
 pub(super) const DECISIONS: Metric = Metric {
     name: "tollgate_decisions_total",
     unit: Unit::Count,
-    text: "Decisions: who made them, and what they were.",
+    text: "Decisions, by what made them and their verdict.",
 };
 
+/// Labels: `source`.
 pub(super) const DECISION_SECONDS: Metric = Metric {
     name: "tollgate_decision_seconds",
     unit: Unit::Seconds,
-    text: "How long decisions took, from asking the store, by who made them.",
+    text: "How long decisions took, from the call of the store, by what made them.",
 };
 
+/// Labels: `policy`, `mode`.
 pub(super) const POLICY_REFUSALS: Metric = Metric {
     name: "tollgate_policy_refusals_total",
     unit: Unit::Count,
-    text: "Decisions in which a policy refused; in shadow, in which it would have.",
+    text: "Decisions in which a policy refused, or, in shadow mode, would have refused.",
 };
 
+/// Labels: `policy`.
 pub(super) const AMBIGUOUS_KEYS: Metric = Metric {
     name: "tollgate_ambiguous_keys_total",
     unit: Unit::Count,
-    text: "Requests of which a policy could not tell for certain whom to count.",
+    text: "Requests whose key was ambiguous for a policy.",
 };
 
+/// Labels: `kind`.
 pub(super) const STORE_FAILURES: Metric = Metric {
     name: "tollgate_store_failures_total",
     unit: Unit::Count,
-    text: "Decisions a store was asked for and did not make, by what went wrong.",
+    text: "Decisions that a store failed to make, by the kind of failure.",
 };
 
+/// No labels.
 pub(super) const BREAKERS_OPEN: Metric = Metric {
     name: "tollgate_breakers_open",
     unit: Unit::Count,
-    text: "Circuit breakers that are not closed: their store is not asked, but by single probes.",
+    text: "Circuit breakers that are not closed: only single probes call their store.",
 };
 
+/// Labels: `to`.
 pub(super) const BREAKER_CHANGES: Metric = Metric {
     name: "tollgate_breaker_changes_total",
     unit: Unit::Count,
-    text: "How often a circuit breaker opened, and closed again; probes in between are no change.",
+    text: "How often circuit breakers opened, and closed again; probes in between do not count.",
 };
 
 impl Metric {
+    /// Returns the counter of fixed labels.
     pub(super) fn counter<const N: usize>(&self, labels: [(&'static str, &'static str); N]) -> Counter {
         self.counter_of(labels.iter().map(Label::from).collect())
     }
 
+    /// Returns the counter of labels, of which one may be the name of a policy.
     pub(super) fn counter_of(&self, labels: Vec<Label>) -> Counter {
         metrics::describe_counter!(self.name, self.unit, self.text);
         metrics::counter!(self.name, labels)
     }
 
+    /// Returns the gauge, which has no labels.
     pub(super) fn gauge(&self) -> Gauge {
         metrics::describe_gauge!(self.name, self.unit, self.text);
         metrics::gauge!(self.name)
     }
 
+    /// Returns the histogram of a label.
     pub(super) fn histogram(&self, label: (&'static str, &'static str)) -> Histogram {
         metrics::describe_histogram!(self.name, self.unit, self.text);
         metrics::histogram!(self.name, &[label])

@@ -1,4 +1,6 @@
-//! What one policy refuses, and of which requests it cannot tell whom to count.
+//! Counts the refusals of one policy, and the requests whose key was ambiguous for it.
+//!
+//! A policy holds its own handles, as its name is their label; they last as long as the policy.
 
 use std::sync::OnceLock;
 
@@ -7,17 +9,20 @@ use metrics::{Counter, Label};
 use super::names::{AMBIGUOUS_KEYS, POLICY_REFUSALS};
 use crate::core::{Mode, Outcome, PolicyName};
 
-/// The refusals of a policy. A handle is made with its first outcome, so that a policy which has not
-/// refused yet is seen to be at 0.
+/// The refusals of a policy. Its handles are registered with its first outcome, so that a policy which has not refused
+/// yet is seen at 0.
 #[derive(Clone, Default)]
 pub(crate) struct Refusals {
+    /// Refusals in force.
     enforced: OnceLock<Counter>,
+    /// Refusals that shadow mode turned into a log line.
     in_shadow: OnceLock<Counter>,
+    /// Requests whose key was ambiguous, refused or not.
     ambiguous: OnceLock<Counter>,
 }
 
 impl Refusals {
-    /// Counts what a policy says if that is a refusal.
+    /// Counts an outcome of the policy, if it is a refusal.
     pub(crate) fn count(&self, outcome: &Outcome) {
         let (handle, mode) = match outcome.mode() {
             Mode::Enforce => (&self.enforced, "enforce"),
@@ -32,11 +37,12 @@ impl Refusals {
         self.ambiguous(policy);
     }
 
-    /// Counts a request whose key is not certain.
+    /// Counts a request whose key is ambiguous.
     pub(crate) fn count_ambiguous(&self, policy: &PolicyName) {
         self.ambiguous(policy).increment(1);
     }
 
+    /// Returns the counter of ambiguous keys, registered if it is not yet.
     fn ambiguous(&self, policy: &PolicyName) -> &Counter {
         let labels = || vec![Label::new("policy", policy.as_str().to_owned())];
         self.ambiguous.get_or_init(|| AMBIGUOUS_KEYS.counter_of(labels()))

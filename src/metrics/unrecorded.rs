@@ -1,8 +1,11 @@
-//! Nothing, in place of metrics.
+//! The types of the metrics without the feature `metrics`: empty, and compiled away.
+//!
+//! They have what the rest of the crate calls, with the same signatures, so that no caller needs a `cfg`.
 
 use super::Undecided;
 use crate::core::{Decided, Error, PolicyName};
 
+/// Times nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Timer;
 
@@ -12,6 +15,7 @@ impl Timer {
     }
 }
 
+/// Counts no decisions.
 #[derive(Clone, Default)]
 pub(crate) struct Decisions {}
 
@@ -22,6 +26,7 @@ impl Decisions {
     pub(crate) fn turned_away(&self, _: Undecided) {}
 }
 
+/// Counts no refusals.
 #[derive(Clone, Default)]
 pub(crate) struct Refusals {}
 
@@ -30,6 +35,7 @@ impl Refusals {
     pub(crate) fn count_ambiguous(&self, _: &PolicyName) {}
 }
 
+/// Counts no failures.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {}
 

@@ -146,7 +146,7 @@ async fn a_call_that_no_wait_can_help_is_not_to_be_retried() {
     let server = Health::start(limited(Policy::new("calls", Quota::per_hour(2)).cost(3)).0).await;
     let status = refused(&mut server.client().await).await;
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(status.message(), "the call costs more than is ever admitted");
+    assert_eq!(status.message(), "the call costs more than the limit ever admits");
     assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), "-1");
 }
 

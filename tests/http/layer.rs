@@ -390,7 +390,7 @@ fn a_cost_above_the_capacity_is_refused_for_good() {
     let response = send(&service, request());
     assert_eq!(response.status(), 429);
     assert_eq!(response.headers().get(RETRY_AFTER), None);
-    assert!(text(response).contains("No wait can help"));
+    assert!(text(response).contains("Do not retry"));
 }
 
 #[test]

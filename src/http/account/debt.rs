@@ -1,4 +1,8 @@
 //! What a request owes to one counter.
+//!
+//! A debt moves from what the store has taken to what is wanted, by one change at a time: while a charge is in flight,
+//! nothing else is sent, as the store may cut it. If the result of a charge is lost, its units are *doubted*: they are
+//! neither charged again nor refunded, so that an error never gives a client more.
 
 use super::parts::Parts;
 use super::wanted::Wanted;
@@ -7,45 +11,47 @@ use crate::http::gate::Gate;
 use crate::store::{Applied, Change, Counter, Mode, Settlement, Settling, StoreId, Taken};
 use crate::{Decision, Error, Outcome, Policy, Store};
 
-/// What a request owes to one counter.
+/// What a request owes to one counter, in units.
 #[derive(Debug)]
 pub(super) struct Debt {
     pub(super) of: Of,
-    /// The check's place in its decision.
+    /// The place of the check in its decision.
     pub(super) check: usize,
     store: StoreId,
+    /// What the store has taken.
     parts: Parts,
     /// Units that decisions took.
     cost: u64,
-    /// Units of charges whose answers were lost: never charged again, nor given back.
+    /// Units of charges whose results were lost.
     doubted: u64,
+    /// What is to be owed.
     pub(super) wanted: Wanted,
-    /// A change whose answer is waited for is on its way: the next one depends on it.
+    /// Whether a change is in flight that the next one depends on.
     pub(super) is_busy: bool,
-    /// The last change was made.
+    /// Whether the last change was sent.
     pub(super) is_over: bool,
-    /// What the store told of the counter after a change, and what it had of this debt then.
+    /// The outcome that the store returned with the latest change, and what it had taken of this debt by then.
     after: Option<(Outcome, u64)>,
 }
 
-/// A policy that the handler checked, and what was decided.
+/// A policy that the handler checked, and the decision.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) policy: Policy,
     pub(super) decision: Decision,
 }
 
-/// Whose decision it is.
+/// The origin of a debt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// The layer's; which of its policies.
+    /// The layer's decision, by the policy at this place of the gate.
     Layer(usize),
-    /// The handler's; which of its checks.
+    /// The handler's check of this number.
     Handler(usize),
 }
 
 impl Of {
-    /// Which of the handler's checks; `None` for the layer's.
+    /// Returns the number of the handler's check; `None` for the layer's decision.
     pub(super) fn handler(self) -> Option<usize> {
         match self {
             Self::Layer(_) => None,
@@ -55,6 +61,7 @@ impl Of {
 }
 
 impl Debt {
+    /// Creates the debt of what a decision took.
     pub(super) fn new(of: Of, check: usize, store: StoreId, taken: &Taken) -> Self {
         Self {
             of,
@@ -77,6 +84,7 @@ impl Debt {
         self.parts.add(taken.units, taken.stamp);
     }
 
+    /// Returns the policy that it is owed by.
     pub(super) fn policy<'a>(&self, gate: &'a Gate, checked: &'a [Checked]) -> &'a Policy {
         match self.of {
             Of::Layer(place) => &gate.policies[place],
@@ -84,12 +92,12 @@ impl Debt {
         }
     }
 
-    /// Whether it is of the handler's checks, and owed to this counter of this store.
+    /// Returns whether it comes from a check of the handler, by this counter of this store.
     pub(super) fn is_to(&self, store: StoreId, counter: &Counter) -> bool {
         self.of.handler().is_some() && self.store == store && self.parts.counter() == counter
     }
 
-    /// The change that leads to what is to be owed. Units go back at the end.
+    /// Returns the change that leads to what is wanted, if it can be sent now. Refunds wait for the end.
     pub(super) fn due(&self, is_ended: bool) -> Option<Change> {
         if self.is_busy || self.is_over {
             return None;
@@ -102,36 +110,37 @@ impl Debt {
         (is_ended && wanted < taken).then(|| Change::Refund(taken - wanted))
     }
 
-    /// Whether another request like this one may be decided otherwise before its last change than after it.
+    /// Returns whether another request like this one may be decided differently before its last change than after it.
     pub(super) fn matters_soon(&self, before: &Outcome) -> bool {
         let is_due = self.is_busy || self.due(true).is_some();
         let may_refuse = before.mode() == Mode::Enforce;
         may_refuse && is_due && self.least_remaining(before) < self.cost.max(1)
     }
 
-    /// The least that was left since the decision, or is until the last change: when all is taken that a charge
-    /// on its way asks for.
+    /// Returns the least that was left since the decision, or may be left until the last change: if a charge in flight
+    /// is taken in full.
     fn least_remaining(&self, before: &Outcome) -> u64 {
         let after = self.after.as_ref().map_or(u64::MAX, |(after, _)| after.remaining());
         let units = if self.is_busy { self.wanted.most() } else { self.wanted.units() };
         before.remaining().min(after).min(self.shown_with(before, units).remaining())
     }
 
+    /// Returns whether just what was decided is owed, and the store has returned nothing newer.
     pub(super) fn is_as_taken(&self) -> bool {
         self.wanted.units() == self.cost && self.after.is_none()
     }
 
-    /// Hands a change to the store. Units that are given back are not owed from then on.
+    /// Sends a change to the store. Units that are refunded are not owed from then on.
     pub(super) fn make(&mut self, change: Change, gate: &Gate) -> Settling {
         let units = match change {
             Change::Charge(units) => units,
             Change::Refund(units) => {
-                let (receipt, changes) = self.parts.give_back(self.store, units);
+                let (receipt, changes) = self.parts.refund(self.store, units);
                 return gate.limits.store.settle(receipt, &changes);
             }
         };
         self.wanted.send();
-        // If the store panics, nobody knows whether it charged them.
+        // If the store panics, it is unknown whether it charged them.
         let doubted = self.doubted;
         self.doubted = doubted.saturating_add(units);
         let settling =
@@ -140,14 +149,14 @@ impl Debt {
         settling
     }
 
-    /// Whether what may be changed later depends on what becomes of a change that was just made.
+    /// Returns whether later changes depend on the result of one that was just sent.
     pub(super) fn depends_on(&self, change: Change) -> bool {
         let is_in_line = self.parts.counter().quota.facts().refund == Refund::LastInLine;
         matches!(change, Change::Charge(_)) || is_in_line && self.parts.units() > 0
     }
 
-    /// Learns what became of a change. What the store did not charge is not owed.
-    pub(super) fn learn(&mut self, change: Change, applied: Result<Vec<Applied>, Error>) {
+    /// Applies the result of a change. What the store did not charge is not owed.
+    pub(super) fn apply(&mut self, change: Change, applied: Result<Vec<Applied>, Error>) {
         let Ok(applied) = applied else {
             if let Change::Charge(units) = change {
                 self.doubted = self.doubted.saturating_add(units);
@@ -155,9 +164,9 @@ impl Debt {
             return;
         };
         let last = applied.into_iter().next_back();
-        if let Change::Charge(asked) = change {
-            let (units, stamp) = last.as_ref().map_or((0, 0), |applied| (applied.units.min(asked), applied.stamp));
-            self.wanted.cut(asked - units);
+        if let Change::Charge(sent) = change {
+            let (units, stamp) = last.as_ref().map_or((0, 0), |applied| (applied.units.min(sent), applied.stamp));
+            self.wanted.cut(sent - units);
             self.parts.add(units, stamp);
         } else if let Some(applied) = &last {
             self.parts.restamp(applied.stamp);
@@ -167,12 +176,12 @@ impl Debt {
         }
     }
 
-    /// The outcome of the decision, as it is after the changes.
+    /// Returns the outcome of the decision as it is after the changes.
     pub(super) fn shown(&self, before: &Outcome) -> Outcome {
         self.shown_with(before, self.wanted.units())
     }
 
-    /// The same, if so many units were owed.
+    /// Returns the same as if `units` were owed.
     fn shown_with(&self, before: &Outcome, units: u64) -> Outcome {
         match &self.after {
             Some((after, taken)) => before.after(after).settled(*taken, units),

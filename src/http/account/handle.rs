@@ -1,4 +1,8 @@
-//! What the one who serves a request can do about its limits.
+//! The handle on the limits of a request, for whatever serves it.
+//!
+//! A handler takes it from the extensions of the request, and charges, refunds or checks by what it knows only now:
+//! the size of a result, the account that is logged in to. All of it goes into the request's account, so the response
+//! has headers that agree with it.
 
 use std::fmt;
 use std::iter::{self, successors};
@@ -12,19 +16,40 @@ use crate::metrics::Timer;
 use crate::store::{Check, Counter, Deadline};
 use crate::{Decision, Error, Key, Policy, Store};
 
-/// What a request really cost, put into the extensions of its response.
+/// The real cost of a request in units, for the extensions of its response.
 ///
-/// It settles the [`metered`](Policy::metered) policies: the difference to what they took, and to what the
-/// [handle](Handle) charged and refunded, is charged or refunded. A charge may go past the limit by one more
-/// capacity at most. A response that does not [count](Policy::count) costs nothing, whatever it says.
+/// It settles the [`metered`](Policy::metered) policies, of outer layers too: the difference to what they took, and to
+/// what the [handle](Handle) charged and refunded, is charged or refunded. A charge may exceed the limit by one
+/// capacity at most; 0 refunds everything. A response that does not [count](Policy::count) costs nothing, whatever its
+/// real cost.
+///
+/// # Examples
+///
+/// ```
+/// use http::Response;
+/// use tollgate::RealCost;
+///
+/// fn found(rows: Vec<String>) -> Response<String> {
+///     let cost = RealCost(rows.len() as u64);
+///     let mut response = Response::new(rows.join("\n"));
+///     response.extensions_mut().insert(cost);
+///     response
+/// }
+///
+/// let response = found(vec!["a".into(), "b".into()]);
+/// assert_eq!(response.extensions().get(), Some(&RealCost(2)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealCost(pub u64);
 
-/// A handle on the limits of the request being served, from its extensions.
+/// A handle on the limits of the request that is being served, from the request's extensions.
 ///
-/// It can be cloned, and used after the response's head was sent: while a body is streamed, say.
+/// It can be cloned, and used after the head of the response was sent: while a body is streamed, say.
 ///
-/// Where layers are nested it is the innermost one's, and [`outer`](Self::outer) leads to the others.
+/// Where layers are nested, it is that of the innermost layer, and [`outer`](Self::outer) returns the next one.
+///
+/// What is charged, refunded and checked is settled with the request and is in the headers of its response, if it came
+/// before them. What the store failed to settle is logged, and neither repeated nor refunded.
 ///
 /// # Examples
 ///
@@ -35,10 +60,12 @@ pub struct RealCost(pub u64);
 ///     let policy = Policy::new("account", Quota::per_hour(10));
 ///     let decision = limits.check(&policy, Key::hashed("account", account)).await?;
 ///     if !decision.is_allowed() {
-///         let _answer = limits.refusal(&decision);
+///         // The response that the layer would send.
+///         let _response = limits.refusal(&decision);
 ///     }
 ///     Ok(())
 /// }
+/// # let _ = login;
 /// ```
 #[derive(Clone)]
 pub struct Handle {
@@ -47,53 +74,90 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// Creates the handle of one layer.
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared, outer: None }
     }
 
-    /// The handle, inside of a layer that has this one.
+    /// Returns this handle in front of that of an outer layer.
     pub(crate) fn inside(self, outer: Handle) -> Self {
         Self { outer: Some(Arc::new(outer)), ..self }
     }
 
-    /// The handle of the next layer outside of this one, if layers are nested: each has its own.
+    /// Returns the handle of the next outer layer; `None` for the outermost one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Handle;
+    ///
+    /// /// The handle of the outermost layer.
+    /// fn outermost(mut limits: &Handle) -> &Handle {
+    ///     while let Some(outer) = limits.outer() {
+    ///         limits = outer;
+    ///     }
+    ///     limits
+    /// }
+    /// # let _ = outermost;
+    /// ```
     #[must_use]
     pub fn outer(&self) -> Option<&Handle> {
         self.outer.as_deref()
     }
 
-    /// What this layer and all outer ones have in common with their handles, innermost first.
+    /// Returns the accounts of this layer and of all outer ones, innermost first.
     fn layers(&self) -> impl Iterator<Item = &Arc<Shared>> {
         successors(Some(self), |handle| handle.outer()).map(|handle| &handle.shared)
     }
 
-    /// Charges units to every [`metered`](Policy::metered) policy of the request, past the limit by
-    /// one more capacity at most. Never blocks.
+    /// Charges units to every [`metered`](Policy::metered) policy of the request, also of outer layers. Never blocks.
     ///
-    /// Policies of outer layers are charged as well.
+    /// A charge may exceed the limit by one capacity at most; what the store does not take is not owed. It is sent at
+    /// once, or, while an earlier charge is in flight, after that one.
     ///
-    /// The charge is sent at once, or, while an earlier one is on its way, after that. What the store does
-    /// not take is not owed.
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Handle;
+    ///
+    /// /// One unit for each chunk that is streamed.
+    /// fn on_chunk(limits: &Handle) {
+    ///     limits.charge(1);
+    /// }
+    /// # let _ = on_chunk;
+    /// ```
     pub fn charge(&self, units: u64) {
         self.layers().for_each(|layer| layer.charge(units));
     }
 
-    /// Gives units back to every [`metered`](Policy::metered) policy, also of outer layers, never more than
-    /// were taken or charged. Never blocks.
+    /// Refunds units to every [`metered`](Policy::metered) policy of the request, also of outer layers. Never blocks.
     ///
-    /// They go back with the response, and at once after that.
+    /// No more is refunded than was taken and charged. Refunds are sent with the response, and at once after that.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Handle;
+    ///
+    /// /// A result that was cached costs only one unit of the ten that the policy took.
+    /// fn on_cached(limits: &Handle) {
+    ///     limits.refund(9);
+    /// }
+    /// # let _ = on_cached;
+    /// ```
     pub fn refund(&self, units: u64) {
         self.layers().for_each(|layer| layer.refund(units));
     }
 
-    /// Asks one more policy, by a key that is known only now, and takes its fixed cost if it fits. The store
-    /// is that of this handle's layer.
+    /// Checks one more policy, by a key that is known only now, and takes its fixed cost if it fits.
     ///
-    /// What was taken is settled with the request, as the policy's [`count`](Policy::count) says,
-    /// and shown in its headers, if it is one of the first 64 checks of the request and was made before the
-    /// response. What later ones take is settled with an earlier check of the same key, if there is one; else
-    /// it changes only by [`charge`](Self::charge) and [`refund`](Self::refund). Only the quota, the cost,
-    /// `count`, `metered` and `refund_dropped` of the policy have a meaning here.
+    /// The store is that of this handle's layer. Of the policy, only its name, quota, cost,
+    /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped) and
+    /// [`unadvertised`](Policy::unadvertised) matter here.
+    ///
+    /// What the first 64 checks of a request take before its response is settled with the request, and is in the
+    /// headers. What later checks take is settled with an earlier check of the same key, if there is one; else only
+    /// [`charge`](Self::charge) and [`refund`](Self::refund) change it.
     ///
     /// # Errors
     ///
@@ -101,7 +165,21 @@ impl Handle {
     ///
     /// # Cancellation
     ///
-    /// Units of a decision that is not waited for stay taken.
+    /// If the future is dropped, what the store has taken, or takes later, stays taken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Error, Handle, Key, Policy, Quota};
+    ///
+    /// /// How long a user has to wait before the next export; `None` if it is now.
+    /// async fn wait_of(limits: &Handle, user: &str) -> Result<Option<Duration>, Error> {
+    ///     let policy = Policy::new("export", Quota::per_hour(4)).cost(2);
+    ///     Ok(limits.check(&policy, Key::new("user", user)).await?.retry_after())
+    /// }
+    /// # let _ = wait_of;
+    /// ```
     pub async fn check(&self, policy: &Policy, key: Key) -> Result<Decision, Error> {
         let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
         limits.supports(iter::once(rule))?;
@@ -113,7 +191,11 @@ impl Handle {
         Ok(self.shared.add(policy, decided?))
     }
 
-    /// The response that tells a client of a refusal, as the layer would.
+    /// Returns the response to a refused request, as the layer sends it: 429 with a problem document and the headers of
+    /// the limits.
+    ///
+    /// A response that [`on_reject`](crate::RateLimitLayer::on_reject) builds needs the head of the request, and is not
+    /// used here.
     pub fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         self.shared.gate.responses.refusal(decision)
     }

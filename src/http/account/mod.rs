@@ -1,4 +1,14 @@
-//! What an admitted request owes, until that is settled.
+//! Accounts: what an admitted request owes, until that is settled.
+//!
+//! A decision takes each policy's cost before the service is called. What the request owes in the end may differ: the
+//! [`Handle`] charges and refunds, the response has a [`RealCost`], or does not count. An [`Account`] begins with the
+//! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
+//!
+//! One request has one [`Shared`], for the layer and all handles. In it, [`owed`] has a [`debt`] for each counter that
+//! can still change; a debt knows what it is to be ([`wanted`]) and what the store really took ([`parts`]). Charges are
+//! sent at once, one at a time for each debt; refunds at the end. docs/accounts.md has the rules for users.
+//!
+//! The invariant: what a store gives back for a request is never more than the request took or was charged.
 
 mod debt;
 mod handle;
@@ -23,53 +33,58 @@ use crate::http::gate::Gate;
 use crate::store::Decided;
 use crate::{Count, Decision};
 
-/// The account of one request. Dropped before there is a response, it settles the request as one
-/// whose client went away.
+/// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {
     shared: Arc<Shared>,
-    /// The request waits for its turn: what it queues for is unused until then.
+    /// Whether the request waits for its turn in a leaky bucket: it has not used its place yet.
     queues: bool,
     stage: Stage,
-    /// The decision is shown as it was made.
+    /// Whether nothing has changed since the decision, so that the decision itself is what clients see.
     is_as_decided: bool,
 }
 
+/// How far a request is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// There is no response yet.
-    UnderWay,
-    /// Something depends on the trailers of the response.
+    InFlight,
+    /// There is a response, and something depends on its trailers.
     AwaitsTrailers,
+    /// There is nothing left to settle.
     Settled,
 }
 
-/// Ready once the store has said what became of a request's last changes.
+/// Resolves once the store has replied to the last changes of a request.
 pub(crate) type Settled = oneshot::Receiver<()>;
 
-/// The same, for as long as it may take.
+/// The same, bounded by the layer's budget.
 pub(crate) type InTime = Pin<Box<Timeout<Settled>>>;
 
 impl Account {
+    /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let owed = Owed::of_layer(&gate, &decision, receipt, policies);
         let shared = Arc::new(Shared::new(gate, decision, owed));
-        Self { shared, queues: false, stage: Stage::UnderWay, is_as_decided: false }
+        Self { shared, queues: false, stage: Stage::InFlight, is_as_decided: false }
     }
 
+    /// Returns the decision as it was made.
     pub(crate) fn decision(&self) -> &Decision {
         &self.shared.decision
     }
 
+    /// Returns the gate that the request began with, even if policies were replaced since.
     pub(crate) fn gate(&self) -> &Gate {
         &self.shared.gate
     }
 
+    /// Returns a handle for whatever serves the request.
     fn handle(&self) -> Handle {
         Handle::new(Arc::clone(&self.shared))
     }
 
-    /// Gives whoever serves the request the decision and a handle, in front of those of outer layers.
+    /// Inserts the decision and a handle into the extensions of the request, in front of those of outer layers.
     #[inline]
     pub(crate) fn enter(&self, extensions: &mut Extensions) {
         if let Some(outer) = extensions.insert(self.decision().clone()) {
@@ -80,24 +95,26 @@ impl Account {
         }
     }
 
-    /// What to wait for, within the layer's budget.
+    /// Bounds a wait for the store by the layer's budget.
     pub(crate) fn in_time(&self, settled: Settled) -> InTime {
         Box::pin(timeout(self.gate().limits.store.time_for_all(), settled))
     }
 
-    /// Whether somebody else may change what is owed.
+    /// Returns whether a handle is left, which can still change what is owed.
     fn has_handles(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
 
+    /// Sets whether the request waits for its turn, so that dropping it refunds its place.
     pub(crate) fn queues(mut self, queues: bool) -> Self {
         self.queues = queues;
         self
     }
 
-    /// Settles with the response, or `None` for an error of the service; what depends on its trailers
-    /// [stays open](Self::is_open). Returns what to wait for, if the next request of this client may depend
-    /// on it.
+    /// Settles the request by the head of its response; `None` is an error of the service. What depends on the trailers
+    /// [stays open](Self::is_open).
+    ///
+    /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
         self.stage = Stage::Settled;
         let mut owed = self.shared.owed();
@@ -124,13 +141,13 @@ impl Account {
         self.shared.end(owed, is_open.get() || self.has_handles())
     }
 
-    /// Whether something is left to settle by the response's trailers. It stays as it is if they are not
-    /// waited for.
+    /// Returns whether something is left to settle by the trailers of the response. It stays as it is if the account is
+    /// dropped before they come.
     pub(crate) fn is_open(&self) -> bool {
         self.stage == Stage::AwaitsTrailers
     }
 
-    /// Settles what is open, at the end of a call. Returns what to wait for, as [`settle`](Self::settle).
+    /// Settles what depended on the trailers. Returns what they have to wait for, as [`settle`](Self::settle).
     pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<Settled> {
         self.stage = Stage::Settled;
         let mut owed = self.shared.owed();
@@ -141,7 +158,7 @@ impl Account {
         self.shared.end(owed, self.has_handles())
     }
 
-    /// The decision with what was asked and changed since.
+    /// Returns the decision as clients see it: with the checks, charges and refunds made since.
     pub(crate) fn shown(&self) -> Decision {
         if self.is_as_decided {
             return self.shared.decision.clone();
@@ -152,7 +169,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        if self.stage != Stage::UnderWay {
+        if self.stage != Stage::InFlight {
             return;
         }
         let mut owed = self.shared.owed();

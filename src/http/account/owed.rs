@@ -1,4 +1,7 @@
-//! All that one request owes.
+//! All that one request owes, as a list of debts.
+//!
+//! Only what can change becomes a debt: policies with a fixed cost that count every response have none, so most
+//! requests owe nothing and settle nothing. What holds a slot (of a request in flight) is released by its receipt.
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -11,42 +14,44 @@ use crate::lookup::Warning;
 use crate::store::{Applied, Change, Receipt, Settles, Settling};
 use crate::{Decision, Error, Outcome, Policy, Store};
 
-/// Checks of the handler that are shown and settled with the response.
+/// How many checks of the handler are in the headers and settled with the response.
 const MOST_SHOWN: usize = 64;
 
-/// The same, with those that are only charged and refunded.
+/// How many are kept at all; those beyond [`MOST_SHOWN`] change only by charges and refunds.
 const MOST_KEPT: usize = 1_024;
 
+/// Limits how often `many_checks` is logged.
 static MANY: Warning = Warning::new();
 
-/// All that one request owes: nothing, if nothing that it took can change.
+/// All that one request owes; empty if nothing that it took can change.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     debts: Vec<Debt>,
-    /// What the handler checked.
+    /// What the handler checked, in order.
     checked: Vec<Checked>,
-    /// Those that hold slots.
+    /// The receipts that hold slots until the end.
     receipts: Vec<Receipt>,
-    /// There is a response, or there will be none: what is given back goes to the store from then on.
+    /// Whether there is a response, or will be none: refunds are sent from then on.
     is_ended: bool,
-    /// All answers are waited for.
+    /// Whether every result is waited for, as the client's next request may depend on one.
     pub(super) matters: bool,
+    /// Dropped once no change is in flight, which ends the wait of the response.
     waiting: Option<oneshot::Sender<()>>,
-    /// Changes whose answers nobody waits for yet, as they were made outside of a runtime.
-    pub(super) unheard: Vec<Sent>,
+    /// Changes made outside of a runtime, whose results no task waits for yet.
+    pub(super) unfollowed: Vec<Sent>,
 }
 
-/// A change on its way whose answer is waited for.
+/// A change in flight whose result is waited for.
 #[derive(Debug)]
 pub(super) struct Sent {
-    /// The debt's place.
+    /// The place of its debt.
     pub(super) debt: usize,
     pub(super) change: Change,
     pub(super) settling: Settling,
 }
 
 impl Owed {
-    /// What a layer's decision took.
+    /// Creates what a layer's decision took; `policies` are the places of the policies in it.
     pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: Receipt, policies: &[usize]) -> Self {
         let mut owed = Self::default();
         let of = |check: usize| (Of::Layer(policies[check]), &gate.policies[policies[check]]);
@@ -56,8 +61,8 @@ impl Owed {
 
     /// Adds what a check of the handler took.
     ///
-    /// After the end, and of more than [`MOST_SHOWN`], only what the handler charges and refunds can change it;
-    /// and what one counter has of it is one debt, as a handle may be used for long.
+    /// After the end, or beyond [`MOST_SHOWN`] checks, only charges and refunds of the handler change it, and all
+    /// checks of one counter become one debt, as a handle may be used for hours.
     pub(super) fn add(&mut self, gate: &Gate, policy: &Policy, decision: &Decision, receipt: Receipt) {
         let is_late = self.is_ended || self.checked.len() >= MOST_SHOWN;
         let known = self.debts.iter_mut().find(|debt| match receipt.taken() {
@@ -72,11 +77,16 @@ impl Owed {
             return self.insert(gate, decision, receipt, |_| (Of::Handler(place), policy));
         } else if !self.is_ended && MANY.is_due() {
             let policy = policy.name();
-            tracing::warn!(code = "many_checks", policy, "a handler makes so many checks that some are not settled");
+            tracing::warn!(
+                code = "many_checks",
+                policy,
+                "a handler made too many checks for one request: the latest are not settled with its response"
+            );
         }
         drop(gate.limits.store.settle(receipt, &[]));
     }
 
+    /// Adds debts for what can change, and keeps a receipt that holds slots.
     fn insert<'a>(
         &mut self,
         gate: &Gate,
@@ -99,7 +109,7 @@ impl Owed {
         }
     }
 
-    /// Changes what is to be owed by metered policies.
+    /// Changes what the request is to owe to metered policies.
     pub(super) fn meter(&mut self, gate: &Gate, change: impl Fn(&mut Wanted)) {
         for debt in &mut self.debts {
             if debt.policy(gate, &self.checked).options().metered {
@@ -108,8 +118,9 @@ impl Owed {
         }
     }
 
-    /// Sets what is to be owed at the end of the request, as `wanted` says of options, outcome, and what was to
-    /// be owed so far.
+    /// Sets what is to be owed at the end of the request, and releases its slots.
+    ///
+    /// `wanted` returns the units for a policy's options, its outcome, and the units that were to be owed so far.
     pub(super) fn end(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
         for debt in &mut self.debts {
             let outcome = outcome(decision, &self.checked, debt);
@@ -123,17 +134,18 @@ impl Owed {
         }
     }
 
-    /// Makes the changes that are due and depend on no answer. Those that are not `followed` are the last.
+    /// Sends the changes that are due and do not depend on a change in flight; they are the last ones unless they are
+    /// `followed`. Returns those whose results are to be waited for.
     pub(super) fn make_changes(&mut self, gate: &Gate, followed: bool) -> SmallVec<[Sent; 1]> {
         let (mut sent, places) = (SmallVec::new(), 0..self.debts.len());
-        // Debts may be to one counter: what was taken last goes back first.
+        // Several debts may be to one counter: what was taken last is refunded first.
         let each = places.clone().map(|place| (place, false)).chain(places.rev().map(|place| (place, true)));
-        for (place, goes_back) in each {
+        for (place, refunds) in each {
             let debt = &mut self.debts[place];
-            let is_now = |change: &Change| matches!(change, Change::Refund(_)) == goes_back;
+            let is_now = |change: &Change| matches!(change, Change::Refund(_)) == refunds;
             while let Some(change) = debt.due(self.is_ended).filter(is_now) {
                 match debt.make(change, gate) {
-                    Settling::Ready(applied) => debt.learn(change, applied),
+                    Settling::Ready(applied) => debt.apply(change, applied),
                     settling if self.matters || followed && debt.depends_on(change) => {
                         debt.is_busy = true;
                         sent.push(Sent { debt: place, change, settling });
@@ -148,35 +160,34 @@ impl Owed {
         sent
     }
 
-    /// Learns what became of a change.
-    pub(super) fn learn(&mut self, place: usize, change: Change, applied: Result<Vec<Applied>, Error>) {
+    /// Applies the result of a change that was in flight.
+    pub(super) fn apply(&mut self, place: usize, change: Change, applied: Result<Vec<Applied>, Error>) {
         if let Some(debt) = self.debts.get_mut(place) {
             debt.is_busy = false;
-            debt.learn(change, applied);
+            debt.apply(change, applied);
         }
     }
 
-    /// Ends a request of which nothing changed, as nothing that it took can, and nothing else was asked;
-    /// returns whether it is one.
+    /// Ends a request, and returns whether it owes just what was decided, with nothing to settle.
     #[inline]
     pub(super) fn ends_as_decided(&mut self) -> bool {
         self.is_ended = true;
         self.debts.is_empty() && self.checked.is_empty() && self.receipts.is_empty()
     }
 
-    /// Whether answers are waited for.
+    /// Returns whether a change is in flight whose result is waited for.
     pub(super) fn is_busy(&self) -> bool {
         self.debts.iter().any(|debt| debt.is_busy)
     }
 
-    /// Ends once no answer is waited for.
+    /// Returns a receiver that resolves once no such change is in flight.
     pub(super) fn when_settled(&mut self) -> oneshot::Receiver<()> {
         let (waiting, settled) = oneshot::channel();
         self.waiting = Some(waiting);
         settled
     }
 
-    /// The decision as clients are told it: with what was checked and changed since.
+    /// Returns the decision as clients see it: with what was checked and changed since.
     pub(super) fn shown(&self, decision: &Decision) -> Decision {
         if self.checked.is_empty() && self.debts.iter().all(Debt::is_as_taken) {
             return decision.clone();
@@ -194,6 +205,7 @@ impl Owed {
     }
 }
 
+/// Returns the outcome that a debt comes from.
 fn outcome<'a>(decision: &'a Decision, checked: &'a [Checked], debt: &Debt) -> &'a Outcome {
     let decision = debt.of.handler().map_or(decision, |place| &checked[place].decision);
     &decision.outcomes()[debt.check]

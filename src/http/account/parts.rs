@@ -1,40 +1,44 @@
-//! What a store has taken of one debt.
+//! What a store has taken of one debt, in parts.
+//!
+//! A refund has to name when the units were taken: a window may have ended since, a bucket refilled. So each part keeps
+//! the stamp that the store returned with it, and refunds go from the last part to the first.
 
 use smallvec::SmallVec;
 
 use crate::store::{Change, Counter, Receipt, Settlement, StoreId, Taken};
 
-/// Parts kept apart at most: of more, the two oldest become one.
+/// How many parts are kept apart; beyond that the two oldest become one.
 const MOST: usize = 64;
 
-/// What a store has taken of one debt, in the order in which it did: the decision's units, and what was charged
-/// since.
+/// What a store has taken of one debt: the units of the decision, then those charged since, in order.
 #[derive(Debug)]
 pub(super) struct Parts {
-    /// Never empty; only the first may be of no units.
+    /// Never empty; only the first may have no units.
     each: SmallVec<[Taken; 1]>,
-    /// Of the last, some was given back.
+    /// Whether the last refund left some units of the last part.
     is_rest: bool,
 }
 
 impl Parts {
+    /// Creates the first part. Its slot is left out, as the receipt of the decision releases that.
     pub(super) fn new(taken: &Taken) -> Self {
         Self { each: SmallVec::from_buf([Taken { slot: 0, ..taken.clone() }]), is_rest: false }
     }
 
+    /// Returns the counter that all parts are of.
     pub(super) fn counter(&self) -> &Counter {
         &self.each[0].counter
     }
 
-    /// All units.
+    /// Returns the units of all parts.
     pub(super) fn units(&self) -> u64 {
         self.each.iter().map(|part| part.units).sum()
     }
 
     /// Adds units that were taken after all others.
     ///
-    /// Those of one stamp are one part. Where two become one whose stamps differ, the older one counts:
-    /// so what comes back of them is never more.
+    /// Units of one stamp are one part. Where two parts with different stamps become one, it has the older stamp, so
+    /// that no more comes back than of the two.
     pub(super) fn add(&mut self, units: u64, stamp: u64) {
         if units == 0 {
             return;
@@ -56,14 +60,14 @@ impl Parts {
         self.each.push(part);
     }
 
-    /// The receipt to charge more with.
+    /// Returns the receipt to charge more units with.
     pub(super) fn receipt_of_last(&mut self, store: StoreId) -> Receipt {
         Receipt::new(store, [self.last().clone()])
     }
 
-    /// Gives units back, those first that were taken last: a receipt for all parts, as what a bucket has
-    /// refilled of one depends on those before it, and the changes to make.
-    pub(super) fn give_back(&mut self, store: StoreId, units: u64) -> (Receipt, SmallVec<[Settlement; 1]>) {
+    /// Removes units, those first that were taken last. Returns the changes to send, and a receipt of all parts, as
+    /// what a bucket has refilled of one depends on those before it.
+    pub(super) fn refund(&mut self, store: StoreId, units: u64) -> (Receipt, SmallVec<[Settlement; 1]>) {
         let receipt = Receipt::new(store, self.each.iter().cloned());
         let (mut changes, mut left) = (SmallVec::new(), units);
         self.is_rest = false;
@@ -81,7 +85,7 @@ impl Parts {
         (receipt, changes)
     }
 
-    /// Learns the stamp that the last change left, if that left something of its part.
+    /// Sets the stamp that the store returned with a refund, if that left some units of its part.
     pub(super) fn restamp(&mut self, stamp: u64) {
         if self.is_rest {
             self.last().stamp = stamp;
@@ -122,12 +126,12 @@ mod tests {
         let mut parts = parts(2);
         parts.add(3, 2);
         parts.add(4, 3);
-        let (receipt, changes) = parts.give_back(StoreId::new(), 5);
+        let (receipt, changes) = parts.refund(StoreId::new(), 5);
         let made: Vec<_> = changes.iter().map(|made| (made.check, made.change)).collect();
         assert_eq!(made, [(2, Change::Refund(4)), (1, Change::Refund(1))]);
         assert_eq!(receipt.taken().iter().map(|part| part.units).collect::<Vec<_>>(), [2, 3, 4]);
         assert_eq!((parts.units(), parts.each.len()), (4, 2));
-        let (_, changes) = parts.give_back(StoreId::new(), 100);
+        let (_, changes) = parts.refund(StoreId::new(), 100);
         assert_eq!((changes.len(), parts.units(), parts.each.len()), (2, 0, 1));
         parts.add(5, 9);
         assert_eq!((parts.units(), parts.each[0].stamp), (5, 9), "what is of no units makes room");

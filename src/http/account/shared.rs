@@ -1,4 +1,8 @@
-//! What a layer and the handles of a request have in common.
+//! The account as the layer and the handles of one request share it.
+//!
+//! Changes are made under a lock that is never held while the store is awaited: a change is sent, and a task of its own
+//! waits for the reply, which may lead to the next change. What holds the account alive is whoever waits: the layer,
+//! a handle, or such a task.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +18,10 @@ use crate::http::gate::Gate;
 use crate::store::{Applied, Change, Decided};
 use crate::{Decision, Error, Policy};
 
-/// What the layer and the request's handles have in common.
+/// The account of a request, for the layer and the handles.
 pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
-    /// The layer's.
+    /// The layer's decision, as it was made.
     pub(super) decision: Decision,
     owed: Mutex<Owed>,
 }
@@ -27,6 +31,7 @@ impl Shared {
         Self { gate, decision, owed: Mutex::new(owed) }
     }
 
+    /// Locks what is owed. A panic elsewhere leaves it usable.
     pub(super) fn owed(&self) -> MutexGuard<'_, Owed> {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -36,7 +41,7 @@ impl Shared {
         self.meter(|wanted| wanted.add(units));
     }
 
-    /// Gives units of every metered policy back.
+    /// Refunds units to every metered policy.
     pub(crate) fn refund(self: &Arc<Self>, units: u64) {
         self.meter(|wanted| wanted.subtract(units));
     }
@@ -48,7 +53,7 @@ impl Shared {
         self.follow(owed, sent);
     }
 
-    /// Notes a decision the handler asked for.
+    /// Adds a decision that the handler made, and returns it as clients may see it.
     pub(crate) fn add(&self, policy: &Policy, decided: Decided) -> Decision {
         let Decided { mut decision, receipt } = decided;
         if !policy.is_shown() {
@@ -60,8 +65,9 @@ impl Shared {
         decision
     }
 
-    /// Makes a request's last changes, unless they are followed by others. Returns what to wait for, if the next
-    /// request of this client may depend on it.
+    /// Makes the changes that are due at the end of a request; they are the last ones unless they are `followed`.
+    ///
+    /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(super) fn end(self: &Arc<Self>, mut owed: MutexGuard<'_, Owed>, followed: bool) -> Option<Settled> {
         let sent = owed.make_changes(&self.gate, followed);
         let waits = owed.matters && owed.is_busy() && Runtime::try_current().is_ok();
@@ -70,53 +76,54 @@ impl Shared {
         settled
     }
 
-    /// Learns what becomes of changes in tasks, which may lead to other changes. Outside of a runtime that has to
-    /// wait until something else happens to the account.
+    /// Waits for the results of changes in tasks, which may make further changes.
+    ///
+    /// Outside of a runtime the results stay unread until something else happens to the account.
     pub(super) fn follow(self: &Arc<Self>, mut owed: MutexGuard<'_, Owed>, sent: SmallVec<[Sent; 1]>) {
-        if sent.is_empty() && owed.unheard.is_empty() {
+        if sent.is_empty() && owed.unfollowed.is_empty() {
             return;
         }
-        let Ok(runtime) = Runtime::try_current() else { return owed.unheard.extend(sent) };
-        let unheard = mem::take(&mut owed.unheard);
-        // A runtime that ends drops what it is given, and that is learnt at once.
+        let Ok(runtime) = Runtime::try_current() else { return owed.unfollowed.extend(sent) };
+        let unfollowed = mem::take(&mut owed.unfollowed);
+        // A runtime that has ended drops the task here, which takes the lock.
         drop(owed);
-        for sent in unheard.into_iter().chain(sent) {
-            runtime.spawn(Learning::of(Arc::clone(self), sent));
+        for sent in unfollowed.into_iter().chain(sent) {
+            runtime.spawn(Following::of(Arc::clone(self), sent));
         }
     }
 }
 
-/// Tells an account what became of a change when it is dropped: that nobody knows, if its runtime ends or the
-/// store panics before there is an answer.
-pub(super) struct Learning {
+/// The wait for the result of a change. When it is dropped, the account gets that result, or an error if the runtime
+/// ended or the store panicked before there was one.
+pub(super) struct Following {
     shared: Arc<Shared>,
     debt: usize,
     change: Change,
     applied: Result<Vec<Applied>, Error>,
 }
 
-impl Learning {
-    /// Waits for the store's answer, which may lead to other changes.
+impl Following {
+    /// Waits for the store's reply, which may lead to further changes.
     pub(super) fn of(shared: Arc<Shared>, sent: Sent) -> impl Future<Output = ()> + Send {
         let Sent { debt, change, settling } = sent;
-        let learning = Self { shared, debt, change, applied: Err(not_learnt()) };
-        async move { learning.hear(settling.wait().await) }
+        let following = Self { shared, debt, change, applied: Err(unknown_result()) };
+        async move { following.finish(settling.wait().await) }
     }
 
-    fn hear(mut self, applied: Result<Vec<Applied>, Error>) {
+    fn finish(mut self, applied: Result<Vec<Applied>, Error>) {
         self.applied = applied;
     }
 }
 
-impl Drop for Learning {
+impl Drop for Following {
     fn drop(&mut self) {
         let mut owed = self.shared.owed();
-        owed.learn(self.debt, self.change, mem::replace(&mut self.applied, Err(not_learnt())));
+        owed.apply(self.debt, self.change, mem::replace(&mut self.applied, Err(unknown_result())));
         let sent = owed.make_changes(&self.shared.gate, true);
         self.shared.follow(owed, sent);
     }
 }
 
-fn not_learnt() -> Error {
-    Error::new(Kind::Store, "what became of a settlement is not known: its runtime has ended, or the store panicked")
+fn unknown_result() -> Error {
+    Error::new(Kind::Store, "the result of a settlement is unknown: its runtime has ended, or the store panicked")
 }

@@ -1,60 +1,68 @@
-//! What is to be owed, while it is not known yet what a charge on its way takes.
+//! What a request is to owe to one counter, while the result of a charge is not known yet.
+//!
+//! A store may cut a charge that would exceed its bound. Charges and refunds that came while it was in flight then
+//! count from what was really taken, so a number is not enough: it takes the changes since, and how far they went
+//! down to 0.
 
 /// What is to be owed to one counter, in units.
 ///
-/// A charge on its way may be cut, and what was said since then is about what the cut left: of `n` units at
-/// that time it makes `max(n + moved, least)`, as nothing below 0 is ever owed.
+/// If a cut leaves `n` units of what was sent, `max(n + moved, least)` are to be owed, as if each later charge and
+/// refund had been made after the cut, and none had gone below 0.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     units: u64,
-    /// As the charge on its way was sent.
+    /// What was to be owed when the charge in flight was sent.
     sent: u64,
+    /// The sum of charges, less refunds, since then.
     moved: i128,
+    /// What later charges leave owed even if refunds had gone down to 0.
     least: u64,
-    /// It was set since then, so that a cut changes nothing.
+    /// Whether the units were set since then, so that a cut changes nothing.
     is_set: bool,
 }
 
 impl Wanted {
+    /// Creates it with no charge in flight.
     pub(super) fn new(units: u64) -> Self {
         Self { units, sent: units, moved: 0, least: 0, is_set: false }
     }
 
+    /// Returns the units, as if a charge in flight were taken in full.
     pub(super) fn units(&self) -> u64 {
         self.units
     }
 
-    /// The most that was to be owed since a charge was sent.
+    /// Returns the most that may be owed while a charge is in flight.
     pub(super) fn most(&self) -> u64 {
         self.units.max(self.sent)
     }
 
-    /// So many more.
+    /// Adds units.
     pub(super) fn add(&mut self, units: u64) {
         self.units = self.units.saturating_add(units);
         self.least = self.least.saturating_add(units);
         self.moved += i128::from(units);
     }
 
-    /// So many less, but not below 0.
+    /// Subtracts units, down to 0.
     pub(super) fn subtract(&mut self, units: u64) {
         self.units = self.units.saturating_sub(units);
         self.least = self.least.saturating_sub(units);
         self.moved -= i128::from(units);
     }
 
-    /// Just so many, whatever becomes of a charge on its way.
+    /// Sets the units, whatever a charge in flight takes.
     pub(super) fn set(&mut self, units: u64) {
         self.is_set |= units != self.units;
         self.units = units;
     }
 
-    /// A charge is sent that leads to it.
+    /// Notes that a charge was sent that leads to these units.
     pub(super) fn send(&mut self) {
         *self = Self::new(self.units);
     }
 
-    /// Of the charge that was sent, so many units were not taken: they are not owed.
+    /// Notes that the store did not take `units` of the charge that was sent: they are not owed.
     pub(super) fn cut(&mut self, units: u64) {
         if !self.is_set {
             let moved = i128::from(self.sent.saturating_sub(units)) + self.moved;
@@ -68,31 +76,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_while_a_charge_is_on_its_way_is_about_what_is_taken_of_it() {
+    fn charges_and_refunds_during_a_charge_in_flight_count_from_what_it_took() {
         let seed = fastrand::u64(..);
         let mut rng = fastrand::Rng::with_seed(seed);
         for _ in 0..10_000 {
             let (before, cut) = (rng.u64(..20), rng.u64(..20));
             let mut wanted = Wanted::new(before);
             wanted.send();
-            let mut told = before.saturating_sub(cut);
+            let mut expected = before.saturating_sub(cut);
             for _ in 0..rng.usize(..6) {
                 let units = rng.u64(..10);
                 if rng.bool() {
                     wanted.add(units);
-                    told += units;
+                    expected += units;
                 } else {
                     wanted.subtract(units);
-                    told = told.saturating_sub(units);
+                    expected = expected.saturating_sub(units);
                 }
             }
             wanted.cut(cut);
-            assert_eq!(wanted.units(), told, "seed {seed}");
+            assert_eq!(wanted.units(), expected, "seed {seed}");
         }
     }
 
     #[test]
-    fn what_is_set_while_a_charge_is_on_its_way_stays_as_it_was_set() {
+    fn units_that_are_set_during_a_charge_in_flight_stay_as_they_were_set() {
         let mut wanted = Wanted::new(50);
         wanted.send();
         wanted.set(5);

@@ -1,21 +1,27 @@
-//! Requests that do not say for certain whom a policy counts.
+//! Requests whose key is ambiguous, such as one with two different values of the header that identifies the client.
+//!
+//! A client can make any request ambiguous, so that must never pay: not pass a deny list, not start a fresh counter,
+//! not use up the counter of another client. docs/names.md has the rules for users.
 
 use super::judge::Judge;
-use super::resolved::{Ask, Resolved};
+use super::resolved::{Keyless, Resolved};
 use crate::http::key::{MissingKey, site};
 use crate::http::response::Refusal;
 use crate::{Key, RawValues};
 
 impl Judge<'_> {
-    /// Goes on with a policy of which a request does not say for certain whom it counts.
+    /// Resolves a policy for which the request has an ambiguous key.
     ///
-    /// It must not pass a list of those to refuse by that, nor start a counter of its own: all such
-    /// requests of a policy share one, of the policy's own quota. Where the key has the client's address,
-    /// which is certain, those of one address do, so that nobody uses up what is others'.
-    pub(super) fn ambiguous(self, ask: Ask, rule: MissingKey) -> Resolved {
+    /// All ambiguous requests of a policy share one counter, with the policy's own quota. Where the key contains the
+    /// client's address, which is certain, those of one address share one, so that nobody uses up the units of others.
+    /// A deny list refuses the request if it has any of the values that the key may be made of, or if those are not all
+    /// known.
+    ///
+    /// The request counts in `tollgate_ambiguous_keys_total`, whatever becomes of it.
+    pub(super) fn ambiguous(self, keyless: Keyless, rule: MissingKey) -> Resolved {
         let policy = self.policy;
         policy.rule().refusals().count_ambiguous(policy.rule().name());
-        tracing::debug!(policy = policy.name(), ?rule, "a request does not say for certain whom to count");
+        tracing::debug!(policy = policy.name(), ?rule, "a request has an ambiguous key");
         if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
             let offered = self.offered();
             if offered.iter().any(|value| list.has_value(value)) {
@@ -28,13 +34,15 @@ impl Judge<'_> {
         let address = self.parts.and_then(|parts| policy.extractor().address(parts));
         let key = || address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
         match rule {
-            MissingKey::Deny if ask.terms.keyed => Resolved::refused(Refusal::Ambiguous),
-            _ if !ask.terms.counted => Resolved::Skip,
-            _ => self.check(ask.draft.with_tier(Some(*policy.quota())), key()),
+            MissingKey::Deny if keyless.terms.keyed => Resolved::refused(Refusal::Ambiguous),
+            _ if !keyless.terms.counted => Resolved::Skip,
+            _ => self.check(keyless.draft.with_tier(Some(*policy.quota())), key()),
         }
     }
 
-    /// Whether a part of a joined key is on a list of those to refuse, though another part is missing.
+    /// Returns whether a part of a joined key is on the deny list, although another part is missing.
+    ///
+    /// Otherwise a denied client would be admitted by leaving the other part out.
     pub(super) fn denies_part(self) -> bool {
         let list = self.policy.options().deny.as_deref().filter(|list| list.has_values());
         let Some((list, parts)) = list.zip(self.parts) else { return false };
@@ -43,7 +51,7 @@ impl Judge<'_> {
         found.iter().any(|key| list.has_key(key))
     }
 
-    /// The values of which the key of a request may be made.
+    /// Returns the values that the key of the request may be made of.
     fn offered(self) -> RawValues {
         let mut offered = RawValues::default();
         if let Some(parts) = self.parts {

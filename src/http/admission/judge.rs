@@ -1,10 +1,18 @@
-//! What one policy makes of a request.
+//! Resolves one policy for one request.
+//!
+//! The order of steps is a promise: scope (method, route, `when`), deny and allow lists of addresses, the key, deny and
+//! allow lists of keys, the quota of the key. So a denied address is refused whatever its key; an allowed one needs no
+//! key and is not counted, but a denied key is refused from there too; and closures for costs and tiers run only for
+//! requests that are counted.
+//!
+//! A judge is a few references, and is copied. After a lookup it goes on without the head of the request, which the
+//! inner service's request has by then.
 
 use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::resolved::{Ask, Resolved, Stage, Waiting};
+use super::resolved::{Keyless, Resolved, Stage, Waiting};
 use crate::core::Mode;
 use crate::http::gate::Gate;
 use crate::http::key::{Extracted, MissingKey};
@@ -14,27 +22,29 @@ use crate::limiter::Draft;
 use crate::store::Answer;
 use crate::{Error, Key, OnFailure, RawValues};
 
-/// One policy, and a request that it judges.
+/// One policy, and the request that it is resolved for.
 #[derive(Clone, Copy)]
 pub(crate) struct Judge<'a> {
     pub(super) gate: &'a Arc<Gate>,
     pub(super) policy: &'a Policy,
+    /// The policy's place in the gate.
     place: usize,
-    /// The head of the request, where it is at hand.
+    /// The head of the request; `None` after a lookup.
     pub(super) parts: Option<&'a Parts>,
 }
 
 impl<'a> Judge<'a> {
+    /// Creates the judge of the policy at a place of the gate.
     pub(crate) fn new(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts) -> Self {
         Self { gate, policy: &gate.policies[place], place, parts: Some(parts) }
     }
 
-    /// For a request whose head is gone, as something had to be looked up for it.
+    /// Creates the judge that goes on after a lookup, when the head of the request is gone.
     pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
         Self { gate, policy: &gate.policies[place], place, parts: None }
     }
 
-    /// What the policy makes of the request.
+    /// Resolves the policy. In shadow mode it never refuses.
     pub(crate) fn resolve(self) -> Resolved {
         let options = self.policy.options();
         let Some(parts) = self.parts else { return Resolved::Skip };
@@ -43,11 +53,12 @@ impl<'a> Judge<'a> {
         if self.policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
     }
 
-    /// As [`resolve`](Self::resolve), for a request that the policy counts, and which only looks.
+    /// Resolves the policy at cost 0 and whatever its scope, for a status request.
     pub(crate) fn resolve_look(self) -> Resolved {
         self.parts.map_or(Resolved::Skip, |parts| self.judge(parts, Terms::ALL, |_| 0))
     }
 
+    /// Goes through lists of addresses and the key; `units` is the cost, computed only if the request is counted.
     fn judge(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> u64) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let listed = |list: &AccessList| self.lists(list, parts);
@@ -59,17 +70,17 @@ impl<'a> Judge<'a> {
         if !terms.counted && !terms.keyed && !policy.denies_values() {
             return Resolved::Skip;
         }
-        let ask = self.ask(parts, terms, units);
+        let keyless = self.keyless(parts, terms, units);
         match policy.extractor().extract(parts) {
-            Answer::Ready(extracted) => self.resolve_key(ask, extracted),
-            // What looks like a preflight is not to have keys looked up without need: it costs nothing.
+            Answer::Ready(extracted) => self.resolve_key(keyless, extracted),
+            // A preflight costs nothing, and must not cause lookups unless its key can refuse it.
             Answer::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip,
-            Answer::Pending(extracting) => self.waits(ask, Stage::Key(extracting)),
+            Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)),
         }
     }
 
-    /// The check so far; only a request that is counted has a cost and a tier.
-    fn ask(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> u64) -> Ask {
+    /// Returns the check so far; only a request that is counted has a cost and a tier.
+    fn keyless(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> u64) -> Keyless {
         let policy = self.policy;
         let draft = if terms.counted {
             let (critical, quota) = (policy.is_critical(parts), policy.quota_of(parts));
@@ -77,10 +88,10 @@ impl<'a> Judge<'a> {
         } else {
             Draft::new(self.place, 0, *policy.quota())
         };
-        Ask { draft, terms }
+        Keyless { draft, terms }
     }
 
-    /// Whether the request comes from an address on a list, which is unknown if its address is.
+    /// Returns whether a list has the client's address; `None` if the address is unknown and the list has addresses.
     fn lists(self, list: &AccessList, parts: &Parts) -> Option<bool> {
         if !list.has_nets() {
             return Some(false);
@@ -90,15 +101,23 @@ impl<'a> Judge<'a> {
             tracing::warn!(
                 code = "list_without_address",
                 policy = self.policy.name(),
-                "a request carries no address, so that it is on no list of addresses to allow, and refused by those to \
-                 deny, unless they serve unknown addresses"
+                "a request has no client address: allow lists of addresses do not match it, and deny lists of \
+                 addresses refuse it unless they serve unknown addresses"
             );
         }
         address.map(|address| list.has_address(address))
     }
 
-    /// Goes on once the key is known.
-    pub(super) fn resolve_key(self, ask: Ask, extracted: Extracted) -> Resolved {
+    /// Resolves the policy by what its extractor returned.
+    ///
+    /// - A key goes through the deny list and the allow list, and then to the lookup of its quota, if there is one.
+    /// - If the key is missing, the policy's [`MissingKey`] decides: skip, refuse, or share one counter. A part of a
+    ///   joined key that is there and on the deny list refuses all the same.
+    /// - An ambiguous key, a failed lookup and a rejection have rules of their own: see
+    ///   [`ambiguous`](Self::ambiguous), [`without_key`](Self::without_key) and [`Refusal::Rejected`].
+    ///
+    /// A request that is not counted, such as a preflight, can be refused here but never becomes a check.
+    pub(super) fn resolve_key(self, keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let mut offered = RawValues::default();
         let key = match (extracted, policy.rule_for_missing_key()) {
@@ -109,10 +128,10 @@ impl<'a> Judge<'a> {
                 key
             }
             (Extracted::Missing, _) if self.denies_part() => return Resolved::refused(Refusal::Denied),
-            (Extracted::Rejected(_) | Extracted::Missing, _) if !ask.terms.keyed => return Resolved::Skip,
+            (Extracted::Rejected(_) | Extracted::Missing, _) if !keyless.terms.keyed => return Resolved::Skip,
             (Extracted::Rejected(response), _) => return Resolved::refused(Refusal::Rejected(response)),
-            (Extracted::Failed(error), _) => return self.without_key(ask, *error),
-            (Extracted::Ambiguous, rule) => return self.ambiguous(ask, rule),
+            (Extracted::Failed(error), _) => return self.without_key(keyless, *error),
+            (Extracted::Ambiguous, rule) => return self.ambiguous(keyless, rule),
             (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip,
             (Extracted::Missing, MissingKey::Deny) => return Resolved::refused(Refusal::NoKey),
             (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
@@ -121,10 +140,10 @@ impl<'a> Judge<'a> {
         if listed(&options.deny) {
             return Resolved::refused(Refusal::Denied);
         }
-        if !ask.terms.counted || listed(&options.allow) {
+        if !keyless.terms.counted || listed(&options.allow) {
             return Resolved::Skip;
         }
-        let Some(lookup) = policy.rule().tiers() else { return self.check(ask.draft, key) };
+        let Some(lookup) = policy.rule().tiers() else { return self.check(keyless.draft, key) };
         let offered = || {
             if let Some(parts) = self.parts {
                 policy.extractor().raw_values(parts, &mut offered);
@@ -132,33 +151,41 @@ impl<'a> Judge<'a> {
             offered
         };
         match lookup.find(&key, offered) {
-            Answer::Ready(tier) => self.check(ask.draft.with_tier(tier), key),
-            Answer::Pending(finding) => self.waits(ask, Stage::Tier(key, finding)),
+            Answer::Ready(tier) => self.check(keyless.draft.with_tier(tier), key),
+            Answer::Pending(finding) => self.waits(keyless, Stage::Tier(key, finding)),
         }
     }
 
-    /// Goes on with a policy whose key could not be found out, as the layer says of failures.
-    pub(super) fn without_key(self, ask: Ask, error: Error) -> Resolved {
+    /// Resolves a policy whose key could not be looked up, as [`OnFailure`] of the layer sets.
+    ///
+    /// | rule | the policy denies missing keys or some values | any other policy |
+    /// | --- | --- | --- |
+    /// | `Allow` | does not apply | does not apply |
+    /// | `Deny` | 503 | 503 |
+    /// | `Fallback` | 503 | all such requests share one counter, with the policy's own quota |
+    pub(super) fn without_key(self, keyless: Keyless, error: Error) -> Resolved {
         let (policy, rule) = (self.policy, self.gate.limits.failure.on_failure);
         if self.gate.unknown_keys.is_due() {
             let (policy, error) = (policy.name(), format!("{error:#}"));
-            tracing::warn!(code = "key_unknown", policy, error, ?rule, "a key was not found out");
+            tracing::warn!(code = "key_unknown", policy, error, ?rule, "a key could not be looked up");
         }
         match (rule, policy.rule_for_missing_key()) {
             (OnFailure::Allow, _) => Resolved::Skip,
             (OnFailure::Deny, _) | (_, MissingKey::Deny) => Resolved::refused(Refusal::Failed(error)),
-            // Anybody can bring about that keys are not found out, and may be on the list.
+            // Any client can make lookups fail, and one that does may be on the list.
             _ if policy.denies_values() => Resolved::refused(Refusal::Failed(error)),
-            (OnFailure::Fallback, _) if !ask.terms.counted => Resolved::Skip,
-            (OnFailure::Fallback, _) => self.check(ask.draft, Key::new("unknown", "")),
+            (OnFailure::Fallback, _) if !keyless.terms.counted => Resolved::Skip,
+            (OnFailure::Fallback, _) => self.check(keyless.draft, Key::new("unknown", "")),
         }
     }
 
+    /// Resolves to the check of a key.
     pub(super) fn check(self, draft: Draft, key: Key) -> Resolved {
         Resolved::Check(draft.check(self.policy.rule(), key))
     }
 
-    fn waits(self, ask: Ask, stage: Stage) -> Resolved {
-        Resolved::Waiting(Box::new(Waiting::new(Arc::clone(self.gate), ask, stage)))
+    /// Resolves to a lookup, which starts when it is polled.
+    fn waits(self, keyless: Keyless, stage: Stage) -> Resolved {
+        Resolved::Waiting(Box::new(Waiting::new(Arc::clone(self.gate), keyless, stage)))
     }
 }

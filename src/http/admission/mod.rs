@@ -1,4 +1,11 @@
-//! Whether a request is admitted: what its policies check, then one decision over all of them.
+//! Admission: whether a request is admitted, by one decision over all policies that apply to it.
+//!
+//! The head of a request comes in. Each policy is [resolved](Resolved): it does not apply, refuses the request by its
+//! key, is a check, or has a key or a quota to look up first. The first refusal ends it. The checks then go to the
+//! store as one call, and an [`Account`] or a [`Refusal`] comes out.
+//!
+//! Nothing is looked up before all policies have been resolved by the head alone: a request that a later policy denies
+//! costs no lookup. And nothing is taken before all lookups have finished.
 
 mod ambiguous;
 mod judge;
@@ -22,27 +29,37 @@ use crate::metrics::Timer;
 use crate::store::{Answer, Deadline, Decided};
 use crate::{Decision, Error, Outcome, Store};
 
-/// The account of an admitted request, or why it is not admitted.
+/// The account of an admitted request, or the reason for which it is not admitted.
+///
+/// A refused request owes nothing. The account of an admitted one settles what it took, whatever becomes of the request.
 pub(crate) type Verdict = Result<Account, Refusal>;
 
-/// The way to a [`Verdict`].
+/// A [`Verdict`] in the making.
 pub(crate) enum Admission {
+    /// It is there; `None` once it was returned.
     Known(Option<Verdict>),
+    /// The store decides, within the layer's budget.
+    ///
+    /// `policies` are the places of those in the decision, and `timer` runs since the call. If this is dropped, the
+    /// store may still take the units, and they stay taken.
     Deciding { pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>, policies: Places, timer: Timer },
+    /// Keys or quotas are looked up, and then the store decides, both within one budget.
+    ///
+    /// If this is dropped during the lookups, nothing is taken; the lookups themselves go on, and are cached.
     Resolving(Pin<Box<dyn Future<Output = Verdict> + Send>>),
 }
 
 impl Admission {
-    /// Begins to decide about a request, by its head.
+    /// Begins to decide on a request. A store that decides at once makes the verdict known here.
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
         let mut plan = Plan::default();
         for place in 0..gate.policies.len() {
             if let Some(refusal) = Judge::new(gate, place, parts).resolve().add_to(&mut plan, place) {
-                return Admission::Known(Some(Err(turned_away(gate, refusal))));
+                return Admission::Known(Some(Err(counted(gate, refusal))));
             }
         }
         if !plan.findings.is_empty() {
-            return Self::later(gate, plan);
+            return Self::after_lookups(gate, plan);
         }
         let timer = Timer::start();
         match gate.limits.store.decide(&plan.checks, Deadline::none()) {
@@ -51,16 +68,22 @@ impl Admission {
         }
     }
 
-    fn later(gate: &Arc<Gate>, plan: Plan<Waiting>) -> Self {
+    /// Looks up what the plan lacks, then decides, both within the layer's budget.
+    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
             match gate.limits.decide_later(plan).await {
                 Ok((policies, timer, decided)) => verdict(&gate, &policies, timer, decided),
-                Err(refusal) => Err(turned_away(&gate, *refusal)),
+                Err(refusal) => Err(counted(&gate, *refusal)),
             }
         }))
     }
 
+    /// Polls for the verdict; `gate` is that of the request's beginning.
+    ///
+    /// # Panics
+    ///
+    /// If the verdict was returned before.
     pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
@@ -72,14 +95,15 @@ impl Admission {
     }
 }
 
-/// A refusal that is known before the store decides.
-fn turned_away(gate: &Gate, refusal: Refusal) -> Refusal {
+/// Counts a refusal that came before the store decided, and returns it.
+fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
     if let Some(reason) = refusal.undecided() {
         gate.limits.decisions.turned_away(reason);
     }
     refusal
 }
 
+/// Returns the verdict of a decision, after counting and logging it.
 fn verdict(gate: &Arc<Gate>, policies: &[usize], timer: Timer, decided: Result<Decided, Error>) -> Verdict {
     let refusals = policies.iter().map(|place| gate.policies[*place].rule().refusals());
     gate.limits.decisions.decided(timer, &decided, refusals);
@@ -92,11 +116,11 @@ fn verdict(gate: &Arc<Gate>, policies: &[usize], timer: Timer, decided: Result<D
     }
 }
 
-/// Logs what policies in shadow would have done.
+/// Logs which policies in shadow mode would have refused the request.
 fn log_shadows(decision: &Decision) {
     let refusing = |outcome: &&Outcome| outcome.mode() == Mode::Shadow && !outcome.is_allowed();
     for outcome in decision.outcomes().iter().filter(refusing) {
         let retry_after = outcome.retry_after();
-        tracing::info!(policy = outcome.policy(), ?retry_after, "a policy in shadow would refuse this request");
+        tracing::info!(policy = outcome.policy(), ?retry_after, "a policy in shadow mode would refuse this request");
     }
 }

@@ -1,4 +1,7 @@
-//! What a policy makes of a request, and what it knows before that.
+//! The results of resolving one policy for one request, and the state of a policy whose lookup is not finished.
+//!
+//! A policy resolves at once if its key and its quota follow from the head of the request. Else it becomes a
+//! [`Waiting`], which owns all that it needs, as the head goes to the inner service's request meanwhile.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,24 +14,25 @@ use crate::limiter::{Draft, Plan};
 use crate::store::Check;
 use crate::{Key, Quota};
 
-/// What a policy makes of a request.
+/// A policy, resolved for a request.
 pub(crate) enum Resolved {
-    /// What it checks.
+    /// The policy counts the request by this check.
     Check(Check),
-    /// It does not apply.
+    /// The policy does not apply.
     Skip,
-    /// It has to look something up, and has not begun.
+    /// A key or a quota has to be looked up; the lookup has not started.
     Waiting(Box<Waiting>),
-    /// It refuses the request; boxed, as it is large and rare.
+    /// The policy refuses the request; boxed, as this is large and rare.
     Refused(Box<Refusal>),
 }
 
 impl Resolved {
+    /// Boxes a refusal.
     pub(super) fn refused(refusal: Refusal) -> Self {
         Resolved::Refused(Box::new(refusal))
     }
 
-    /// What is left of it for a policy that never refuses.
+    /// Returns the same for a policy in shadow mode, or of another route: it never refuses.
     pub(crate) fn in_shadow(self) -> Self {
         match self {
             Resolved::Refused(_) => Resolved::Skip,
@@ -37,7 +41,9 @@ impl Resolved {
         }
     }
 
-    /// Adds it to what is decided; or the request is refused.
+    /// Adds it to the plan of a decision, at the policy's place; returns the refusal if the policy refuses.
+    ///
+    /// Policies have to be added in the order of their places.
     pub(crate) fn add_to(self, plan: &mut Plan<Waiting>, place: usize) -> Option<Refusal> {
         match self {
             Resolved::Check(check) => plan.add(place, check),
@@ -49,35 +55,40 @@ impl Resolved {
     }
 }
 
-/// A policy's check before its key is known, and on which terms it is made.
+/// A check that still lacks its key, and the terms on which the policy applies.
+///
+/// It is all that is left of the head of a request during a lookup: cost, tier and reserve are computed before.
 #[derive(Clone, Copy)]
-pub(super) struct Ask {
+pub(super) struct Keyless {
     pub(super) draft: Draft,
     pub(super) terms: Terms,
 }
 
-/// A policy whose check is not known yet.
+/// A policy that needs a lookup before it is a check.
 pub(crate) struct Waiting {
     pub(super) gate: Arc<Gate>,
-    pub(super) ask: Ask,
+    pub(super) keyless: Keyless,
     pub(super) stage: Stage,
-    /// It never refuses.
+    /// Whether a refusal is dropped, as for a policy in shadow mode.
     pub(super) in_shadow: bool,
 }
 
 type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What is looked up.
+/// The lookup in flight.
 pub(super) enum Stage {
+    /// That of the key.
     Key(Pending<Extracted>),
+    /// That of the quota of this key.
     Tier(Key, Pending<Option<Quota>>),
 }
 
 impl Waiting {
-    pub(super) fn new(gate: Arc<Gate>, ask: Ask, stage: Stage) -> Self {
-        Self { gate, ask, stage, in_shadow: false }
+    pub(super) fn new(gate: Arc<Gate>, keyless: Keyless, stage: Stage) -> Self {
+        Self { gate, keyless, stage, in_shadow: false }
     }
 
+    /// Returns the same for a policy that never refuses.
     pub(super) fn in_shadow(self) -> Self {
         Self { in_shadow: true, ..self }
     }

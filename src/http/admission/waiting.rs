@@ -1,4 +1,7 @@
-//! Going on with a policy that has to look something up before its check is known.
+//! Continues a policy whose key or quota is being looked up.
+//!
+//! A key may be followed by a quota: one [`Waiting`] goes through both lookups, and ends as a check, as nothing, or as
+//! a refusal. If the budget ends first, a missing key has failed, and a missing quota is the policy's own.
 
 use std::task::{Context, Poll};
 
@@ -10,10 +13,12 @@ use crate::http::response::Refusal;
 use crate::limiter::{Finding, Found};
 
 impl Waiting {
+    /// Returns the judge of this policy; the head of the request is gone.
     fn judge(&self) -> Judge<'_> {
-        Judge::without_parts(&self.gate, self.ask.draft.rule)
+        Judge::without_parts(&self.gate, self.keyless.draft.rule)
     }
 
+    /// Returns the end of the lookups; in shadow mode a refusal is none.
     fn found(&self, resolved: Resolved) -> Found<Box<Refusal>> {
         match resolved {
             Resolved::Check(check) => Found::Check(check),
@@ -27,7 +32,7 @@ impl Finding for Waiting {
     type Refusal = Box<Refusal>;
 
     fn rule(&self) -> usize {
-        self.ask.draft.rule
+        self.keyless.draft.rule
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Found<Box<Refusal>>> {
@@ -35,12 +40,12 @@ impl Finding for Waiting {
             let resolved = match &mut self.stage {
                 Stage::Key(pending) => {
                     let Poll::Ready(extracted) = pending.as_mut().poll(cx) else { return Poll::Pending };
-                    self.judge().resolve_key(self.ask, extracted)
+                    self.judge().resolve_key(self.keyless, extracted)
                 }
                 Stage::Tier(key, pending) => {
                     let Poll::Ready(tier) = pending.as_mut().poll(cx) else { return Poll::Pending };
                     let key = key.clone();
-                    self.judge().check(self.ask.draft.with_tier(tier), key)
+                    self.judge().check(self.keyless.draft.with_tier(tier), key)
                 }
             };
             match resolved {
@@ -53,10 +58,10 @@ impl Finding for Waiting {
     fn late(&self) -> Found<Box<Refusal>> {
         self.found(match &self.stage {
             Stage::Key(_) => {
-                let late = Error::new(Kind::Timeout, "a key was not looked up in time");
-                self.judge().without_key(self.ask, late)
+                let late = Error::new(Kind::Timeout, "the lookup of a key timed out");
+                self.judge().without_key(self.keyless, late)
             }
-            Stage::Tier(key, _) => self.judge().check(self.ask.draft, key.clone()),
+            Stage::Tier(key, _) => self.judge().check(self.keyless.draft, key.clone()),
         })
     }
 }

@@ -1,4 +1,7 @@
-//! The values of the header fields: `q` and `w` of a policy, `r` and `t` of an outcome.
+//! The values of `RateLimit-Policy` (`q` and `w` of each policy) and `RateLimit` (`r` and `t` of each outcome).
+//!
+//! Both are Lists of structured fields (RFC 9651). What does not change from request to request is rendered once, when
+//! the policies are set.
 
 use std::ops::Range;
 
@@ -10,20 +13,21 @@ use super::numbers::{Advertised, LARGEST, Left, number};
 use crate::http::policy::Policy;
 use crate::{Outcome, PolicyName, Quota};
 
-/// What all requests are told of a list of policies.
+/// What the headers of all responses say about a layer's policies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PolicyField {
-    /// `RateLimit-Policy`, rendered once; `None` if no policy is shown.
+    /// `RateLimit-Policy`; `None` if no policy is shown.
     pub(super) value: Option<HeaderValue>,
-    /// `X-RateLimit-Limit` of each quota that is shown: its `q` in `value`.
+    /// `X-RateLimit-Limit` of each quota that is shown: a slice of `value`, its `q`.
     limits: Vec<(Quota, HeaderValue)>,
     /// All policies, as they are configured.
     configured: Vec<(PolicyName, Quota)>,
-    /// Those that must not be named.
+    /// The policies that are not shown.
     hidden: Vec<PolicyName>,
 }
 
 impl PolicyField {
+    /// Renders the policies that are shown.
     pub(super) fn of(policies: &[Policy]) -> Self {
         let mut field = Field::default();
         let shown = policies.iter().filter(|policy| policy.is_shown());
@@ -40,7 +44,7 @@ impl PolicyField {
         }
     }
 
-    /// Whether a decision is over all policies, each with its own quota.
+    /// Returns whether a decision is over all policies, each with its own quota, so that [`value`](Self::value) fits.
     pub(super) fn is_of(&self, outcomes: &[Outcome]) -> bool {
         let is_of = |(outcome, (name, quota)): (&Outcome, &(PolicyName, Quota))| {
             outcome.quota() == quota && outcome.policy_name() == name
@@ -48,12 +52,12 @@ impl PolicyField {
         outcomes.len() == self.configured.len() && outcomes.iter().zip(&self.configured).all(is_of)
     }
 
-    /// Whether a policy must not be named.
+    /// Returns whether a policy is not shown.
     pub(super) fn hides(&self, name: &PolicyName) -> bool {
         self.hidden.contains(name)
     }
 
-    /// `X-RateLimit-Limit` of a quota.
+    /// Returns `X-RateLimit-Limit` of a quota: rendered before, or of a tier and rendered now.
     pub(super) fn limit(&self, quota: &Quota) -> HeaderValue {
         let rendered = self.limits.iter().find(|(shown, _)| shown == quota);
         rendered.map_or_else(|| number(Advertised::of(quota).q), |(_, limit)| limit.clone())
@@ -62,14 +66,14 @@ impl PolicyField {
 
 const VISIBLE: &str = "names and numbers are visible ASCII";
 
-/// A field's value, being written: a List of quoted names with Integer parameters.
+/// The value of a field while it is written: a List of quoted names with Integer parameters.
 #[derive(Debug, Default)]
 pub(super) struct Field {
     bytes: SmallVec<[u8; 128]>,
 }
 
 impl Field {
-    /// Adds a member of `RateLimit-Policy`; returns the place of its `q`.
+    /// Adds a member of `RateLimit-Policy`, and returns where its `q` is.
     pub(super) fn policy(&mut self, name: &str, quota: &Quota) -> Range<usize> {
         let Advertised { q, w } = Advertised::of(quota);
         self.member(name);
@@ -78,7 +82,7 @@ impl Field {
         place
     }
 
-    /// Adds a member of `RateLimit`.
+    /// Adds a member of `RateLimit`, with `later` seconds of jitter in its `t`.
     pub(super) fn left(&mut self, outcome: &Outcome, later: u64) {
         let Left { r, t } = Left::of(outcome);
         self.member(outcome.policy());
@@ -88,7 +92,7 @@ impl Field {
         }
     }
 
-    /// The value; `None` if it has no member.
+    /// Returns the value; `None` if it has no member.
     pub(super) fn finish(&self) -> Option<HeaderValue> {
         let value = HeaderValue::from_bytes(&self.bytes).expect(VISIBLE);
         (!value.is_empty()).then_some(value)
@@ -103,7 +107,7 @@ impl Field {
         self.bytes.push(b'"');
     }
 
-    /// Adds a parameter; returns the place of its number.
+    /// Adds a parameter, and returns where its number is.
     fn parameter(&mut self, name: u8, number: u64) -> Range<usize> {
         self.bytes.extend_from_slice(&[b';', name, b'=']);
         let from = self.bytes.len();

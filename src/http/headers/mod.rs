@@ -1,5 +1,11 @@
-//! The headers that tell clients about their limits: which are sent, their values, and how they are written beside
-//! those that are there.
+//! The headers of the limits: which clients receive, their values, and how they are merged with those of inner layers.
+//!
+//! A decision comes in, and goes as `RateLimit`, `RateLimit-Policy` and `X-RateLimit-*` into the headers of a response.
+//! [`settings`] is what users choose, [`numbers`] has the formulas, [`fields`] the syntax, and [`merge`] keeps what an
+//! inner layer or an upstream wrote.
+//!
+//! Clients see enforced and advertised policies only, and no header promises more than the limits admit: waits are
+//! rounded up, and merging only makes a header stricter.
 
 mod fields;
 mod merge;

@@ -1,4 +1,4 @@
-//! The names of the headers that tell clients about limits.
+//! The names of the headers that this crate writes.
 
 use http::HeaderName;
 use http::header::RETRY_AFTER;
@@ -13,13 +13,23 @@ pub(super) const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset"
 pub(super) const USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
 pub(super) const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
-/// What a CORS layer must expose, so that scripts in browsers can read the limits.
+/// The headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
 ///
-/// `grpc-retry-pushback-ms` is for calls over gRPC-Web that are translated outside of the layer; their
-/// `grpc-status` and `grpc-message` are for the translation to expose.
+/// It is all that any [`Headers`](crate::Headers) may send, so it need not change with them. `grpc-retry-pushback-ms`
+/// is for gRPC-Web calls that are translated outside of this layer; the translation exposes `grpc-status` and
+/// `grpc-message` itself.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::EXPOSED_HEADERS;
+///
+/// // With tower-http: `CorsLayer::new().expose_headers(EXPOSED_HEADERS)`.
+/// assert!(EXPOSED_HEADERS.iter().any(|name| name == "retry-after"));
+/// ```
 pub const EXPOSED_HEADERS: [HeaderName; 9] =
     [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE, PUSHBACK];
 
-/// Headers that another layer or an upstream may have set.
-pub(super) static TOLD: [HeaderName; 8] =
+/// The headers that an inner layer or an upstream may have set.
+pub(super) static MERGED: [HeaderName; 8] =
     [RETRY_AFTER, RATELIMIT, RATELIMIT_POLICY, LIMIT, REMAINING, RESET, USED, RESOURCE];

@@ -12,7 +12,7 @@ use crate::{Outcome, Quota};
 /// The largest Integer of a structured field (RFC 9651 §3.3.1).
 pub(crate) const LARGEST: u64 = 999_999_999_999_999;
 
-/// A quota as clients are told it: `q` units in `w` seconds.
+/// A quota as it is advertised: `q` units in `w` seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advertised {
     pub(crate) q: u64,
@@ -20,10 +20,10 @@ pub(crate) struct Advertised {
 }
 
 impl Advertised {
-    /// The shortest whole number of seconds in which the capacity is refilled, and the units then.
+    /// Returns the shortest whole number of seconds in which the capacity is refilled, and the units refilled by then.
     ///
-    /// So `q` is never below the capacity, and for whole seconds and no extra burst both are as
-    /// configured.
+    /// So `q` is never below the capacity, and both are as configured if the window is whole seconds and the burst no
+    /// more than the limit.
     pub(crate) fn of(quota: &Quota) -> Self {
         let seconds = quota.window().as_secs();
         if quota.capacity() <= quota.limit() && quota.window().subsec_nanos() == 0 {
@@ -42,7 +42,7 @@ fn clamp(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(LARGEST).min(LARGEST)
 }
 
-/// Whole seconds, rounded up.
+/// Returns whole seconds, rounded up, at most [`LARGEST`].
 pub(crate) fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(LARGEST)
 }
@@ -50,12 +50,17 @@ pub(crate) fn whole_seconds(duration: Duration) -> u64 {
 /// The parameters of one member of `RateLimit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
+    /// Units left.
     pub(crate) r: u64,
-    /// `None` when no wait changes `r`.
+    /// Seconds that `r` has to last, or until units are left; `None` if no wait changes `r`.
     pub(crate) t: Option<u64>,
 }
 
 impl Left {
+    /// Returns what an outcome leaves.
+    ///
+    /// If nothing is left, `t` is the wait until some is. Else it is how long `r` units last at the rate of the quota,
+    /// or the time until the window ends, if that is longer.
     pub(crate) fn of(outcome: &Outcome) -> Self {
         let Advertised { q, w } = Advertised::of(outcome.quota());
         let r = outcome.remaining().min(q);
@@ -69,24 +74,25 @@ impl Left {
         Self { r, t: Some(refilled.max(whole_seconds(window_end(outcome)))) }
     }
 
-    /// Only `r`.
+    /// Returns `r` alone, which takes less to compute.
     pub(crate) fn units(outcome: &Outcome) -> u64 {
         outcome.remaining().min(Advertised::of(outcome.quota()).q)
     }
 }
 
-/// Units taken, where `left` are left: a bucket that holds less than the limit is full at its burst.
+/// Returns the units that are not left, where `left` are: of the capacity, as a bucket with a burst below the limit
+/// never holds more.
 pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
     let Advertised { q, .. } = Advertised::of(outcome.quota());
     outcome.quota().capacity().min(q).saturating_sub(left)
 }
 
-/// Until the window counted in ends, for algorithms that give all units back at once.
+/// Returns the time until the current window ends; zero for algorithms that refill bit by bit.
 fn window_end(outcome: &Outcome) -> Duration {
     outcome.quota().window_end(outcome.reset_after()).unwrap_or(Duration::ZERO)
 }
 
-/// A number as a header's value.
+/// Returns a number as the value of a header.
 pub(crate) fn number(number: u64) -> HeaderValue {
     // `HeaderValue::from` would allocate twice.
     HeaderValue::from_str(itoa::Buffer::new().format(number)).expect("digits are visible ASCII")

@@ -1,28 +1,54 @@
-//! Which headers are sent.
+//! The settings of headers: which are sent, in which syntax.
 
 use std::time::Duration;
 
 use super::numbers::LARGEST;
 
-/// Which draft of the IETF's fields is written.
+/// The draft of the IETF that `RateLimit` and `RateLimit-Policy` follow.
 ///
-/// The draft is not a standard, and no compliance is claimed.
+/// A draft is not a standard, and no compliance is claimed.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Dialect, Headers};
+///
+/// let headers = Headers::legacy().dialect(Dialect::Draft11);
+/// # let _ = headers;
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// draft-ietf-httpapi-ratelimit-headers-11.
+    /// draft-ietf-httpapi-ratelimit-headers-11: `RateLimit-Policy: "api";q=100;w=60` and `RateLimit: "api";r=50;t=30`.
     #[default]
     Draft11,
 }
 
-/// Which headers tell clients about their limits.
+/// The headers in which clients receive their limits, for [`RateLimitLayer::headers`](crate::RateLimitLayer::headers).
 ///
-/// `Retry-After` is always sent with a refusal, if a wait can help.
+/// The default of a layer is [`both`](Self::both). `Retry-After` is always sent with a refusal, if a wait can help.
 ///
-/// Fields that the inner service or an upstream has set are merged, and never loosened: its `RateLimit` and
-/// `RateLimit-Policy` get more members, and of its `X-RateLimit-*` and ours those stay, as a whole, that leave
-/// less. Members that are not of this draft, such as those of an older one, are dropped where ours are
-/// written: a line in two syntaxes is valid in neither, and clients would ignore all of it.
+/// | header | value |
+/// | --- | --- |
+/// | `RateLimit-Policy` | of each policy its name, `q` (units) and `w` (seconds in which they are refilled) |
+/// | `RateLimit` | of each policy its name, `r` (units left) and `t` (seconds that they have to last, or to wait for some) |
+/// | `X-RateLimit-Limit` | units of the policy that binds |
+/// | `X-RateLimit-Remaining` | units left of it |
+/// | `X-RateLimit-Reset` | when all of it is left again: Unix time, or [seconds from now](Self::reset_in_seconds) |
+/// | `X-RateLimit-Used` | units of it that are not left, with [`with_used`](Self::with_used) |
+/// | `X-RateLimit-Resource` | its name, with [`with_resource`](Self::with_resource) |
+///
+/// The policy that binds is the one with the least left; of a refused request, the one with the longest wait.
+///
+/// Policies that are [unadvertised](crate::Policy::unadvertised) or in [shadow mode](crate::Policy::shadow) are in none
+/// of them.
+///
+/// # Headers of inner services
+///
+/// Headers that the inner service or an upstream has set are merged, so that the stricter limit is what clients see.
+/// `RateLimit` and `RateLimit-Policy` get the members of both. Of the `X-RateLimit-*`, the set that leaves less is kept
+/// as a whole. Members of another draft are dropped where ours are written, as clients would ignore a line in two
+/// syntaxes altogether.
 ///
 /// # Examples
 ///
@@ -40,34 +66,47 @@ pub struct Headers {
     pub(super) reset: ResetFormat,
     pub(super) used: bool,
     pub(super) resource: bool,
-    /// In seconds.
+    /// The most that is added to the waits of a refusal, in seconds.
     jitter: u64,
 }
 
 /// What `X-RateLimit-Reset` counts from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ResetFormat {
+    /// The Unix epoch.
     UnixTime,
+    /// The response.
     Seconds,
 }
 
 impl Headers {
-    /// `RateLimit` and `RateLimit-Policy`, and the `X-RateLimit-*` set.
+    /// Sends `RateLimit` and `RateLimit-Policy`, and `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
     pub fn both() -> Self {
         Self { legacy: true, ..Self::ietf() }
     }
 
-    /// `RateLimit` and `RateLimit-Policy` only.
+    /// Sends `RateLimit` and `RateLimit-Policy` only.
     pub fn ietf() -> Self {
         Self { dialect: Some(Dialect::default()), ..Self::none() }
     }
 
-    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset` only.
+    /// Sends `X-RateLimit-Limit`, `-Remaining` and `-Reset` only, as many APIs do.
     pub fn legacy() -> Self {
         Self { legacy: true, ..Self::none() }
     }
 
-    /// None but `Retry-After`.
+    /// Sends `Retry-After` with refusals, and nothing else.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Headers, MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// // For an API that does not publish its limits.
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).headers(Headers::none());
+    /// # let _ = layer;
+    /// ```
     pub fn none() -> Self {
         Self { dialect: None, legacy: false, reset: ResetFormat::UnixTime, used: false, resource: false, jitter: 0 }
     }
@@ -77,44 +116,59 @@ impl Headers {
         Self { dialect: Some(dialect), ..self }
     }
 
-    /// Makes `X-RateLimit-Reset` seconds from now instead of Unix time.
+    /// Sets `X-RateLimit-Reset` to count in seconds from the response, instead of in Unix time.
+    ///
+    /// Clients whose clocks are wrong then wait correctly.
     pub fn reset_in_seconds(self) -> Self {
         Self { reset: ResetFormat::Seconds, ..self }
     }
 
-    /// Adds `X-RateLimit-Used` to the legacy set.
+    /// Adds `X-RateLimit-Used` to the legacy headers, if those are sent.
     pub fn with_used(self) -> Self {
         Self { used: true, ..self }
     }
 
-    /// Adds `X-RateLimit-Resource`, the binding policy's name, to the legacy set.
+    /// Adds `X-RateLimit-Resource`, the name of the policy that binds, to the legacy headers, if those are sent.
     pub fn with_resource(self) -> Self {
         Self { resource: true, ..self }
     }
 
-    /// Adds up to `most` to each refusal's waits, so that clients do not come back all at once;
-    /// rounded down to whole seconds.
+    /// Sets how much time is added to the waits of a refusal, instead of none: at random, up to `most`.
+    ///
+    /// So clients that were refused together do not retry together. It is rounded down to whole seconds, and is the
+    /// same in all headers of one response. A shorter wait than the header's may still be served: the limits themselves
+    /// do not change.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::Headers;
+    ///
+    /// let headers = Headers::both().jitter(Duration::from_secs(5));
+    /// # let _ = headers;
+    /// ```
     pub fn jitter(self, most: Duration) -> Self {
         Self { jitter: most.as_secs().min(LARGEST), ..self }
     }
 
-    /// Whether nothing but `Retry-After` is sent.
+    /// Returns whether nothing but `Retry-After` is sent.
     pub(super) fn are_none(&self) -> bool {
         self.dialect.is_none() && !self.legacy
     }
 
-    /// How many are sent, `Retry-After` aside.
+    /// Returns how many headers are sent, without `Retry-After`.
     pub(super) fn count(&self) -> usize {
         let legacy = if self.legacy { 3 + usize::from(self.used) + usize::from(self.resource) } else { 0 };
         if self.dialect.is_some() { 2 + legacy } else { legacy }
     }
 
-    /// Seconds to add to the waits of one refusal, the same to all of them.
+    /// Returns the jitter of one refusal in seconds, which is added to all of its waits.
     pub(crate) fn later(&self) -> u64 {
         if self.jitter > 0 { fastrand::u64(0..=self.jitter) } else { 0 }
     }
 
-    /// As [`later`](Self::later), in milliseconds.
+    /// Returns the same in milliseconds, for gRPC.
     pub(crate) fn later_millis(&self) -> u64 {
         if self.jitter > 0 { fastrand::u64(0..=self.jitter.saturating_mul(1_000)) } else { 0 }
     }

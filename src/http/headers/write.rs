@@ -1,4 +1,8 @@
-//! Writing the headers, beside those that are there.
+//! Writes the headers of the limits into a response.
+//!
+//! A refusal is this crate's own response, so its headers are just inserted. The response of the inner service may have
+//! such headers already, of a nested layer or an upstream: if it has, they are merged, and a refusal inside is never
+//! made to look as if there were units left.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::fields::{Field, PolicyField};
 use super::merge::{is_stricter, merge};
-use super::names::{LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, TOLD, USED};
+use super::names::{LIMIT, MERGED, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
 use super::numbers::{Left, number, used, whole_seconds};
 use super::settings::{Headers, ResetFormat};
 use crate::core::Mode;
@@ -22,7 +26,7 @@ pub(crate) struct HeaderWriter {
 }
 
 impl HeaderWriter {
-    /// A writer for no policy yet.
+    /// Creates a writer without policies.
     pub(crate) fn new(headers: Headers) -> Self {
         Self { headers, policies: PolicyField::default() }
     }
@@ -31,25 +35,26 @@ impl HeaderWriter {
         self.headers = headers;
     }
 
+    /// Sets the policies, and renders what does not change from response to response.
     pub(crate) fn set_policies(&mut self, policies: &[Policy]) {
         self.policies = PolicyField::of(policies);
     }
 
-    /// Which headers are sent.
+    /// Returns which headers are sent.
     pub(crate) fn headers(&self) -> &Headers {
         &self.headers
     }
 
-    /// Writes the headers of an admitted request's response, beside those that are there.
+    /// Writes the headers into the response to an admitted request, merged with those that it has.
     pub(crate) fn write(&self, headers: &mut HeaderMap, status: StatusCode, decision: &Decision) {
         if decision.outcomes().is_empty() || self.headers.are_none() {
             return;
         }
         let binding = self.binding(decision);
-        if !headers.keys().any(|name| TOLD.contains(name)) {
+        if !headers.keys().any(|name| MERGED.contains(name)) {
             return self.insert_headers(headers, decision, binding, decision.outcomes().iter(), 0);
         }
-        // Units left here must not tell a client to come back sooner than the refusal does.
+        // Units that are left here must not make a client retry sooner than the refusal inside allows.
         let waits = [RATELIMIT, RETRY_AFTER, REMAINING];
         let refused_inside =
             status == StatusCode::TOO_MANY_REQUESTS && waits.iter().any(|name| headers.contains_key(name));
@@ -66,14 +71,14 @@ impl HeaderWriter {
             }
         }
         if stricter && self.headers.legacy {
-            // What the others said of these is not about the limit that is told now.
+            // These two were about the other limit.
             headers.remove(USED);
             headers.remove(RESOURCE);
             self.write_legacy(headers, binding);
         }
     }
 
-    /// Writes the headers of a refusal, whose waits are so many seconds later if any wait can help.
+    /// Writes the headers of a refusal, with `later` seconds of jitter if a wait can help.
     pub(crate) fn write_refusal(&self, headers: &mut HeaderMap, decision: &Decision, later: u64) {
         if self.headers.are_none() {
             return;
@@ -82,7 +87,7 @@ impl HeaderWriter {
         self.insert_headers(headers, decision, self.binding(decision), decision.violated(), later);
     }
 
-    /// Writes all headers over those that are there; `outcomes` are told in `RateLimit`.
+    /// Inserts all headers, over any of the same names; `outcomes` are the members of `RateLimit`.
     fn insert_headers<'a>(
         &self,
         headers: &mut HeaderMap,
@@ -91,7 +96,7 @@ impl HeaderWriter {
         outcomes: impl Iterator<Item = &'a Outcome>,
         later: u64,
     ) {
-        // No more: a map that has to grow is made anew.
+        // Once for all of them, as a map that has to grow is rebuilt.
         headers.reserve(self.headers.count());
         if self.headers.dialect.is_some() {
             if let Some(value) = self.policy_value(decision) {
@@ -104,6 +109,7 @@ impl HeaderWriter {
         self.write_legacy(headers, binding);
     }
 
+    /// Returns `RateLimit-Policy`: rendered before, unless policies do not apply or have the quota of a tier.
     fn policy_value(&self, decision: &Decision) -> Option<HeaderValue> {
         let outcomes = decision.outcomes();
         if self.policies.is_of(outcomes) {
@@ -116,26 +122,27 @@ impl HeaderWriter {
         field.finish()
     }
 
-    /// The policy that binds among those that clients are told of.
+    /// Returns the outcome that binds, among those that clients may see: of an admitted request the one with the least
+    /// left, of a refused one that with the longest wait.
     fn binding<'a>(&self, decision: &'a Decision) -> Option<&'a Outcome> {
-        let told = |outcome: &&Outcome| self.shows(outcome);
-        let binding = decision.binding().filter(told);
+        let shown = |outcome: &&Outcome| self.shows(outcome);
+        let binding = decision.binding().filter(shown);
         if binding.is_some() {
             return binding;
         }
         if decision.is_allowed() {
-            decision.outcomes().iter().filter(told).min_by_key(|outcome| outcome.remaining())
+            decision.outcomes().iter().filter(shown).min_by_key(|outcome| outcome.remaining())
         } else {
-            decision.violated().filter(told).max_by_key(|outcome| outcome.retry_after().unwrap_or(Duration::MAX))
+            decision.violated().filter(shown).max_by_key(|outcome| outcome.retry_after().unwrap_or(Duration::MAX))
         }
     }
 
-    /// Whether clients are told of an outcome.
+    /// Returns whether clients may see an outcome: its policy is enforced and advertised.
     pub(crate) fn shows(&self, outcome: &Outcome) -> bool {
         outcome.mode() == Mode::Enforce && !outcome.is_hidden() && !self.policies.hides(outcome.policy_name())
     }
 
-    /// The members of `RateLimit`, the binding policy first.
+    /// Returns `RateLimit`, with the binding policy first.
     fn limits<'a>(
         &self,
         binding: Option<&'a Outcome>,
@@ -151,6 +158,7 @@ impl HeaderWriter {
         field.finish()
     }
 
+    /// Inserts the `X-RateLimit-*` headers of the binding policy.
     fn write_legacy(&self, headers: &mut HeaderMap, binding: Option<&Outcome>) {
         let Some(outcome) = binding.filter(|_| self.headers.legacy) else { return };
         let r = Left::units(outcome);
@@ -166,6 +174,7 @@ impl HeaderWriter {
         }
     }
 
+    /// Returns `X-RateLimit-Reset`, rounded up to whole seconds.
     fn reset(&self, after: Duration) -> u64 {
         let since = match self.headers.reset {
             ResetFormat::UnixTime => unix_time(),

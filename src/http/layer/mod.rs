@@ -1,4 +1,11 @@
-//! The layer: a store, policies, and what to send.
+//! The layer: what users build from a store, policies and settings, and put around a service.
+//!
+//! [`RateLimitLayer`] is the builder as well. Each of its settings makes a layer of its own by copying the
+//! [gate](super::gate) and changing the copy, so services that exist already keep theirs. Only
+//! [`replace_policies`](RateLimitLayer::replace_policies) changes the gate that those services share.
+//!
+//! What the settings mean for one request is in [`admission`](crate::http::admission); what the store's failures mean
+//! is in [`OnFailure`].
 
 mod policies;
 mod reject;
@@ -20,12 +27,16 @@ use crate::limiter::InForce;
 use crate::store::FailureRules;
 use crate::{BreakerState, Error, Headers, Limiter, OnFailure, Policy, RateLimit, Store};
 
-/// Limits the rate of requests to the service it wraps.
+/// A [`Layer`] that limits the rate of requests to the service it wraps.
 ///
-/// It has no type parameters, so it can be named, stored and returned. Clones share all state.
+/// It has no type parameters, so it can be named, stored and returned. Clones share all state, and so do the services
+/// that a layer makes.
 ///
-/// Several policies in one layer are decided as one: a request refused by one of them costs nothing
-/// on the others. Layers around layers cannot do that.
+/// All policies of a layer are one decision: a request that one of them refuses takes nothing from the others. Layers
+/// around layers cannot do that.
+///
+/// The methods that set something return a layer of its own, with the counters of the same store: set what there is
+/// to set before the layer is applied.
 ///
 /// # Examples
 ///
@@ -43,96 +54,228 @@ use crate::{BreakerState, Error, Headers, Limiter, OnFailure, Policy, RateLimit,
 #[must_use]
 pub struct RateLimitLayer {
     gate: SharedGate,
-    /// Whether a status service shows all clients what is theirs.
+    /// Whether a status service for all clients was made of this layer or a clone.
     shows_all: Arc<AtomicBool>,
 }
 
 impl RateLimitLayer {
-    /// A layer with one policy.
+    /// Creates a layer with one policy.
     ///
     /// # Panics
     ///
     /// As [`policy`](Self::policy).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(100)).key(key::header("x-api-key"));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy);
+    /// # let _ = layer;
+    /// ```
     pub fn new(store: impl Store, policy: Policy) -> Self {
         Self::composite(store).policy(policy)
     }
 
-    /// As [`new`](Self::new).
+    /// Creates a layer with one policy, as [`new`](Self::new), and returns an error where that panics.
     ///
     /// # Errors
     ///
     /// As [`try_policy`](Self::try_policy).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let layer = RateLimitLayer::try_new(MemoryStore::new(), Policy::try_new("api", Quota::per_minute(100))?)?;
+    /// # let _ = layer;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn try_new(store: impl Store, policy: Policy) -> Result<Self, Error> {
         Self::composite(store).try_policy(policy)
     }
 
-    /// A layer without a policy yet: it admits everything.
+    /// Creates a layer without a policy, which admits every request until one is added.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::composite(MemoryStore::new())
+    ///     .policy(Policy::new("burst", Quota::per_second(50)))
+    ///     .policy(Policy::new("day", Quota::per_hour(20_000)));
+    /// # let _ = layer;
+    /// ```
     pub fn composite(store: impl Store) -> Self {
         Self::of(Gate::new(Arc::new(store)))
     }
 
-    /// Sets how the client's address is known, instead of by the peer's: for the policy of [`ip`](Self::ip), whether
-    /// it was added before or is added after, and for lists of addresses to allow or deny.
+    /// Sets how the client's address is extracted, instead of the peer's address.
+    ///
+    /// It holds for the policy of [`ip`](Self::ip), whether that is added before or after, and for allow and deny lists
+    /// of addresses.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
+    ///
+    /// let behind_proxy = key::client_ip().trusted_proxies(["10.0.0.0/8"]);
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).client(behind_proxy).ip(Quota::per_minute(300));
+    /// # let _ = layer;
+    /// ```
     #[cfg(feature = "axum")]
     pub fn client(self, client: key::ClientIp) -> Self {
         self.change(|gate| gate.set_client(Arc::new(client)))
     }
 
-    /// Sets which headers are sent.
+    /// Sets which headers clients receive, instead of [`Headers::both`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Headers, MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).headers(Headers::ietf());
+    /// # let _ = layer;
+    /// ```
     pub fn headers(self, headers: Headers) -> Self {
         self.change(|gate| gate.responses.set_headers(headers))
     }
 
-    /// Sets what happens to requests the store could not decide, instead of a local fallback.
+    /// Sets what happens to requests that the store could not decide, instead of [`OnFailure::Fallback`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, OnFailure, Policy, Quota, RateLimitLayer};
+    ///
+    /// // Too many attempts are worse than none: refuse them with 503 while nothing can be counted.
+    /// let policy = Policy::new("login", Quota::per_minute(5));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_failure(OnFailure::Deny);
+    /// # let _ = layer;
+    /// ```
     pub fn on_failure(self, rule: OnFailure) -> Self {
         self.change_failure(|rules| rules.on_failure = rule)
     }
 
-    /// Sets for how long [`OnFailure::Allow`] admits all in one outage, instead of 60 s: then a local
-    /// fallback limits, until the store decides again. Zero is as [`OnFailure::Fallback`].
+    /// Sets for how long [`OnFailure::Allow`] admits every request in one outage, instead of 60 s.
     ///
-    /// It is counted from the first failure after which the store has not answered. Where a primary of
-    /// a Redis Cluster answers and some of its keys fail (their slot is half moved, say), it is counted
-    /// from the first such failure, and anew when there was none for as long.
+    /// After that a local fallback limits, until the store decides again. Zero is the same as [`OnFailure::Fallback`].
+    ///
+    /// The time counts from the first failure since the store last replied. Where a primary of a Redis Cluster replies
+    /// but some of its keys fail (while their slot is being moved, say), it counts from the first such failure, and
+    /// starts anew once there was none for as long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{MemoryStore, OnFailure, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)))
+    ///     .on_failure(OnFailure::Allow)
+    ///     .allow_for(Duration::from_secs(10));
+    /// # let _ = layer;
+    /// ```
     pub fn allow_for(self, time: Duration) -> Self {
         self.change_failure(|rules| rules.allow_for = time)
     }
 
-    /// Sets how many processes share the limits: each one's fallback admits that share.
+    /// Sets how many processes share the limits, instead of 1.
+    ///
+    /// While the store is unavailable, the [fallback](OnFailure::Fallback) of each process admits that share of a
+    /// quota, rounded up: 100 units a minute are 34 in each of three processes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::num::NonZeroU32;
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// const REPLICAS: NonZeroU32 = NonZeroU32::new(3).expect("three is not zero");
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).instances(REPLICAS);
+    /// # let _ = layer;
+    /// ```
     pub fn instances(self, instances: NonZeroU32) -> Self {
         self.change_failure(|rules| rules.instances = instances.get())
     }
 
-    /// Sets how long one decision may take, whatever the store; 0 is taken as 1 ms. Without it, it is
-    /// the [store's own budget](Store::budget), which is 100 ms for a
-    /// [`RedisStore`](crate::RedisStore), and 100 ms for a store without one.
+    /// Sets the budget of one decision: how long it may take, whatever the store.
     ///
-    /// It is for all that a request waits for before it is admitted. Where keys or quotas have to be looked
-    /// up, what is known of the request is looked at first; of the time that is left, look-ups, which are
-    /// made side by side, have half, and the store what they leave. A quota that is not there then is the
-    /// policy's own; a key, as if its look-up had failed: see [`OnFailure`](OnFailure#keys).
+    /// Without this it is the [store's own budget](Store::budget), which is 100 ms for a
+    /// [`RedisStore`](crate::RedisStore), and 100 ms for a store that has none. The shorter of this budget and the
+    /// store's holds. Zero is taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime with timers enabled
+    /// only the store's budget holds.
     ///
-    /// What the store does not decide in time is decided as [`on_failure`](Self::on_failure) says.
-    /// Its late answer goes nowhere: units it took stay taken, and slots are released. The shorter of
-    /// this budget and the store's holds; timers add up to 2 ms. Outside of a tokio runtime with time
-    /// only the store's does. On a Redis Cluster set the store's, not a shorter one here: what is late
-    /// for the layer alone counts against all primaries, as it does not know whom it waited for.
+    /// The budget covers all that a request waits for before it is admitted. Where keys or quotas have to be looked up,
+    /// the lookups run concurrently and have half of the time; the store has what they leave. If the lookup of a quota
+    /// times out, the policy's own quota counts; if that of a key does, it has failed: see
+    /// [`OnFailure`](OnFailure#keys).
+    ///
+    /// What the store does not decide within the budget is decided as [`on_failure`](Self::on_failure) sets. Its late
+    /// reply is dropped: units it took stay taken, and slots are released.
+    ///
+    /// On a Redis Cluster set the store's budget, and no shorter one here: a layer does not know which primary it
+    /// waited for, so what times out only here counts as a failure of all of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)))
+    ///     .budget(Duration::from_millis(20));
+    /// # let _ = layer;
+    /// ```
     pub fn budget(self, budget: Duration) -> Self {
         self.change_failure(|rules| rules.budget = Some(budget.max(Duration::from_millis(1))))
     }
 
-    /// Whether the store is asked, or has failed so often that it is not: see [`OnFailure`], which says
-    /// what counts as a failure, and when the store is probed. It is half-open while a probe has no
-    /// answer yet.
+    /// Returns the state of the layer's circuit breaker: whether the store is called, or has failed too often.
     ///
-    /// It is about the requests of this layer, of its clones, and of what was made of them. On a Redis
-    /// Cluster each primary has a breaker of its own: see
+    /// [`OnFailure`] has what counts as a failure and when the store is probed. The breaker is half-open while a probe
+    /// is in flight. It counts the requests of this layer, its clones, and the services and limiters made of them.
+    ///
+    /// On a Redis Cluster each primary has a breaker of its own: see
     /// [`RedisStore::breakers`](crate::RedisStore::breakers).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{BreakerState, MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
+    /// assert_eq!(layer.breaker_state(), BreakerState::Closed);
+    /// ```
     pub fn breaker_state(&self) -> BreakerState {
         self.gate.load().limits.store.breaker_state()
     }
 
-    /// The same policies and counters for what is no HTTP request.
+    /// Returns a limiter with the same policies, counters and circuit breaker, for work that is not an HTTP request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
+    /// let decision = layer.limiter().check(&Key::new("header", "job-7")).await?;
+    /// assert!(decision.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn limiter(&self) -> Limiter {
         Limiter::shared(Arc::clone(&self.gate) as Arc<dyn InForce>)
     }
@@ -141,7 +284,7 @@ impl RateLimitLayer {
         self.change(|gate| gate.limits.change_failure(change))
     }
 
-    /// A layer of its own, with a change.
+    /// Returns a layer of its own: a copy of this one's gate with a change.
     fn change(self, change: impl FnOnce(&mut Gate)) -> Self {
         let mut gate = Gate::clone(&self.gate.load());
         change(&mut gate);

@@ -1,4 +1,7 @@
-//! Giving policies to a layer, and replacing them.
+//! Adds policies to a layer, and replaces them while it is used.
+//!
+//! Every way in goes through [`Gate::accepts`]: a policy that the store cannot keep, or that no request can match, is
+//! an error when the layer is built or replaced, never when a request comes.
 
 use super::RateLimitLayer;
 use crate::http::gate::Gate;
@@ -6,30 +9,62 @@ use crate::http::key::{self, KeyExtractor};
 use crate::{Error, Policy, Quota};
 
 impl RateLimitLayer {
-    /// Adds a policy. Names should be unique: policies that share a name, key, algorithm and window
-    /// share their counters.
+    /// Adds a policy.
+    ///
+    /// Names should be unique: policies that share a name, key, algorithm and window share their counters, in one
+    /// layer as in several on one store.
     ///
     /// # Panics
     ///
-    /// If the store does not [support](crate::Store::supports) it beside those that are there, or if no
-    /// request can match one of its [routes](crate::Policy::routes) or an entry of its lists: see
-    /// [`AccessList`](crate::AccessList). Most stores support all. The other methods that add a policy panic
-    /// likewise.
+    /// If the store does not [support](crate::Store::supports) the policy together with the earlier ones, which most
+    /// stores do for all, or if no request can match one of its [routes](crate::Policy::routes) or an entry of its
+    /// [lists](crate::AccessList). The other methods that add a policy panic for the same reasons.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// let layer = RateLimitLayer::composite(MemoryStore::new())
+    ///     .policy(Policy::new("search", Quota::per_minute(30)).routes(["/search"]).key(key::header("x-api-key")));
+    /// # let _ = layer;
+    /// ```
     pub fn policy(self, policy: Policy) -> Self {
         self.try_policy(policy).expect("the store supports the policy, and its routes and lists can match")
     }
 
-    /// As [`policy`](Self::policy).
+    /// Adds a policy, as [`policy`](Self::policy), and returns an error where that panics.
     ///
     /// # Errors
     ///
-    /// If the store does not [support](crate::Store::supports) the policy beside those that are there, or no
-    /// request can match one of its routes or an entry of its lists: the message says why not.
+    /// If the store does not [support](crate::Store::supports) the policy together with the earlier ones, or no request
+    /// can match one of its routes or an entry of its lists. The message has the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::composite(MemoryStore::new());
+    /// // A route begins with a slash.
+    /// assert!(layer.try_policy(Policy::new("search", Quota::per_minute(30)).routes(["search"])).is_err());
+    /// ```
     pub fn try_policy(self, policy: Policy) -> Result<Self, Error> {
         self.try_policies([policy])
     }
 
-    /// Adds policies.
+    /// Adds policies, in their order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let quotas = [("burst", Quota::per_second(50)), ("hour", Quota::per_hour(20_000))];
+    /// let policies = quotas.map(|(name, quota)| Policy::new(name, quota));
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
+    /// # let _ = layer;
+    /// ```
     ///
     /// # Panics
     ///
@@ -38,11 +73,12 @@ impl RateLimitLayer {
         self.try_policies(policies).expect("the store supports the policies, and their routes and lists can match")
     }
 
-    /// As [`policies`](Self::policies): for those of a file, say.
+    /// Adds policies, as [`policies`](Self::policies), and returns an error where that panics: for policies of a file,
+    /// say.
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// As [`try_policy`](Self::try_policy); then none of them is added.
     pub fn try_policies(self, policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
         let mut all = self.gate.load().policies.clone();
         all.extend(policies);
@@ -50,39 +86,77 @@ impl RateLimitLayer {
         Ok(self.change(|gate| gate.set_policies(all)))
     }
 
-    /// Adds the policy `ip`, counted by the client's address: that of the peer, unless [`client`](Self::client) says
-    /// how it is known behind proxies, before or after this.
+    /// Adds a policy named `ip`, whose key is the client's address.
+    ///
+    /// That is the peer's address, unless [`client`](Self::client) sets how it is extracted behind proxies.
+    ///
+    /// # Panics
+    ///
+    /// As [`policy`](Self::policy).
     #[cfg(feature = "axum")]
     pub fn ip(self, quota: Quota) -> Self {
         self.policy(Policy::new("ip", quota).by_client())
     }
 
-    /// Adds the policy `user`, counted by `key`.
+    /// Adds a policy named `user`, whose key is `key`.
+    ///
+    /// # Panics
+    ///
+    /// As [`policy`](Self::policy).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
+    ///
+    /// let layer = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(5_000), key::bearer());
+    /// # let _ = layer;
+    /// ```
     pub fn user(self, quota: Quota, key: impl KeyExtractor) -> Self {
         self.policy(Policy::new("user", quota).key(key))
     }
 
-    /// Adds the policy `route`, counted by the route that matched, for all clients together.
+    /// Adds a policy named `route`, whose key is the route that axum matched: all clients of a route share a counter.
+    ///
+    /// # Panics
+    ///
+    /// As [`policy`](Self::policy).
     #[cfg(feature = "axum")]
     pub fn route(self, quota: Quota) -> Self {
         self.policy(Policy::new("route", quota).key(key::route()))
     }
 
-    /// Adds the policy `global`, which counts all requests together.
+    /// Adds a policy named `global`, which counts all requests together.
+    ///
+    /// # Panics
+    ///
+    /// As [`policy`](Self::policy).
     pub fn global(self, quota: Quota) -> Self {
         self.policy(Policy::new("global", quota).key(key::global()))
     }
 
-    /// Replaces all policies of this layer, of its clones and of the services made of them, while
-    /// they are used.
+    /// Replaces all policies of this layer, of its clones, and of the services and limiters made of them, while they
+    /// are used.
     ///
-    /// What was taken stays: a policy whose name, key, algorithm and window are as before goes on with
-    /// its counters. Requests under way end by the policies they began with. What a
-    /// [status service](Self::status_service) for all may not show it leaves out, with a warning.
+    /// A policy whose name, key, algorithm and window are as before keeps its counters. Requests that were admitted
+    /// before are settled by the policies they were admitted with. New policies that a
+    /// [status service](Self::status_service) must not show to all clients are left out of it, with a warning.
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy): then those in force stay.
+    /// As [`try_policy`](Self::try_policy); then the policies in force stay.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
+    /// layer.replace_policies([Policy::new("api", Quota::per_minute(50))])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn replace_policies(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), Error> {
         let policies = self.gate.load().accepts(policies.into_iter().collect())?;
         self.gate.rcu(|gate| {

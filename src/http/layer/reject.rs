@@ -1,4 +1,7 @@
-//! What refused requests are answered, if not with a 429 and a problem document.
+//! Responses of the application's own to refused requests, instead of a 429 with a problem document.
+//!
+//! A closure builds the response from the head of the request and the decision. It is called for refusals by a policy
+//! only: a missing key, a deny list or a failing store keep the layer's responses, as they have no decision.
 
 #[cfg(feature = "axum")]
 use std::pin::pin;
@@ -20,10 +23,25 @@ use crate::Decision;
 use crate::lookup::Warning;
 
 impl RateLimitLayer {
-    /// Builds the response to refused requests, instead of a 429 with a problem document.
+    /// Sets the closure that builds the response to refused requests, instead of a 429 with a problem document.
     ///
-    /// The closure sees the head of the request and the decision. The limit's headers, `Retry-After`
-    /// and `Cache-Control: no-store` are added to what it returns, unless it set them.
+    /// It receives the head of the request and the decision. The headers of the limits, `Retry-After` and
+    /// `Cache-Control: no-store` are added to the response that it returns, unless that has them already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{Response, StatusCode};
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_reject(|_, _| {
+    ///     let mut response = Response::new("slow down");
+    ///     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    ///     response
+    /// });
+    /// # let _ = layer;
+    /// ```
     pub fn on_reject<F, T>(self, build: F) -> Self
     where
         F: Fn(&Parts, &Decision) -> Response<T> + Send + Sync + 'static,
@@ -34,11 +52,11 @@ impl RateLimitLayer {
         })
     }
 
-    /// As [`on_reject`](Self::on_reject), with whatever axum makes a response of.
+    /// Sets the closure that builds the response to refused requests, as [`on_reject`](Self::on_reject), of anything
+    /// that axum makes a response of.
     ///
-    /// Its body has to be there at once, as text, JSON and bytes are. A body that is streamed is not waited for: the
-    /// layer then answers as it would without this, and logs a warning with the code `rejection_streamed`, once a
-    /// second at most.
+    /// The body must be complete, as text, JSON and bytes are. A streamed body is not waited for: the layer then sends
+    /// its own response, and logs a warning with the code `rejection_streamed`, once a second at most.
     ///
     /// # Examples
     ///
@@ -50,8 +68,8 @@ impl RateLimitLayer {
     ///
     /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).reject_with(
     ///     |_, decision| {
-    ///         let policy = decision.violated().next().map_or("", |outcome| outcome.policy());
-    ///         (StatusCode::TOO_MANY_REQUESTS, Json(BTreeMap::from([("error", "slow down"), ("limit", policy)])))
+    ///         let policies: Vec<String> = decision.violated().map(|outcome| outcome.policy().to_owned()).collect();
+    ///         (StatusCode::TOO_MANY_REQUESTS, Json(BTreeMap::from([("limits", policies)])))
     ///     },
     /// );
     /// # let _ = layer;
@@ -68,7 +86,7 @@ impl RateLimitLayer {
     }
 }
 
-/// A response whose body is there; `None` if it would have to be waited for.
+/// Returns the response with its body in memory; `None` if the body is not complete at the first poll.
 #[cfg(feature = "axum")]
 fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
     static STREAMED: Warning = Warning::new();
@@ -80,7 +98,7 @@ fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
     if STREAMED.is_due() {
         tracing::warn!(
             code = "rejection_streamed",
-            "the body of a rejection is not there at once: the layer's is sent"
+            "the body that reject_with returned is streamed: the layer's own response was sent instead"
         );
     }
     None

@@ -1,4 +1,8 @@
-//! Telling clients of a layer's limits.
+//! Makes services that show clients what is left of their limits.
+//!
+//! A status request is free and needs no authentication, so a service for all clients shows only policies whose key
+//! and quota a client cannot make up. For the others the application decides who may see them. Which policies those
+//! are is checked when the service is made, and again when policies are replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,28 +16,47 @@ use crate::http::status::StatusService;
 use crate::{Error, Policy};
 
 impl RateLimitLayer {
-    /// A service that tells each client its limits, without taking anything: for a route such as
-    /// `GET /rate_limit`, outside this layer.
+    /// Returns a service that shows each client what is left of its limits, and takes nothing.
     ///
-    /// It asks nobody who they are, and costs nothing. So it shows only what a client's connection or the
-    /// server says is that client's: policies whose key is
-    /// [proven](crate::key::KeyExtractor::is_proven), as addresses, [extensions](crate::key::extension),
-    /// the route and what is one for all are, and whose quota no [`tier`](Policy::tier) chooses by what the
-    /// request says. For others there is [`status_service_for`](Self::status_service_for).
+    /// It is for a route such as `GET /rate_limit`, outside of this layer.
     ///
-    /// When policies are [replaced](Self::replace_policies), those it may not show are left out, and one
-    /// warning with the code `status_left_out` names them.
+    /// Requests are neither authenticated nor counted. So it shows only policies whose key is
+    /// [proven](crate::key::KeyExtractor::is_proven) by the connection or the server (addresses,
+    /// [extensions](crate::key::extension), the route, or one key for all), and whose quota is not chosen by a
+    /// [`tier`](Policy::tier) from what the request contains. For others there is
+    /// [`status_service_for`](Self::status_service_for).
+    ///
+    /// When policies are [replaced](Self::replace_policies), those that it must not show are left out, and a warning
+    /// with the code `status_left_out` names them.
     ///
     /// # Errors
     ///
-    /// If an advertised policy may not be shown to all: the message says which, and what to do.
+    /// If an advertised policy must not be shown to all clients. The message names it and the remedies.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let by_address = RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_minute(300));
+    /// let status = by_address.status_service()?;
+    /// # let _ = status;
+    ///
+    /// // Anybody could send another client's key.
+    /// let by_header = key::header("x-api-key");
+    /// let by_header = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(50), by_header);
+    /// assert!(by_header.status_service().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn status_service(&self) -> Result<StatusService, Error> {
         let gate = self.gate.load();
         if let Some(policy) = unproven(&gate).next() {
             return Err(Error::invalid(format!(
-                "the status of policy {:?} would be shown to whoever writes another client's key or tier: say who may \
-                 see it with status_service_for, count by what the connection or the server says, or make the policy \
-                 unadvertised",
+                "the status of policy {:?} would be shown to anybody who sends another client's key or tier: set who \
+                 may see it with status_service_for, use a key that the connection or the server proves, or make the \
+                 policy unadvertised",
                 policy.name()
             )));
         }
@@ -41,11 +64,13 @@ impl RateLimitLayer {
         Ok(StatusService::new(Arc::clone(&self.gate), None))
     }
 
-    /// As [`status_service`](Self::status_service), of all advertised policies, but only for requests
-    /// of which a closure over their head says so; others are answered with 403.
+    /// Returns a status service, as [`status_service`](Self::status_service), that shows all advertised policies, but
+    /// only to requests for which the closure returns true. Others get 403.
     ///
-    /// A client is shown the counters of the key its request has, and the quota of its tier. So the closure
-    /// must say whether the request is by that client, as what authenticates the other requests does:
+    /// A response shows the counters of the key that the request contains, and the quota of its tier. So the closure
+    /// must return whether that client sent the request, as whatever authenticates other requests does.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use tollgate::{MemoryStore, Quota, RateLimitLayer, key};
@@ -63,7 +88,7 @@ impl RateLimitLayer {
         StatusService::new(Arc::clone(&self.gate), Some(shows_to))
     }
 
-    /// Says which of new policies a status for all leaves out, if there is one.
+    /// Logs which policies a status service for all clients leaves out, if there is such a service.
     pub(super) fn warn_of_unproven(&self) {
         let gate = self.gate.load();
         let policies: Vec<&str> = unproven(&gate).map(Policy::name).collect();
@@ -71,14 +96,14 @@ impl RateLimitLayer {
             tracing::warn!(
                 code = "status_left_out",
                 ?policies,
-                "the status service leaves policies out, as it would show them to whoever writes another client's key \
+                "the status service leaves out policies that it would show to anybody who sends another client's key \
                  or tier: use status_service_for"
             );
         }
     }
 }
 
-/// Advertised policies whose keys clients could make up.
+/// Returns the advertised policies whose key or tier a client could make up.
 fn unproven(gate: &Gate) -> impl Iterator<Item = &Policy> {
     gate.policies.iter().filter(|policy| policy.is_shown() && !policy.is_proven())
 }

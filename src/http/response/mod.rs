@@ -1,4 +1,16 @@
-//! The responses to requests that are not admitted.
+//! The responses to requests that are not admitted, and the headers that all responses of a layer get.
+//!
+//! A [`Refusal`] and the head of its request come in, a response goes out: for gRPC calls in gRPC's terms, for all
+//! others a [problem document](problem). An application may build that of a refusal by a policy itself; the headers,
+//! `Retry-After` and `Cache-Control` are added all the same.
+//!
+//! | refusal | HTTP | gRPC |
+//! | --- | --- | --- |
+//! | a policy refuses | 429 | `RESOURCE_EXHAUSTED` |
+//! | the key is missing, or the client is on a deny list | 403 | `PERMISSION_DENIED` |
+//! | the key is ambiguous | 400 | `INVALID_ARGUMENT` |
+//! | a key extractor rejects the request | its response | its response |
+//! | no decision could be made | 503 | `UNAVAILABLE` |
 
 pub(crate) mod problem;
 mod refusal;
@@ -19,15 +31,19 @@ use crate::http::headers::{HeaderWriter, Headers, LARGEST, number, whole_seconds
 use crate::http::policy::Policy;
 use crate::{Decision, Error, Outcome};
 
+/// The detail of a 403 to a request without a key.
 const NO_KEY: &str = "The request does not identify its client.";
+/// The detail of a 400 to a request with an ambiguous key.
 const AMBIGUOUS: &str =
     "The request does not identify its client unambiguously: what does must be present once and well-formed.";
+/// The detail of a 403 to a client on a deny list.
 const DENIED: &str = "This client is not allowed.";
 
-/// Builds the response to a refused request; `None` leaves it to the layer.
+/// A closure that builds the response to a request that a policy refuses, from its head and the decision; `None` leaves
+/// it to the layer, as where a body is streamed.
 pub(crate) type Reject = dyn Fn(&Parts, &Decision) -> Option<Response<Bytes>> + Send + Sync;
 
-/// What a layer answers itself, and the headers it adds to what the inner service answers.
+/// Builds the responses of a layer, and writes headers into those of the inner service.
 #[derive(Clone)]
 pub(crate) struct Responses {
     headers: HeaderWriter,
@@ -35,6 +51,7 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
+    /// Creates the default: all headers but the optional ones, and problem documents.
     pub(crate) fn new() -> Self {
         Self { headers: HeaderWriter::new(Headers::both()), reject: None }
     }
@@ -43,6 +60,7 @@ impl Responses {
         self.headers.set_headers(headers);
     }
 
+    /// Sets the policies that headers advertise.
     pub(crate) fn set_policies(&mut self, policies: &[Policy]) {
         self.headers.set_policies(policies);
     }
@@ -55,8 +73,9 @@ impl Responses {
         &self.headers
     }
 
-    /// The response to a request that is not admitted, by its head; `next_probe` is how long what failed is not
-    /// called again.
+    /// Returns the response to a request that is not admitted; to HEAD, without a body.
+    ///
+    /// `next_probe` returns how long the store that failed is not called, for `Retry-After`.
     pub(crate) fn of(
         &self,
         refusal: Refusal,
@@ -82,12 +101,16 @@ impl Responses {
         if parts.method == Method::HEAD { without_body(response) } else { response }
     }
 
+    /// Returns the response to a request that a policy refuses, as the application builds it or by the protocol.
+    ///
+    /// Headers that the application has set are kept, and the others added. For gRPC the wait is in milliseconds, and
+    /// at least 1 ms, as 0 would mean to retry at once.
     fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
         match self.reject.as_ref().and_then(|reject| reject(parts, decision)) {
             Some(mut response) => {
-                let theirs = mem::take(response.headers_mut());
+                let set = mem::take(response.headers_mut());
                 self.complete(&mut response, decision, self.headers.headers().later());
-                response.headers_mut().extend(theirs);
+                response.headers_mut().extend(set);
                 response
             }
             None if is_grpc => {
@@ -103,7 +126,7 @@ impl Responses {
         }
     }
 
-    /// The response to a refused request.
+    /// Returns a 429 with a problem document, and the decision in its extensions.
     pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let later = self.headers.headers().later();
         let shown = decision.violated().filter(|outcome| self.headers.shows(outcome));
@@ -112,7 +135,7 @@ impl Responses {
         response
     }
 
-    /// Adds the headers of a refusal whose waits are so many seconds later.
+    /// Adds the decision and the headers of a refusal, with `later` seconds of jitter on every wait.
     fn complete(&self, response: &mut Response<Bytes>, decision: &Decision, later: u64) {
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, NO_STORE);
@@ -124,12 +147,12 @@ impl Responses {
     }
 }
 
-/// The seconds a refused client is told to wait; `None` if no wait can help.
+/// Returns the seconds in `Retry-After`, at least 1; `None` if no wait can help.
 fn wait(decision: &Decision, later: u64) -> Option<u64> {
     decision.retry_after().map(|wait| whole_seconds(wait).max(1).saturating_add(later).min(LARGEST))
 }
 
-/// The answer to a HEAD request, which has no body (RFC 9110 §9.3.2), but the length of it.
+/// Returns the response to a HEAD request: without the body, but with its length (RFC 9110 §9.3.2).
 pub(crate) fn without_body(response: Response<Bytes>) -> Response<Bytes> {
     let (mut parts, body) = response.into_parts();
     if !body.is_empty() {
@@ -138,7 +161,7 @@ pub(crate) fn without_body(response: Response<Bytes>) -> Response<Bytes> {
     Response::from_parts(parts, Bytes::new())
 }
 
-/// A JSON document that is of the moment.
+/// Returns a 200 with a JSON document that no cache may keep.
 pub(crate) fn json(text: String) -> Response<Bytes> {
     let mut response = Response::new(text.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,4 +1,8 @@
-//! Problem documents (RFC 9457).
+//! Responses with a problem document (RFC 9457).
+//!
+//! Types are those of the IETF's draft for rate limits, `quota-exceeded` and `temporary-reduced-capacity`, or
+//! `about:blank`, which says no more than the status does. Documents are written as text: names of policies and numbers
+//! need no escaping, and a refusal should cost little, as it may be one of a flood.
 
 use std::time::Duration;
 
@@ -8,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use crate::http::headers::{number, whole_seconds};
 
+/// The `Cache-Control` of every refusal: it is true only now, and only for this client.
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -39,13 +44,14 @@ const USUAL_SIZE: usize = 256;
 /// Room for the headers of a refusal.
 const USUAL_HEADERS: usize = 10;
 
-/// The response to a refused request that may come again in `wait` seconds, if that can help; it names
-/// the policies it violates, and is told not to be stored by who makes it.
+/// Returns a 429 that names the violated policies, to be retried in `wait` seconds; `None` if no wait can help.
+///
+/// The caller adds `Retry-After` and `Cache-Control`.
 pub(crate) fn quota_exceeded<'a>(wait: Option<u64>, policies: impl Iterator<Item = &'a str>) -> Response<Bytes> {
     let mut body = if let Some(seconds) = wait {
         retry_in(QUOTA_EXCEEDED, seconds)
     } else {
-        let detail = "No wait can help: the request costs more than is ever admitted at once.";
+        let detail = "Do not retry: the request costs more than the limit ever admits at once.";
         document(QUOTA_EXCEEDED, &[detail])
     };
     body.push_str(",\"violated-policies\":[");
@@ -59,10 +65,12 @@ pub(crate) fn quota_exceeded<'a>(wait: Option<u64>, policies: impl Iterator<Item
     problem(StatusCode::TOO_MANY_REQUESTS, body)
 }
 
+/// Returns a 400.
 pub(crate) fn bad_request(detail: &str) -> Response<Bytes> {
     refused(StatusCode::BAD_REQUEST, BAD_REQUEST, detail)
 }
 
+/// Returns a 403.
 pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
     refused(StatusCode::FORBIDDEN, FORBIDDEN, detail)
 }
@@ -73,14 +81,14 @@ fn refused(status: StatusCode, head: &str, detail: &str) -> Response<Bytes> {
     response
 }
 
-/// The response when the program failed.
+/// Returns a 500, for a closure of the application that panicked.
 pub(crate) fn internal_error() -> Response<Bytes> {
     let mut response = problem(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR.to_owned());
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }
 
-/// The response when no decision could be made, to be retried after a wait of at least a second.
+/// Returns a 503, as no decision could be made, to be retried after `wait`, but not before 1 s.
 pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     let seconds = whole_seconds(wait).max(1);
     let body = retry_in(REDUCED_CAPACITY, seconds) + "}";
@@ -90,12 +98,13 @@ pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     response
 }
 
+/// Returns a document whose detail is when to retry, without its closing brace.
 fn retry_in(head: &str, seconds: u64) -> String {
     let unit = if seconds == 1 { " second." } else { " seconds." };
     document(head, &["Retry in ", itoa::Buffer::new().format(seconds), unit])
 }
 
-/// A document without its closing brace.
+/// Returns a document with the pieces of its detail joined, without its closing brace.
 fn document(head: &str, detail: &[&str]) -> String {
     let mut text = String::with_capacity(USUAL_SIZE);
     text.push_str(head);
@@ -106,6 +115,7 @@ fn document(head: &str, detail: &[&str]) -> String {
     text
 }
 
+/// Returns a response with a document, and room for the headers of a refusal.
 fn problem(status: StatusCode, body: String) -> Response<Bytes> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;

@@ -1,4 +1,4 @@
-//! Why a request is not admitted.
+//! The reasons for which a request is not admitted.
 
 use bytes::Bytes;
 use http::Response;
@@ -6,24 +6,24 @@ use http::Response;
 use crate::metrics::Undecided;
 use crate::{Decision, Error};
 
-/// Why a request is not admitted.
+/// The reason for which a request is not admitted.
 pub(crate) enum Refusal {
-    /// A policy refuses it.
+    /// A policy refuses it, by this decision.
     Refused(Decision),
-    /// A key extractor refuses it.
+    /// A key extractor rejects it, with this response.
     Rejected(Box<Response<Bytes>>),
-    /// It lacks the key of a policy that refuses such requests.
+    /// It has no key, and a policy denies such requests.
     NoKey,
-    /// It has no certain key for a policy that refuses such requests.
+    /// Its key is ambiguous, and a policy denies such requests.
     Ambiguous,
-    /// Its client is on a list of those to refuse.
+    /// Its client is on a deny list.
     Denied,
-    /// No decision could be made.
+    /// No decision could be made: the store failed or timed out, or the lookup of a key did.
     Failed(Error),
 }
 
 impl Refusal {
-    /// Why nobody decided, if nobody did.
+    /// Returns why there was no decision; `None` if there was one.
     pub(crate) fn undecided(&self) -> Option<Undecided> {
         match self {
             Refusal::NoKey | Refusal::Denied => Some(Undecided::Forbidden),

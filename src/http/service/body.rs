@@ -1,4 +1,8 @@
-//! The responses of a service, and their body.
+//! The body of a response, and how the inner service's response leaves the layer.
+//!
+//! [`settle`] and [`pass`] come after each other: what a request owes is settled by the head of its response, and once
+//! the store has replied (or the budget is spent) the head gets the decision and the headers. Of a gRPC call whose
+//! status is in its trailers, the body keeps the account until they come.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +18,31 @@ use crate::Decision;
 use crate::http::account::{Account, Settled};
 
 pin_project! {
-    /// The inner service's body, or one of this crate.
+    /// The body of a response of [`RateLimit`](crate::RateLimit): that of the inner service, or one of this crate.
+    ///
+    /// That of a [`StatusService`](crate::StatusService) is always one of this crate.
+    ///
+    /// It passes on the inner body's frames, errors and size hint unchanged. Of a gRPC call it may hold the trailers
+    /// back, for no longer than the layer's budget, until the store has settled what they changed.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping it before the trailers of a call leaves what the call owes as it was.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::ResponseBody;
+    ///
+    /// /// A middleware outside of a layer of tollgate names the type where it needs to.
+    /// fn size<B>(response: &http::Response<ResponseBody<B>>) -> u64
+    /// where
+    ///     ResponseBody<B>: http_body::Body,
+    /// {
+    ///     http_body::Body::size_hint(response.body()).lower()
+    /// }
+    /// # let _ = size::<http_body_util::Full<bytes::Bytes>>;
+    /// ```
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -26,8 +54,11 @@ pin_project! {
     #[derive(Debug)]
     #[project = BodyProjection]
     enum BodyKind<B> {
+        /// The inner service's; nothing is left to settle.
         Inner { #[pin] body: B },
+        /// The inner service's, of a gRPC call that is settled at its end.
         Call { #[pin] body: B, ending: Box<Ending> },
+        /// That of a refusal or a status; `None` once it was sent, or if it is empty.
         Own { bytes: Option<Bytes> },
     }
 }
@@ -41,6 +72,7 @@ impl<B> ResponseBody<B> {
         Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) } }
     }
 
+    /// Makes the body of a response of this crate.
     pub(crate) fn own(bytes: Bytes) -> Self {
         Self { kind: BodyKind::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) } }
     }
@@ -78,33 +110,34 @@ where
     }
 }
 
-/// The inner service's answer, in parts.
-pub(super) type Answered<R, E> = Result<(Parts, R), E>;
+/// The inner service's response, as head and body.
+pub(super) type Split<R, E> = Result<(Parts, R), E>;
 
-/// Settles a request by the inner service's answer. Returns what that has to wait for.
-pub(super) fn settle<R, E>(answer: Result<Response<R>, E>, account: &mut Account) -> (Answered<R, E>, Option<Settled>) {
-    let answer = answer.map(Response::into_parts);
-    let settled = account.settle(answer.as_ref().ok().map(|(parts, _)| parts));
-    (answer, settled)
+/// Settles a request by the inner service's response. Returns what the response has to wait for, if anything.
+pub(super) fn settle<R, E>(returned: Result<Response<R>, E>, account: &mut Account) -> (Split<R, E>, Option<Settled>) {
+    let returned = returned.map(Response::into_parts);
+    let settled = account.settle(returned.as_ref().ok().map(|(parts, _)| parts));
+    (returned, settled)
 }
 
-/// The inner service's answer, once its request is settled: its response gets the decision and its headers.
-/// Where that depends on trailers, the body keeps the account.
-pub(super) fn pass<R, E>(answer: Answered<R, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E>
+/// Passes on the inner service's response once its request is settled, with the decision and the headers of the limits.
+///
+/// Where something still depends on the trailers of the response, its body keeps the account.
+pub(super) fn pass<R, E>(returned: Split<R, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E>
 where
     R: Body,
 {
-    let (mut parts, body) = answer?;
+    let (mut parts, body) = returned?;
     if account.is_open() && body.is_end_stream() {
         drop(account.settle_call(true));
     }
     let decision = account.shown();
     account.gate().responses.headers().write(&mut parts.headers, parts.status, &decision);
-    let told = match parts.extensions.remove::<Decision>() {
+    let decision = match parts.extensions.remove::<Decision>() {
         Some(inner) => inner.inside(decision),
         None => decision,
     };
-    parts.extensions.insert(told);
+    parts.extensions.insert(decision);
     let body = if account.is_open() { ResponseBody::call(body, account) } else { ResponseBody::inner(body) };
     Ok(Response::from_parts(parts, body))
 }

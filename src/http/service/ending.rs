@@ -1,4 +1,8 @@
-//! The end of a gRPC call: its trailers say whether it failed.
+//! The end of a gRPC call, whose trailers have its status.
+//!
+//! A call that is counted by its outcome is settled here: by the status in its trailers, as a failure if it ends
+//! without one, and not at all if its body is dropped before. If the client's next request may depend on the result,
+//! the trailers wait for the store, as the client takes them for the end of the call.
 
 use std::fmt;
 use std::future::Future;
@@ -11,25 +15,29 @@ use http_body::{Body, Frame};
 use crate::http::account::{Account, InTime};
 use crate::http::grpc;
 
-/// A frame of a body.
+/// What polling a body for a frame returns.
 type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
 
-/// What is left to settle of a call by its trailers. Dropped before they come, it leaves that as it is.
+/// What the trailers of a call are to settle. If it is dropped before they come, that stays as it is.
 pub(super) struct Ending {
+    /// `None` once the call is settled.
     account: Option<Account>,
-    /// Trailers, and what they wait for: the client's next request may depend on it.
+    /// Trailers that were read and not yet passed on, with the settlement that they wait for.
     held: Option<(InTime, HeaderMap)>,
 }
 
 impl Ending {
+    /// Creates the ending of a call whose account is still open.
     pub(super) fn new(account: Account) -> Self {
         Self { account: Some(account), held: None }
     }
 
+    /// Returns whether trailers are held back, so that the body has not ended although the inner one has.
     pub(super) fn holds_trailers(&self) -> bool {
         self.held.is_some()
     }
 
+    /// Polls the inner body, and settles the call by its end.
     pub(super) fn poll_frame<B: Body>(&mut self, mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Polled<B> {
         if self.held.is_none() {
             let frame = match ready!(body.as_mut().poll_frame(cx)) {
@@ -45,7 +53,7 @@ impl Ending {
                     None => return Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
                 },
                 Err(data) => {
-                    // Nobody polls a body that says this was all.
+                    // A body that reports its end is not polled again.
                     if body.is_end_stream() {
                         drop(self.settle(true));
                     }
@@ -59,7 +67,7 @@ impl Ending {
         Poll::Ready(self.held.take().map(|(_, trailers)| Ok(Frame::trailers(trailers))))
     }
 
-    /// Settles the call once. Returns what to wait for.
+    /// Settles the call, unless it is settled. Returns what its trailers have to wait for, if anything.
     fn settle(&mut self, has_failed: bool) -> Option<InTime> {
         let mut account = self.account.take()?;
         let settled = account.settle_call(has_failed)?;

@@ -1,4 +1,9 @@
-//! The future of a response: admission, the inner call, headers.
+//! The future of a response, as a state machine.
+//!
+//! A request goes through *admitting* (keys and quotas are looked up, the store decides), for a leaky bucket *queueing*
+//! (it waits for its turn) and *readying* (the inner service is polled ready again), then *calling* and, if the
+//! client's next request may depend on it, *settling* (the response waits for the store). A store that decides at once
+//! and a request without delay begin in *calling*: that path has no allocation of its own.
 
 use std::fmt;
 use std::future::Future;
@@ -21,12 +26,21 @@ use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 
 pin_project! {
-    /// The response of a [`RateLimit`](crate::RateLimit) service.
+    /// The future of a [`RateLimit`](crate::RateLimit) service's response.
+    ///
+    /// It resolves to the inner service's response with the headers of the limits and the
+    /// [`Decision`](crate::Decision) in its extensions, to a refusal, or to the inner service's error. A queued request
+    /// needs a tokio runtime with timers enabled.
+    ///
+    /// # Panics
+    ///
+    /// If it is polled again after it resolved.
     ///
     /// # Cancellation
     ///
-    /// Dropping it is safe at any point. Units of an admitted request stay taken, but for the slot of
-    /// one that waits for its turn: it is given back if nobody queued behind it.
+    /// Dropping it is safe at any point. Units of an admitted request stay taken, unless a policy
+    /// [refunds](crate::Policy::refund_dropped) them. The place of a request that waits in the queue of a leaky bucket
+    /// is refunded if no other request has queued behind it.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, B>
     where
@@ -39,11 +53,17 @@ pin_project! {
 
 pin_project! {
     #[project = StateProjection]
+    // What is in an `Option` is taken once, on the way to the next state.
     enum State<S, Q, F, A> {
+        /// Waits for the decision; the inner service is ready.
         Admitting { gate: Arc<Gate>, admission: Admission, call: Option<(S, Q)> },
+        /// Waits for the request's turn in a leaky bucket.
         Queueing { turn: Pin<Box<Sleep>>, call: Option<(S, Q, Account)> },
+        /// Waits until the inner service is ready again, after the turn came.
         Readying { call: Option<(S, Q, Account)> },
+        /// Waits for the inner service.
         Calling { #[pin] future: F, account: Option<Account> },
+        /// Waits for the store to settle the request, within the layer's budget.
         Settling { waiting: Option<Waiting<A>> },
     }
 }
@@ -52,10 +72,11 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
+    /// Creates the future of a request whose admission has begun; `inner` has been polled ready.
     #[inline]
     pub(crate) fn new(inner: S, request: Request<B>, admission: Admission, gate: &Arc<Gate>) -> Self {
         let state = match admission {
-            // Most stores answer at once and most requests need not wait: their way is short.
+            // Most decisions are ready and most requests have no delay: they skip all states before the call.
             Admission::Known(Some(Ok(account))) if account.decision().delay().is_zero() => {
                 State::calling(inner, request, account)
             }
@@ -76,8 +97,8 @@ where
         State::Calling { future: inner.call(request), account: Some(account) }
     }
 
-    /// Waits for the request's turn. The inner service is not kept ready meanwhile: a clone of it is
-    /// asked again.
+    /// Waits for the request's turn. The inner service is not kept ready meanwhile, as that may hold a permit that
+    /// others need: a clone of it is polled ready afterwards.
     fn queueing(inner: S, request: Request<B>, account: Account) -> Self
     where
         S: Clone,
@@ -89,31 +110,31 @@ where
     }
 }
 
-/// An answer of the inner service.
-type Answer<R, E> = Result<Response<R>, E>;
+/// What the inner service returned.
+type Returned<R, E> = Result<Response<R>, E>;
 
-/// An answer as it leaves the layer.
+/// The same, as it leaves the layer.
 type Passed<R, E> = Result<Response<ResponseBody<R>>, E>;
 
-/// An answer that waits for its request's settlement.
+/// What the inner service returned, while its request is being settled.
 type Waiting<A> = (InTime, Box<(A, Account)>);
 
-/// Settles a request: its answer, unless that has to wait.
+/// Settles a request: breaks with its response, or continues with one that has to wait for the store.
 #[inline]
-fn answered<R, E>(answer: Answer<R, E>, mut account: Account) -> ControlFlow<Passed<R, E>, Waiting<Answer<R, E>>>
+fn finish<R, E>(returned: Returned<R, E>, mut account: Account) -> ControlFlow<Passed<R, E>, Waiting<Returned<R, E>>>
 where
     R: Body,
 {
-    let (answer, settled) = body::settle(answer, &mut account);
-    let Some(settled) = settled else { return Break(body::pass(answer, account)) };
+    let (returned, settled) = body::settle(returned, &mut account);
+    let Some(settled) = settled else { return Break(body::pass(returned, account)) };
     let settled = account.in_time(settled);
-    Continue((settled, Box::new((answer.map(|(parts, body)| Response::from_parts(parts, body)), account))))
+    Continue((settled, Box::new((returned.map(|(parts, body)| Response::from_parts(parts, body)), account))))
 }
 
-/// The response to a request that is not admitted.
+/// Returns the response to a request that is not admitted.
 fn refused<B, R>(gate: &Gate, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>> {
     let (parts, _) = request.into_parts();
-    gate.turn_away(refusal, &parts).map(ResponseBody::own)
+    gate.refuse(refusal, &parts).map(ResponseBody::own)
 }
 
 impl<S, B, R> Future for ResponseFuture<S, B>
@@ -147,32 +168,32 @@ where
                 StateProjection::Readying { call } => {
                     let (inner, ..) = call.as_mut().expect("a request has its turn once");
                     let is_ready = ready!(inner.poll_ready(cx));
-                    let (inner, request, account) = call.take().expect("it is there");
+                    let (inner, request, account) = call.take().expect("it was there a line before");
                     let Err(error) = is_ready else {
                         this.state.set(State::calling(inner, request, account));
                         continue;
                     };
-                    match answered(Err(error), account) {
+                    match finish(Err(error), account) {
                         Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
-                        Break(answer) => return Poll::Ready(answer),
+                        Break(passed) => return Poll::Ready(passed),
                     }
                 }
                 StateProjection::Calling { future, account } => {
-                    let answer = ready!(future.poll(cx));
+                    let returned = ready!(future.poll(cx));
                     let account = account.take().expect("a response comes once");
-                    match answered(answer, account) {
+                    match finish(returned, account) {
                         Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
-                        Break(answer) => return Poll::Ready(answer),
+                        Break(passed) => return Poll::Ready(passed),
                     }
                 }
                 StateProjection::Settling { waiting } => {
                     if let Some((settled, _)) = waiting {
-                        // If the store does not say in time, what it was given is shown.
+                        // If the store does not reply within the budget, headers show what follows from the changes.
                         let _ = ready!(settled.as_mut().poll(cx));
                     }
-                    let (_, answer) = waiting.take().expect("a response comes once");
-                    let (answer, account) = *answer;
-                    return Poll::Ready(body::pass(answer.map(Response::into_parts), account));
+                    let (_, returned) = waiting.take().expect("a response comes once");
+                    let (returned, account) = *returned;
+                    return Poll::Ready(body::pass(returned.map(Response::into_parts), account));
                 }
             }
         }

@@ -1,4 +1,7 @@
-//! The service: asks before it calls the inner one.
+//! The service that a layer makes: it decides before it calls the inner service.
+//!
+//! Readiness is that of the inner service alone: a full limit is a response, not back-pressure, as one client must not
+//! make the service unready for others.
 
 use std::fmt;
 use std::mem;
@@ -14,7 +17,38 @@ use super::future::ResponseFuture;
 use crate::http::admission::Admission;
 use crate::http::gate::SharedGate;
 
-/// A service whose requests are limited. See [`RateLimitLayer`](crate::RateLimitLayer).
+/// A [`Service`] that limits the rate of requests to the service inside, as a
+/// [`RateLimitLayer`](crate::RateLimitLayer) sets.
+///
+/// A request that is not admitted gets a response of this crate: 429 if a policy refuses it; 400 or 403 if its key is
+/// ambiguous or missing, or on a deny list; 503 if no decision could be made; or what a key extractor rejects it with.
+/// The inner service is not called then. Its errors are passed on, and this service adds none.
+///
+/// A request in the queue of a leaky bucket waits for its turn in the [`ResponseFuture`].
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, Response, StatusCode};
+/// use http_body_util::Empty;
+/// use std::convert::Infallible;
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+/// use tower::{Layer, ServiceExt, service_fn};
+///
+/// type Body = Empty<bytes::Bytes>;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Infallible> {
+/// let inner = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::new())) });
+/// let service = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_hour(1))).layer(inner);
+///
+/// let first = service.clone().oneshot(Request::new(Body::new())).await?;
+/// assert_eq!(first.status(), StatusCode::OK);
+/// let second = service.oneshot(Request::new(Body::new())).await?;
+/// assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct RateLimit<S> {
     inner: S,
@@ -22,21 +56,22 @@ pub struct RateLimit<S> {
 }
 
 impl<S> RateLimit<S> {
+    /// Wraps a service; all that share the gate share their limits.
     pub(crate) fn new(inner: S, gate: SharedGate) -> Self {
         Self { inner, gate }
     }
 
-    /// The service inside.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service inside, to change.
+    /// Returns a mutable reference to the inner service.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// Takes the service out.
+    /// Returns the inner service, without limits.
     pub fn into_inner(self) -> S {
         self.inner
     }

@@ -1,4 +1,4 @@
-//! The document that tells a client what is left.
+//! The document that a status request returns: what is left of each policy, as JSON.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
@@ -7,38 +7,38 @@ use crate::http::gate::Gate;
 use crate::http::headers::{Advertised, Left, used, whole_seconds};
 use crate::{Decision, Outcome};
 
-/// What a client has left of each policy it may know of.
+/// What a client has left of each policy that it may see.
 #[derive(Debug)]
 pub(super) struct Status {
-    /// One for each policy, in their order.
+    /// In the order in which the policies were added.
     policies: Vec<PolicyStatus>,
 }
 
-/// What a client has left of one policy, in the numbers of its headers.
+/// What a client has left of one policy, in the numbers that headers have.
 #[derive(Debug)]
 pub(super) struct PolicyStatus {
     /// The policy's name.
     policy: String,
     /// Units, as in `X-RateLimit-Limit`.
     limit: u64,
-    /// Units that are not left, as in `X-RateLimit-Used`: those taken, and those a
-    /// reserve keeps from this client.
+    /// Units that are not left, as in `X-RateLimit-Used`: those taken, and those that a reserve holds for critical
+    /// requests.
     used: u64,
     /// Units left, as in `X-RateLimit-Remaining`.
     remaining: u64,
-    /// Until all is there again, if nothing is taken.
+    /// The time until all units are there again, if nothing more is taken.
     reset_after: Duration,
 }
 
 impl Status {
-    /// The status by a look at what is left.
+    /// Returns the status of a decision that took nothing, without the policies that clients must not see.
     pub(super) fn of(gate: &Gate, decision: &Decision) -> Self {
         let shown = decision.outcomes().iter().filter(|outcome| gate.responses.headers().shows(outcome));
         Self { policies: shown.map(PolicyStatus::of).collect() }
     }
 
-    /// The status as JSON: under `resources`, each policy with `limit`, `used`, `remaining` and
-    /// `reset` (Unix time in seconds, rounded up).
+    /// Returns the status as JSON: under `resources`, each policy by its name, with `limit`, `used` and `remaining` in
+    /// units and `reset` in Unix time (seconds, rounded up).
     pub(super) fn to_json(&self) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut json = String::from(r#"{"resources":{"#);
@@ -51,7 +51,7 @@ impl Status {
                 json,
                 r#"{comma}"{policy}":{{"limit":{limit},"used":{used},"remaining":{remaining},"reset":{reset}}}"#
             )
-            .expect("a string takes everything");
+            .expect("writing to a string cannot fail");
         }
         json.push_str("}}");
         json
@@ -59,6 +59,7 @@ impl Status {
 }
 
 impl PolicyStatus {
+    /// Returns the status of one policy by its outcome.
     fn of(outcome: &Outcome) -> Self {
         let (Advertised { q, .. }, r) = (Advertised::of(outcome.quota()), Left::units(outcome));
         let (policy, reset_after) = (outcome.policy().to_owned(), outcome.reset_after());

@@ -1,4 +1,8 @@
-//! What is left for the client who sent a request: judged as the layer would, and only looked at.
+//! Finds what is left for the client that sent a request, by the way that the layer decides, at cost 0.
+//!
+//! It differs from a decision in three points: methods and routes of policies do not matter, as the status request has
+//! its own; policies that are not shown are resolved only to see whether they refuse the client; and a closure that
+//! panics costs its policy the place in the status, not the client its connection.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,20 +22,24 @@ use crate::store::{Deadline, Decided, Store};
 /// Which policies are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// Those that clients may know of.
+    /// Those that are advertised and not in shadow mode.
     Shown,
-    /// Those of them that anybody may be shown.
+    /// Those of them whose key and quota a client cannot make up.
     Proven,
 }
 
 impl Scope {
-    fn tells_of(self, policy: &Policy) -> bool {
+    /// Returns whether a policy is shown.
+    fn has(self, policy: &Policy) -> bool {
         policy.is_shown() && (self == Scope::Shown || policy.is_proven())
     }
 }
 
-/// What the client who sent this request has left; or why the layer would turn it away before the store decides, or
-/// the store's failure.
+/// Returns what the client that sent this request has left.
+///
+/// # Errors
+///
+/// The refusal, if the layer would refuse the client before the store decides, or if no decision could be made.
 pub(super) async fn status(
     gate: &Arc<Gate>,
     parts: &Parts,
@@ -41,7 +49,7 @@ pub(super) async fn status(
     let mut plan: Plan<Waiting> = Plan::default();
     for (place, policy) in gate.policies.iter().enumerate() {
         let resolved = resolve_unless_it_panics(gate, place, parts, panics);
-        let resolved = if scope.tells_of(policy) { resolved } else { only_if_refused(resolved) };
+        let resolved = if scope.has(policy) { resolved } else { only_if_refused(resolved) };
         if let Some(refusal) = resolved.add_to(&mut plan, place) {
             return Err(Box::new(refusal));
         }
@@ -55,21 +63,21 @@ pub(super) async fn status(
     Ok(Status::of(gate, &decision))
 }
 
-/// As [`resolve`]. What a closure of the program makes of a request to another route than those it is for is its own
-/// business: a policy whose closure panics is left out.
+/// Resolves a policy as [`resolve`] does, and leaves it out if a closure panics: the application wrote it for other
+/// routes than that of the status.
 fn resolve_unless_it_panics(gate: &Arc<Gate>, place: usize, parts: &Parts, panics: &Warning) -> Resolved {
     catch_unwind(AssertUnwindSafe(|| resolve(gate, place, parts))).unwrap_or_else(|_| {
         if panics.is_due() {
             let policy = gate.policies[place].name();
-            tracing::warn!(code = "status_panicked", policy, "a policy is left out of a status: its closure panicked");
+            tracing::warn!(code = "status_panicked", policy, "a policy was left out of a status: its closure panicked");
         }
         Resolved::Skip
     })
 }
 
-/// What a policy makes of a request that only looks, whatever its method and route: it has its own.
+/// Resolves a policy for a status request, whatever methods and routes the policy has.
 ///
-/// It is turned away only by a policy that covers it altogether.
+/// Only a policy that covers the request itself, by its method and route too, can refuse it.
 fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
     let policy = &gate.policies[place];
     let scope = &policy.options().scope;
@@ -81,7 +89,7 @@ fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
     if covered { resolved } else { resolved.in_shadow() }
 }
 
-/// What is left of it for a policy that is not shown.
+/// Keeps only the refusal of a policy that is not shown.
 fn only_if_refused(resolved: Resolved) -> Resolved {
     if let Resolved::Refused(_) = resolved { resolved } else { Resolved::Skip }
 }

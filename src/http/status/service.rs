@@ -1,4 +1,7 @@
-//! A service that tells clients their limits.
+//! The service that shows clients what is left of their limits.
+//!
+//! It never fails and never panics: whatever a closure of the application does, the response is a status, a refusal
+//! or a 500, as requests of others may share the connection.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -22,24 +25,31 @@ use crate::lookup::Warning;
 
 const NOT_SHOWN: &str = "Limits are not shown to this client.";
 
-/// A service that answers each client with what it has left, as JSON. See
-/// [`RateLimitLayer::status_service`](crate::RateLimitLayer::status_service) and
-/// [`status_service_for`](crate::RateLimitLayer::status_service_for), which say to whom.
+/// A [`Service`] that responds to each client with what is left of its limits, as JSON.
 ///
-/// It judges a request as the layer would, and takes nothing:
+/// It is made by [`RateLimitLayer::status_service`](crate::RateLimitLayer::status_service), for all clients, or by
+/// [`status_service_for`](crate::RateLimitLayer::status_service_for), for those that a closure admits.
 ///
-/// - Clients are told apart by the layer's keys. `used` and `remaining` are those of the headers that
-///   their requests get.
-/// - Closures see the request for the status. Policies that do not apply to it by their
-///   [`when`](crate::Policy::when) are left out. Those for other [methods](crate::Policy::methods) and
-///   routes are shown, as the request for the status has its own.
-/// - Costs are not worked out. A policy whose closure panics is left out, with a warning of the code
+/// A response looks like this, with `reset` in Unix time:
+///
+/// ```json
+/// {"resources":{"ip":{"limit":300,"used":12,"remaining":288,"reset":1767225600}}}
+/// ```
+///
+/// It checks the layer's policies as for any request of the client, and takes nothing:
+///
+/// - The layer's keys identify the client. `limit`, `used` and `remaining` are those of the headers that the client's
+///   other requests receive.
+/// - Closures receive the status request. A policy that does not apply to it by its [`when`](crate::Policy::when) is
+///   left out. Policies for other [methods](crate::Policy::methods) and routes are shown, as the status request has its
+///   own.
+/// - Costs are not computed. A policy whose closure panics is left out, with a warning with the code
 ///   `status_panicked`, once a second at most.
-/// - Left out are policies whose key the request lacks, those in shadow, those that are not advertised,
-///   and those whose list [allows](crate::Policy::allow) the client.
-/// - A client that the layer would refuse without asking the store, as a policy [denies](crate::Policy::deny)
-///   it, gets the same response, if the policy applies to the request for the status too. When the store
-///   fails, the answer is 503.
+/// - Policies are left out if the request lacks their key, if they are in shadow mode or unadvertised, or if their
+///   [allow list](crate::Policy::allow) has the client.
+/// - A client that the layer refuses before the store decides, as it is on a [deny list](crate::Policy::deny), say,
+///   gets the same response here if that policy applies to the status request too.
+/// - If the store fails, the response is 503.
 ///
 /// # Examples
 ///
@@ -57,12 +67,14 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 #[derive(Clone)]
 pub struct StatusService {
     gate: SharedGate,
-    /// To whom it shows; `None` is to all, who are shown less.
+    /// Which requests see all advertised policies; `None` if all requests see only those that are proven.
     shows_to: Option<Arc<Predicate>>,
+    /// Limits how often `status_panicked` is logged.
     panics: Arc<Warning>,
 }
 
 impl StatusService {
+    /// Creates the service of a gate, for all clients if `shows_to` is `None`.
     pub(crate) fn new(gate: SharedGate, shows_to: Option<Arc<Predicate>>) -> Self {
         Self { gate, shows_to, panics: Arc::default() }
     }
@@ -81,14 +93,15 @@ impl<B> Service<Request<B>> for StatusService {
         let (service, gate) = (self.clone(), self.gate.load_full());
         let (parts, _) = request.into_parts();
         Box::pin(async move {
-            let answer = unless_it_panics(service.answer(&gate, &parts)).await;
-            Ok(if parts.method == Method::HEAD { without_body(answer) } else { answer }.map(ResponseBody::own))
+            let response = or_internal_error(service.respond(&gate, &parts)).await;
+            Ok(if parts.method == Method::HEAD { without_body(response) } else { response }.map(ResponseBody::own))
         })
     }
 }
 
 impl StatusService {
-    async fn answer(&self, gate: &Arc<Gate>, parts: &Parts) -> Response<Bytes> {
+    /// Returns the status of the client, or why there is none: 403, the layer's refusal, or 503.
+    async fn respond(&self, gate: &Arc<Gate>, parts: &Parts) -> Response<Bytes> {
         let scope = match &self.shows_to {
             Some(shows_to) if !shows_to(parts) => return problem::forbidden(NOT_SHOWN),
             Some(_) => Scope::Shown,
@@ -96,17 +109,17 @@ impl StatusService {
         };
         match look::status(gate, parts, scope, &self.panics).await {
             Ok(status) => json(status.to_json()),
-            Err(refusal) => gate.turn_away(*refusal, parts),
+            Err(refusal) => gate.refuse(*refusal, parts),
         }
     }
 }
 
-/// The answer; where a closure of the program panics on it, 500, as no client may end its connection, on
-/// which there may be requests of others.
-async fn unless_it_panics(answer: impl Future<Output = Response<Bytes>>) -> Response<Bytes> {
-    let mut answer = pin!(answer);
+/// Returns the response, or 500 if a closure of the application panics: no client may end its connection, which a
+/// proxy may share with the requests of others.
+async fn or_internal_error(response: impl Future<Output = Response<Bytes>>) -> Response<Bytes> {
+    let mut response = pin!(response);
     poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx)));
+        let polled = catch_unwind(AssertUnwindSafe(|| response.as_mut().poll(cx)));
         polled.unwrap_or_else(|_| Poll::Ready(problem::internal_error()))
     })
     .await
