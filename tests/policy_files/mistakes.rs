@@ -44,9 +44,9 @@ fn costs_counts_scopes_and_lists_are_checked() {
         (
             "allow = [\"10.0.0.0/8\",\n \"10.0.0.0/33\"]",
             4,
-            &["allow: \"10.0.0.0/33\" is made like an address and is none", "10.0.0.0/8"],
+            &["allow: \"10.0.0.0/33\" looks like an address but is not a valid one", "10.0.0.0/8"],
         ),
-        ("deny = [\"2001:db8::/129\"]", 3, &["deny: \"2001:db8::/129\" is made like an address and is none"]),
+        ("deny = [\"2001:db8::/129\"]", 3, &["deny: \"2001:db8::/129\" looks like an address but is not a valid one"]),
         ("deny = [\"\"]", 3, &["deny has an empty entry"]),
         ("deny = [\"friend\"]", 3, &["deny has an entry that can never match", "give the policy a key that has it"]),
         ("key = \"host\"\nallow = [\"10.0.0.0/8\",\n\"Example.com\"]", 5, &["allow has an entry that can never match"]),
