@@ -1,6 +1,6 @@
 //! Extracts the bearer token: <https://www.rfc-editor.org/rfc/rfc6750#section-2.1>.
 //!
-//! A token is a secret, so its key always holds a hash of it. Look-ups receive the token itself as a raw value.
+//! A token is a secret, so its key always holds a hash of it. Lookups receive the token itself as a raw value.
 //! Nothing here verifies a token: it only identifies who sent it.
 
 use std::fmt;

@@ -192,6 +192,22 @@ impl ClientIp {
     ///
     /// Addresses that share them share a counter. More than 128 bits are taken as 128; with 0 bits all IPv6 clients
     /// share one counter. IPv4 addresses are always counted whole.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use axum::extract::ConnectInfo;
+    /// use std::net::SocketAddr;
+    /// use tollgate::key::{self, Extracted, KeyExtractor};
+    /// use tollgate::store::Answer;
+    ///
+    /// let (mut parts, ()) = http::Request::get("/").body(())?.into_parts();
+    /// parts.extensions.insert(ConnectInfo("[2001:db8:0:1::9]:4711".parse::<SocketAddr>().expect("an address")));
+    /// let by_network = key::client_ip().v6_prefix(64);
+    /// let Answer::Ready(Extracted::Key(key)) = by_network.extract(&parts) else { panic!("there is a peer") };
+    /// assert_eq!(key.as_str(), "ip:2001:db8:0:1::/64");
+    /// # Ok::<(), http::Error>(())
+    /// ```
     pub fn v6_prefix(self, bits: u8) -> Self {
         Self { v6_prefix: bits.min(128), ..self }
     }

@@ -1,7 +1,7 @@
 //! The trait of key extractors, and its implementation for closures.
 //!
 //! A policy owns one extractor, and calls it with the head of each request that it applies to. Only
-//! [`extract`](KeyExtractor::extract) is required. The other methods are for lists, look-ups and the status service,
+//! [`extract`](KeyExtractor::extract) is required. The other methods are for lists, lookups and the status service,
 //! and have defaults that are safe: no entry of a list is ruled out, and no key is taken as proven.
 
 use std::net::IpAddr;
@@ -91,11 +91,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
         true
     }
 
-    /// Offers the values of which the key of this request may hold a hash, for look-ups by the key; where the key is
+    /// Offers the values of which the key of this request may hold a hash, for lookups by the key; where the key is
     /// [ambiguous](Extracted::Ambiguous), every value that the application may read in its place.
     ///
-    /// Called only for a look-up (see [`Lookup::raw`](crate::Lookup::raw)), and for an ambiguous request of a policy
-    /// that [denies](crate::Policy::deny) values. By default nothing is offered: such a look-up has no raw value, and
+    /// Called only for a lookup (see [`Lookup::raw`](crate::Lookup::raw)), and for an ambiguous request of a policy
+    /// that [denies](crate::Policy::deny) values. By default nothing is offered: such a lookup has no raw value, and
     /// such a request is refused.
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         let _ = (parts, offered);

@@ -1,9 +1,9 @@
 //! Extracts a key that is looked up by another one.
 //!
 //! What comes in is the key of another extractor, with the value the client sent; what goes out is the key that an
-//! asynchronous function finds for it, such as the account of a token. Results are cached and concurrent look-ups
+//! asynchronous function finds for it, such as the account of a token. Results are cached and concurrent lookups
 //! of one key are shared, in [`lookup`](crate::lookup), so that no flood of requests becomes a flood of queries. A
-//! response that rejects a request is cached like a key.
+//! response that rejects a request is cached too.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -24,7 +24,8 @@ use crate::{Error, Lookup, RawValues};
 
 /// An extractor that looks a key up by another one.
 ///
-/// Made by [`lookup()`], which has the rules and an example. Clones share the cache and the look-ups in flight.
+/// Made by [`lookup()`], which has the rules and an example. Clones share the cache and the lookups in flight,
+/// unless an option is set on one of them.
 #[derive(Clone)]
 #[must_use]
 pub struct KeyLookup<K> {
@@ -33,7 +34,7 @@ pub struct KeyLookup<K> {
     lookups: Lookups<FoundKey>,
 }
 
-/// The cached result of a look-up.
+/// The cached result of a lookup.
 #[derive(Clone)]
 enum FoundKey {
     Key(Key),
@@ -47,20 +48,20 @@ enum FoundKey {
 /// The function gets a [`Lookup`]: the other key, and the value the client sent, of which the key may hold only a
 /// hash. It returns what a [closure](super::from_fn) may, or an error. The database that it queries is protected:
 ///
-/// - Concurrent requests with one key share one look-up. It continues if their clients disconnect.
-/// - A look-up starts only for a request that no other policy refuses: policies whose key and quota are known at once
+/// - Concurrent requests with one key share one lookup. It continues if their clients disconnect.
+/// - A lookup starts only for a request that no other policy refuses: policies whose key and quota are known at once
 ///   are checked first, without taking anything.
-/// - At most 256 look-ups are in flight ([`in_flight`](KeyLookup::in_flight)), and one may take 50 ms
+/// - At most 256 lookups are in flight ([`in_flight`](KeyLookup::in_flight)), and one may take 50 ms
 ///   ([`timeout`](KeyLookup::timeout)); a request waits for it no longer than its
 ///   [budget](crate::RateLimitLayer::budget) allows.
 /// - The results for up to 10,000 keys are cached: a key for 60 s ([`lifetime`](KeyLookup::lifetime)); a missing or
-///   ambiguous key, or a response that rejects, for at most 10 s; a look-up that failed, timed out or panicked for 1 s.
+///   ambiguous key, or a response that rejects, for at most 10 s; a lookup that failed, timed out or panicked for 1 s.
 ///
 /// A key that could not be looked up is not a missing one: [`OnFailure`](crate::OnFailure#keys) decides what happens.
 /// A warning is logged with the code `lookup_failed`, or `lookups_full` if too many were in flight, at most once a
 /// second.
 ///
-/// Clones share the cache and the look-ups in flight. Outside of a tokio runtime each request makes its own look-ups,
+/// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookups,
 /// and they have no timeout.
 ///
 /// # Examples
@@ -100,19 +101,20 @@ where
 }
 
 impl<K> KeyLookup<K> {
-    /// Sets for how many keys results are cached, instead of 10,000.
+    /// Sets for how many keys results are cached, instead of 10,000; with 0 nothing is cached.
     pub fn capacity(self, keys: u64) -> Self {
         Self { lookups: self.lookups.capacity(keys), ..self }
     }
 
     /// Sets how long a key is cached, instead of 60 s.
     ///
-    /// A result other than a key is cached for 10 s, or for this long if it is less.
+    /// At most 365 days. A missing or ambiguous key, or a response that rejects, is cached for 10 s, or for this long
+    /// if it is less; a failed lookup for 1 s, whatever is set here.
     pub fn lifetime(self, lifetime: Duration) -> Self {
         Self { lookups: self.lookups.lifetime(lifetime), ..self }
     }
 
-    /// Sets the timeout of a look-up, instead of 50 ms.
+    /// Sets the timeout of a lookup, instead of 50 ms.
     ///
     /// A request waits no longer than its [budget](crate::RateLimitLayer::budget) allows; a result that comes later,
     /// but before the timeout, is cached for the next one.
@@ -120,7 +122,7 @@ impl<K> KeyLookup<K> {
         Self { lookups: self.lookups.timeout(timeout), ..self }
     }
 
-    /// Sets how many look-ups may be in flight at a time, instead of 256; 0 is taken as 1.
+    /// Sets how many lookups may be in flight at a time, instead of 256; 0 is taken as 1.
     pub fn in_flight(self, lookups: usize) -> Self {
         Self { lookups: self.lookups.in_flight(lookups), ..self }
     }

@@ -1,14 +1,14 @@
 //! A key that holds a hash of a secret, together with the secret.
 //!
-//! Keys go to stores, logs and metrics, so they hold only hashes of secrets. A look-up needs the secret itself: it
-//! travels beside the key as a raw value, up to the look-up and no further.
+//! Keys go to stores, logs and metrics, so they hold only hashes of secrets. A lookup needs the secret itself: it
+//! travels beside the key as a raw value, up to the lookup and no further.
 
 use std::fmt;
 
 use super::Key;
 use crate::RawValues;
 
-/// A key that holds a hash of a value, with the value itself for look-ups.
+/// A key that holds a hash of a value, with the value itself for lookups.
 ///
 /// Closures that extract a secret return this instead of [`Key::hashed`], so that a
 /// [`TierLookup`](crate::TierLookup) or a [`key::lookup`](super::lookup()) receives the value. No store, log, metric or

@@ -91,7 +91,7 @@ impl Policy {
         self.rule.name()
     }
 
-    /// Returns the quota, where no [`tier`](Self::tier) or look-up chooses another.
+    /// Returns the quota, where no [`tier`](Self::tier) or lookup chooses another.
     pub fn quota(&self) -> &Quota {
         self.rule.quota()
     }
@@ -154,7 +154,7 @@ impl Policy {
         self.options.cost_by.as_ref().map_or(self.rule.units(), |cost| cost(parts))
     }
 
-    /// Returns the quota of a request, where no look-up finds another.
+    /// Returns the quota of a request, where no lookup finds another.
     pub(crate) fn quota_of(&self, parts: &Parts) -> Quota {
         self.options.tier.as_ref().and_then(|tier| tier(parts)).unwrap_or(*self.quota())
     }
