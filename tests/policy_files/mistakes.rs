@@ -39,7 +39,7 @@ fn costs_counts_scopes_and_lists_are_checked() {
         ("methods = [\"GET\",\n \"FETCH\"]", 4, &["method \"FETCH\" is unknown"]),
         ("methods = []", 3, &["methods is an empty list"]),
         ("methods = \"GET\"", 3, &["a list of texts in quotes, such as [\"a\", \"b\"]", "methods"]),
-        ("routes = [\"users\"]", 3, &["route \"users\"", "begin with a slash"]),
+        ("routes = [\"users\"]", 3, &["route \"users\"", "begins with a slash"]),
         ("routes = []", 3, &["routes is an empty list"]),
         (
             "allow = [\"10.0.0.0/8\",\n \"10.0.0.0/33\"]",

@@ -235,7 +235,7 @@ pub(crate) fn advice(is_address: bool) -> &'static str {
     if is_address {
         "no client's address is known without the feature axum: enable it, or give the policy a key that has it"
     } else {
-        "no key of this policy can have this value: give it as requests carry it, or give the policy another key"
+        "no key of this policy can have this value: give it as requests carry it, or give the policy a key that has it"
     }
 }
 
