@@ -1,4 +1,9 @@
-//! What the `Authorization` header holds.
+//! Credentials in the `Authorization` header: <https://www.rfc-editor.org/rfc/rfc9110#section-11.4>.
+//!
+//! [`bearer`](super::bearer) and [`basic_user`](super::basic_user) extract theirs here. What comes in is the head of a
+//! request and the name of a scheme; what goes out is the text after that name, or that it is ambiguous. Applications
+//! differ in which of several lines they read, and proxies join lines with commas. So there is one result only where
+//! every reader would see the same one.
 
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -6,11 +11,11 @@ use http::request::Parts;
 use super::field_value::{lines, trimmed};
 use super::{Ambiguous, reading};
 
-/// What follows the name of a scheme, whatever its case, in the `Authorization` header.
+/// Returns what follows the name of a scheme in the `Authorization` header; the case of the name is ignored.
 ///
-/// Several lines are ambiguous if one has the scheme and another says something else: applications take
-/// the first, the last or neither. So are credentials with white space or a comma inside, which may be
-/// those of several lines, and those that follow others of another scheme in their line.
+/// Several lines are ambiguous if one has the scheme and another differs from it: applications read the first line,
+/// the last one or neither. So are credentials with white space or a comma inside, which may be those of several
+/// lines, and those that follow credentials of another scheme in their line.
 pub(super) fn credentials<'a>(parts: &'a Parts, scheme: &str) -> Result<Option<&'a [u8]>, Ambiguous> {
     let found = reading::same(each(parts, scheme))?.flatten();
     let is_certain = match found {
@@ -20,31 +25,33 @@ pub(super) fn credentials<'a>(parts: &'a Parts, scheme: &str) -> Result<Option<&
     if is_certain { Ok(found) } else { Err(Ambiguous) }
 }
 
-/// What follows the name of the scheme in each line that has it.
+/// Returns what follows the name of the scheme in each line that has it, and after each comma.
 pub(super) fn all<'a>(parts: &'a Parts, scheme: &str) -> impl Iterator<Item = &'a [u8]> {
     each(parts, scheme).flatten().chain(appended(parts, scheme))
 }
 
-/// What follows the name of the scheme after a comma, where a proxy joined lines.
+/// Returns what follows the name of the scheme after a comma, where a proxy may have joined lines.
 fn appended<'a>(parts: &'a Parts, scheme: &str) -> impl Iterator<Item = &'a [u8]> {
     let joined = lines(&parts.headers, AUTHORIZATION).flat_map(|line| line.split(|byte| *byte == b',').skip(1));
     joined.filter_map(move |piece| after(trimmed(piece), scheme))
 }
 
-/// Whether these are the credentials of one line.
+/// Whether these credentials are certainly those of one line: nothing in them separates.
 pub(super) fn is_one(credentials: &[u8]) -> bool {
     !credentials.iter().any(|byte| separates(*byte))
 }
 
-/// Whether a byte stands between credentials, or between them and a scheme.
+/// Whether a byte separates credentials from each other, or from the name of a scheme.
 pub(super) fn separates(byte: u8) -> bool {
     b" \t,".contains(&byte)
 }
 
+/// Returns the credentials of each line; `None` for a line of another scheme.
 fn each<'a>(parts: &'a Parts, scheme: &str) -> impl Iterator<Item = Option<&'a [u8]>> {
     lines(&parts.headers, AUTHORIZATION).map(move |line| after(line, scheme))
 }
 
+/// Returns the rest of a line that begins with the name of the scheme.
 fn after<'a>(line: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     let end = line.iter().position(|byte| b" \t".contains(byte)).unwrap_or(line.len());
     let (found, rest) = line.split_at(end);

@@ -1,4 +1,8 @@
-//! The user name of basic authentication.
+//! Extracts the user name of basic authentication: <https://www.rfc-editor.org/rfc/rfc7617>.
+//!
+//! The name is decoded as leniently as any server might, since a client whose name is not read here, but is read by
+//! the application, would escape the limit. What only some servers can read is ambiguous. The password is never
+//! extracted, compared or stored.
 
 use std::borrow::Cow;
 
@@ -15,7 +19,7 @@ use crate::core::Answer;
 
 const SCHEME: &str = "Basic";
 
-/// Reads what any server might: what it refused and the server took would escape the limit.
+/// Decodes what any server might decode: what is refused here and accepted there would escape the limit.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -23,43 +27,65 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The user name of `Authorization: Basic`. See [`basic_user`].
+/// An extractor of the user name of `Authorization: Basic`.
+///
+/// Made by [`basic_user`], which has the rules and an example.
 #[derive(Clone, Debug, Default)]
 pub struct BasicUser {
+    /// Whether keys hold the name itself, not a hash of it.
     plain: bool,
     reading: Reading,
 }
 
-/// Counts by the user name of `Authorization: Basic`, whatever the password.
+/// Identifies clients by the user name of `Authorization: Basic`, whatever the password.
 ///
-/// Only a hash of the name leaves the process, unless it is declared [`plain`](BasicUser::plain). The
-/// password is never looked at. A request without the header, or with another scheme, has no key; an
-/// empty name is a value. Credentials that are not base64, or whose name is not UTF-8, are
-/// [ambiguous](Extracted::Ambiguous), as servers read them in ways of their own; so are those beside
-/// another line of `Authorization` that differs.
+/// Only a hash of the name leaves the process, unless [`plain`](BasicUser::plain) is set. The password is never used.
+/// A request without the header, or with another scheme, has no key; an empty name is a value like any other.
+/// Credentials that are not base64, or whose name is not UTF-8, are [ambiguous](Extracted::Ambiguous), as servers
+/// differ in how they read them; so are credentials beside another `Authorization` line that differs.
 ///
-/// It fits limits of failed logins. Where the application takes `ADA` for `ada`, say
-/// [`ignore_case`](BasicUser::ignore_case). Clients choose the name: every one they make up starts a
-/// counter of its own.
+/// It suits limits of failed logins. Where the application treats `ADA` and `ada` as one user, set
+/// [`ignore_case`](BasicUser::ignore_case). The client chooses the name: each one it makes up starts a counter of its
+/// own.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let user = key::basic_user().plain().ignore_case();
+///
+/// // `Ada:secret`
+/// let request = http::Request::get("/").header("authorization", "Basic QWRhOnNlY3JldA==");
+/// let (parts, ()) = request.body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = user.extract(&parts) else { panic!("there is a name") };
+/// assert_eq!(key.as_str(), "basic_user:ada");
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn basic_user() -> BasicUser {
     BasicUser::default()
 }
 
 impl BasicUser {
-    /// Keeps the name readable in the store.
+    /// Keeps the name readable in keys, and so in the store, instead of a hash of it.
+    ///
+    /// A name of more than 64 bytes, escaped, is hashed all the same.
     pub fn plain(self) -> Self {
         Self { plain: true, ..self }
     }
 
-    /// Takes ASCII letters of either case for the same, as the application does.
+    /// Ignores the case of ASCII letters, for applications that do: names are lower-cased.
     pub fn ignore_case(self) -> Self {
         self.read_as(Reading::ignore_case)
     }
 
-    /// Counts by what a function makes of the name.
+    /// Identifies clients by the result of a function of the name.
     ///
-    /// It has to make the same of all that the application takes for the same user, and to leave what it
-    /// made as it is: lists of clients have such names.
+    /// The function must return one result for all names that the application treats as one user, and must return its
+    /// own results unchanged: entries of [lists](crate::AccessList) are such results.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use tollgate::key;
@@ -74,6 +100,7 @@ impl BasicUser {
         self.read_as(|reading| reading.normalize(normalize))
     }
 
+    /// Changes how the name is read.
     pub(crate) fn read_as(self, change: impl FnOnce(Reading) -> Reading) -> Self {
         Self { reading: change(self.reading), ..self }
     }
@@ -82,7 +109,7 @@ impl BasicUser {
         credentials(parts, SCHEME)?.map(|found| self.user_of(found)).transpose()
     }
 
-    /// The user of credentials, in normal form.
+    /// Returns the user name in credentials, in normal form.
     fn user_of(&self, credentials: &[u8]) -> Result<Cow<'static, [u8]>, Ambiguous> {
         let user = user_in(LENIENT.decode(credentials).map_err(|_| Ambiguous)?);
         if str::from_utf8(&user).is_ok() { Ok(self.reading.form(Cow::Owned(user))) } else { Err(Ambiguous) }
@@ -116,7 +143,7 @@ impl KeyExtractor for BasicUser {
     }
 }
 
-/// What stands before the first colon, or all.
+/// Returns what is before the first colon, or everything if there is none.
 fn user_in(mut decoded: Vec<u8>) -> Vec<u8> {
     let end = decoded.iter().position(|byte| *byte == b':').unwrap_or(decoded.len());
     decoded.truncate(end);

@@ -1,4 +1,7 @@
-//! The bearer token.
+//! Extracts the bearer token: <https://www.rfc-editor.org/rfc/rfc6750#section-2.1>.
+//!
+//! A token is a secret, so its key always holds a hash of it. Lookups receive the token itself as a raw value.
+//! Nothing here verifies a token: it only identifies who sent it.
 
 use std::fmt;
 
@@ -14,18 +17,31 @@ const SCHEME: &str = "Bearer";
 
 static KIND: Kind = Kind::fixed("bearer:");
 
-/// The token of `Authorization: Bearer`.
+/// The extractor that [`bearer`] returns.
 #[derive(Clone, Copy, Debug)]
 struct Bearer;
 
-/// Counts by the token of `Authorization: Bearer`, of which only a hash leaves the process.
+/// Identifies clients by the token of `Authorization: Bearer`, of which only a hash leaves the process.
 ///
-/// A request without the header, or with another scheme, has no key; an empty token is a value. A token
-/// with white space or a comma inside is [ambiguous](Extracted::Ambiguous), and so is one beside another
-/// line of `Authorization` that differs.
+/// A request without the header, or with another scheme, has no key; an empty token is a value like any other. A
+/// token with white space or a comma inside is [ambiguous](Extracted::Ambiguous), and so is one beside another
+/// `Authorization` line that differs.
 ///
-/// Clients choose it: every token they make up starts a counter of its own, unless something before the
-/// layer verified it.
+/// The client chooses the token: each one it makes up starts a counter of its own, unless a layer outside of this one
+/// has verified it.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let request = http::Request::get("/").header("authorization", "Bearer s3cret");
+/// let (parts, ()) = request.body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = key::bearer().extract(&parts) else { panic!("there is a token") };
+/// assert!(key.as_str().starts_with("bearer:#") && !key.as_str().contains("s3cret"));
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn bearer() -> impl KeyExtractor + Copy + fmt::Debug {
     Bearer
 }

@@ -1,4 +1,8 @@
-//! The client's address, also behind proxies.
+//! Extracts the client's address, also behind trusted proxies.
+//!
+//! What comes in is the peer's address and the headers in which proxies name the hop before them; what goes out is
+//! the address of the first hop that is not a trusted proxy. The invariant: no header is read unless the peer is
+//! trusted, and nothing is read to the left of a hop that is not trusted, so no client chooses its own address.
 
 use std::net::IpAddr;
 
@@ -14,16 +18,19 @@ use super::{Extracted, KeyExtractor, ListEntry, hops};
 use crate::Error;
 use crate::core::Answer;
 
-/// The client's address behind trusted proxies. See [`client_ip`].
+/// An extractor of the client's address, also behind trusted proxies.
+///
+/// Made by [`client_ip`], which has the rules and an example.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClientIp {
     trust: Trust,
     source: Source,
+    /// In bits, at most 128.
     v6_prefix: u8,
 }
 
-/// Which header is believed: one, as a client can send all that a proxy does not overwrite.
+/// The header that is read: only one, as a client can send each one that a proxy does not overwrite.
 #[derive(Clone, Debug)]
 enum Source {
     XForwardedFor,
@@ -31,25 +38,25 @@ enum Source {
     Single(HeaderName),
 }
 
-/// Counts by the client's address: IPv4 whole, IPv6 by /56.
+/// Identifies clients by their address: IPv4 whole, IPv6 by its /56 prefix.
 ///
-/// IPv6 addresses that stand for IPv4 count as IPv4: mapped ones, those of NAT64 (`64:ff9b::/96`), of 6to4
-/// (`2002::/16`) and of Teredo (`2001::/32`). A translator with a prefix of its own network is not known as
-/// one: its clients are IPv6.
+/// IPv6 addresses that embed an IPv4 address count as that address: mapped ones, and those of NAT64
+/// (`64:ff9b::/96`), 6to4 (`2002::/16`) and Teredo (`2001::/32`). A NAT64 gateway with a prefix of its own network is
+/// not recognised: its clients count as IPv6.
 ///
-/// By default nobody is trusted, and the client is the peer: the address at the other end of the
-/// connection, as with [`peer_ip`](super::peer_ip), which says what the app has to be served with.
+/// By default no proxy is trusted, and the client is the peer: the address at the other end of the connection, as
+/// with [`peer_ip`](super::peer_ip), which also says how the app has to be served. Without a peer address there is no
+/// key, and by default such requests [share](MissingKey::Share) one counter.
 ///
-/// Behind proxies, say which: by their networks ([`trusted_proxies`](ClientIp::trusted_proxies)) or by
-/// how many there are ([`trusted_hops`](ClientIp::trusted_hops)). Then the chain of addresses in
-/// `X-Forwarded-For` is walked from its right end. The walk starts at the peer and goes one to the left
-/// as long as it stands on a trusted proxy; the first that is not trusted is the client. If all are
-/// trusted, the left-most one is. What clients write into the header themselves stands further left and
-/// is never reached:
+/// Behind proxies, configure the ones you trust: by their networks ([`trusted_proxies`](ClientIp::trusted_proxies)),
+/// or by how many there are ([`trusted_hops`](ClientIp::trusted_hops)). The addresses in `X-Forwarded-For` are then
+/// read from right to left. Starting with the peer, each trusted proxy vouches for the next address to the left; the
+/// first address that is not a trusted proxy is the client. If all are trusted, it is the left-most one. What a
+/// client writes into the header itself is further to the left, and is never reached:
 ///
 /// - The headers of a peer that is not trusted are ignored.
-/// - A hop that is no address ends the walk, and so does the 65th: the client is then the last address
-///   before it, which is a proxy's.
+/// - A hop that is not an address ends the chain, and so does the 65th: the client is then the last address before
+///   it, which is a proxy's.
 /// - Repeated lines are one list; empty elements are skipped.
 /// - Ports, brackets and zones (`%eth0`) are dropped. IPv4 addresses mapped into IPv6 are IPv4.
 ///
@@ -77,41 +84,71 @@ pub fn client_ip() -> ClientIp {
 impl ClientIp {
     /// Trusts the proxies in these networks, and no others: CIDRs, or single addresses.
     ///
+    /// Replaces what was trusted before, also [`trusted_hops`](Self::trusted_hops). An empty list trusts nobody.
+    ///
     /// # Panics
     ///
-    /// If one of them is neither. Text from files and users goes through
+    /// If one of them is neither a CIDR nor an address. For text from files and users there is
     /// [`try_trusted_proxies`](Self::try_trusted_proxies).
     pub fn trusted_proxies(self, cidrs: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         self.try_trusted_proxies(cidrs).expect("trusted proxies are CIDRs or addresses")
     }
 
-    /// As [`trusted_proxies`](Self::trusted_proxies).
+    /// Trusts the proxies in these networks, as [`trusted_proxies`](Self::trusted_proxies) does.
     ///
     /// # Errors
     ///
     /// If one of them is neither a CIDR nor an address: the message names it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key;
+    ///
+    /// let error = key::client_ip().try_trusted_proxies(["10.0.0.0/8", "proxy.internal"]).unwrap_err();
+    /// assert!(error.to_string().contains("\"proxy.internal\" is not a network"));
+    /// ```
     pub fn try_trusted_proxies(self, cidrs: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Error> {
         let nets: Result<Vec<IpNet>, Error> = cidrs.into_iter().map(|cidr| parse_net(cidr.as_ref())).collect();
         Ok(self.trusted_nets(nets?))
     }
 
-    /// As [`trusted_proxies`](Self::trusted_proxies), for networks that are parsed already.
+    /// Trusts the proxies in these networks, as [`trusted_proxies`](Self::trusted_proxies) does, without parsing.
     pub fn trusted_nets(self, nets: impl IntoIterator<Item = IpNet>) -> Self {
         Self { trust: Trust::nets(nets), ..self }
     }
 
-    /// Trusts this many proxies, the peer being the first, instead of networks: for proxies whose
-    /// addresses are not known.
+    /// Trusts this many proxies, of which the peer is the first, instead of networks.
     ///
-    /// Every request must pass all of them: who can reach a nearer one directly chooses its address.
+    /// For proxies whose addresses are not known in advance. Every request must pass through all of them: a client
+    /// that can reach one of the later proxies directly chooses its own address. With 0 no proxy is trusted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use axum::extract::ConnectInfo;
+    /// use std::net::{IpAddr, SocketAddr};
+    /// use tollgate::key;
+    ///
+    /// // A CDN, and a load balancer behind it, which is the peer.
+    /// let client_ip = key::client_ip().trusted_hops(2);
+    ///
+    /// let (mut parts, ()) = http::Request::builder()
+    ///     .header("x-forwarded-for", "127.0.0.1, 203.0.113.9, 198.51.100.2")
+    ///     .body(())?
+    ///     .into_parts();
+    /// parts.extensions.insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4711))));
+    /// assert_eq!(client_ip.address(&parts), Some(IpAddr::from([203, 0, 113, 9])));
+    /// # Ok::<(), http::Error>(())
+    /// ```
     pub fn trusted_hops(self, proxies: usize) -> Self {
         Self { trust: Trust::Hops(proxies), ..self }
     }
 
     /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`.
     ///
-    /// A hop without exactly one `for`, or with one that hides the address (`unknown`, `_name`), counts
-    /// as malformed.
+    /// A hop without exactly one `for`, or with one that hides the address (`unknown`, `_name`), counts as malformed
+    /// and ends the chain.
     pub fn forwarded(self) -> Self {
         Self { source: Source::Forwarded, ..self }
     }
@@ -119,17 +156,26 @@ impl ClientIp {
     /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of
     /// `X-Forwarded-For`, if the peer is trusted.
     ///
-    /// The proxy must overwrite it, as nothing tells its value from a client's. If there is no such
-    /// header, or several, or it holds no address, the client is the peer.
+    /// The proxy must overwrite the header, as its value cannot be distinguished from a client's. If there is no such
+    /// header, or more than one, or it does not hold an address, the client is the peer.
     ///
     /// # Panics
     ///
-    /// If `name` is not a header name.
+    /// If `name` is not a header name. For text from files and users there is [`try_header`](Self::try_header).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key;
+    ///
+    /// let client_ip = key::client_ip().trusted_proxies(["10.0.0.0/8"]).header("cf-connecting-ip");
+    /// # let _ = client_ip;
+    /// ```
     pub fn header(self, name: &str) -> Self {
         self.try_header(name).expect("the client's address is in a header with a valid name")
     }
 
-    /// As [`header`](Self::header).
+    /// Reads one address from a header, as [`header`](Self::header) does.
     ///
     /// # Errors
     ///
@@ -142,12 +188,33 @@ impl ClientIp {
         Ok(Self { source: Source::Single(name), ..self })
     }
 
-    /// Sets how many leading bits of an IPv6 address are counted as one client; at most 128.
+    /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.
+    ///
+    /// Addresses that share them share a counter. More than 128 bits are taken as 128; with 0 bits all IPv6 clients
+    /// share one counter. IPv4 addresses are always counted whole.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use axum::extract::ConnectInfo;
+    /// use std::net::SocketAddr;
+    /// use tollgate::key::{self, Extracted, KeyExtractor};
+    /// use tollgate::store::Answer;
+    ///
+    /// let (mut parts, ()) = http::Request::get("/").body(())?.into_parts();
+    /// parts.extensions.insert(ConnectInfo("[2001:db8:0:1::9]:4711".parse::<SocketAddr>().expect("an address")));
+    /// let by_network = key::client_ip().v6_prefix(64);
+    /// let Answer::Ready(Extracted::Key(key)) = by_network.extract(&parts) else { panic!("there is a peer") };
+    /// assert_eq!(key.as_str(), "ip:2001:db8:0:1::/64");
+    /// # Ok::<(), http::Error>(())
+    /// ```
     pub fn v6_prefix(self, bits: u8) -> Self {
         Self { v6_prefix: bits.min(128), ..self }
     }
 
-    /// The client's whole address; none if the peer is not known.
+    /// Returns the client's whole address; `None` if the peer's is not known.
+    ///
+    /// The prefix length does not apply. IPv4 addresses mapped into IPv6 are IPv4; other embedded ones stay IPv6.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let (peer, headers) = (peer(parts)?.to_canonical(), &parts.headers);
         if !self.trust.covers(0, peer) {
@@ -160,6 +227,7 @@ impl ClientIp {
         })
     }
 
+    /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
     fn walk(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
         let (mut client, mut passed) = (peer, 0);
         while self.trust.covers(passed, client)

@@ -1,4 +1,9 @@
-//! The value of a cookie.
+//! Extracts the value of a cookie.
+//!
+//! Servers differ in how they read cookies: which of several they take, whether they decode names and values, what
+//! they drop as malformed. The key is a value only where all of them read that one; otherwise it is ambiguous, so that
+//! a client cannot be counted by one value and served by another. The pairs come from
+//! [`cookie_pairs`](super::cookie_pairs).
 
 use std::borrow::Cow;
 
@@ -10,72 +15,108 @@ use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
 use crate::core::Answer;
 
-/// The value of a cookie. See [`cookie`].
+/// An extractor of the value of a cookie.
+///
+/// Made by [`cookie`], which has the rules and an example.
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: String,
     kind: Kind,
+    /// Whether keys hold the value itself, not a hash of it.
     plain: bool,
     reading: Reading,
 }
 
-/// Counts by the value of a cookie, such as a session.
+/// Identifies clients by the value of a cookie, such as a session.
 ///
-/// Names and values are percent-decoded; double quotes and white space around a value do not count. A
-/// cookie with several values that differ is [ambiguous](Extracted::Ambiguous), unless
-/// [`first`](Cookie::first) or [`last`](Cookie::last) says which of them the application takes: browsers
-/// send several where one is set on two paths or domains. So is a value that is not UTF-8, has a quote on
-/// one side only, or has a backslash in quotes.
+/// Names and values are percent-decoded; double quotes and white space around a value are ignored. The case of the
+/// name matters. A cookie with several values that differ is [ambiguous](Extracted::Ambiguous), unless
+/// [`first`](Cookie::first) or [`last`](Cookie::last) states which of them the application reads: browsers send
+/// several values if a cookie is set for two paths or domains. So is a value that is not UTF-8, that has a quote on
+/// one side only, or that has a backslash in quotes.
 ///
-/// The value is taken for a secret: only a hash of it leaves the process, unless it is declared
-/// [`plain`](Cookie::plain). A request without the cookie has no key; an empty value is a value.
+/// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](Cookie::plain) is set. A
+/// request without the cookie has no key; an empty value is a value like any other.
 ///
-/// Clients choose it: every value they make up starts a counter of its own, unless something before the
-/// layer verified it.
+/// The client chooses the value: each one it makes up starts a counter of its own, unless a layer outside of this one
+/// has verified it.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let theme = key::cookie("theme").plain();
+///
+/// let (parts, ()) = http::Request::get("/").header("cookie", "id=7; theme=dark").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = theme.extract(&parts) else { panic!("there is a cookie") };
+/// assert_eq!(key.as_str(), "cookie theme:dark");
+///
+/// let (parts, ()) = http::Request::get("/").header("cookie", "theme=dark; theme=light").body(())?.into_parts();
+/// assert!(matches!(theme.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn cookie(name: &str) -> Cookie {
     let kind = Kind::new(&format!("cookie {name}"));
     Cookie { name: name.to_owned(), kind, plain: false, reading: Reading::default() }
 }
 
 impl Cookie {
-    /// Keeps the value readable in the store.
+    /// Keeps the value readable in keys, and so in the store, instead of a hash of it.
+    ///
+    /// A value of more than 64 bytes, escaped, is hashed all the same.
     pub fn plain(self) -> Self {
         Self { plain: true, ..self }
     }
 
-    /// Counts by the first of several, as Go's `Request.Cookie` and Rack take it.
+    /// Uses the first of several values, as Go's `Request.Cookie` and Rack do.
     ///
-    /// Where servers differ in which one that is, as some decode names and some leave out what is not
-    /// well-formed, the cookie is ambiguous if the others differ from it.
+    /// Servers may differ in which one that is, as some decode names and some drop what is malformed. Where they do,
+    /// the cookie is ambiguous if the other values differ from it.
     pub fn first(self) -> Self {
         self.read_as(Reading::first)
     }
 
-    /// Counts by the last of several, as axum-extra's `CookieJar` takes it.
+    /// Uses the last of several values, as axum-extra's `CookieJar` does.
     ///
-    /// Where servers differ in which one that is, as some decode names and some leave out what is not
-    /// well-formed, the cookie is ambiguous if the others differ from it.
+    /// Servers may differ in which one that is, as some decode names and some drop what is malformed. Where they do,
+    /// the cookie is ambiguous if the other values differ from it.
     pub fn last(self) -> Self {
         self.read_as(Reading::last)
     }
 
-    /// Takes ASCII letters of either case for the same, as the application does.
+    /// Ignores the case of ASCII letters, for applications that do: values are lower-cased.
     pub fn ignore_case(self) -> Self {
         self.read_as(Reading::ignore_case)
     }
 
-    /// Counts by what a function makes of the decoded value.
+    /// Identifies clients by the result of a function of the decoded value.
     ///
-    /// It has to make the same of all that the application takes for the same client, and to leave what it
-    /// made as it is: lists of clients have such values.
+    /// The function must return one result for all values that the application treats as one client, and must return
+    /// its own results unchanged: entries of [lists](crate::AccessList) are such results.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key;
+    ///
+    /// // `s:<session>.<signature>`: the session stays the same when the signature is renewed.
+    /// let session = key::cookie("sid").normalize(|value| {
+    ///     value.split(|byte| *byte == b'.').next().unwrap_or(value).into()
+    /// });
+    /// # let _ = session;
+    /// ```
     pub fn normalize(self, normalize: impl Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync + 'static) -> Self {
         self.read_as(|reading| reading.normalize(normalize))
     }
 
+    /// Changes how values are read.
     pub(crate) fn read_as(self, change: impl FnOnce(Reading) -> Reading) -> Self {
         Self { reading: change(self.reading), ..self }
     }
 
+    /// Returns the value in normal form, if there is one and all servers read it.
     fn value<'a>(&'a self, parts: &'a Parts) -> Result<Option<Cow<'a, [u8]>>, Ambiguous> {
         let all = || named(parts, self.name.as_bytes());
         let picked = match self.reading.pick() {

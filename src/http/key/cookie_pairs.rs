@@ -1,4 +1,8 @@
-//! The pairs of `Cookie` headers, as the servers that read them may see them.
+//! The pairs of `Cookie` headers, as different servers may read them.
+//!
+//! RFC 6265 leaves servers free, and they use it: some decode names, some drop a pair that is malformed, some a whole
+//! line that is not ASCII. This module finds each pair that any of them may take for the wanted cookie, with its value
+//! in normal form and whether all of them see it, and leaves the choice to [`cookie`](super::cookie).
 
 use std::borrow::Cow;
 
@@ -8,21 +12,21 @@ use percent_encoding::percent_decode;
 
 use super::field_value::lines;
 
-/// A cookie of the wanted name.
+/// A pair that some server may read as the wanted cookie.
 pub(super) struct Found<'a> {
-    /// The value, decoded; `None` if servers read it in different ways.
+    /// The value in normal form; `None` if servers read it in different ways.
     pub(super) value: Option<Cow<'a, [u8]>>,
     /// The value as it was sent; `None` if there is only the name.
     raw: Option<&'a [u8]>,
-    /// Whether it has the name as it is.
+    /// Whether the name is written as it is, without percent-encoding or tabs around it.
     has_name: bool,
-    /// The line it is in.
+    /// The line of the header that it is in.
     line: &'a [u8],
 }
 
-/// The cookies of a name, percent-encoded or not, of all lines: HTTP/2 splits them.
+/// Returns the cookies of a name, percent-encoded or not, in all lines: HTTP/2 splits the header into several.
 ///
-/// The `cookie` crate reads text only, so one cookie that is not UTF-8 would hide the others of its line.
+/// The `cookie` crate parses text only, so one cookie that is not UTF-8 would hide the others of its line.
 pub(super) fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = Found<'a>> {
     lines(&parts.headers, COOKIE).flat_map(move |line| {
         let pairs = line.split(|byte| *byte == b';');
@@ -31,6 +35,7 @@ pub(super) fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item 
 }
 
 impl<'a> Found<'a> {
+    /// Reads a pair, if it has the wanted name.
     fn read(line: &'a [u8], pair: &'a [u8], name: &[u8]) -> Option<Self> {
         let equals = pair.iter().position(|byte| *byte == b'=');
         let (found, raw) = equals.map_or((pair, None), |equals| (&pair[..equals], Some(&pair[equals + 1..])));
@@ -42,14 +47,13 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// The value as it was sent.
+    /// Returns the value as it was sent.
     pub(super) fn sent(&self) -> &'a [u8] {
         self.raw.unwrap_or_default().trim_ascii()
     }
 
-    /// Whether all servers see it: those that compare names as they are, those that leave out values with
-    /// bytes which none may have, and those that leave out lines which are no text, and what does not
-    /// decode to some.
+    /// Whether all servers see it: those that compare names without decoding them, those that drop values with bytes
+    /// that RFC 6265 forbids, and those that drop lines that are not text, or values that do not decode to text.
     pub(super) fn is_seen_by_all(&self) -> bool {
         let Some(raw) = self.raw.map(<[u8]>::trim_ascii_end) else { return false };
         let may_stand = |byte: &u8| matches!(byte, b'!'..=b'~' | b' ') && !b"\"\\".contains(byte);
@@ -59,7 +63,8 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The normal form of a value, whatever is decoded first: quotes, white space or percent signs.
+/// Returns the normal form of a value, which does not depend on what is removed first: quotes, white space or
+/// percent-encoding.
 fn value(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     let inner = unquoted(raw);
     let has_quotes = inner.len() < raw.len();
@@ -77,13 +82,13 @@ fn value(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// Whether values that were read have this form.
+/// Whether a value is in the normal form of those that were read.
 pub(super) fn is_normal(value: &[u8]) -> bool {
     bare(value) == value && str::from_utf8(value).is_ok()
 }
 
-/// A decoded value, without white space and quotes around it: however many, as some may have been encoded
-/// and others not.
+/// Strips all white space and quotes around a decoded value, however many: some may have been encoded, and others
+/// not.
 fn bare(mut decoded: &[u8]) -> &[u8] {
     loop {
         let inner = unquoted(decoded.trim_ascii()).trim_ascii();

@@ -1,11 +1,15 @@
-//! IPv4 addresses that are written as IPv6.
+//! IPv4 addresses that are embedded in IPv6 addresses.
+//!
+//! A client with one IPv4 address must not get more counters by coming over a translator or a tunnel, where it may
+//! choose the remaining bits of an IPv6 address. So keys and lists use the IPv4 address wherever the prefix shows that
+//! there is one. Only prefixes that are fixed by an RFC are recognised.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The address by which a client is counted: IPv4 where an IPv6 address stands for one.
+/// Returns the address by which a client is counted: the IPv4 address where an IPv6 address embeds one.
 ///
-/// Such are mapped ones (`::ffff:0:0/96`), those of translators (NAT64's `64:ff9b::/96`, RFC 6052), of
-/// 6to4 (`2002::/16`, RFC 3056) and of Teredo (`2001::/32`, RFC 4380), the client's, not the server's.
+/// These are mapped addresses (`::ffff:0:0/96`), and those of NAT64 (`64:ff9b::/96`, RFC 6052), 6to4 (`2002::/16`,
+/// RFC 3056) and Teredo (`2001::/32`, RFC 4380; the client's IPv4 address, not the server's).
 pub(crate) fn counted(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -13,7 +17,7 @@ pub(crate) fn counted(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Where a client is, as far as nobody can choose it: IPv4 whole, of other IPv6 the /56 that a site has.
+/// Returns the part of an address that a client cannot choose: IPv4 whole, of other IPv6 the /56 of its site.
 pub(crate) fn site(address: IpAddr) -> String {
     match counted(address) {
         IpAddr::V4(v4) => v4.to_string(),
@@ -21,6 +25,7 @@ pub(crate) fn site(address: IpAddr) -> String {
     }
 }
 
+/// Returns the IPv4 address in an IPv6 address, if its prefix is one of those that embed one.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let low = || Ipv4Addr::from_bits(u32::from(address.segments()[6]) << 16 | u32::from(address.segments()[7]));
     match address.segments() {

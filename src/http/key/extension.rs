@@ -1,4 +1,7 @@
-//! What something before the layer knows.
+//! Extracts a key from a request extension.
+//!
+//! Extensions are set by the server or by layers outside of this one, such as one for authentication. No client can
+//! write them, so keys of extensions are certain, and a status service may be open to all with them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,20 +11,25 @@ use http::request::Parts;
 use super::{Extracted, KeyExtractor, ListEntry};
 use crate::core::Answer;
 
-/// A closure over a request extension. See [`extension`].
+/// An extractor that calls a closure with a request extension of type `T`.
+///
+/// Made by [`extension`], which has the rules and an example.
 pub struct Extension<T, F> {
     find: F,
     of: PhantomData<fn(&T)>,
 }
 
-/// Counts what a closure makes of a request extension, such as the user whom an earlier layer found.
+/// Identifies clients by a request extension, such as the user that a layer for authentication has found.
 ///
-/// It may return what [`from_fn`](super::from_fn) may. A request without the extension has no key.
+/// The closure may return what that of [`from_fn`](super::from_fn) may. A request without the extension has no key.
+/// The layer that inserts the extension has to be outside of the rate limit.
 ///
 /// # Examples
 ///
 /// ```
-/// use tollgate::{key, Key};
+/// use tollgate::Key;
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
 ///
 /// #[derive(Clone)]
 /// struct User {
@@ -29,7 +37,12 @@ pub struct Extension<T, F> {
 /// }
 ///
 /// let by_user = key::extension(|user: &User| Key::new("user", user.id.to_string()));
-/// # let _ = by_user;
+///
+/// let (mut parts, ()) = http::Request::get("/").body(())?.into_parts();
+/// assert!(matches!(by_user.extract(&parts), Answer::Ready(Extracted::Missing)));
+/// parts.extensions.insert(User { id: 7 });
+/// assert!(matches!(by_user.extract(&parts), Answer::Ready(Extracted::Key(key)) if key.as_str() == "user:7"));
+/// # Ok::<(), http::Error>(())
 /// ```
 pub fn extension<T, F, R>(find: F) -> Extension<T, F>
 where
@@ -54,7 +67,7 @@ where
         entry.is_value()
     }
 
-    /// What is before the layer says it.
+    /// Extensions are set by the server, not by clients.
     fn is_proven(&self) -> bool {
         true
     }

@@ -1,4 +1,8 @@
-//! What an extractor finds in a request, and what closures may return in its place.
+//! What an extractor extracts from a request, and what closures may return in its place.
+//!
+//! [`Extracted`] is the only type that policies read. The conversions into it are what makes closures short: a
+//! [`Key`], text, an `Option`, or a `Result` whose error rejects the request, is ambiguous, or is a failure. No
+//! conversion turns an error or an ambiguous request into a missing key: that would let it pass most policies.
 
 use bytes::Bytes;
 use http::Response;
@@ -6,27 +10,41 @@ use http::Response;
 use super::secret::Secret;
 use crate::{Error, Key};
 
-/// What an extractor finds in a request.
+/// The result of an extractor: a key, or why there is none.
+///
+/// Closures rarely name it, as what they return is converted: see [`from_fn`](super::from_fn).
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::Key;
+/// use tollgate::key::{Ambiguous, Extracted};
+///
+/// assert!(matches!(Extracted::from(Key::new("user", "ada")), Extracted::Key(key) if key.as_str() == "user:ada"));
+/// assert!(matches!(Extracted::from("all"), Extracted::Key(key) if key.as_str() == "key:all"));
+/// assert!(matches!(Extracted::from(None::<Key>), Extracted::Missing));
+/// assert!(matches!(Extracted::from(Err::<Key, _>(Ambiguous)), Extracted::Ambiguous));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Extracted {
-    /// The key to count.
+    /// The key that identifies the client.
     Key(Key),
-    /// The key to count, with the value it is a hash of.
+    /// The key that identifies the client, with the value of which it holds a hash.
     Secret(Box<Secret>),
-    /// The request has none: the policy's [`MissingKey`](super::MissingKey) rule decides.
+    /// The request has no key: the policy's [`MissingKey`](super::MissingKey) rule decides.
     Missing,
-    /// The request names several clients, or one that cannot be told for certain: a header twice with
-    /// different values, say. It is never a key of its own, and never none: the policy's [`MissingKey`](super::MissingKey)
-    /// rule says whether such requests are refused or share one counter.
+    /// The request names several clients, or one that is not certain, such as by a header that comes twice with
+    /// different values. It is neither a key nor a missing one: the policy's [`MissingKey`](super::MissingKey) rule
+    /// decides whether such requests are refused or share one counter.
     Ambiguous,
-    /// The request is refused with this response.
+    /// The request is refused with this response, and the inner service is not called.
     Rejected(Box<Response<Bytes>>),
-    /// It is not known whether it has one: [`OnFailure`](crate::OnFailure#keys) decides.
+    /// The extractor failed, so that the key is not known: [`OnFailure`](crate::OnFailure#keys) decides.
     Failed(Box<Error>),
 }
 
-/// The kind of keys made from bare text.
+/// The kind of keys that are made from text without a kind.
 const KIND: &str = "key";
 
 impl From<Key> for Extracted {
@@ -47,6 +65,7 @@ impl From<&'static str> for Extracted {
     }
 }
 
+/// Makes a key of text; with the text, if it is so long that the key holds only a hash of it.
 fn of_text(text: impl AsRef<[u8]>) -> Extracted {
     let key = Key::new(KIND, &text);
     if Key::is_hash(key.value()) { Secret::of(key, text).into() } else { Extracted::Key(key) }

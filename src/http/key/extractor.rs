@@ -1,4 +1,8 @@
-//! The trait of key extractors, and two of them as one.
+//! The trait of key extractors, and its implementation for closures.
+//!
+//! A policy owns one extractor, and calls it with the head of each request that it applies to. Only
+//! [`extract`](KeyExtractor::extract) is required. The other methods are for lists, lookups and the status service,
+//! and have defaults that are safe: no entry of a list is ruled out, and no key is taken as proven.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,53 +15,97 @@ use super::missing::MissingKey;
 use crate::core::Answer;
 use crate::{Key, RawValues};
 
-/// Finds out who is counted.
+/// Extracts the key that identifies the client of a request.
 ///
-/// Closures over `&Parts` are extractors if they return a [`Key`], a `String` or a `&'static str`,
-/// an `Option` of one of them, or an [`Extracted`]. For what has to be waited for there is
-/// [`lookup`](super::lookup), which shields what is queried.
+/// Closures over `&Parts` are extractors if they return a [`Key`], a `String` or a `&'static str`, an `Option` of one
+/// of them, a `Result` as [`from_fn`](super::from_fn) describes it, or an [`Extracted`]. For keys that have to be
+/// waited for there is [`lookup`](super::lookup), which protects the database it queries.
+///
+/// # Examples
+///
+/// A type that is an extractor, and that knows which entries of lists can match its keys:
+///
+/// ```
+/// use http::request::Parts;
+/// use tollgate::Key;
+/// use tollgate::key::{Extracted, KeyExtractor, ListEntry};
+/// use tollgate::store::Answer;
+///
+/// /// Clients by their version, in a header that the application's gateway sets: `1` to `9`.
+/// struct ClientVersion;
+///
+/// fn is_version(value: &[u8]) -> bool {
+///     matches!(value, [b'1'..=b'9'])
+/// }
+///
+/// impl KeyExtractor for ClientVersion {
+///     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
+///         let version = parts.headers.get("x-version").map(|value| value.as_bytes());
+///         let version = version.filter(|value| is_version(value));
+///         Answer::Ready(version.map(|value| Key::new("version", value)).into())
+///     }
+///
+///     fn can_match(&self, entry: ListEntry<'_>) -> bool {
+///         match entry {
+///             ListEntry::Value(value) | ListEntry::ValueOf("version", value) => is_version(value),
+///             _ => false,
+///         }
+///     }
+/// }
+///
+/// let (parts, ()) = http::Request::get("/").header("x-version", "3").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = ClientVersion.extract(&parts) else { panic!("there is a version") };
+/// assert_eq!(key.as_str(), "version:3");
+/// assert!(!ClientVersion.can_match(ListEntry::Value(b"10")));
+/// # Ok::<(), http::Error>(())
+/// ```
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Extracts the key, at once or with a future.
     ///
-    /// The future is polled only if no policy refuses the request whose key is known at once, and only
-    /// as long as the [budget](crate::RateLimitLayer::budget) allows.
+    /// # Cancellation
+    ///
+    /// A future is polled only if no policy whose key is known at once refuses the request, and only for as long as
+    /// the [budget](crate::RateLimitLayer::budget) allows. It may be dropped before it is ready, also unpolled.
     fn extract(&self, parts: &Parts) -> Answer<Extracted>;
 
-    /// What a policy does with requests that have no key, unless it says otherwise.
+    /// Returns the rule for requests without a key, for policies that do not [set](crate::Policy::missing_key) one.
+    ///
+    /// By default the policy does not apply to them.
     fn missing_key(&self) -> MissingKey {
         MissingKey::Skip
     }
 
-    /// The client's address, if this is a key by which it is known.
+    /// Returns the client's address, if this extractor knows it; by default it does not.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
     }
 
-    /// Whether an entry of a list to [allow](crate::Policy::allow) or [deny](crate::Policy::deny) can match
-    /// some request, by its key, by a part of its key, or by an address known to this extractor.
+    /// Whether an entry of an [allow](crate::Policy::allow) list or a [deny](crate::Policy::deny) list can match some
+    /// request, by its key, by a part of its key, or by an address that this extractor knows.
     ///
-    /// Lists with entries that cannot are refused when a layer is given their policy. `true` if it is not
-    /// known.
+    /// A layer is not built with a policy whose list has an entry that cannot. By default every entry can, which is
+    /// what an extractor returns that cannot rule one out.
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         let _ = entry;
         true
     }
 
-    /// Offers the values of which the key of this request may hold a hash, for look-ups by it; where the
-    /// key is [ambiguous](Extracted::Ambiguous), every value the application may see in its place.
+    /// Offers the values of which the key of this request may hold a hash, for lookups by the key; where the key is
+    /// [ambiguous](Extracted::Ambiguous), every value that the application may read in its place.
     ///
-    /// Called only for a look-up, see [`Lookup::raw`](crate::Lookup::raw), and for an ambiguous request of
-    /// a policy that [denies](crate::Policy::deny) values.
+    /// Called only for a lookup (see [`Lookup::raw`](crate::Lookup::raw)), and for an ambiguous request of a policy
+    /// that [denies](crate::Policy::deny) values. By default nothing is offered: such a lookup has no raw value, and
+    /// such a request is refused.
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         let _ = (parts, offered);
     }
 
-    /// Finds the keys of a request of which this is made: its own, and of a joined key those of the parts that
-    /// the request has.
+    /// Adds the keys of this request to `found`: of a joined key those of the parts that the request has.
     ///
-    /// Called only for a request without a key, of a policy that [denies](crate::Policy::deny) values: so that
-    /// nobody passes by leaving another part out. Nothing is looked up for it.
+    /// Called only for a request without a key, of a policy that [denies](crate::Policy::deny) values, so that no
+    /// client passes the list by leaving out another part of a joined key. Nothing is looked up for it: by default the
+    /// key is added if [`extract`](Self::extract) returns it at once.
     fn keys(&self, parts: &Parts, found: &mut Vec<Key>) {
         match self.extract(parts) {
             Answer::Ready(Extracted::Key(key)) => found.push(key),
@@ -66,15 +114,32 @@ pub trait KeyExtractor: Send + Sync + 'static {
         }
     }
 
-    /// Whether a client cannot have another client's key by what it writes into a request: its connection
-    /// or the server says the key, or the key stands for no client.
+    /// Whether no client can get another client's key by what it writes into a request: the key comes from the
+    /// connection or from the server, or does not identify a client.
     ///
-    /// A [status service](crate::RateLimitLayer::status_service) for all shows policies with such keys only.
+    /// A [status service](crate::RateLimitLayer::status_service) that is open to all shows only policies with such
+    /// keys. By default a key is not proven.
     fn is_proven(&self) -> bool {
         false
     }
 
-    /// Counts each pair of this key and another's.
+    /// Joins this key with another's: each pair has a counter of its own.
+    ///
+    /// A request without one of the two has no joined key.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::key::{self, Extracted, KeyExtractor};
+    /// use tollgate::store::Answer;
+    ///
+    /// let by_tenant_and_method = key::header("x-tenant").plain().and(key::method());
+    ///
+    /// let (parts, ()) = http::Request::get("/").header("x-tenant", "acme").body(())?.into_parts();
+    /// let Answer::Ready(Extracted::Key(key)) = by_tenant_and_method.extract(&parts) else { panic!("it has both") };
+    /// assert_eq!(key.as_str(), "header x-tenant+method:acme|GET");
+    /// # Ok::<(), http::Error>(())
+    /// ```
     fn and<K: KeyExtractor>(self, other: K) -> Join<Self, K>
     where
         Self: Sized,
@@ -127,7 +192,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
     }
 }
 
-/// Each pair of two keys. See [`KeyExtractor::and`].
+/// An extractor of pairs of two keys.
+///
+/// Made by [`KeyExtractor::and`], which has an example. Both extractors run for each request, and what is not ready is
+/// waited for at the same time.
 #[derive(Clone, Debug)]
 pub struct Join<A, B> {
     pub(super) first: A,

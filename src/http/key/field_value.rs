@@ -1,11 +1,14 @@
-//! The normal form of a header's value, for keys and for whatever policies compare.
+//! The normal form of header values, for keys and for all that policies compare.
+//!
+//! The same value must be the same key over HTTP/1 and HTTP/2, which differ in whether they keep white space around
+//! it. The case and the inside of values are left alone: only the application knows whether they matter.
 
 use http::header::AsHeaderName;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Ambiguous;
 
-/// A value without the optional white space around it, which HTTP/2 keeps and servers of HTTP/1 drop:
+/// Trims the optional white space around a value, which HTTP/2 keeps and servers of HTTP/1 drop:
 /// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
 pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
@@ -14,18 +17,18 @@ pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// The values of a header, one a line, in normal form.
+/// Returns the values of a header in normal form, one per line.
 pub(crate) fn lines(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &[u8]> {
     headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
 }
 
-/// The value of a header, if it has one only, however often it says it.
+/// Returns the value of a header; it is ambiguous if lines differ.
 #[cfg_attr(not(feature = "config"), allow(dead_code, reason = "only files compare headers with texts"))]
 pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Ambiguous> {
     super::reading::same(lines(headers, name))
 }
 
-/// Whether a value is in normal form, and a header can carry it.
+/// Whether a value is in normal form, and can be the value of a header.
 pub(crate) fn is_normal(value: &[u8]) -> bool {
     trimmed(value) == value && HeaderValue::from_bytes(value).is_ok()
 }

@@ -1,4 +1,7 @@
-//! One hop of the `Forwarded` header: <https://www.rfc-editor.org/rfc/rfc7239#section-4>.
+//! Parses one hop of the `Forwarded` header: <https://www.rfc-editor.org/rfc/rfc7239#section-4>.
+//!
+//! What comes in is one element of the list; what goes out is its address, or nothing. An element that is malformed
+//! anywhere has no address: what another parser would read in it is not certain.
 
 use std::net::IpAddr;
 
@@ -7,9 +10,9 @@ use super::node;
 /// What may stand between two parameters, besides one semicolon.
 const BETWEEN: [char; 3] = [';', ' ', '\t'];
 
-/// Reads the address of `for=`, if there is exactly one and the whole hop is well-formed.
+/// Returns the address of `for=`, if there is exactly one and the whole hop is well-formed.
 ///
-/// `unknown` and obfuscated names are no addresses.
+/// `unknown` and obfuscated names are not addresses.
 pub(super) fn address(hop: &str) -> Option<IpAddr> {
     let mut found = None;
     let mut rest = hop.trim_matches(BETWEEN);
@@ -36,12 +39,13 @@ fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     (separated && named).then_some((name, value, after))
 }
 
+/// Splits after a value without quotes.
 fn plain(text: &str) -> Option<(&str, &str)> {
     let (value, rest) = text.split_at(text.find(BETWEEN).unwrap_or(text.len()));
     (!value.contains('"')).then_some((value, rest))
 }
 
-/// Splits at the closing quote. Escapes stay: an address has none.
+/// Splits at the closing quote. Escapes are not resolved: an address has none.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {

@@ -1,4 +1,6 @@
-//! One counter for all.
+//! The key that all requests share.
+//!
+//! A policy starts with it, until another is set: a limit of the whole application needs no client.
 
 use std::fmt;
 
@@ -7,11 +9,23 @@ use http::request::Parts;
 use super::{Extracted, Key, KeyExtractor, ListEntry};
 use crate::core::Answer;
 
-/// The same key for every request.
+/// The extractor that [`global`] returns: the same key for each request.
 #[derive(Clone, Copy, Debug)]
 struct Global;
 
-/// Counts all requests together.
+/// Counts all requests together, in one counter.
+///
+/// It is the key of a policy that has no other. Lists of values make no sense with it: a layer is not built with one.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Policy, Quota, key};
+///
+/// // No more than 5,000 requests per second, whoever sends them.
+/// let policy = Policy::new("capacity", Quota::per_second(5_000)).key(key::global());
+/// # let _ = policy;
+/// ```
 pub fn global() -> impl KeyExtractor + Copy + fmt::Debug {
     Global
 }
@@ -22,7 +36,7 @@ impl KeyExtractor for Global {
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
-        // All requests have the same key: a list of it would be of all clients or of none.
+        // All requests have the same key: a list with it would match all clients.
         let _ = entry;
         false
     }

@@ -1,9 +1,9 @@
-//! The hops that headers tell of, the nearest first.
+//! The hops that proxies list in headers, the nearest first.
 //!
-//! Whatever a client sends stands left of what proxies append. So lines are read from their right end,
-//! as bytes, and only as far as proxies are trusted: nothing on the left can hide, change or slow down
-//! what stands to the right of it. No crate reads these headers like that: `forwarded-header-value`
-//! refuses a whole line for one bad hop, and `rfc7239` splits at commas within quotes.
+//! Whatever a client sends is to the left of what proxies append. So lines are read from their right end, as bytes,
+//! and only as far as proxies are trusted: nothing on the left can hide, change or slow down what is to the right of
+//! it. No crate reads these headers like that: `forwarded-header-value` refuses a whole line for one malformed hop,
+//! and `rfc7239` splits at commas within quotes.
 
 use std::net::IpAddr;
 
@@ -14,23 +14,23 @@ use super::node::address;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// No chain of proxies is longer.
+/// The longest chain of proxies that is read; elements of a list count even if they are empty.
 const MOST_HOPS: usize = 64;
 
-/// No hop is longer in bytes, not even with all parameters of `Forwarded`.
+/// The longest hop that is read, in bytes: enough for all parameters of `Forwarded`.
 const LONGEST_HOP: usize = 1024;
 
-/// The hops of `X-Forwarded-For`; `None` is a malformed one.
+/// Returns the hops of `X-Forwarded-For`; `None` is a malformed one.
 pub(super) fn x_forwarded_for(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     hops(headers, &X_FORWARDED_FOR, last_comma, address)
 }
 
-/// The hops of `Forwarded`; `None` is one that is malformed or hides its address.
+/// Returns the hops of `Forwarded`; `None` is one that is malformed or hides its address.
 pub(super) fn forwarded(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     hops(headers, &FORWARDED, last_comma_outside_quotes, forwarded::address)
 }
 
-/// The one hop of a header with a single value; `None` if it is malformed or there are several.
+/// Returns the only hop of a header with a single value; `None` if it is malformed or there are several.
 pub(super) fn single(headers: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = Option<IpAddr>> {
     let mut lines = headers.get_all(name).iter();
     let only = lines.next().map(|line| Some(line.as_bytes().trim_ascii()).filter(|text| text.len() <= LONGEST_HOP));
@@ -38,6 +38,7 @@ pub(super) fn single(headers: &HeaderMap, name: &HeaderName) -> impl Iterator<It
     only.map(|value| if more { None } else { read(value?, address) }).into_iter()
 }
 
+/// Returns the hops of a header, as `split` finds the elements of its lists and `parse` reads each.
 fn hops<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -58,6 +59,7 @@ fn read(text: &[u8], parse: fn(&str) -> Option<IpAddr>) -> Option<IpAddr> {
 
 /// The elements of a list, the right-most first; `None` is one that is too long.
 struct FromRight<'a> {
+    /// What is left of the line; `None` at its end, or after an element that is too long.
     rest: Option<&'a [u8]>,
     /// Finds the comma before the last element.
     split: fn(&[u8]) -> Option<usize>,
@@ -85,6 +87,7 @@ fn last_comma(text: &[u8]) -> Option<usize> {
     text.iter().rposition(|byte| *byte == b',')
 }
 
+/// Finds the last comma that is not in a quoted string. From the right a quote is escaped by what is before it.
 fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for (at, byte) in text.iter().enumerate().rev() {
@@ -97,6 +100,7 @@ fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
     None
 }
 
+/// Whether a byte within quotes is escaped, by an odd number of backslashes before it.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }

@@ -1,4 +1,8 @@
-//! The host that is asked for.
+//! Extracts the host of the request.
+//!
+//! One host has many spellings: letters of either case, a port, a final dot, forms of an IP address. What comes in is
+//! the URI and the `Host` header; what goes out is the one form that all spellings of a host share. A host that is
+//! malformed is ambiguous rather than repaired, as servers and proxies repair it in different ways.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -13,33 +17,48 @@ use crate::core::Answer;
 
 static KIND: Kind = Kind::fixed("host:");
 
-/// The host that is asked for. See [`host`].
+/// An extractor of the host of the request.
+///
+/// Made by [`host`], which has the rules and an example.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host;
 
-/// Counts by the host: that of the `Host` header, and of the URI (HTTP/2, and proxies' requests).
+/// Counts requests by their host: that of the `Host` header, and of the URI (HTTP/2, and requests to a proxy).
 ///
-/// It is lower-cased, its port and a final dot are dropped, and an IPv6 literal is shortened. A request
-/// without a host has no key.
+/// The host is lower-cased, its port and a final dot are dropped, and an IPv6 literal is shortened. A request without
+/// a host has no key.
 ///
-/// It is [ambiguous](Extracted::Ambiguous) where hosts differ (`Host` lines among themselves, or from the
-/// URI), or one is not as it should be: with user information, `%`, an empty label, a port that is none,
-/// or an IP literal in a form such as `127.1`; and where it is empty.
+/// The host is [ambiguous](Extracted::Ambiguous) if several differ (`Host` lines from each other, or from the URI), if
+/// it is empty, or if it is malformed: with user information, `%`, an empty label, an invalid port, or an IP address
+/// in a form such as `127.1`.
 ///
-/// Clients choose it: every host they make up starts a counter of its own, unless something before the
-/// layer refuses unknown ones.
+/// The client chooses the host: each one it makes up starts a counter of its own, unless a layer outside of this one
+/// refuses unknown hosts.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let (parts, ()) = http::Request::get("/").header("host", "API.example.com.:443").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = key::host().extract(&parts) else { panic!("there is a host") };
+/// assert_eq!(key.as_str(), "host:api.example.com");
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn host() -> Host {
     Host
 }
 
 impl Host {
-    /// The host, in the form in which it is counted: for closures that go on from it.
+    /// Returns the host in the form in which it is counted, for closures that derive a key from it.
     ///
-    /// HTTP/1.1 has it in the `Host` header, and `parts.uri.host()` is `None`.
+    /// `None` if the request has no host. Prefer this to `parts.uri.host()`, which is `None` on HTTP/1.1, where the
+    /// host is in the `Host` header.
     ///
     /// # Errors
     ///
-    /// If it is ambiguous.
+    /// If the host is ambiguous.
     ///
     /// # Examples
     ///
@@ -47,13 +66,17 @@ impl Host {
     /// use tollgate::key::{self, Ambiguous};
     /// use tollgate::Key;
     ///
-    /// // `acme.example.com` is the tenant `acme`.
+    /// // `acme.example.com` is the tenant `acme`; other hosts have no key.
     /// let tenant = key::from_fn(|parts| {
     ///     let host = key::host().name(parts)?;
     ///     let tenant = host.as_deref().and_then(|host| host.strip_suffix(".example.com"));
     ///     Ok::<_, Ambiguous>(tenant.map(|tenant| Key::new("tenant", tenant)))
     /// });
-    /// # let _ = tenant;
+    ///
+    /// let (parts, ()) = http::Request::get("/").header("host", "Acme.example.com:8080").body(())?.into_parts();
+    /// assert_eq!(key::host().name(&parts).unwrap().as_deref(), Some("acme.example.com"));
+    /// assert_eq!(tenant(&parts), Ok(Some(Key::new("tenant", "acme"))));
+    /// # Ok::<(), http::Error>(())
     /// ```
     pub fn name<'a>(&self, parts: &'a Parts) -> Result<Option<Cow<'a, str>>, Ambiguous> {
         let mut names = authorities(parts);
@@ -84,13 +107,13 @@ impl KeyExtractor for Host {
     }
 }
 
-/// The hosts a request names, with their ports.
+/// Returns the hosts that a request names, with their ports.
 fn authorities(parts: &Parts) -> impl Iterator<Item = &[u8]> {
     let of_uri = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     of_uri.into_iter().chain(lines(&parts.headers, HOST))
 }
 
-/// The name in an authority, if it is well-formed and has one form only.
+/// Returns the normal form of the host in an authority, if it is well-formed.
 fn normal(authority: &[u8]) -> Option<Cow<'_, str>> {
     let authority = std::str::from_utf8(authority).ok()?;
     if let Some(literal) = authority.strip_prefix('[') {
@@ -107,14 +130,15 @@ fn normal(authority: &[u8]) -> Option<Cow<'_, str>> {
     Some(if is_lower { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) })
 }
 
-/// Nothing, or a colon and a number or nothing: <https://www.rfc-editor.org/rfc/rfc3986#section-3.2.3>.
+/// Whether this is nothing, or a colon with a port number or nothing after it:
+/// <https://www.rfc-editor.org/rfc/rfc3986#section-3.2.3>.
 fn is_port(text: &str) -> bool {
     let digits = text.strip_prefix(':').unwrap_or(text);
     let fits = digits.is_empty() || digits.parse::<u16>().is_ok();
     (text.is_empty() || text.starts_with(':')) && fits && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Labels with dots between, or an IPv4 address in its usual form.
+/// Whether these are labels with dots between them, or an IPv4 address in its usual form.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~!$&'()*+,;=".contains(&byte);
     let mut labels = name.split('.');
@@ -128,8 +152,8 @@ fn is_name(name: &str) -> bool {
         && (!name.rsplit('.').next().is_some_and(is_number) || name.parse::<Ipv4Addr>().is_ok())
 }
 
-/// Offers what a malformed authority may be taken for. Of one with more than a name and a port that are slightly
-/// wrong, readers may take anything.
+/// Offers what a server may read in a malformed authority. If more than a name and a port that are slightly wrong is
+/// in it, servers may read anything.
 fn offer_guess(authority: &[u8], offered: &mut RawValues) {
     let name = guess(authority);
     let is_near = authority.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:%[]".contains(byte));
@@ -139,7 +163,7 @@ fn offer_guess(authority: &[u8], offered: &mut RawValues) {
     offered.push(name);
 }
 
-/// The name that a lenient reader may take out of a malformed authority.
+/// Returns the name that a lenient server may read in a malformed authority.
 fn guess(authority: &[u8]) -> Vec<u8> {
     let after = authority.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
     let host = &authority[after..];

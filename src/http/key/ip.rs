@@ -1,14 +1,17 @@
-//! Addresses as keys.
+//! Makes keys of IP addresses.
+//!
+//! The one text that [`client_ip`](super::client_ip) and [`peer_ip`](super::peer_ip) share: `ip:203.0.113.9`, or
+//! `ip:2001:db8::/56`. An IPv6 client may use any address of its network, so only a prefix identifies it.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Key, counted};
 
-/// Who has one IPv6 address mostly has 2^72 of them: a site's usual delegation is a /56.
+/// The default prefix length, in bits: a site is usually delegated a /56, which has 2^72 addresses.
 pub(super) const DEFAULT_V6_PREFIX: u8 = 56;
 
-/// The key of an address: IPv4 whole, also where IPv6 stands for it; other IPv6 by its prefix.
+/// Makes the key of an address: IPv4 whole, also where IPv6 embeds it; other IPv6 by its prefix of at most 128 bits.
 pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
     let mut text = [0_u8; 48];
     let mut rest = &mut text[..];
@@ -22,14 +25,14 @@ pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
     Key::plain("ip", &text[..used])
 }
 
-/// Whether this is the value of some address's key.
+/// Whether this is the value of the key of some address.
 pub(super) fn is_ip_key(value: &[u8], v6_prefix: u8) -> bool {
     let text = str::from_utf8(value).unwrap_or_default();
     let address = text.split_once('/').map_or(text, |(address, _)| address).parse();
     address.is_ok_and(|address| ip_key(address, v6_prefix).value() == text)
 }
 
-/// As `Display` does, in a third of the time.
+/// Writes an address as `Display` does, in a third of the time.
 fn write_v4(text: &mut impl Write, address: Ipv4Addr) -> io::Result<()> {
     let [first, others @ ..] = address.octets();
     text.write_all(itoa::Buffer::new().format(first).as_bytes())?;
@@ -40,6 +43,7 @@ fn write_v4(text: &mut impl Write, address: Ipv4Addr) -> io::Result<()> {
     Ok(())
 }
 
+/// Clears the bits of an address after its prefix.
 fn network(address: Ipv6Addr, prefix: u8) -> Ipv6Addr {
     let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
     Ipv6Addr::from_bits(address.to_bits() & mask)

@@ -1,4 +1,8 @@
-//! Two keys as one.
+//! Joins two keys into one.
+//!
+//! A [`Join`] has a key only if both parts have one, and is certain only if both are. Where a part is missing,
+//! ambiguous, rejected or failed, the joined key is the worse of the two: rejected, then failed, ambiguous, missing.
+//! So nobody gets around one part by what it does to the other.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -56,7 +60,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
     }
 }
 
-/// Offers the values of a part; one that offers none may have some all the same.
+/// Offers the values of a part. One that offers none may have values all the same, so the offer is incomplete.
 fn offer(part: &impl KeyExtractor, parts: &Parts, offered: &mut RawValues) {
     let before = offered.len();
     part.raw_values(parts, offered);
@@ -65,12 +69,13 @@ fn offer(part: &impl KeyExtractor, parts: &Parts, offered: &mut RawValues) {
     }
 }
 
-/// Waits for two answers at a time.
+/// Waits for two answers at the same time.
 async fn both<T>(mut first: Answer<T>, mut second: Answer<T>) -> (T, T) {
     poll_fn(|cx| if first.is_ready(cx) & second.is_ready(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
     (first.wait().await, second.wait().await)
 }
 
+/// Joins what two extractors return.
 fn join(first: Extracted, second: Extracted) -> Extracted {
     match (first, second) {
         (Extracted::Key(first), Extracted::Key(second)) => Extracted::Key(first.join(&second)),
@@ -82,7 +87,7 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
     }
 }
 
-/// Joins keys of which one came with its value.
+/// Joins two keys of which at least one comes with its value.
 fn join_secrets(first: Extracted, second: Extracted) -> Extracted {
     let Some(((first, mut offered), (second, others))) = with_values(first).zip(with_values(second)) else {
         return Extracted::Missing;
@@ -91,6 +96,7 @@ fn join_secrets(first: Extracted, second: Extracted) -> Extracted {
     Secret::joined(first.join(&second), offered).into()
 }
 
+/// Returns a key with the values offered for it; `None` if there is no key.
 fn with_values(extracted: Extracted) -> Option<(Key, RawValues)> {
     match extracted {
         Extracted::Key(key) => Some((key, RawValues::default())),

@@ -1,4 +1,9 @@
-//! A key that has to be looked up.
+//! Extracts a key that is looked up by another one.
+//!
+//! What comes in is the key of another extractor, with the value the client sent; what goes out is the key that an
+//! asynchronous function finds for it, such as the account of a token. Results are cached and concurrent lookups
+//! of one key are shared, in [`lookup`](crate::lookup), so that no flood of requests becomes a flood of queries. A
+//! response that rejects a request is cached too.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -17,15 +22,19 @@ use crate::core::Answer;
 use crate::lookup::{Looked, Lookups};
 use crate::{Error, Lookup, RawValues};
 
-/// A key that is looked up by another. See [`lookup`].
+/// An extractor that looks a key up by another one.
+///
+/// Made by [`lookup()`], which has the rules and an example. Clones share the cache and the lookups in flight,
+/// unless an option is set on one of them.
 #[derive(Clone)]
 #[must_use]
 pub struct KeyLookup<K> {
+    /// Extracts the key to look up by.
     by: K,
     lookups: Lookups<FoundKey>,
 }
 
-/// What is remembered of a look-up.
+/// The cached result of a lookup.
 #[derive(Clone)]
 enum FoundKey {
     Key(Key),
@@ -34,27 +43,26 @@ enum FoundKey {
     Rejected(Arc<Response<Bytes>>),
 }
 
-/// Counts by what a function finds by another key, such as the account of a token.
+/// Identifies clients by what an asynchronous function finds for another key, such as the account of a token.
 ///
-/// The function gets a [`Lookup`]: the other key, and the value the client sent, which the key may only
-/// hold a hash of. It returns what a [closure](super::from_fn) may, or an error. The limiter shields what
-/// is queried:
+/// The function gets a [`Lookup`]: the other key, and the value the client sent, of which the key may hold only a
+/// hash. It returns what a [closure](super::from_fn) may, or an error. The database that it queries is protected:
 ///
-/// - Requests that come together with one value share one look-up. It goes on when they are gone.
-/// - It is made only for requests that no policy refuses whose key and quota are known at once: they
-///   are looked at first, without taking anything.
-/// - At most 256 are under way ([`in_flight`](KeyLookup::in_flight)), and one may take 50 ms
+/// - Concurrent requests with one key share one lookup. It continues if their clients disconnect.
+/// - A lookup starts only for a request that no other policy refuses: policies whose key and quota are known at once
+///   are checked first, without taking anything.
+/// - At most 256 lookups are in flight ([`in_flight`](KeyLookup::in_flight)), and one may take 50 ms
 ///   ([`timeout`](KeyLookup::timeout)); a request waits for it no longer than its
 ///   [budget](crate::RateLimitLayer::budget) allows.
-/// - Up to 10,000 keys are remembered, for 60 s; that there is none, or none for certain, and a response that
-///   refuses, for 10 s; that a look-up failed, took too long or panicked, for 1 s.
+/// - The results for up to 10,000 keys are cached: a key for 60 s ([`lifetime`](KeyLookup::lifetime)); a missing or
+///   ambiguous key, or a response that rejects, for at most 10 s; a lookup that failed, timed out or panicked for 1 s.
 ///
-/// A key that could not be looked up is not one that is missing: what happens then is what
-/// [`OnFailure`](crate::OnFailure#keys) says. It is logged with the code `lookup_failed`, or `lookups_full`
-/// where one more would have been too many, once a second at most.
+/// A key that could not be looked up is not a missing one: [`OnFailure`](crate::OnFailure#keys) decides what happens.
+/// A warning is logged with the code `lookup_failed`, or `lookups_full` if too many were in flight, at most once a
+/// second.
 ///
-/// Clones share what is remembered and under way. Outside of a tokio runtime each request makes its
-/// look-ups by itself, in any time.
+/// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookups,
+/// and they have no timeout.
 ///
 /// # Examples
 ///
@@ -65,11 +73,11 @@ enum FoundKey {
 /// async fn account_of(token: Lookup) -> Result<Option<Key>, io::Error> {
 ///     let Some(token) = token.text() else { return Ok(None) };
 ///     # let _ = token;
-///     // asks a database
+///     // ... queries a database ...
 ///     Ok(Some(Key::new("account", "7")))
 /// }
 ///
-/// let by_account = key::lookup(key::bearer(), account_of);
+/// let by_account = key::lookup(key::bearer(), account_of).capacity(50_000);
 /// # let _ = by_account;
 /// ```
 pub fn lookup<K, F, T, R, E>(by: K, find: F) -> KeyLookup<K>
@@ -93,27 +101,33 @@ where
 }
 
 impl<K> KeyLookup<K> {
-    /// Sets how many keys are remembered at most, instead of 10,000.
+    /// Sets for how many keys results are cached, instead of 10,000; with 0 nothing is cached.
     pub fn capacity(self, keys: u64) -> Self {
         Self { lookups: self.lookups.capacity(keys), ..self }
     }
 
-    /// Sets how long a key is remembered, instead of 60 s.
+    /// Sets how long a key is cached, instead of 60 s.
+    ///
+    /// At most 365 days. A missing or ambiguous key, or a response that rejects, is cached for 10 s, or for this long
+    /// if it is less; a failed lookup for 1 s, whatever is set here.
     pub fn lifetime(self, lifetime: Duration) -> Self {
         Self { lookups: self.lookups.lifetime(lifetime), ..self }
     }
 
-    /// Sets how long a look-up may take, instead of 50 ms. Requests wait no longer than their
-    /// [budget](crate::RateLimitLayer::budget) allows; what comes later is remembered.
+    /// Sets the timeout of a lookup, instead of 50 ms.
+    ///
+    /// A request waits no longer than its [budget](crate::RateLimitLayer::budget) allows; a result that comes later,
+    /// but before the timeout, is cached for the next one.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.timeout(timeout), ..self }
     }
 
-    /// Sets how many look-ups are under way at a time, at most, instead of 256; 0 is taken as 1.
+    /// Sets how many lookups may be in flight at a time, instead of 256; 0 is taken as 1.
     pub fn in_flight(self, lookups: usize) -> Self {
         Self { lookups: self.lookups.in_flight(lookups), ..self }
     }
 
+    /// Looks up by a key that is known; `offered` is called only if nothing is cached.
     fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> Answer<Extracted> {
         match self.lookups.find(key, offered) {
             Answer::Ready(found) => Answer::Ready(found.into()),
@@ -121,7 +135,7 @@ impl<K> KeyLookup<K> {
         }
     }
 
-    /// What a key leads to that had to be waited for itself.
+    /// Looks up by a key that had to be waited for itself.
     async fn find_later(lookups: Lookups<FoundKey>, by: Extracted) -> Extracted {
         let (key, offered) = match by {
             Extracted::Key(key) => (key, RawValues::default()),
@@ -157,20 +171,21 @@ impl<K: KeyExtractor> KeyExtractor for KeyLookup<K> {
         self.by.missing_key()
     }
 
-    /// None: they would have to be looked up.
+    /// Adds none: they would have to be looked up.
     fn keys(&self, _: &Parts, _: &mut Vec<Key>) {}
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.by.address(parts)
     }
 
-    /// Any value may be found; addresses are those of the other key.
+    /// Any value may be found; addresses are known to the other extractor only.
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_value() || self.by.can_match(entry)
     }
 }
 
 impl FoundKey {
+    /// Converts what the function returns, without raw values: they must not stay in the cache.
     fn of(extracted: Extracted) -> Result<Self, Error> {
         Ok(match extracted {
             Extracted::Key(key) => FoundKey::Key(key),

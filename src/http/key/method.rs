@@ -1,4 +1,6 @@
-//! The method of the request.
+//! Extracts the method of the request.
+//!
+//! Clients may send any token as a method, so only well-known ones have counters of their own.
 
 use std::fmt;
 
@@ -7,10 +9,10 @@ use http::request::Parts;
 use super::{Extracted, Key, KeyExtractor, ListEntry};
 use crate::core::Answer;
 
-/// What all other methods share: made-up ones must not make fresh counters.
+/// The value that all other methods share: made-up methods must not start fresh counters.
 const OTHER: &str = "<other>";
 
-/// The methods of RFC 9110 but HEAD, and PATCH.
+/// The methods of RFC 9110 without HEAD, and PATCH of RFC 5789.
 const KNOWN: [http::Method; 8] = [
     http::Method::GET,
     http::Method::POST,
@@ -22,14 +24,26 @@ const KNOWN: [http::Method; 8] = [
     http::Method::TRACE,
 ];
 
-/// The method of the request.
+/// The extractor that [`method`] returns.
 #[derive(Clone, Copy, Debug)]
 struct Method;
 
-/// Counts by the method, such as `GET`.
+/// Counts requests by their method, such as `GET`.
 ///
-/// HEAD counts as GET, whose handler it runs. Methods other than those of RFC 9110 and PATCH share one
-/// counter.
+/// HEAD counts as GET, as it runs the same handler. Methods other than PATCH and those of RFC 9110 share one counter.
+/// It is mostly useful as a part of a [joined](KeyExtractor::and) key.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let (parts, ()) = http::Request::head("/").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = key::method().extract(&parts) else { panic!("there is a method") };
+/// assert_eq!(key.as_str(), "method:GET");
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn method() -> impl KeyExtractor + Copy + fmt::Debug {
     Method
 }
@@ -47,7 +61,7 @@ impl KeyExtractor for Method {
         entry.is_of("method", known)
     }
 
-    /// It stands for no client.
+    /// A method does not identify a client.
     fn is_proven(&self) -> bool {
         true
     }

@@ -1,18 +1,34 @@
-//! What becomes of requests without a key.
+//! The rule for requests without a key.
+//!
+//! Each extractor has a default, which a policy may override. The rule must leave no client a way to avoid its
+//! counter: that is why an ambiguous key is handled apart from a missing one.
 
-/// What happens to a request that has no key for a policy, or none that is certain.
+/// What a policy does with a request whose key is missing or ambiguous.
 ///
-/// An [ambiguous](super::Extracted::Ambiguous) key is never skipped, nor a counter of its own: a
-/// client could choose either by writing one thing twice. All such requests of a policy share one counter,
-/// of the policy's own quota, apart from those that have no key; or they are refused.
+/// An [ambiguous](super::Extracted::Ambiguous) key is never skipped, and never starts a counter of its own: a client
+/// could have either by sending one header twice. All such requests of a policy share one counter, with the policy's
+/// own quota, apart from the requests without a key; or they are refused. If the extractor knows the client's address,
+/// as a joined key with `client_ip` does, those
+/// of one address (IPv4 whole, IPv6 by its /56 prefix) share one.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{MissingKey, Policy, Quota, key};
+///
+/// // Requests without an API key are refused with 403.
+/// let policy = Policy::new("api", Quota::per_minute(100))
+///     .key(key::header("x-api-key"))
+///     .missing_key(MissingKey::Deny);
+/// # let _ = policy;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// The policy does not apply to it; those with an ambiguous key are counted together.
+    /// The policy does not apply to requests without a key; those with an ambiguous key are counted together.
     Skip,
-    /// It is refused: with 403, or with 400 if its key is ambiguous.
+    /// The request is refused: with 403 if it has no key, with 400 if its key is ambiguous.
     Deny,
-    /// It is counted together with all others that have none; those with an ambiguous key are counted
-    /// together apart from these.
+    /// Requests without a key are counted together; those with an ambiguous key are counted together, apart from them.
     Share,
 }

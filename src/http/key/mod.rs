@@ -1,23 +1,35 @@
-//! Who is counted: keys, and what extracts them from a request.
+//! Keys, and the extractors that extract them from requests.
 //!
-//! An extractor looks at the head of a request and answers with a [`Key`], with "there is none", with
-//! "it cannot be told for certain", or with a response that refuses the request. The functions here make
-//! the common ones; a closure over `&Parts` makes any other:
+//! A policy counts requests by [`Key`]: those with one key share a counter. A [`KeyExtractor`] gets the head of a
+//! request and returns an [`Extracted`]: the key, that it is missing or ambiguous, or a response that rejects the
+//! request. What happens without a key is up to the policy's [`MissingKey`] rule.
+//!
+//! | key | extractor | a client can choose it |
+//! | --- | --- | --- |
+//! | the client's address | `client_ip`, `peer_ip` (feature `axum`) | no |
+//! | an identity that the application knows | [`extension`], [`lookup()`] | no, if the application verifies it |
+//! | credentials | [`bearer`], [`basic_user`], [`cookie`], [`header`] | yes, unless they are verified |
+//! | a part of the URI | [`path`], [`query`], [`host`], `path_param` (feature `axum`) | yes |
+//! | the handler | `route` (feature `axum`), [`method`] | only one that exists |
+//! | all requests | [`global`] | no |
+//!
+//! Where a client can choose the key, it can start a fresh counter with each request: join such a key with
+//! [`KeyExtractor::and`], or add a policy by address. A closure over `&Parts` makes any other extractor:
 //!
 //! ```
 //! use http::request::Parts;
 //! use tollgate::{key, Policy, Quota};
 //!
-//! // The session is in a type that a layer for authentication puts there.
+//! // A layer for authentication has inserted the session.
 //! # #[derive(Clone)] struct Session { account: String }
 //! let by_account = key::from_fn(|parts| parts.extensions.get::<Session>().map(|session| session.account.clone()));
 //! let policy = Policy::new("account", Quota::per_minute(600)).key(by_account);
-//! # let _ = policy;
+//! assert_eq!(policy.name(), "account");
 //! ```
 //!
-//! A closure sees what the client wrote. What the application takes for the same client has to be the same
-//! key: [`host`], [`path`] and the like have one form for all spellings, and closures that go on from the
-//! host have it from [`Host::name`], as `parts.uri.host()` is `None` on HTTP/1.1.
+//! A closure sees the request as the client wrote it, and must return one key for all spellings that the application
+//! treats as one client. [`host`], [`path`] and the other extractors here do so. Closures that derive a key from the
+//! host should use [`Host::name`], as `parts.uri.host()` is `None` on HTTP/1.1.
 
 mod ambiguous;
 mod authorization;

@@ -1,8 +1,10 @@
-//! Networks in one form.
+//! The normal form of IP networks.
+//!
+//! Trusted proxies and lists compare addresses after mapped ones were made IPv4, so their networks have to be too.
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// Addresses are looked up as IPv4 if they are mapped, so networks of mapped ones are kept as IPv4.
+/// Returns the IPv4 network of a network of IPv4 addresses mapped into IPv6; any other network unchanged.
 pub(crate) fn canonical(net: IpNet) -> IpNet {
     let mapped = match net {
         IpNet::V4(_) => None,

@@ -1,8 +1,11 @@
-//! The address of a hop, as headers write it.
+//! Parses the address of a hop, in all the forms that proxies write.
+//!
+//! They are `203.0.113.9`, `203.0.113.9:4711`, `2001:db8::1`, `[2001:db8::1]:4711` and `fe80::1%eth0`. Anything else
+//! has no address, rather than a guess.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reads an address with or without a port, brackets and a zone.
+/// Parses an address with or without a port, brackets and a zone.
 pub(super) fn address(node: &str) -> Option<IpAddr> {
     let (address, port) = match (node.strip_prefix('['), node.split_once(':')) {
         (Some(bracketed), _) => {
@@ -21,13 +24,13 @@ fn v4(text: &str) -> Option<IpAddr> {
     text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-/// A zone (`%eth0`) means something to its own host only.
+/// Parses an IPv6 address. Its zone (`%eth0`) is dropped: it has a meaning only on the proxy's own host.
 fn v6(text: &str) -> Option<IpAddr> {
     let address = text.split_once('%').map_or(text, |(address, _zone)| address);
     address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
 }
 
-/// A number, or an obfuscated port: <https://www.rfc-editor.org/rfc/rfc7239#section-6>.
+/// Whether this is a port number, or an obfuscated port: <https://www.rfc-editor.org/rfc/rfc7239#section-6>.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix('_') {
         Some(name) => {

@@ -1,4 +1,8 @@
-//! The path, in the form that all its spellings have in common.
+//! Extracts the path of the request, in the one form that all its spellings share.
+//!
+//! Percent-encoding lets a client write one path in many ways. The normal form decodes what need not be encoded, as
+//! RFC 3986 has it. A path that servers resolve to different ones (dot segments, double slashes, encoded slashes) is
+//! ambiguous instead: to resolve it here would be to guess what the application does.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,21 +17,37 @@ use crate::core::Answer;
 
 static KIND: Kind = Kind::fixed("path:");
 
-/// The path of the request.
+/// The extractor that [`path`] returns.
 #[derive(Clone, Copy, Debug)]
 struct Path;
 
-/// Counts by the path, without the query.
+/// Counts requests by their path, without the query.
 ///
-/// Spellings of a path by other percent-encodings are one: what need not be encoded is decoded, all else
-/// is encoded, in capital letters (`/a%62c` is `/abc`, `/caf%c3%a9` is `/caf%C3%A9`). So are values on
-/// lists to be given. Capital letters and a final slash make another path, as in axum's router.
+/// Percent-encodings of one path are the same key: what need not be encoded is decoded, and all else is encoded with
+/// capital digits (`/a%62c` is `/abc`, `/caf%c3%a9` is `/caf%C3%A9`). Entries of lists have to be given in this form.
+/// The case of letters and a final slash make another path, as in axum's router.
 ///
-/// A path that some servers take for another one is [ambiguous](Extracted::Ambiguous): with two slashes
-/// in a row (`//abc`), a dot segment (`/a/../abc`), an encoded slash, a backslash, an encoded NUL, a `%`
-/// that encodes nothing, or what is not UTF-8 when decoded.
+/// A path that some servers read as another one is [ambiguous](Extracted::Ambiguous): with two slashes in a row
+/// (`//abc`), a dot segment (`/a/../abc`), an encoded slash, a backslash, an encoded NUL, a `%` that encodes nothing,
+/// or bytes that are not UTF-8 when decoded.
 ///
-/// Clients choose it: every path they make up starts a counter of its own. Prefer the route.
+/// The client chooses the path: each one it makes up starts a counter of its own. Prefer `route`, of the feature
+/// `axum`.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let (parts, ()) = http::Request::get("/a%62c?page=2").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = key::path().extract(&parts) else { panic!("there is a path") };
+/// assert_eq!(key.as_str(), "path:/abc");
+///
+/// let (parts, ()) = http::Request::get("/a/../abc").body(())?.into_parts();
+/// assert!(matches!(key::path().extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn path() -> impl KeyExtractor + Copy + fmt::Debug {
     Path
 }
@@ -50,17 +70,19 @@ impl KeyExtractor for Path {
     }
 }
 
-/// The path with only what needs it encoded: <https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2>.
+/// Returns the path with only those bytes encoded that have to be:
+/// <https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2>.
 fn normal(path: &str) -> Result<Cow<'_, str>, Ambiguous> {
     let path = if path.bytes().all(is_plain) { Cow::Borrowed(path) } else { Cow::Owned(recoded(path)?) };
     if has_odd_segments(&path) { Err(Ambiguous) } else { Ok(path) }
 }
 
-/// What may stand in a path as it is: <https://www.rfc-editor.org/rfc/rfc3986#section-3.3>.
+/// Whether a byte need not be encoded in a path: <https://www.rfc-editor.org/rfc/rfc3986#section-3.3>.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&byte)
 }
 
+/// Decodes a path and encodes it again, if that is certain to leave its meaning.
 fn recoded(path: &str) -> Result<String, Ambiguous> {
     let decoded: Vec<u8> = percent_decode_str(path).collect();
     // Of each `%` two bytes are gone, if it encoded anything.
@@ -87,12 +109,12 @@ fn encoded(path: &[u8]) -> String {
     text
 }
 
-/// Whether a segment is empty, but for the last, or leads to another one.
+/// Whether a segment is empty, apart from the last, or is a dot segment.
 fn has_odd_segments(path: &str) -> bool {
     path.contains("//") || path.split('/').any(|segment| segment == "." || segment == "..")
 }
 
-/// What servers may take an ambiguous path for.
+/// Returns the paths that servers may read in an ambiguous one.
 fn readings(path: &str) -> impl Iterator<Item = String> {
     let decoded: Vec<u8> =
         percent_decode(path.as_bytes()).map(|byte| if byte == b'\\' { b'/' } else { byte }).collect();
@@ -101,7 +123,7 @@ fn readings(path: &str) -> impl Iterator<Item = String> {
     std::iter::once(path.to_owned()).chain(read)
 }
 
-/// A path whose slashes are merged, and whose dot segments are resolved.
+/// Returns a path with its slashes merged or not, and its dot segments resolved or not.
 fn joined(path: &[u8], merged: bool, resolved: bool) -> Vec<u8> {
     let mut segments: Vec<&[u8]> = Vec::new();
     let mut rest = path.strip_prefix(b"/").unwrap_or(path).split(|byte| *byte == b'/').peekable();
@@ -123,7 +145,7 @@ fn joined(path: &[u8], merged: bool, resolved: bool) -> Vec<u8> {
     [b"/".as_slice(), &segments.join(&b'/')].concat()
 }
 
-/// Whether a request's path, which is without the query, can be told so.
+/// Whether a value can be the path of a request, in normal form and without a query.
 fn is_path(value: &[u8]) -> bool {
     let is_normal = std::str::from_utf8(value).is_ok_and(|path| normal(path).is_ok_and(|normal| normal == path));
     let parsed =

@@ -1,4 +1,8 @@
-//! A parameter of the route.
+//! Extracts a parameter of the route that matched, as axum's `Path` has it.
+//!
+//! Layers of a router see a request without its parameters: axum keeps them where only its own extractor can read
+//! them, which clones the extensions. So the value is captured from the path by the route's template, which costs
+//! less, and axum is consulted only where the path was rewritten after it was routed, or no template is known.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -18,7 +22,9 @@ use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
 use crate::core::Answer;
 
-/// A parameter of the route that matched. See [`path_param`].
+/// An extractor of a parameter of the route that matched.
+///
+/// Made by [`path_param`], which has the rules and an example.
 #[derive(Clone, Debug)]
 pub struct PathParam {
     name: String,
@@ -26,17 +32,31 @@ pub struct PathParam {
     reading: Reading,
 }
 
-/// Counts by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`,
-/// percent-decoded.
+/// Identifies clients by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`.
 ///
-/// The value is the one that axum's `Path` has, also where the path was rewritten before it was routed. It
-/// stays readable in the store unless it is long. A request whose route has no such parameter has no key;
-/// one whose value is not UTF-8, or of which nested routers have several with this name that differ, is
-/// [ambiguous](Extracted::Ambiguous). axum knows the route only in layers added with `Router::layer` or `route_layer`, not in
-/// those around the whole service.
+/// The value is percent-decoded, and is the one that axum's `Path` has, also if the path was rewritten before it was
+/// routed. It stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
+/// whose route has no such parameter has no key. The parameter is [ambiguous](Extracted::Ambiguous) if its value is not
+/// UTF-8, or if nested routers have several with this name that differ.
 ///
-/// Where the application parses it, several values are one client: `07` and `+7` are `7` to `Path<u64>`. Say
-/// so with [`normalize`](PathParam::normalize).
+/// axum knows the route only in layers that are added with `Router::layer` or `route_layer`, not in those around the
+/// whole service.
+///
+/// If the application parses the value, several spellings are one client: to `Path<u64>`, `07` and `+7` are `7`. Set
+/// [`normalize`](PathParam::normalize) for it.
+///
+/// # Examples
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+///
+/// let policy = Policy::new("tenant", Quota::per_minute(600)).key(key::path_param("tenant"));
+/// let app: Router = Router::new()
+///     .route("/{tenant}/orders", get(|| async {}))
+///     .layer(RateLimitLayer::new(MemoryStore::new(), policy));
+/// # let _ = app;
+/// ```
 pub fn path_param(name: &str) -> PathParam {
     PathParam { name: name.to_owned(), kind: Kind::new(&format!("path_param {name}")), reading: Reading::default() }
 }
@@ -64,15 +84,17 @@ impl KeyExtractor for PathParam {
 }
 
 impl PathParam {
-    /// Takes ASCII letters of either case for the same, as the application does.
+    /// Ignores the case of ASCII letters, for applications that do: values are lower-cased.
     pub fn ignore_case(self) -> Self {
         Self { reading: self.reading.ignore_case(), ..self }
     }
 
-    /// Counts by what a function makes of the decoded value.
+    /// Identifies clients by the result of a function of the decoded value.
     ///
-    /// It has to make the same of all that the application takes for the same client, and to leave what it
-    /// made as it is: lists of clients have such values.
+    /// The function must return one result for all values that the application treats as one client, and must return
+    /// its own results unchanged: entries of [lists](crate::AccessList) are such results.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use tollgate::key;
@@ -88,20 +110,21 @@ impl PathParam {
         Self { reading: self.reading.normalize(normalize), ..self }
     }
 
+    /// Returns the normal form of a value.
     fn form<'a>(&self, value: Cow<'a, str>) -> Cow<'a, [u8]> {
         self.reading.form(bytes(value))
     }
 
-    /// All values of parameters with this name.
+    /// Returns the values of all parameters with this name.
     fn values<'a>(&self, parts: &'a Parts) -> Values<'a> {
         // A nested service, or the fallback of a nested router, has parameters of its prefix and no route.
-        let Some(template) = parts.extensions.get::<MatchedPath>() else { return told(parts, &self.name) };
+        let Some(template) = parts.extensions.get::<MatchedPath>() else { return values_of_router(parts, &self.name) };
         // The template is that of the outermost router, but nested ones see a shortened path.
         let whole = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |OriginalUri(uri)| uri.path());
         let found = if is_routed(whole, parts) { captures(template.as_str(), whole, &self.name) } else { None };
         match found {
             Some(found) => found.into_iter().map(decoded).collect(),
-            None => told(parts, &self.name),
+            None => values_of_router(parts, &self.name),
         }
     }
 }
@@ -112,16 +135,19 @@ type Values<'a> = SmallVec<[Value<'a>; 1]>;
 #[derive(Debug)]
 enum Value<'a> {
     Text(Cow<'a, str>),
+    /// Bytes that are not UTF-8.
     NoText(Vec<u8>),
+    /// A value that is not UTF-8, of a parameter that axum does not name.
     Unknown,
 }
 
+/// Percent-decodes a value.
 fn decoded(raw: &str) -> Value<'_> {
     let decoded = percent_decode_str(raw);
     decoded.clone().decode_utf8().map_or_else(|_| Value::NoText(decoded.collect()), Value::Text)
 }
 
-/// The only value, or the only one among equal ones.
+/// Returns the value, if all are text and equal.
 fn one(values: Values<'_>) -> Result<Option<Cow<'_, str>>, Ambiguous> {
     let mut values = values.into_iter();
     match values.next() {
@@ -133,7 +159,7 @@ fn one(values: Values<'_>) -> Result<Option<Cow<'_, str>>, Ambiguous> {
     }
 }
 
-/// Whether this is the path that was routed: the one that is there, before it was nested.
+/// Whether `whole` is the path that was routed: the request's own, with the prefix that nested routers removed.
 fn is_routed(whole: &str, parts: &Parts) -> bool {
     let path = parts.uri.path();
     let is_nested = |prefix| {
@@ -143,7 +169,7 @@ fn is_routed(whole: &str, parts: &Parts) -> bool {
     path == whole || whole.strip_suffix(path).is_some_and(is_nested)
 }
 
-/// What a path has where its template has `{name}` or `{*name}`; `None` if it is not the template's.
+/// Returns what a path has where its template has `{name}` or `{*name}`; `None` if it does not match the template.
 fn captures<'a>(template: &str, path: &'a str, name: &str) -> Option<SmallVec<[&'a str; 1]>> {
     let (mut rest, mut found) = (path, SmallVec::new());
     for piece in pieces(template) {
@@ -163,8 +189,8 @@ fn captures<'a>(template: &str, path: &'a str, name: &str) -> Option<SmallVec<[&
     rest.is_empty().then_some(found)
 }
 
-/// What the router itself says it captured, which only its extractor can tell.
-fn told<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
+/// Returns the values that the router itself captured, which only axum's extractor can read.
+fn values_of_router<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
     let mut of_router = http::Request::new(()).into_parts().0;
     of_router.extensions = parts.extensions.clone();
     let params = pin!(RawPathParams::from_request_parts(&mut of_router, &()));

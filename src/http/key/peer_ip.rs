@@ -1,4 +1,8 @@
-//! The address at the other end of the connection.
+//! Extracts the address at the other end of the connection.
+//!
+//! axum's server puts it into the extensions of each request, if the app is served with `ConnectInfo`. It is the only
+//! address that no client can forge, so the chain of proxies of [`client_ip`](super::client_ip) starts with it. No
+//! header is read here.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
@@ -11,26 +15,49 @@ use super::ip::{DEFAULT_V6_PREFIX, ip_key, is_ip_key};
 use super::{Extracted, KeyExtractor, ListEntry};
 use crate::core::Answer;
 
-/// The peer's address. See [`peer_ip`].
+/// An extractor of the peer's address.
+///
+/// Made by [`peer_ip`], which has the rules and an example.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerIp {
+    /// In bits, at most 128.
     v6_prefix: u8,
 }
 
-/// Counts by the address at the other end of the connection: IPv4 whole, IPv6 by /56; an IPv6 address
-/// that stands for IPv4, as [`client_ip`](super::client_ip) has them, is IPv4.
+/// Identifies clients by the address at the other end of the connection: IPv4 whole, IPv6 by its /56 prefix.
 ///
-/// Behind a proxy that is the proxy's address: see [`client_ip`](super::client_ip) for the client's, which is
-/// also the one that lists of addresses are about.
-/// axum tells the address only if the app is served with
-/// `into_make_service_with_connect_info::<SocketAddr>()`; else there is no key, a warning in the log
-/// says so once, and by default all requests share one counter.
+/// An IPv6 address that embeds an IPv4 address counts as that one, as with [`client_ip`](super::client_ip).
+///
+/// Behind a proxy this is the proxy's address: for the client's there is [`client_ip`](super::client_ip). Lists of
+/// addresses compare the layer's client address, not this one.
+///
+/// axum knows the address only if the app is served with `into_make_service_with_connect_info::<SocketAddr>()`. If it
+/// is not, there is no key, a warning is logged once per process, and by default all requests
+/// [share](MissingKey::Share) one counter.
+///
+/// # Examples
+///
+/// ```
+/// use axum::extract::ConnectInfo;
+/// use std::net::SocketAddr;
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let (mut parts, ()) = http::Request::get("/").body(())?.into_parts();
+/// parts.extensions.insert(ConnectInfo(SocketAddr::from(([203, 0, 113, 9], 4711))));
+/// let Answer::Ready(Extracted::Key(key)) = key::peer_ip().extract(&parts) else { panic!("there is a peer") };
+/// assert_eq!(key.as_str(), "ip:203.0.113.9");
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn peer_ip() -> PeerIp {
     PeerIp { v6_prefix: DEFAULT_V6_PREFIX }
 }
 
 impl PeerIp {
-    /// Sets how many leading bits of an IPv6 address are counted as one client; at most 128.
+    /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.
+    ///
+    /// Addresses that share them share a counter. More than 128 bits are taken as 128; with 0 bits all IPv6 clients
+    /// share one counter. IPv4 addresses are always counted whole.
     pub fn v6_prefix(self, bits: u8) -> Self {
         Self { v6_prefix: bits.min(128) }
     }
@@ -54,7 +81,7 @@ impl KeyExtractor for PeerIp {
     }
 }
 
-/// The address at the other end of the connection, if axum tells it.
+/// Returns the address at the other end of the connection, if axum knows it; warns once per process if it does not.
 pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
     let info = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     if info.is_none() {
@@ -67,7 +94,7 @@ fn warn_once() {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
         tracing::warn!(
-            "requests carry no peer address, so IP limits cannot tell clients apart: serve the app with \
+            "requests carry no peer address, so limits by IP address cannot identify clients: serve the app with \
              `into_make_service_with_connect_info::<SocketAddr>()`"
         );
     });

@@ -1,4 +1,7 @@
-//! The value of a query parameter.
+//! Extracts the value of a query parameter.
+//!
+//! Queries are parsed as forms, as axum's `Query` does it. A parameter may come several times, and some servers also
+//! split queries at `;`. Where such readings differ, the parameter is ambiguous.
 
 use std::borrow::Cow;
 
@@ -9,7 +12,9 @@ use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::RawValues;
 use crate::core::Answer;
 
-/// The value of a query parameter. See [`query`].
+/// An extractor of the value of a query parameter.
+///
+/// Made by [`query`], which has the rules and an example.
 #[derive(Clone, Debug)]
 pub struct Query {
     name: String,
@@ -17,59 +22,78 @@ pub struct Query {
     reading: Reading,
 }
 
-/// Counts by the value of a query parameter, percent-decoded, `+` being a space.
+/// Identifies clients by the value of a query parameter.
 ///
-/// A parameter that comes with several values that differ is [ambiguous](Extracted::Ambiguous), unless
-/// [`first`](Query::first) or [`last`](Query::last) says which of them the application takes. So is one
-/// that has another value where `;` separates parameters as `&` does.
+/// Names and values are percent-decoded, and `+` is a space. A parameter that comes with several values that differ is
+/// [ambiguous](Extracted::Ambiguous), unless [`first`](Query::first) or [`last`](Query::last) states which of them the
+/// application reads. So is one that has another value if `;` separates parameters as `&` does.
 ///
-/// The value stays readable in the store unless it is long. A request without the parameter has no key;
-/// an empty value is a value.
+/// The value stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
+/// without the parameter has no key; an empty value is a value like any other.
 ///
-/// Clients choose it: every value they make up starts a counter of its own.
+/// The client chooses the value: each one it makes up starts a counter of its own.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::key::{self, Extracted, KeyExtractor};
+/// use tollgate::store::Answer;
+///
+/// let tenant = key::query("tenant");
+///
+/// let (parts, ()) = http::Request::get("/orders?tenant=acme&page=2").body(())?.into_parts();
+/// let Answer::Ready(Extracted::Key(key)) = tenant.extract(&parts) else { panic!("there is a tenant") };
+/// assert_eq!(key.as_str(), "query tenant:acme");
+///
+/// let (parts, ()) = http::Request::get("/orders?tenant=acme&tenant=eve").body(())?.into_parts();
+/// assert!(matches!(tenant.extract(&parts), Answer::Ready(Extracted::Ambiguous)));
+/// # Ok::<(), http::Error>(())
+/// ```
 pub fn query(name: &str) -> Query {
     Query { name: name.to_owned(), kind: Kind::new(&format!("query {name}")), reading: Reading::default() }
 }
 
 impl Query {
-    /// Counts by the first of several values: for applications that take it too.
+    /// Uses the first of several values, for applications that do.
     pub fn first(self) -> Self {
         self.read_as(Reading::first)
     }
 
-    /// Counts by the last of several values, as axum's `Query` of a map does.
+    /// Uses the last of several values, as axum's `Query` of a map does.
     pub fn last(self) -> Self {
         self.read_as(Reading::last)
     }
 
-    /// Takes ASCII letters of either case for the same, as the application does.
+    /// Ignores the case of ASCII letters, for applications that do: values are lower-cased.
     pub fn ignore_case(self) -> Self {
         self.read_as(Reading::ignore_case)
     }
 
-    /// Counts by what a function makes of the decoded value.
+    /// Identifies clients by the result of a function of the decoded value.
     ///
-    /// It has to make the same of all that the application takes for the same client, and to leave what it
-    /// made as it is: lists of clients have such values.
+    /// The function must return one result for all values that the application treats as one client, and must return
+    /// its own results unchanged: entries of [lists](crate::AccessList) are such results.
     pub fn normalize(self, normalize: impl Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync + 'static) -> Self {
         self.read_as(|reading| reading.normalize(normalize))
     }
 
+    /// Changes how values are read.
     pub(crate) fn read_as(self, change: impl FnOnce(Reading) -> Reading) -> Self {
         Self { reading: change(self.reading), ..self }
     }
 
-    /// The values in a piece of the query whose parameters are separated by `&`.
+    /// Returns the values in a piece of the query whose parameters are separated by `&`.
     fn values<'a>(&self, piece: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
         let pairs = form_urlencoded::parse(piece.as_bytes()).filter(|(name, _)| *name == self.name);
         pairs.map(|(_, value)| self.reading.form(bytes(value)))
     }
 
-    /// The values of a query in which `;` separates parameters, too.
+    /// Returns the values of a query in which `;` separates parameters, too.
     fn values_by_either<'a>(&self, query: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
         query.split(';').flat_map(move |piece| self.values(piece))
     }
 
+    /// Returns the value that counts, if there is one.
     fn value<'a>(&self, parts: &'a Parts) -> Result<Option<Cow<'a, [u8]>>, Ambiguous> {
         let query = parts.uri.query().unwrap_or_default();
         if query.contains(';') && !self.values(query).eq(self.values_by_either(query)) {
@@ -101,6 +125,7 @@ impl KeyExtractor for Query {
     }
 }
 
+/// Returns the bytes of a text, without copying it.
 pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),

@@ -1,4 +1,7 @@
-//! Which of several values is the client's, and the form in which it is compared.
+//! Which of several values counts, and the form in which it is compared.
+//!
+//! The options that headers, cookies, query parameters and user names have in common: `first`, `last`, `ignore_case`
+//! and `normalize`. Without them all values have to be the same in normal form; otherwise they are ambiguous.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,13 +9,14 @@ use std::sync::Arc;
 
 use super::Ambiguous;
 
-/// Brings a value to its normal form.
+/// A function that returns the normal form of a value.
 type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
 
-/// How a key reads the values it finds.
+/// How an extractor reads the values it finds.
 #[derive(Clone, Default)]
 pub(crate) struct Reading {
     pick: Pick,
+    /// Whether ASCII letters are lower-cased, after `normalize`.
     ignores_case: bool,
     normalize: Option<Arc<Normalize>>,
 }
@@ -20,7 +24,7 @@ pub(crate) struct Reading {
 /// Which of several values counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// The one that all of them are.
+    /// The one that all of them equal.
     #[default]
     Same,
     First,
@@ -48,7 +52,7 @@ impl Reading {
         self.pick
     }
 
-    /// The normal form of a value.
+    /// Returns the normal form of a value.
     pub(super) fn form<'a>(&self, value: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
         let value = match (&self.normalize, value) {
             (None, value) => value,
@@ -61,25 +65,26 @@ impl Reading {
         value
     }
 
-    /// Whether a value is the normal form of some value that `may_come`.
+    /// Whether a value is the normal form of some value that `may_come` in a request.
     pub(super) fn yields(&self, value: &[u8], may_come: impl FnOnce(&[u8]) -> bool) -> bool {
-        // What a closure makes of what comes is its own matter.
+        // A closure may return what no request can carry.
         *self.form(Cow::Borrowed(value)) == *value && (self.normalize.is_some() || may_come(value))
     }
 }
 
 impl Pick {
+    /// Returns the value that counts, if there is one.
     pub(super) fn of<T: PartialEq>(self, values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
         if self == Pick::Same { same(values) } else { Ok(self.one_of(values)) }
     }
 
-    /// The last value, or else the first.
+    /// Returns the last value for `Last`, otherwise the first.
     pub(super) fn one_of<T>(self, mut values: impl Iterator<Item = T>) -> Option<T> {
         if self == Pick::Last { values.last() } else { values.next() }
     }
 }
 
-/// The value that all are.
+/// Returns the value that all values equal; they are ambiguous if they differ.
 pub(super) fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
     let Some(first) = values.next() else { return Ok(None) };
     if values.all(|value| value == first) { Ok(Some(first)) } else { Err(Ambiguous) }

@@ -1,4 +1,6 @@
-//! The route that matched.
+//! Extracts the route that matched.
+//!
+//! Unlike the path, a route is the server's: there are as many counters as routes, whatever clients send.
 
 use std::fmt;
 
@@ -11,17 +13,32 @@ use crate::core::Answer;
 
 static KIND: Kind = Kind::fixed("route:");
 
-/// What requests share that matched no route: random paths must not make fresh counters.
+/// The value that all requests share that matched no route: random paths must not start fresh counters.
 const UNMATCHED: &str = "<unmatched>";
 
-/// The template of the route that matched.
+/// The extractor that [`route`] returns.
 #[derive(Clone, Copy, Debug)]
 struct Route;
 
-/// Counts by the route's template, such as `/users/{id}`.
+/// Counts requests by the template of their route, such as `/users/{id}`.
 ///
-/// Requests that matched no route share one counter. axum knows the route only in layers added with
-/// `Router::layer` or `route_layer`, not in those around the whole service.
+/// Requests that matched no route share one counter. axum knows the route only in layers that are added with
+/// `Router::layer` or `route_layer`, not in those around the whole service: there all requests share that counter.
+///
+/// # Examples
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::key::{self, KeyExtractor};
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+///
+/// // 60 requests per minute for each client and route.
+/// let policy = Policy::new("route", Quota::per_minute(60)).key(key::client_ip().and(key::route()));
+/// let app: Router = Router::new()
+///     .route("/users/{id}", get(|| async {}))
+///     .layer(RateLimitLayer::new(MemoryStore::new(), policy));
+/// # let _ = app;
+/// ```
 pub fn route() -> impl KeyExtractor + Copy + fmt::Debug {
     Route
 }
@@ -39,12 +56,13 @@ impl KeyExtractor for Route {
         entry.is_of("route", |value| str::from_utf8(value).is_ok_and(|text| is_normal(text) || text == UNMATCHED))
     }
 
-    /// Templates are the server's, and stand for no client.
+    /// Templates are the server's, and do not identify a client.
     fn is_proven(&self) -> bool {
         true
     }
 }
 
+/// Returns the template of the route, or [`UNMATCHED`].
 fn template(parts: &Parts) -> &str {
     matched(parts).unwrap_or(UNMATCHED)
 }

@@ -1,14 +1,18 @@
-//! A key of a secret, with the secret.
+//! A key that holds a hash of a secret, together with the secret.
+//!
+//! Keys go to stores, logs and metrics, so they hold only hashes of secrets. A lookup needs the secret itself: it
+//! travels beside the key as a raw value, up to the lookup and no further.
 
 use std::fmt;
 
 use super::Key;
 use crate::RawValues;
 
-/// A key that is a hash of a value, and the value, which only look-ups get.
+/// A key that holds a hash of a value, with the value itself for lookups.
 ///
-/// Closures that find a secret return it instead of [`Key::hashed`], so that a
-/// [`TierLookup`](crate::TierLookup) or a [`key::lookup`](super::lookup) can use it.
+/// Closures that extract a secret return this instead of [`Key::hashed`], so that a
+/// [`TierLookup`](crate::TierLookup) or a [`key::lookup`](super::lookup()) receives the value. No store, log, metric or
+/// `Debug` output has it.
 ///
 /// # Examples
 ///
@@ -17,6 +21,10 @@ use crate::RawValues;
 ///
 /// let session = key::from_fn(|parts| parts.headers.get("x-session").map(|id| Secret::new("session", id)));
 /// # let _ = session;
+///
+/// let secret = Secret::new("session", "s3cret");
+/// assert!(secret.key().as_str().starts_with("session:#"));
+/// assert!(!format!("{secret:?}").contains("s3cret"));
 /// ```
 #[derive(Clone)]
 #[must_use]
@@ -26,23 +34,24 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// The key that [`Key::hashed`] makes, with the value.
+    /// Makes the key that [`Key::hashed`] makes, and keeps the value.
     pub fn new(kind: &str, value: impl AsRef<[u8]>) -> Self {
         Self::of(Key::hashed(kind, &value), value)
     }
 
-    /// The key of text that is long, and so is kept as a hash.
+    /// Keeps the value beside a key that holds a hash of it.
     pub(super) fn of(key: Key, value: impl AsRef<[u8]>) -> Self {
         let mut offered = RawValues::default();
         offered.push(value);
         Self { key, offered }
     }
 
+    /// Keeps the values beside a joined key.
     pub(super) fn joined(key: Key, offered: RawValues) -> Self {
         Self { key, offered }
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &Key {
         &self.key
     }

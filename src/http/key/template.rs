@@ -1,15 +1,19 @@
-//! Route templates, as axum reads them.
+//! Route templates of axum 0.8: `/users/{id}`, `/files/{*rest}`.
+//!
+//! Policies that name routes, keys of routes and keys of parameters all parse templates here, by the rules of axum's
+//! router. What that router refuses is refused here too, so a route that can never match is found when the layer is
+//! built.
 
 use axum::extract::MatchedPath;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
-/// The template of the route that matched, if one did, in its [`normal`] form.
+/// Returns the template of the route that matched, if one did, in its [`normal`] form.
 pub(crate) fn matched(parts: &Parts) -> Option<&str> {
     parts.extensions.get::<MatchedPath>().map(|template| normal(template.as_str()))
 }
 
-/// A template with one slash at most at its end.
+/// Returns a template with at most one slash at its end.
 ///
 /// The root of a nested service has one or two there, as the request has none or one, and is one route.
 pub(crate) fn normal(mut template: &str) -> &str {
@@ -30,11 +34,11 @@ pub(crate) enum Piece<'a> {
     Rest(&'a str),
 }
 
-/// What axum's router refuses as a template.
+/// The error of a template that axum's router refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// The pieces of a template, in order.
+/// Returns the pieces of a template, in order; nothing follows an error.
 pub(crate) fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, Malformed>> {
     let mut rest = Some(template);
     std::iter::from_fn(move || {
@@ -46,7 +50,7 @@ pub(crate) fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, M
     })
 }
 
-/// Whether a request's path can match this template, in a router as `Router::new` makes it.
+/// Whether the path of some request can match this template, in a router that `Router::new` makes.
 pub(crate) fn is_template(template: &str) -> bool {
     let old = |segment: &str| segment.starts_with([':', '*']);
     let fits = |piece| match piece {
@@ -57,6 +61,7 @@ pub(crate) fn is_template(template: &str) -> bool {
     template.starts_with('/') && !template.split('/').any(old) && pieces(template).all(fits)
 }
 
+/// Whether a text can be part of a path as it is.
 fn is_in_paths(text: &str) -> bool {
     let path = PathAndQuery::try_from(format!("/{text}"));
     path.is_ok_and(|path| path.path()[1..] == *text && path.query().is_none())

@@ -1,4 +1,7 @@
-//! Which proxies are believed.
+//! Which proxies are trusted.
+//!
+//! A hop in a header is as true as the proxy that wrote it. This module decides, for one address of the chain, whether
+//! the hop that it names counts: by networks, or by a number of proxies.
 
 use std::net::IpAddr;
 
@@ -7,10 +10,10 @@ use ipnet::IpNet;
 use super::canonical;
 use crate::Error;
 
-/// No CIDR is longer: what is shown of a bad one is cut here.
+/// The characters of an invalid CIDR that an error shows: no valid one is longer.
 const LONGEST_SHOWN: usize = 64;
 
-/// Whose word about the hop before counts.
+/// The proxies whose headers count.
 #[derive(Clone, Debug)]
 pub(super) enum Trust {
     /// The proxies in these networks, which share no address and are sorted.
@@ -20,10 +23,12 @@ pub(super) enum Trust {
 }
 
 impl Trust {
+    /// Trusts no proxy.
     pub(super) fn nobody() -> Self {
         Trust::Hops(0)
     }
 
+    /// Trusts the proxies in these networks.
     pub(super) fn nets(nets: impl IntoIterator<Item = IpNet>) -> Self {
         let nets: Vec<IpNet> = nets.into_iter().map(canonical).collect();
         let mut nets = IpNet::aggregate(&nets);
@@ -31,7 +36,7 @@ impl Trust {
         Trust::Nets(nets)
     }
 
-    /// Whether the proxy at `address` is believed, after `passed` others.
+    /// Whether the proxy at `address` is trusted, after `passed` others.
     pub(super) fn covers(&self, passed: usize, address: IpAddr) -> bool {
         match self {
             Trust::Hops(trusted) => passed < *trusted,
@@ -43,7 +48,7 @@ impl Trust {
     }
 }
 
-/// Reads a CIDR, or an address as the network of itself.
+/// Parses a CIDR, or an address as the network of that address alone.
 pub(super) fn parse_net(text: &str) -> Result<IpNet, Error> {
     let parsed = text.parse::<IpNet>();
     parsed.or_else(|error| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| error)).map_err(|error| {

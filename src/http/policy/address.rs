@@ -1,4 +1,8 @@
-//! Addresses and networks as they are written on lists.
+//! Parses addresses and networks on lists of clients.
+//!
+//! An entry that is not an address is a value, so a mistyped address would silently become a value that matches
+//! nothing. What looks like an address but is not a valid one is therefore an error. The rule errs on the side of
+//! errors: a value that looks like an address can be given as a value explicitly.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -6,22 +10,26 @@ use ipnet::IpNet;
 
 use crate::Error;
 
-/// What is shown of a bad entry is cut here.
+/// The characters of an invalid entry that an error shows.
 const LONGEST_SHOWN: usize = 64;
 
-/// What may stand around and between addresses where people write several, a range or an authority.
+/// The characters around and between addresses where people write several of them, a range or an authority.
 const SEPARATORS: &[char] =
     &['/', '\\', '-', '\u{2013}', '\u{2014}', '~', ',', ';', '[', ']', '(', ')', '<', '>', '"', '\'', '!', '+', '='];
 
-/// Reads an address, as the network of itself, or a CIDR; `None` is anything else but one written wrong.
+/// Parses an address, as the network of that address alone, or a CIDR; `None` if it is a value.
+///
+/// # Errors
+///
+/// If the entry looks like an address but is not a valid one.
 pub(super) fn read_net(entry: &str) -> Result<Option<IpNet>, Error> {
     match parse_net(entry) {
-        None if is_made_like_an_address(entry) => Err(written_wrong(entry)),
+        None if looks_like_an_address(entry) => Err(invalid(entry)),
         net => Ok(net),
     }
 }
 
-/// Stricter than `ipnet`, which takes leading zeros, by which some mean octal numbers.
+/// Parses a network. Stricter than `ipnet`, which accepts leading zeros, by which some mean octal numbers.
 fn parse_net(text: &str) -> Option<IpNet> {
     let Some((address, bits)) = text.split_once('/') else {
         return text.parse().ok().map(|address: IpAddr| address.to_canonical().into());
@@ -31,8 +39,8 @@ fn parse_net(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, bits).ok()
 }
 
-/// See [`AccessList::parse`](super::AccessList::parse) for the rule.
-fn is_made_like_an_address(entry: &str) -> bool {
+/// Whether an entry is meant as an address: [`AccessList::parse`](super::AccessList::parse) has the rule.
+fn looks_like_an_address(entry: &str) -> bool {
     let text = entry.split('%').next().unwrap_or_default().trim();
     let path = entry.starts_with('/');
     let first_word = text.split(char::is_whitespace).next().unwrap_or_default();
@@ -52,7 +60,7 @@ fn is_made_like_an_address(entry: &str) -> bool {
     !path && all && addresses > 0
 }
 
-/// Numbers and stars between dots: four or more, or fewer if there is a star, or a slash in the entry.
+/// Whether these are numbers and stars between dots: four or more, or fewer with a star, or a slash in the entry.
 fn is_like_v4(piece: &str, network: bool) -> bool {
     let (numbers, port) = piece.split_once(':').unwrap_or((piece, ""));
     let is_number = |part: &str| {
@@ -67,19 +75,20 @@ fn is_like_v4(piece: &str, network: bool) -> bool {
     enough && counted && numbers.split('.').all(is_number) && is_number(port)
 }
 
-/// Hexadecimal numbers and stars between two colons or more.
+/// Whether these are hexadecimal numbers and stars between two or more colons.
 fn is_like_v6(piece: &str) -> bool {
     piece.parse::<Ipv6Addr>().is_ok()
         || (piece.matches(':').count() >= 2
             && piece.bytes().all(|byte| byte.is_ascii_hexdigit() || b".:*".contains(&byte)))
 }
 
-fn written_wrong(entry: &str) -> Error {
+/// The error of an entry that looks like an address but is not a valid one.
+fn invalid(entry: &str) -> Error {
     let shown: String = entry.chars().take(LONGEST_SHOWN).collect();
     Error::invalid(format!(
-        "{shown:?} is made like an address and is none: give an address such as 203.0.113.7 or 2001:db8::1, or a CIDR \
-         such as 10.0.0.0/8 or 2001:db8::/32, without spaces, brackets, ports, stars and leading zeros, and a range as \
-         the CIDRs it is made of; if it is the value of a key, say so: by AccessList::key or key_of, or in a file by \
+        "{shown:?} looks like an address but is not a valid one: give an address such as 203.0.113.7 or 2001:db8::1, \
+         or a CIDR such as 10.0.0.0/8 or 2001:db8::/32, without spaces, brackets, ports, stars or leading zeros, and a \
+         range as several CIDRs; if it is the value of a key, give it to AccessList::key or key_of, or in a file as \
          {{ value = \"...\" }}"
     ))
 }

@@ -1,4 +1,7 @@
-//! The options of a policy, set one by one.
+//! The builder methods of a policy.
+//!
+//! Each method sets one option and returns the policy. Options that concern counters are those of the policy's rule;
+//! options that concern requests are kept beside it. An option that is set again replaces the earlier one.
 
 use std::sync::Arc;
 
@@ -11,147 +14,241 @@ use crate::limiter::{Share, TierLookup};
 use crate::{Error, Quota};
 
 impl Policy {
-    /// Sets who is counted.
+    /// Sets the extractor of the key by which requests are counted, instead of one counter for all.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, key};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(600)).key(key::header("x-api-key"));
+    /// # let _ = policy;
+    /// ```
     pub fn key(self, key: impl KeyExtractor) -> Self {
         Self { key: Arc::new(key), ..self }.with(|options| options.by_client = false)
     }
 
-    /// Counts by the address by which a layer knows clients, whatever that will be.
+    /// Sets the key to the address by which the layer identifies clients, which is set later.
     #[cfg(feature = "axum")]
     pub(crate) fn by_client(self) -> Self {
         self.with(|options| options.by_client = true)
     }
 
-    /// The policy in a layer that knows clients by this key.
+    /// Returns the policy for a layer that identifies clients by this key.
     pub(crate) fn with_client(self, client: &Arc<dyn KeyExtractor>) -> Self {
         if self.options.by_client { Self { key: Arc::clone(client), ..self } } else { self }
     }
 
-    /// Sets what happens to requests without a [certain](MissingKey) key. By default IP keys share one counter, and
-    /// policies with another key are skipped.
+    /// Sets what happens to requests whose key is [missing or ambiguous](MissingKey).
+    ///
+    /// By default the extractor [decides](KeyExtractor::missing_key): with an IP key, requests without one share one
+    /// counter; with any other key, the policy does not apply to them.
     pub fn missing_key(self, rule: MissingKey) -> Self {
         self.with(|options| options.missing_key = Some(rule))
     }
 
     /// Sets how many units a request takes, instead of 1.
+    ///
+    /// A cost of 0 takes nothing; a cost above the capacity can never be admitted. Replaces [`cost_by`](Self::cost_by).
     pub fn cost(self, units: u64) -> Self {
         let rule = self.rule.cost(units);
         Self { rule, ..self }.with(|options| options.cost_by = None)
     }
 
-    /// Lets a closure say how many units a request takes, from its head. A cost of 0 only looks; one
-    /// above the capacity can never be admitted.
+    /// Sets how many units a request takes by a closure over its head.
+    ///
+    /// A cost of 0 takes nothing; a cost above the capacity can never be admitted. Replaces [`cost`](Self::cost).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// // Searches are ten times as expensive.
+    /// let policy = Policy::new("api", Quota::per_minute(600))
+    ///     .cost_by(|parts| if parts.uri.path() == "/search" { 10 } else { 1 });
+    /// # let _ = policy;
+    /// ```
     pub fn cost_by(self, cost: impl Fn(&Parts) -> u64 + Send + Sync + 'static) -> Self {
         let rule = self.rule.cost(1);
         Self { rule, ..self }.with(|options| options.cost_by = Some(Arc::new(cost)))
     }
 
-    /// Lets the handler say what a request really cost, with [`RealCost`](crate::RealCost) or
-    /// [`Handle`](crate::Handle): what was taken before the call is an estimate, and the difference
-    /// is charged or refunded.
+    /// Settles each request by its real cost, which the handler reports by [`RealCost`](crate::RealCost) or
+    /// [`Handle`](crate::Handle).
+    ///
+    /// The units that are taken before the inner service is called are an estimate: the difference is charged or
+    /// refunded.
     pub fn metered(self) -> Self {
         self.settled(|options| options.metered = true)
     }
 
-    /// Sets which responses count; what does not is given back.
+    /// Sets which responses count: the units of those that do not are refunded. By default all count.
     pub fn count(self, count: Count) -> Self {
         self.settled(|options| options.count = Some(count))
     }
 
-    /// Gives back what a request took if its client goes away before there is a response. By default
-    /// it is kept, as the work may be done.
+    /// Refunds the units of a request whose client disconnects before there is a response.
+    ///
+    /// By default they stay taken, as the work may have been done.
     pub fn refund_dropped(self) -> Self {
         self.settled(|options| options.refund_dropped = true)
     }
 
-    /// Applies to requests with these methods only. A list with GET covers HEAD, too: axum's handlers of
-    /// GET answer both.
+    /// Applies the policy only to requests with these methods, instead of all.
+    ///
+    /// GET includes HEAD, as axum's handlers of GET respond to both.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.with(|options| options.scope.methods = Some(methods.into_iter().collect()))
     }
 
-    /// Applies to these routes only, given as templates of axum 0.8, such as `/users/{id}`.
+    /// Applies the policy only to these routes, given as templates of axum 0.8, such as `/users/{id}`.
     ///
-    /// A layer is not built with a template that can never match: one of older versions (`/users/:id`),
-    /// with braces that are open, or without a leading slash.
+    /// A layer is not built with a template that can never match: one of an older version (`/users/:id`), with an
+    /// unclosed brace, or without a leading slash.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let users = |route| Policy::new("users", Quota::per_minute(60)).routes([route]);
+    /// assert!(RateLimitLayer::try_new(MemoryStore::new(), users("/users/{id}")).is_ok());
+    /// assert!(RateLimitLayer::try_new(MemoryStore::new(), users("/users/:id")).is_err());
+    /// ```
     #[cfg(feature = "axum")]
     pub fn routes<'a>(self, templates: impl IntoIterator<Item = &'a str>) -> Self {
         self.with(|options| options.scope.routes = Some(templates.into_iter().map(Box::from).collect()))
     }
 
-    /// Applies only where a closure over the head of the request says so.
+    /// Applies the policy only to requests for whose head a closure returns `true`.
+    ///
+    /// [`methods`](Self::methods) and routes still have to match.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// let policy = Policy::new("exports", Quota::per_hour(10))
+    ///     .when(|parts| parts.uri.query().is_some_and(|query| query.contains("format=csv")));
+    /// # let _ = policy;
+    /// ```
     pub fn when(self, applies: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.with(|options| options.scope.when = Some(Arc::new(applies)))
     }
 
     /// Counts CORS preflights too.
     ///
-    /// By default those that the policy applies to are not counted. All else is as for other requests, as
-    /// anybody can send what looks like a preflight: lists refuse those they [`deny`](Self::deny), an
-    /// extractor may reject them, and [`MissingKey::Deny`] refuses those without a key.
+    /// By default they are not counted. All else holds for them as for other requests, as anybody can send what looks
+    /// like a preflight: a [`deny`](Self::deny) list refuses them, an extractor may reject them, and
+    /// [`MissingKey::Deny`] refuses those without a key.
     pub fn with_preflights(self) -> Self {
         self.with(|options| options.scope.preflights = true)
     }
 
-    /// Lets CORS preflights pass that have no key, or whose key the extractor rejects.
+    /// Lets CORS preflights pass that have no key, or that the extractor rejects.
     ///
-    /// Browsers send them without credentials. So a policy that needs a key refuses them, unless this is
-    /// set or, better, a layer for CORS outside of this one answers them: what looks like a preflight
-    /// may be none, and then it reaches the inner service without a key.
+    /// Browsers send preflights without credentials, so a policy that requires a key refuses them. It is better to
+    /// place a CORS layer outside of this one, which responds to them: what looks like a preflight may not be one, and
+    /// with this option it reaches the inner service without a key.
     pub fn preflights_without_key(self) -> Self {
         self.with(|options| options.scope.keyless_preflights = true)
     }
 
-    /// Never limits the clients of a list. Where it and [`deny`](Self::deny) name a client, it is
-    /// refused. A client of an allowed address needs no key.
+    /// Sets the allow list, whose clients are never limited.
     ///
-    /// Of a joined key any part may have the value of an entry: [`AccessList`] has the rules. A layer is
-    /// not built with an entry that no request can match.
+    /// A client that is also on the [`deny`](Self::deny) list is refused. A client with an allowed address needs no
+    /// key. Any part of a joined key may have the value of an entry: [`AccessList`] has the rules. A layer is not built
+    /// with an entry that no request can match.
     pub fn allow(self, clients: AccessList) -> Self {
         self.with(|options| options.allow = Some(Arc::new(clients)))
     }
 
-    /// Refuses every request of the clients of a list with 403, as [`allow`](Self::allow) finds them, where
-    /// the policy applies: also those it does not count.
+    /// Sets the deny list, whose clients are refused with 403 wherever the policy applies.
     ///
-    /// A request whose address is not known is refused if the list has addresses, as it may come from one
-    /// of them, unless the list [serves unknown addresses](AccessList::serve_unknown_addresses). A request
-    /// without a key is refused by its address, by the parts of a joined key that it has, or if
-    /// [`missing_key`](Self::missing_key) says so. One whose key is
-    /// [ambiguous](crate::key::Extracted::Ambiguous) is refused if any of the values it may have is on the
-    /// list; and with 400 if the extractor does not [offer](KeyExtractor::raw_values) each of them, and the
-    /// list has values.
+    /// Clients match as they do for [`allow`](Self::allow), and also if the policy does not count the request, such as
+    /// a preflight.
+    ///
+    /// - A request whose address is not known is refused if the list has addresses, as it may come from one of them,
+    ///   unless the list [serves unknown addresses](AccessList::serve_unknown_addresses).
+    /// - A request without a key is refused by its address, by the parts of a joined key that it has, or by the
+    ///   [`missing_key`](Self::missing_key) rule.
+    /// - A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is refused if any value that it may have
+    ///   is on the list. If the list has values, and the extractor does not [offer](KeyExtractor::raw_values) all that
+    ///   the key may have, it is refused with 400.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{AccessList, Policy, Quota, key};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(600))
+    ///     .key(key::header("x-api-key"))
+    ///     .deny(AccessList::default().key("leaked-key"));
+    /// # let _ = policy;
+    /// ```
     pub fn deny(self, clients: AccessList) -> Self {
         self.with(|options| options.deny = Some(Arc::new(clients)))
     }
 
-    /// Lets a closure over the head of the request choose the quota; `None` is the policy's own.
+    /// Sets the quota of a request by a closure over its head; `None` is the policy's own quota.
     ///
-    /// A client whose limit or burst changes keeps the units used; a quota with another window or
-    /// algorithm starts with fresh state.
+    /// A client whose limit or burst changes keeps the units it has used; a quota with another window or algorithm
+    /// starts with fresh state. Replaces [`tier_lookup`](Self::tier_lookup).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota, key};
+    ///
+    /// // A layer for authentication has inserted the plan.
+    /// #[derive(Clone)]
+    /// struct Pro;
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(60))
+    ///     .key(key::header("x-api-key"))
+    ///     .tier(|parts| parts.extensions.get::<Pro>().map(|_| Quota::per_minute(6_000)));
+    /// # let _ = policy;
+    /// ```
     pub fn tier(self, quota: impl Fn(&Parts) -> Option<Quota> + Send + Sync + 'static) -> Self {
         let rule = self.rule.without_tiers();
         Self { rule, ..self }.with(|options| options.tier = Some(Arc::new(quota)))
     }
 
-    /// Looks the quota up by the key, or by the value it was made of, as [`tier`](Self::tier) does by the
-    /// request.
+    /// Looks up the quota by the key, or by the value of which it holds a hash.
+    ///
+    /// The policy's own quota holds where none is found. Replaces [`tier`](Self::tier), whose rules for changes of a
+    /// quota hold here too. [`TierLookup`] has an example.
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {
         let rule = self.rule.tier_lookup(lookup);
         Self { rule, ..self }.with(|options| options.tier = None)
     }
 
-    /// Keeps a fraction of the capacity for critical requests: others are refused while no more
-    /// than that is left.
+    /// Reserves a fraction of the capacity for critical requests: others are refused if less than it would remain.
+    ///
+    /// The fraction is rounded to a millionth, and the reserved units are rounded up.
     ///
     /// # Panics
     ///
-    /// If `fraction` is not above 0 and below 1.
+    /// If `fraction` is not above 0 and below 1. For values from files and users there is
+    /// [`try_reserve`](Self::try_reserve).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// // 20 of 100 requests per second are for payments.
+    /// let policy = Policy::new("capacity", Quota::per_second(100))
+    ///     .reserve(0.2, |parts| parts.uri.path().starts_with("/payments"));
+    /// # let _ = policy;
+    /// ```
     pub fn reserve(self, fraction: f64, critical: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.try_reserve(fraction, critical).expect("a reserve is a fraction above 0 and below 1")
     }
 
-    /// As [`reserve`](Self::reserve).
+    /// Reserves a fraction of the capacity for critical requests, as [`reserve`](Self::reserve) does.
     ///
     /// # Errors
     ///
@@ -165,22 +262,25 @@ impl Policy {
         Ok(Self { rule, ..self }.with(|options| options.critical = Some(Arc::new(critical))))
     }
 
-    /// Decides, counts and logs, and never refuses nor shows: to try a policy on real traffic.
+    /// Sets shadow mode: the policy decides, counts and logs, but never refuses and is not advertised.
+    ///
+    /// For trying a policy on real traffic.
     pub fn shadow(self) -> Self {
         Self { rule: self.rule.shadow(), ..self }
     }
 
-    /// Keeps this policy out of all headers and bodies.
+    /// Leaves this policy out of all headers and bodies that clients receive. By default it is advertised.
     pub fn unadvertised(self) -> Self {
         self.with(|options| options.advertised = false)
     }
 
+    /// Sets an option.
     fn with(mut self, set: impl FnOnce(&mut Options)) -> Self {
         set(&mut self.options);
         self
     }
 
-    /// With an option by which what becomes of a request settles what it took.
+    /// Sets an option that settles the units of a request by its outcome.
     fn settled(self, set: impl FnOnce(&mut Options)) -> Self {
         let rule = self.rule.settled_by_outcome();
         Self { rule, ..self }.with(set)

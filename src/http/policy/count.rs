@@ -1,4 +1,7 @@
-//! Which responses count, once they are known.
+//! Which responses count.
+//!
+//! What comes in is the head of a response, or its end; what goes out is whether the units of the request stay taken.
+//! The account of a request settles it. A gRPC call reports its failure in trailers, so its head may not decide.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,26 +11,26 @@ use http::response::Parts;
 
 use crate::http::grpc;
 
-/// Which requests keep what they took, by their response.
+/// The responses that count: the units of requests with any other response are refunded.
 ///
-/// Units are taken before the inner service is called, so that requests under way count; what does
-/// not count is given back when the response is known. A response body is not waited for, but for that of
-/// a gRPC call.
+/// Units are taken before the inner service is called, so that requests in flight count. What does not count is
+/// refunded when the head of the response is known; only for a gRPC call, the end of the body is awaited. It is set by
+/// [`Policy::count`](crate::Policy::count).
 ///
 /// # gRPC
 ///
-/// [`failures`](Self::failures) and [`successes`](Self::successes) go by `grpc-status` where a response has
-/// it, in its head or in its trailers: the calls that failed are those with a status other than 0. A response
-/// of type `application/grpc` whose head has none is settled when its trailers come. One that ends without
-/// them, or with an error, failed. What was taken for one that nobody reads to its end stays taken, whatever
-/// counts, and so does what was taken for a call while it is under way.
+/// [`failures`](Self::failures) and [`successes`](Self::successes) use `grpc-status` if a response has it, in its head
+/// or in its trailers: a call with a status other than 0 has failed. A response of type `application/grpc` whose head
+/// has no status is settled when its trailers arrive. One that ends without them, or with an error, has failed. The
+/// units of a response whose body is not read to its end stay taken, whatever counts, and so do those of a call while
+/// it is in flight.
 ///
-/// [`statuses`](Self::statuses) and [`when`](Self::when) see the head of a response only. Trailers inside the
-/// body of gRPC-Web are not seen: put the layer inside of what translates it.
+/// [`statuses`](Self::statuses) and [`when`](Self::when) see only the head of a response. Trailers inside the body of
+/// gRPC-Web are not seen: place the layer inside of the one that translates it.
 ///
 /// # Examples
 ///
-/// Nothing that is answered from a cache counts:
+/// A response that is not modified does not count:
 ///
 /// ```
 /// use http::StatusCode;
@@ -41,39 +44,62 @@ pub struct Count {
     rule: Rule,
 }
 
+/// What decides whether a response counts.
 #[derive(Clone)]
 enum Rule {
-    /// Either those that failed, or the others.
+    /// Whether it failed: either failures count, or all else.
     Outcome { failed: bool },
-    /// What a closure says of the head; and whether the inner service's error counts.
+    /// A closure over the head, and whether an error of the inner service counts.
     Head { counts: Arc<dyn Fn(&Parts) -> bool + Send + Sync>, errors: bool },
 }
 
 impl Count {
-    /// Everything counts.
+    /// Counts all responses, and errors of the inner service. The default of a policy.
     pub fn all() -> Self {
         Self::by_head(|_| true, true)
     }
 
-    /// Only failures count: client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0,
-    /// and errors of the service. Such as a login that answers 401, against guessing.
+    /// Counts only failures: client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0, and
+    /// errors of the inner service.
+    ///
+    /// For example, against guessed passwords: a login that responds 401 counts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Count, Policy, Quota, key};
+    ///
+    /// // 10 failed logins per hour and account.
+    /// let policy = Policy::new("login", Quota::per_hour(10)).key(key::basic_user()).count(Count::failures());
+    /// # let _ = policy;
+    /// ```
     pub fn failures() -> Self {
         Self { rule: Rule::Outcome { failed: true } }
     }
 
-    /// Failures do not count: client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0,
-    /// and errors of the service.
+    /// Counts only successes: failures are client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other
+    /// than 0, and errors of the inner service.
     pub fn successes() -> Self {
         Self { rule: Rule::Outcome { failed: false } }
     }
 
-    /// Only these HTTP statuses count.
+    /// Counts only responses with these HTTP statuses; errors of the inner service do not count.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use tollgate::Count;
+    ///
+    /// let count = Count::statuses([StatusCode::CREATED, StatusCode::ACCEPTED]);
+    /// # let _ = count;
+    /// ```
     pub fn statuses(statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         let statuses: Vec<StatusCode> = statuses.into_iter().collect();
         Self::by_head(move |response| statuses.contains(&response.status), false)
     }
 
-    /// What a closure says of the head of the response; errors of the service count.
+    /// Counts only responses for whose head a closure returns `true`; errors of the inner service count.
     pub fn when(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self::by_head(counts, true)
     }
@@ -82,7 +108,7 @@ impl Count {
         Self { rule: Rule::Head { counts: Arc::new(counts), errors } }
     }
 
-    /// Whether a response counts; `None` if its trailers say so. No response is an error of the service.
+    /// Whether a response counts; `None` if its trailers decide. No response is an error of the inner service.
     pub(crate) fn counts(&self, response: Option<&Parts>) -> Option<bool> {
         match &self.rule {
             Rule::Outcome { failed } => response.map_or(Some(true), has_failed).map(|has| has == *failed),
@@ -90,7 +116,7 @@ impl Count {
         }
     }
 
-    /// Whether a call counts whose outcome its head did not tell; `None` if that depends on the head only.
+    /// Whether a call counts whose outcome was not in its head; `None` if only the head decides.
     pub(crate) fn counts_call(&self, has_failed: bool) -> Option<bool> {
         match &self.rule {
             Rule::Outcome { failed } => Some(has_failed == *failed),
@@ -99,13 +125,13 @@ impl Count {
     }
 }
 
-/// Whether a request failed, by the head of its response; `None` if its trailers say so.
+/// Whether a request failed, by the head of its response; `None` if its trailers decide.
 fn has_failed(response: &Parts) -> Option<bool> {
     if response.status.is_client_error() || response.status.is_server_error() {
         return Some(true);
     }
-    let told = grpc::has_failed(&response.headers);
-    if told.is_none() && grpc::is_grpc(&response.headers) { None } else { Some(told.unwrap_or(false)) }
+    let failed = grpc::has_failed(&response.headers);
+    if failed.is_none() && grpc::is_grpc(&response.headers) { None } else { Some(failed.unwrap_or(false)) }
 }
 
 impl fmt::Debug for Count {

@@ -1,4 +1,8 @@
-//! A policy: a rule, and what it says of requests over HTTP.
+//! Policies: a rule, and the requests over HTTP that it applies to.
+//!
+//! A policy adds to a [`Rule`] what needs a request: the key's extractor, which requests it applies to, what they cost,
+//! which quota they have, and which clients are allowed or denied. What comes in is the head of a request; what goes
+//! out is what its admission needs for a check. Nothing here calls a store, and a rule knows no HTTP.
 
 mod access;
 mod address;
@@ -24,12 +28,14 @@ use crate::http::key::{self, KeyExtractor, ListEntry, MissingKey};
 use crate::limiter::Rule;
 use crate::{Error, Quota};
 
-/// A named limit: how much, counted by whom.
+/// A named limit: a quota, and the key by which requests are counted against it.
+///
+/// By default all requests count, together, and take 1 unit each. Policies with one name share their counters if the
+/// store, the key, the algorithm and the window are the same.
 ///
 /// # Examples
 ///
-/// Five failed logins a quarter of an hour for each account, whoever tries; the handler's 401 makes
-/// the difference:
+/// Five failed logins in 15 minutes for each account, whoever tries; a login fails if the handler responds 401:
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,59 +56,78 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy that counts all requests together, until it is given a [`key`](Self::key).
+    /// Makes a policy that counts all requests together, until a [`key`](Self::key) is set.
+    ///
+    /// The name is part of the policy's counters, headers, logs and metrics.
     ///
     /// # Panics
     ///
-    /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`.
+    /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`. For names from files and users there is
+    /// [`try_new`](Self::try_new).
     pub fn new(name: &str, quota: Quota) -> Self {
         Rule::new(name, quota).into()
     }
 
-    /// As [`new`](Self::new).
+    /// Makes a policy, as [`new`](Self::new) does.
     ///
     /// # Errors
     ///
     /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Policy, Quota};
+    ///
+    /// assert!(Policy::try_new("login", Quota::per_minute(5)).is_ok());
+    /// assert!(Policy::try_new("log in", Quota::per_minute(5)).is_err());
+    /// ```
     pub fn try_new(name: &str, quota: Quota) -> Result<Self, Error> {
         Rule::try_new(name, quota).map(Self::from)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.rule.name()
     }
 
-    /// The quota.
+    /// Returns the quota, where no [`tier`](Self::tier) or lookup chooses another.
     pub fn quota(&self) -> &Quota {
         self.rule.quota()
     }
 
-    /// The policy without what it says of requests, for a [`Limiter`](crate::Limiter).
+    /// Returns the policy's rule, which has the name, quota and cost but needs no requests, for a
+    /// [`Limiter`](crate::Limiter).
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
+    /// Returns the key's extractor.
     pub(crate) fn extractor(&self) -> &dyn KeyExtractor {
         &*self.key
     }
 
+    /// Returns the policy's own rule for requests without a key, or that of its extractor.
     pub(crate) fn rule_for_missing_key(&self) -> MissingKey {
         self.options.missing_key.unwrap_or_else(|| self.key.missing_key())
     }
 
-    /// Whether keys of some values are refused.
+    /// Whether the deny list has values of keys.
     pub(crate) fn denies_values(&self) -> bool {
         self.options.deny.as_ref().is_some_and(|list| list.has_values())
     }
 
-    /// Whether it may refuse a request of these terms for its key, or for having none.
+    /// Whether the policy may refuse a request with these terms for its key, or for a missing one.
     pub(crate) fn refuses_by_key(&self, terms: Terms) -> bool {
         self.denies_values() || (terms.keyed && self.rule_for_missing_key() == MissingKey::Deny)
     }
 
-    /// Refuses routes and lists that can match nothing, where clients without another address have that
-    /// of `client`.
+    /// Checks that each route and each entry of a list can match some request. Where the policy's key has no address,
+    /// the client's is that of `client`.
+    ///
+    /// # Errors
+    ///
+    /// If a route or an entry can match nothing; the message names the policy.
     pub(crate) fn check_matches(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
         self.options.scope.check_routes().map_err(|error| {
             let text = format!("policy {:?}: {error}", self.name());
@@ -124,17 +149,17 @@ impl Policy {
         Ok(())
     }
 
-    /// What a request takes before it is served.
+    /// Returns the units that a request takes before the inner service is called.
     pub(crate) fn cost_of(&self, parts: &Parts) -> u64 {
         self.options.cost_by.as_ref().map_or(self.rule.units(), |cost| cost(parts))
     }
 
-    /// The quota of a request, where no look-up finds another.
+    /// Returns the quota of a request, where no lookup finds another.
     pub(crate) fn quota_of(&self, parts: &Parts) -> Quota {
         self.options.tier.as_ref().and_then(|tier| tier(parts)).unwrap_or(*self.quota())
     }
 
-    /// Whether a request may use what is reserved.
+    /// Whether a request may use the reserve.
     pub(crate) fn is_critical(&self, parts: &Parts) -> bool {
         self.options.critical.as_ref().is_none_or(|is_critical| is_critical(parts))
     }
@@ -143,18 +168,18 @@ impl Policy {
         &self.options
     }
 
-    /// Whether clients are told of this policy.
+    /// Whether the policy is advertised: clients receive its headers, and the status service shows it.
     pub(crate) fn is_shown(&self) -> bool {
         self.options.advertised && self.rule.mode() == Mode::Enforce
     }
 
-    /// Whether what it tells a client is by what the connection or the server says of that client.
+    /// Whether both the key and the quota are proven: no client can read another client's state by what it sends.
     pub(crate) fn is_proven(&self) -> bool {
         self.key.is_proven() && self.options.tier.is_none()
     }
 }
 
-/// A policy that counts all requests together by a rule, until it is given a [`key`](Policy::key).
+/// Makes a policy of a rule, which counts all requests together until a [`key`](Policy::key) is set.
 impl From<Rule> for Policy {
     fn from(rule: Rule) -> Self {
         Self { rule, key: Arc::new(key::global()), options: Options::default() }
@@ -167,6 +192,7 @@ impl fmt::Debug for Policy {
     }
 }
 
+/// Whether an entry is a network that may have the address of a client that `client` knows.
 fn is_address_of(client: &dyn KeyExtractor, entry: ListEntry<'_>) -> bool {
     matches!(entry, ListEntry::Net(_)) && client.can_match(entry)
 }

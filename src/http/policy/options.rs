@@ -1,4 +1,7 @@
-//! What a policy says of requests, where it has a default.
+//! The options of a policy that concern requests, with their defaults.
+//!
+//! [`Policy`](super::Policy) sets them, and the admission of a request reads them. Options that need no request are
+//! part of the policy's rule.
 
 use std::sync::Arc;
 
@@ -10,24 +13,31 @@ use super::scope::{Predicate, Scope};
 use crate::Quota;
 use crate::http::key::MissingKey;
 
-/// Says something of a request, by its head.
+/// A closure over the head of a request.
 type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
 
-/// What has a default, of what is said of requests.
+/// The options of a policy; what is not set is `None`, `false` or empty.
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
+    /// What happens without a key; `None` is the extractor's own rule.
     pub(super) missing_key: Option<MissingKey>,
-    /// Its key is the address by which the layer knows clients.
+    /// Whether the key is the address by which the layer identifies clients.
     pub(super) by_client: bool,
+    /// Units by the head of a request, instead of the rule's cost.
     pub(super) cost_by: Option<Arc<OfRequest<u64>>>,
+    /// Whether clients receive headers of the policy; `true` by default.
     pub(super) advertised: bool,
+    /// Whether the handler reports the real cost.
     pub(crate) metered: bool,
+    /// Whether the units of a request are refunded if its client disconnects before the response.
     pub(crate) refund_dropped: bool,
     pub(crate) scope: Scope,
+    /// Which responses count; without it all do.
     pub(crate) count: Option<Count>,
+    /// The quota by the head of a request; `None` of the closure is the policy's own.
     pub(super) tier: Option<Arc<OfRequest<Option<Quota>>>>,
-    /// Which requests may use what the rule reserves; without it all may.
+    /// Which requests may use the rule's reserve; without it all may.
     pub(super) critical: Option<Arc<Predicate>>,
     pub(crate) allow: Option<Arc<AccessList>>,
     pub(crate) deny: Option<Arc<AccessList>>,

@@ -1,4 +1,8 @@
 //! Which requests a policy applies to.
+//!
+//! What comes in is the head of a request; what goes out is the [`Terms`] on which the policy applies to it, or that it
+//! does not. CORS preflights are the reason of more than one kind of terms: browsers send them without credentials, and
+//! anybody can send what looks like one, so they may go uncounted but not past a deny list.
 
 use std::sync::Arc;
 
@@ -10,57 +14,61 @@ use crate::Error;
 #[cfg(feature = "axum")]
 use crate::http::key::{is_template, matched, normal_template};
 
-/// What is shown of a bad template is cut here.
+/// The characters of an invalid template that an error shows.
 #[cfg(feature = "axum")]
 const LONGEST_SHOWN: usize = 64;
 
-/// Says something about the head of a request.
+/// A condition on the head of a request.
 pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 
-/// Every condition a request has to meet.
+/// The conditions of a policy, all of which a request has to meet.
 #[derive(Clone, Default)]
 pub(crate) struct Scope {
+    /// The methods; HEAD is in them if GET is.
     pub(super) methods: Option<Arc<[Method]>>,
+    /// Templates of routes, as they were given.
     pub(super) routes: Option<Arc<[Box<str>]>>,
     pub(super) when: Option<Arc<Predicate>>,
+    /// Whether preflights are counted.
     pub(super) preflights: bool,
     /// Whether preflights need no key where others do.
     pub(super) keyless_preflights: bool,
 }
 
-/// What a policy asks of a request that it applies to, beside not being denied.
+/// What a policy does with a request that it applies to, besides checking its deny list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// It is counted; else it is only judged.
+    /// The request is counted; otherwise only the lists and the key are checked.
     pub(crate) counted: bool,
-    /// It has a key, if the policy wants one of all requests.
+    /// The request must have a key, if the policy requires one.
     pub(crate) keyed: bool,
 }
 
 impl Terms {
+    /// Those for a request as any other.
     pub(crate) const ALL: Self = Self { counted: true, keyed: true };
-    /// Those for clients that are never limited.
+    /// Those for clients on an allow list.
     pub(crate) const NONE: Self = Self { counted: false, keyed: false };
 }
 
 impl Scope {
-    /// Whether the closure of a policy says so, if it has one.
+    /// Whether the closure of [`when`](crate::Policy::when) returns `true`, or there is none.
     pub(crate) fn applies_when(&self, parts: &Parts) -> bool {
         self.when.as_ref().is_none_or(|when| when(parts))
     }
 
-    /// What is asked of a request, if the policy applies to it.
+    /// Returns the terms on which the policy applies to a request; `None` if it does not.
     pub(crate) fn terms(&self, parts: &Parts) -> Option<Terms> {
         let covered = self.methods.as_ref().is_none_or(|methods| is_listed(&parts.method, methods))
             && self.routes.as_ref().is_none_or(|routes| is_route(parts, routes))
             && self.applies_when(parts);
         covered.then(|| {
-            let spared = Terms { counted: self.preflights, keyed: !self.keyless_preflights };
-            if is_preflight(&parts.method, &parts.headers) { spared } else { Terms::ALL }
+            let of_preflights = Terms { counted: self.preflights, keyed: !self.keyless_preflights };
+            if is_preflight(&parts.method, &parts.headers) { of_preflights } else { Terms::ALL }
         })
     }
 
-    /// Refuses templates that no request can match.
+    /// Checks that each template can match some request.
     #[cfg(feature = "axum")]
     pub(super) fn check_routes(&self) -> Result<(), Error> {
         self.routes.iter().flat_map(|routes| routes.iter()).try_for_each(|route| check_route(route))
@@ -73,12 +81,16 @@ impl Scope {
     }
 }
 
-/// HEAD runs the handlers of GET, so a list that names GET names both.
+/// Whether a method is listed: HEAD runs the handlers of GET, so GET includes it.
 fn is_listed(method: &Method, methods: &[Method]) -> bool {
     methods.contains(method) || (method == Method::HEAD && methods.contains(&Method::GET))
 }
 
-/// Refuses a template that no request can match.
+/// Checks that a template can match some request.
+///
+/// # Errors
+///
+/// If it cannot, with the template's first characters and the syntax of axum.
 #[cfg(feature = "axum")]
 pub(crate) fn check_route(route: &str) -> Result<(), Error> {
     if is_template(route) {
@@ -86,12 +98,12 @@ pub(crate) fn check_route(route: &str) -> Result<(), Error> {
     }
     let shown: String = route.chars().take(LONGEST_SHOWN).collect();
     Err(Error::invalid(format!(
-        "route {shown:?} can never match: give a template of axum 0.8: begin with a slash, write a parameter as {{id}}, up \
-         to the end of a segment, one that takes the rest of the path as {{*rest}}, and a brace that is text twice"
+        "route {shown:?} can never match: give a template of axum 0.8, which begins with a slash; write a parameter as \
+         {{id}} at the end of a segment, one for the rest of the path as {{*rest}}, and a literal brace twice"
     )))
 }
 
-/// Whether a browser asks for permission, as the Fetch standard has it: the request itself follows.
+/// Whether this is a CORS preflight: <https://fetch.spec.whatwg.org/#cors-preflight-request>.
 fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(ORIGIN) && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }

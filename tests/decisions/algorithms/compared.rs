@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Where algorithms may be named: in their table, by the constructors of `Quota`, and as what a file means that
 /// names none.
-const MAY_NAME: [&str; 3] = ["core/algorithm/mod.rs", "core/quota.rs", "config/quota.rs"];
+const MAY_NAME: [&str; 3] = ["core/algorithm/mod.rs", "core/quota/build.rs", "config/policy.rs"];
 
 /// The files below a folder, but for those of tests.
 fn files(folder: &Path) -> Vec<PathBuf> {

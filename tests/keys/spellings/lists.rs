@@ -11,7 +11,7 @@ fn refused(entries: &[&str]) {
         let error = AccessList::parse([*entry]).expect_err(entry);
         let quote = if entry.contains('\'') { '"' } else { '\'' };
         let (told, toml) = (error.to_string(), format!("deny = [\"10.0.0.1\",\n{quote}{entry}{quote}]"));
-        assert!(error.is_invalid() && told.contains("made like an address and is none: give"), "{told}");
+        assert!(error.is_invalid() && told.contains("looks like an address but is not a valid one: give"), "{told}");
         assert!(told.contains("10.0.0.0/8") && told.contains("key_of"), "{told}");
         let told = file(&toml).expect_err(entry);
         assert!(told.starts_with("line 6: deny: ") && told.contains("{ value = "), "{told}");

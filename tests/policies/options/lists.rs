@@ -50,8 +50,8 @@ fn denied(entries: &[&str], peer: &str, status: u16) {
 fn bad(entry: &str) {
     let error = AccessList::parse(["10.0.0.1", entry]).expect_err("it is no CIDR");
     assert!(error.is_invalid(), "{error}");
-    let told = format!("{entry:?} is made like an address and is none: give an address such as 203.0.113.7");
-    assert!(error.to_string().starts_with(&told), "{error}");
+    let start = format!("{entry:?} looks like an address but is not a valid one: give an address such as 203.0.113.7");
+    assert!(error.to_string().starts_with(&start), "{error}");
 }
 
 #[test]
