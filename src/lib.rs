@@ -76,6 +76,9 @@
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 
+// docs.rs shows at each item which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // Tests that are shared with those in `tests/` call the crate by its name.
 #[cfg(test)]
 extern crate self as tollgate;

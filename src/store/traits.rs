@@ -115,36 +115,43 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
-impl<S: Store + ?Sized> Store for Arc<S> {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        (**self).decide(checks, deadline)
-    }
+/// What a pointer to a store does is what the store does.
+macro_rules! by_pointer {
+    ($($pointer:ident),+) => {$(
+        impl<S: Store + ?Sized> Store for $pointer<S> {
+            fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+                (**self).decide(checks, deadline)
+            }
 
-    fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        (**self).probe(checks, deadline)
-    }
+            fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+                (**self).probe(checks, deadline)
+            }
 
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        (**self).settle(receipt, changes)
-    }
+            fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+                (**self).settle(receipt, changes)
+            }
 
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        (**self).adjust(counter, change)
-    }
+            fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+                (**self).adjust(counter, change)
+            }
 
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        (**self).reset(counter)
-    }
+            fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+                (**self).reset(counter)
+            }
 
-    fn budget(&self) -> Option<Duration> {
-        (**self).budget()
-    }
+            fn budget(&self) -> Option<Duration> {
+                (**self).budget()
+            }
 
-    fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        (**self).recall(checks)
-    }
+            fn recall(&self, checks: &[Check]) -> Option<Decided> {
+                (**self).recall(checks)
+            }
 
-    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        (**self).supports(requirements)
-    }
+            fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+                (**self).supports(requirements)
+            }
+        }
+    )+};
 }
+
+by_pointer!(Arc, Box);

@@ -52,6 +52,18 @@ fn left(limiter: &Limiter, key: &Key, expected: &[u64]) {
 }
 
 #[test]
+fn a_store_that_is_chosen_at_run_time_decides_from_its_box() {
+    let chosen: Box<dyn Store> = Box::new(store());
+    let limiter = Limiter::new(chosen, [Rule::new("three", THREE)]);
+    assert!(now(limiter.check_n(&ada(), 2)).is_allowed());
+    left(&limiter, &ada(), &[1]);
+    now(limiter.refund(&ada(), 1));
+    left(&limiter, &ada(), &[2]);
+    now(limiter.reset(&ada()));
+    left(&limiter, &ada(), &[3]);
+}
+
+#[test]
 fn a_check_takes_from_every_policy_or_from_none() {
     let limiter = both();
     for (allowed, expected) in [(true, [9, 2]), (true, [8, 1]), (true, [7, 0]), (false, [7, 0]), (false, [7, 0])] {
