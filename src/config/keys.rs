@@ -22,6 +22,7 @@ enum Make {
     /// Of the word alone; letters of either case may be the same.
     AnyCase(fn(Choices) -> DynKey),
     /// Of the word, a colon and the name of what holds the value.
+    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only axum knows parameters of paths"))]
     Named(fn(Field<'_>, &str) -> Result<DynKey, Error>),
     /// The same, of something that a request may have several of: it may say which of them counts, and that
     /// letters of either case are the same.
