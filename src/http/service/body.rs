@@ -41,7 +41,7 @@ pin_project! {
     /// {
     ///     http_body::Body::size_hint(response.body()).lower()
     /// }
-    /// # let _ = size::<http_body_util::Full<bytes::Bytes>>;
+    /// # let _ = size::<String>;
     /// ```
     #[derive(Debug)]
     pub struct ResponseBody<B> {

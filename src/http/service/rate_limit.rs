@@ -30,21 +30,18 @@ use crate::http::gate::SharedGate;
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
-/// use http_body_util::Empty;
 /// use std::convert::Infallible;
 /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 /// use tower::{Layer, ServiceExt, service_fn};
 ///
-/// type Body = Empty<bytes::Bytes>;
-///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Infallible> {
-/// let inner = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::new())) });
+/// let inner = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) });
 /// let service = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_hour(1))).layer(inner);
 ///
-/// let first = service.clone().oneshot(Request::new(Body::new())).await?;
+/// let first = service.clone().oneshot(Request::new(String::new())).await?;
 /// assert_eq!(first.status(), StatusCode::OK);
-/// let second = service.oneshot(Request::new(Body::new())).await?;
+/// let second = service.oneshot(Request::new(String::new())).await?;
 /// assert_eq!(second.status(), StatusCode::TOO_MANY_REQUESTS);
 /// # Ok(())
 /// # }
