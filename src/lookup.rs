@@ -17,7 +17,7 @@ use std::fmt;
 
 use percent_encoding::percent_decode_str;
 
-use crate::Key;
+use crate::core::Key;
 
 pub(crate) use self::memory::Looked;
 pub(crate) use self::shared::Lookups;

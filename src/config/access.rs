@@ -3,8 +3,9 @@
 use super::document::{Field, Table};
 use super::keys::DynKey;
 use super::server::Server;
+use crate::core::Error;
 use crate::http::policy::advice;
-use crate::{AccessList, Error, Policy};
+use crate::http::{AccessList, Policy};
 
 pub(super) fn with_lists(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
     let policy = with(policy, table.get("allow"), Policy::allow)?;

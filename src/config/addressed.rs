@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use http::request::Parts;
 
 use super::keys::DynKey;
+use crate::core::Key;
+use crate::http::MissingKey;
 use crate::http::key::{ClientIp, Extracted, KeyExtractor, ListEntry};
+use crate::lookup::RawValues;
 use crate::store::Answer;
-use crate::{Key, MissingKey, RawValues};
 
 /// A key, and how else the client's address is known.
 pub(super) struct Addressed {

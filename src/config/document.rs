@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Source;
-use crate::Error;
+use crate::core::Error;
 use crate::http::key::field_value::is_normal;
 
 /// A value, what it is the value of, and the file it stands in.

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::Range;
 
-use crate::Error;
+use crate::core::Error;
 
 /// A file's text, and its name if it has one.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,9 @@ use super::document::{Field, parse};
 use super::error::{Source, one_line};
 use super::policy::read_policy;
 use super::server::Server;
-use crate::{Error, Policy, RateLimitLayer, Store};
+use crate::core::Error;
+use crate::http::{Policy, RateLimitLayer};
+use crate::store::Store;
 
 /// One decision has no more checks than this.
 const MOST_POLICIES: usize = 128;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::document::Field;
 use super::server::Server;
-use crate::Error;
+use crate::core::Error;
+use crate::http::key;
 use crate::http::key::reading::Reading;
-use crate::http::key::{self, Header, KeyExtractor};
+use crate::http::key::{Header, KeyExtractor};
 
 pub(super) type DynKey = Arc<dyn KeyExtractor>;
 

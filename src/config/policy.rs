@@ -9,8 +9,9 @@ use super::document::{Field, Table};
 use super::keys::{DynKey, read_key};
 use super::requests::{with_cost, with_reserve, with_scope};
 use super::server::Server;
+use crate::core::{Algorithm, Error, Quota};
 use crate::http::key::field_value::only;
-use crate::{Algorithm, Error, MissingKey, Policy, Quota, key};
+use crate::http::{MissingKey, Policy, key};
 
 /// All fields of a policy.
 const FIELDS: &[&str] = &[

@@ -4,10 +4,11 @@ use http::request::Parts;
 use http::{HeaderName, Method, StatusCode};
 
 use super::document::{Field, Table};
+use crate::core::Error;
 use crate::http::key::field_value::{lines, only, trimmed};
 #[cfg(feature = "axum")]
 use crate::http::policy::check_route;
-use crate::{Count, Error, Policy};
+use crate::http::{Count, Policy};
 
 /// A misspelt method would limit nothing, so no others are taken.
 const METHODS: &[(&str, &Method)] = &[

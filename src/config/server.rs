@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::document::{Field, Table};
+use crate::core::Error;
 #[cfg(feature = "axum")]
 use crate::http::key::{self, ClientIp};
-use crate::store::FailureRules;
-use crate::{Error, OnFailure};
+use crate::store::{FailureRules, OnFailure};
 
 /// All fields of the server.
 const FIELDS: &[&str] = &["trusted_proxies", "trusted_hops", "forwarded", "on_failure", "allow_for", "instances"];

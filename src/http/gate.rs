@@ -16,7 +16,7 @@ use http::request::Parts;
 use super::key::KeyExtractor;
 use super::policy::Policy;
 use super::response::{Refusal, Responses};
-use crate::Error;
+use crate::core::Error;
 use crate::limiter::{Limits, Published};
 use crate::lookup::Warning;
 use crate::store::SharedStore;

@@ -17,10 +17,9 @@ use tokio::time::{Instant, sleep_until};
 use super::peek;
 use super::plan::{Finding, Found, Places, Plan};
 use super::rule::Rule;
-use crate::core::Requirement;
+use crate::core::{Error, Requirement};
 use crate::metrics::{Decisions, Timer};
-use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, SharedStore};
-use crate::{Error, Store};
+use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, SharedStore, Store};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
 #[derive(Clone)]

@@ -31,9 +31,10 @@ pub(crate) use self::plan::{Draft, Finding, Found, Places, Plan};
 pub(crate) use self::reserve::Share;
 pub use self::rule::Rule;
 pub use self::tier::TierLookup;
+use crate::core::{Decision, Error, Key, Quota};
+use crate::lookup::RawValues;
 use crate::metrics::Timer;
-use crate::store::{Answer, Change, Check, Deadline, Decided, FailureRules};
-use crate::{BreakerState, Decision, Error, Key, OnFailure, Quota, RawValues, Store};
+use crate::store::{Answer, BreakerState, Change, Check, Deadline, Decided, FailureRules, OnFailure, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);

@@ -6,9 +6,9 @@
 
 use smallvec::SmallVec;
 
+use crate::core::{Decision, Error, Outcome};
 use crate::metrics::Timer;
-use crate::store::{Check, Deadline, Decided, FailureStore, Mode, Receipt, SharedStore};
-use crate::{Decision, Error, Outcome, Store};
+use crate::store::{Check, Deadline, Decided, FailureStore, Mode, Receipt, SharedStore, Store};
 
 /// The looks of one request.
 type Looks = SmallVec<[Check; 2]>;

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use smallvec::SmallVec;
 
 use super::rule::Rule;
+use crate::core::{Key, Quota};
 use crate::store::{Check, Counter};
-use crate::{Key, Quota};
 
 /// Indexes of rules in the list of all, ascending.
 pub(crate) type Places = SmallVec<[usize; 4]>;

@@ -3,7 +3,7 @@
 //! Checks that are not critical must leave it: its units are their floor. It is a share and not a number of units, so that
 //! it follows the quotas of tiers.
 
-use crate::{Error, Quota};
+use crate::core::{Error, Quota};
 
 /// The units of a [`Share`] in a whole.
 const MILLION: u32 = 1_000_000;

@@ -7,9 +7,8 @@ use std::fmt;
 
 use super::reserve::Share;
 use super::tier::TierLookup;
-use crate::core::{Mode, Requirement, Settles};
+use crate::core::{Error, Mode, PolicyName, Quota, Requirement, Settles};
 use crate::metrics::Refusals;
-use crate::{Error, PolicyName, Quota};
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///

@@ -9,9 +9,9 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::lookup::{Looked, Lookups};
+use crate::core::{Key, Quota};
+use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 use crate::store::Answer;
-use crate::{Key, Lookup, Quota, RawValues};
 
 /// A cached, asynchronous look-up of the quota of a key.
 ///

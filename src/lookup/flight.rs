@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::memory::SharedResult;
-use crate::Key;
+use crate::core::Key;
 
 /// How long after its timeout a flight is abandoned: its runtime is blocked, or has ended.
 const GRACE: Duration = Duration::from_secs(1);

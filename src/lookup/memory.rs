@@ -10,7 +10,7 @@ use moka::sync::Cache;
 use tokio::time::Instant;
 
 use super::settings::{FAILED_FOR, Settings};
-use crate::{Error, Key};
+use crate::core::{Error, Key};
 
 /// The result of a lookup, shared by all requests that wait for it.
 pub(super) type SharedResult<V> = Result<V, Arc<Error>>;

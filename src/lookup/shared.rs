@@ -17,9 +17,8 @@ use super::flight::{Flights, Joined, Receiver};
 use super::memory::{Looked, Memory, SharedResult};
 use super::settings::Settings;
 use super::{Lookup, RawValues, Warning};
-use crate::core::Answer;
 use crate::core::error::Kind;
-use crate::{Error, Key};
+use crate::core::{Answer, Error, Key};
 
 type Found<V> = Result<V, Box<dyn StdError + Send + Sync>>;
 type Look<V> = dyn Fn(Lookup) -> Pin<Box<dyn Future<Output = Found<V>> + Send>> + Send + Sync;

@@ -1,7 +1,7 @@
 //! What the stores have in common that admit by themselves what an inner store covers.
 
 use super::{Answer, Applied, Change, Check, Receipt, Requirement, Settlement, Settles, Settling, Store, Taken};
-use crate::Error;
+use crate::core::Error;
 
 /// Whether a request can be decided by numbers this process knows: looks, reserves, queues, and checks that count
 /// in one place are for the inner store.

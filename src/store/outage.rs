@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::Error;
+use crate::core::Error;
 
 /// What a store says of a failure of one of its servers, for each of which it has a breaker: the
 /// failure says nothing of the others.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling};
-use crate::Error;
+use crate::core::Error;
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
 ///

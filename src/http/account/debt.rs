@@ -7,9 +7,10 @@
 use super::parts::Parts;
 use super::wanted::Wanted;
 use crate::core::algorithm::Refund;
+use crate::core::{Decision, Error, Outcome};
 use crate::http::gate::Gate;
-use crate::store::{Applied, Change, Counter, Mode, Settlement, Settling, StoreId, Taken};
-use crate::{Decision, Error, Outcome, Policy, Store};
+use crate::http::policy::Policy;
+use crate::store::{Applied, Change, Counter, Mode, Settlement, Settling, Store, StoreId, Taken};
 
 /// What a request owes to one counter, in units.
 #[derive(Debug)]

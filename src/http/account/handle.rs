@@ -12,9 +12,10 @@ use bytes::Bytes;
 use http::Response;
 
 use super::Shared;
+use crate::core::{Decision, Error, Key};
+use crate::http::policy::Policy;
 use crate::metrics::Timer;
-use crate::store::{Check, Counter, Deadline};
-use crate::{Decision, Error, Key, Policy, Store};
+use crate::store::{Check, Counter, Deadline, Store};
 
 /// The real cost of a request in units, for the extensions of its response.
 ///

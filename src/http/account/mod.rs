@@ -29,9 +29,10 @@ use tokio::time::{Timeout, timeout};
 pub use self::handle::{Handle, RealCost};
 use self::owed::Owed;
 pub(crate) use self::shared::Shared;
+use crate::core::Decision;
 use crate::http::gate::Gate;
+use crate::http::policy::Count;
 use crate::store::Decided;
-use crate::{Count, Decision};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {

@@ -8,11 +8,11 @@ use tokio::sync::oneshot;
 
 use super::debt::{Checked, Debt, Of};
 use super::wanted::Wanted;
+use crate::core::{Decision, Error, Outcome};
 use crate::http::gate::Gate;
-use crate::http::policy::Options;
+use crate::http::policy::{Options, Policy};
 use crate::lookup::Warning;
-use crate::store::{Applied, Change, Receipt, Settles, Settling};
-use crate::{Decision, Error, Outcome, Policy, Store};
+use crate::store::{Applied, Change, Receipt, Settles, Settling, Store};
 
 /// How many checks of the handler are in the headers and settled with the response.
 const MOST_SHOWN: usize = 64;

@@ -100,7 +100,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Key, Quota};
+    use crate::core::{Key, Quota};
 
     fn parts(units: u64) -> Parts {
         let counter = Counter {

@@ -14,9 +14,10 @@ use super::Settled;
 use super::owed::{Owed, Sent};
 use super::wanted::Wanted;
 use crate::core::error::Kind;
+use crate::core::{Decision, Error};
 use crate::http::gate::Gate;
+use crate::http::policy::Policy;
 use crate::store::{Applied, Change, Decided};
-use crate::{Decision, Error, Policy};
 
 /// The account of a request, for the layer and the handles.
 pub(crate) struct Shared {

@@ -5,9 +5,10 @@
 
 use super::judge::Judge;
 use super::resolved::{Keyless, Resolved};
+use crate::core::Key;
 use crate::http::key::{MissingKey, site};
 use crate::http::response::Refusal;
-use crate::{Key, RawValues};
+use crate::lookup::RawValues;
 
 impl Judge<'_> {
     /// Resolves a policy for which the request has an ambiguous key.

@@ -13,14 +13,14 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use super::resolved::{Keyless, Resolved, Stage, Waiting};
-use crate::core::Mode;
+use crate::core::{Error, Key, Mode};
 use crate::http::gate::Gate;
 use crate::http::key::{Extracted, MissingKey};
 use crate::http::policy::{AccessList, Policy, Terms};
 use crate::http::response::Refusal;
 use crate::limiter::Draft;
-use crate::store::Answer;
-use crate::{Error, Key, OnFailure, RawValues};
+use crate::lookup::RawValues;
+use crate::store::{Answer, OnFailure};
 
 /// One policy, and the request that it is resolved for.
 #[derive(Clone, Copy)]

@@ -20,14 +20,13 @@ use http::request::Parts;
 
 pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Waiting};
-use crate::core::Mode;
+use crate::core::{Decision, Error, Mode, Outcome};
 use crate::http::account::Account;
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 use crate::limiter::{Places, Plan};
 use crate::metrics::Timer;
-use crate::store::{Answer, Deadline, Decided};
-use crate::{Decision, Error, Outcome, Store};
+use crate::store::{Answer, Deadline, Decided, Store};
 
 /// The account of an admitted request, or the reason for which it is not admitted.
 ///

@@ -6,13 +6,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::core::{Key, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::Extracted;
 use crate::http::policy::Terms;
 use crate::http::response::Refusal;
 use crate::limiter::{Draft, Plan};
 use crate::store::Check;
-use crate::{Key, Quota};
 
 /// A policy, resolved for a request.
 pub(crate) enum Resolved {

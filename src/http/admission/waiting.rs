@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::judge::Judge;
 use super::resolved::{Resolved, Stage, Waiting};
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::http::response::Refusal;
 use crate::limiter::{Finding, Found};

@@ -10,8 +10,8 @@ use http::HeaderValue;
 use smallvec::SmallVec;
 
 use super::numbers::{Advertised, LARGEST, Left, number};
+use crate::core::{Outcome, PolicyName, Quota};
 use crate::http::policy::Policy;
-use crate::{Outcome, PolicyName, Quota};
 
 /// What the headers of all responses say about a layer's policies.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use crate::{Outcome, Quota};
+use crate::core::{Outcome, Quota};
 
 /// The largest Integer of a structured field (RFC 9651 §3.3.1).
 pub(crate) const LARGEST: u64 = 999_999_999_999_999;

@@ -14,9 +14,8 @@ use super::merge::{is_stricter, merge};
 use super::names::{LIMIT, MERGED, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
 use super::numbers::{Left, number, used, whole_seconds};
 use super::settings::{Headers, ResetFormat};
-use crate::core::Mode;
+use crate::core::{Decision, Mode, Outcome};
 use crate::http::policy::Policy;
-use crate::{Decision, Outcome};
 
 /// Writes the headers of a layer's policies.
 #[derive(Clone, Debug)]

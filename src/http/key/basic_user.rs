@@ -14,8 +14,8 @@ use http::request::Parts;
 use super::authorization::{all, credentials};
 use super::reading::Reading;
 use super::{Ambiguous, Extracted, Key, KeyExtractor, ListEntry};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 const SCHEME: &str = "Basic";
 

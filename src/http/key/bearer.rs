@@ -10,8 +10,8 @@ use http::request::Parts;
 use super::authorization::{all, credentials, is_one, separates};
 use super::field_value::is_normal;
 use super::{Extracted, KeyExtractor, Kind, ListEntry};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 const SCHEME: &str = "Bearer";
 

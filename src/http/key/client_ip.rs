@@ -15,8 +15,7 @@ use super::ip::{DEFAULT_V6_PREFIX, ip_key, is_ip_key};
 use super::peer_ip::peer;
 use super::trust::{Trust, parse_net};
 use super::{Extracted, KeyExtractor, ListEntry, hops};
-use crate::Error;
-use crate::core::Answer;
+use crate::core::{Answer, Error};
 
 /// An extractor of the client's address, also behind trusted proxies.
 ///

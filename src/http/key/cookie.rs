@@ -12,8 +12,8 @@ use http::request::Parts;
 use super::cookie_pairs::{Found, is_normal, named};
 use super::reading::{self, Pick, Reading};
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 /// An extractor of the value of a cookie.
 ///

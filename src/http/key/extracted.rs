@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::secret::Secret;
-use crate::{Error, Key};
+use crate::core::{Error, Key};
 
 /// The result of an extractor: a key, or why there is none.
 ///

@@ -12,8 +12,8 @@ use http::request::Parts;
 use super::extracted::Extracted;
 use super::list_entry::ListEntry;
 use super::missing::MissingKey;
-use crate::core::Answer;
-use crate::{Key, RawValues};
+use crate::core::{Answer, Key};
+use crate::lookup::RawValues;
 
 /// Extracts the key that identifies the client of a request.
 ///

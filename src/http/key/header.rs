@@ -12,8 +12,8 @@ use http::request::Parts;
 use super::field_value::{is_normal, lines};
 use super::reading::Reading;
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 /// An extractor of the value of a header.
 ///

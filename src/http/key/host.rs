@@ -12,8 +12,8 @@ use http::request::Parts;
 
 use super::field_value::lines;
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("host:");
 

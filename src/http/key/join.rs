@@ -13,8 +13,8 @@ use http::request::Parts;
 use super::MissingKey;
 use super::extractor::Join;
 use super::{Extracted, Key, KeyExtractor, ListEntry, Secret};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {

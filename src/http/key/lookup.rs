@@ -18,9 +18,8 @@ use http::request::Parts;
 
 use super::MissingKey;
 use super::{Extracted, Key, KeyExtractor, ListEntry};
-use crate::core::Answer;
-use crate::lookup::{Looked, Lookups};
-use crate::{Error, Lookup, RawValues};
+use crate::core::{Answer, Error};
+use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 
 /// An extractor that looks a key up by another one.
 ///

@@ -12,8 +12,8 @@ use http::uri::PathAndQuery;
 use percent_encoding::{percent_decode, percent_decode_str};
 
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("path:");
 

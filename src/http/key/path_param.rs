@@ -19,8 +19,8 @@ use super::query::bytes;
 use super::reading::Reading;
 use super::template::{Piece, pieces};
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 /// An extractor of a parameter of the route that matched.
 ///

@@ -9,8 +9,8 @@ use http::request::Parts;
 
 use super::reading::Reading;
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 /// An extractor of the value of a query parameter.
 ///

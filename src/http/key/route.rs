@@ -8,8 +8,8 @@ use http::request::Parts;
 
 use super::template::{matched, normal};
 use super::{Extracted, KeyExtractor, Kind, ListEntry, is_template};
-use crate::RawValues;
 use crate::core::Answer;
+use crate::lookup::RawValues;
 
 static KIND: Kind = Kind::fixed("route:");
 

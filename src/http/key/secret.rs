@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::Key;
-use crate::RawValues;
+use crate::lookup::RawValues;
 
 /// A key that holds a hash of a value, with the value itself for lookups.
 ///

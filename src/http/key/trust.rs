@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::canonical;
-use crate::Error;
+use crate::core::Error;
 
 /// The characters of an invalid CIDR that an error shows: no valid one is longer.
 const LONGEST_SHOWN: usize = 64;

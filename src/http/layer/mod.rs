@@ -20,12 +20,15 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tower::Layer;
 
+use crate::core::Error;
 use crate::http::gate::{Gate, SharedGate};
+use crate::http::headers::Headers;
 #[cfg(feature = "axum")]
-use crate::key;
-use crate::limiter::InForce;
-use crate::store::FailureRules;
-use crate::{BreakerState, Error, Headers, Limiter, OnFailure, Policy, RateLimit, Store};
+use crate::http::key;
+use crate::http::policy::Policy;
+use crate::http::service::RateLimit;
+use crate::limiter::{InForce, Limiter};
+use crate::store::{BreakerState, FailureRules, OnFailure, Store};
 
 /// A [`Layer`] that limits the rate of requests to the service it wraps.
 ///

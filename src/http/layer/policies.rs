@@ -4,9 +4,11 @@
 //! an error when the layer is built or replaced, never when a request comes.
 
 use super::RateLimitLayer;
+use crate::core::{Error, Quota};
 use crate::http::gate::Gate;
-use crate::http::key::{self, KeyExtractor};
-use crate::{Error, Policy, Quota};
+use crate::http::key;
+use crate::http::key::KeyExtractor;
+use crate::http::policy::Policy;
 
 impl RateLimitLayer {
     /// Adds a policy.

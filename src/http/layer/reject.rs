@@ -18,7 +18,7 @@ use http::Response;
 use http::request::Parts;
 
 use super::RateLimitLayer;
-use crate::Decision;
+use crate::core::Decision;
 #[cfg(feature = "axum")]
 use crate::lookup::Warning;
 

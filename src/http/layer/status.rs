@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use http::request::Parts;
 
 use super::RateLimitLayer;
+use crate::core::Error;
 use crate::http::gate::Gate;
-use crate::http::policy::Predicate;
+use crate::http::policy::{Policy, Predicate};
 use crate::http::status::StatusService;
-use crate::{Error, Policy};
 
 impl RateLimitLayer {
     /// Returns a service that shows each client what is left of its limits, and takes nothing.

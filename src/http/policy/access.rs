@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ipnet::IpNet;
 
 use super::address::read_net;
+use crate::core::{Error, Key};
 use crate::http::key::{ListEntry, canonical, counted};
-use crate::{Error, Key};
 
 /// A list of clients, by address or by key, for [`Policy::allow`](crate::Policy::allow) and
 /// [`Policy::deny`](crate::Policy::deny).
@@ -250,7 +250,11 @@ impl fmt::Debug for AccessList {
 #[cfg(all(test, not(feature = "axum")))]
 mod tests {
     use super::*;
-    use crate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+    use crate::core::Quota;
+    use crate::http::key;
+    use crate::http::layer::RateLimitLayer;
+    use crate::http::policy::Policy;
+    use crate::store::MemoryStore;
 
     #[test]
     fn a_list_of_addresses_is_an_error_where_no_address_is_ever_known() {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::Error;
+use crate::core::Error;
 
 /// The characters of an invalid entry that an error shows.
 const LONGEST_SHOWN: usize = 64;

@@ -9,9 +9,9 @@ use http::Method;
 use http::request::Parts;
 
 use super::{AccessList, Count, Options, Policy};
+use crate::core::{Error, Quota};
 use crate::http::key::{KeyExtractor, MissingKey};
 use crate::limiter::{Share, TierLookup};
-use crate::{Error, Quota};
 
 impl Policy {
     /// Sets the extractor of the key by which requests are counted, instead of one counter for all.

@@ -23,10 +23,10 @@ pub(crate) use self::options::Options;
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::check_route;
 pub(crate) use self::scope::{Predicate, Terms};
-use crate::core::Mode;
-use crate::http::key::{self, KeyExtractor, ListEntry, MissingKey};
+use crate::core::{Error, Mode, Quota};
+use crate::http::key;
+use crate::http::key::{KeyExtractor, ListEntry, MissingKey};
 use crate::limiter::Rule;
-use crate::{Error, Quota};
 
 /// A named limit: a quota, and the key by which requests are counted against it.
 ///

@@ -10,7 +10,7 @@ use http::request::Parts;
 use super::access::AccessList;
 use super::count::Count;
 use super::scope::{Predicate, Scope};
-use crate::Quota;
+use crate::core::Quota;
 use crate::http::key::MissingKey;
 
 /// A closure over the head of a request.

@@ -10,7 +10,7 @@ use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 
-use crate::Error;
+use crate::core::Error;
 #[cfg(feature = "axum")]
 use crate::http::key::{is_template, matched, normal_template};
 

@@ -26,10 +26,10 @@ use http::{HeaderValue, Method, Response};
 
 use self::problem::NO_STORE;
 pub(crate) use self::refusal::Refusal;
+use crate::core::{Decision, Error, Outcome};
 use crate::http::grpc;
 use crate::http::headers::{HeaderWriter, Headers, LARGEST, number, whole_seconds};
 use crate::http::policy::Policy;
-use crate::{Decision, Error, Outcome};
 
 /// The detail of a 403 to a request without a key.
 const NO_KEY: &str = "The request does not identify its client.";

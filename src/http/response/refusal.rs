@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use http::Response;
 
+use crate::core::{Decision, Error};
 use crate::metrics::Undecided;
-use crate::{Decision, Error};
 
 /// The reason for which a request is not admitted.
 pub(crate) enum Refusal {

@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::ending::Ending;
-use crate::Decision;
+use crate::core::Decision;
 use crate::http::account::{Account, Settled};
 
 pin_project! {

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
+use crate::core::{Decision, Outcome};
 use crate::http::gate::Gate;
 use crate::http::headers::{Advertised, Left, used, whole_seconds};
-use crate::{Decision, Outcome};
 
 /// What a client has left of each policy that it may see.
 #[derive(Debug)]

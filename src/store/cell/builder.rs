@@ -7,9 +7,9 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::store::RedisCellStore;
 use super::throttle::Throttle;
+use crate::core::{Error, Key, Quota};
 use crate::store::redis::plain::PlainServer;
 use crate::store::{Check, Counter, Credentials, RedisStore, RedisStoreBuilder};
-use crate::{Error, Key, Quota};
 
 /// Settings of a [`RedisCellStore`]. Every wait is bounded.
 #[must_use]

@@ -1,8 +1,7 @@
 //! Quotas in the terms of redis-cell, and what it cannot do.
 
-use crate::core::Requirement;
+use crate::core::{Error, Quota, Requirement};
 use crate::store::Settles;
-use crate::{Error, Quota};
 
 /// The module's keys live for whole milliseconds, so what is due in less is forgotten: with units that
 /// return sooner, evenly spaced requests of up to twice the limit would pass.

@@ -8,9 +8,8 @@ use deadpool_redis::redis::{RedisError, cmd};
 
 use super::rate::{OR_SCRIPTS, supports};
 use super::throttle::Throttle;
-use crate::Error;
-use crate::core::Requirement;
 use crate::core::decision::{Decision, Source};
+use crate::core::{Error, Requirement};
 use crate::store::evaluate::told_of_one;
 use crate::store::redis::plain::PlainServer;
 use crate::store::{

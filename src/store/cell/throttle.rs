@@ -6,8 +6,8 @@ use deadpool_redis::redis::{Cmd, RedisError, cmd};
 use super::rate::{Rate, no_floor, no_return};
 use crate::core::algorithm::{Found, NEVER, Step};
 use crate::core::error::Kind;
+use crate::core::{Error, Quota};
 use crate::store::{Check, Settles};
-use crate::{Error, Quota};
 
 /// Whether it is refused, the capacity, what remains, and in whole seconds, cut off: until it would be
 /// admitted (-1 if it is, or never will be), and until the bucket is full.
@@ -123,7 +123,7 @@ fn ticks(quota: &Quota, nanoseconds: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Key;
+    use crate::core::Key;
     use crate::store::Counter;
 
     fn step(quota: Quota, cost: u64, reply: Reply) -> (bool, u64, u64, u64) {

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::question::{Asked, Question};
 use super::refusals::Refusals;
-use crate::Error;
-use crate::core::Requirement;
+use crate::core::{Error, Requirement};
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,

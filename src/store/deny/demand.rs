@@ -5,7 +5,7 @@
 //! differs from algorithm to algorithm: [`Refusal`] says it. As the wait told must be true, sums of which
 //! no wait is known are asked of the store once.
 
-use crate::Quota;
+use crate::core::Quota;
 use crate::core::algorithm::Refusal;
 use crate::store::Check;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::demand::Demand;
-use crate::Outcome;
+use crate::core::Outcome;
 use crate::store::Check;
 use crate::store::map::{Entry, Fingerprint, Shards, Table};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::demand::Demand;
 use super::table::Known;
-use crate::Outcome;
+use crate::core::Outcome;
 use crate::store::Check;
 
 /// A refusal that is known of the same demand, or of a smaller one.

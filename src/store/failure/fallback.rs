@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use crate::core::decision::{Decision, Source};
+use crate::core::{Error, Quota};
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Receipt, Settlement, Store, Taken,
 };
-use crate::{Error, Quota};
 
 /// Decides against one instance's share of each quota; what is shown is the configured quota.
 pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {

@@ -12,11 +12,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::rule::FailureRules;
 use super::without::Without;
-use crate::Error;
-use crate::core::Requirement;
 use crate::core::decision::{Decision, Source};
 use crate::core::error::Kind;
-use crate::core::{Checks, kept};
+use crate::core::{Checks, Error, Requirement, kept};
 use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,

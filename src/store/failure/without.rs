@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::fallback;
 use super::rule::{FailureRules, OnFailure};
 use super::spell::Spell;
-use crate::Error;
+use crate::core::Error;
 use crate::core::call::{CallId, Heard};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::metrics::StoreHealth;

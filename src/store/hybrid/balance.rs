@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::ledger::{Back, Ledger};
-use crate::Error;
+use crate::core::Error;
 use crate::core::decision::{Measures, Outcome};
 use crate::store::map::Entry;
 use crate::store::{Check, Counter, Taken};

@@ -8,7 +8,7 @@ use super::epoch::{marked, unmarked};
 use super::ledger::{Back, is_turn};
 use super::shared::SharedBalances;
 use super::under_way::{Metered, Resetting};
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::{Answer, Applied, Change, Counter, Receipt, Settlement, Settling, Store, Taken};
 

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::balance::{Balance, Paid};
 use super::shared::SharedBalances;
-use crate::Error;
+use crate::core::Error;
 use crate::store::{Applied, Change, Check, Counter, Deadline, Store};
 
 /// A charge on its way. Dropped before it is known to have arrived, its units are owed again, but not

@@ -11,8 +11,8 @@ use super::charge::pay;
 use super::epoch::marked;
 use super::shared::SharedBalances;
 use crate::core::error::Kind;
+use crate::core::{Error, Outcome};
 use crate::store::{Answer, Check, Deadline, Decided, Store};
-use crate::{Error, Outcome};
 
 /// A request on its way to the inner store. Its keys admit nothing here meanwhile; dropped without
 /// an answer, nothing is learnt.

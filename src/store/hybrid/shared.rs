@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::balances::Balances;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::map::{CounterHasher, Locked, Shards};
 use crate::store::{Answer, Applied, Change, Check, Counter, Receipt, Settlement, Settling, Store, StoreId, Taken};

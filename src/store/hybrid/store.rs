@@ -9,8 +9,7 @@ use super::change::{adjust, reset, settle, settle_there};
 use super::charge::close;
 use super::direct::decide_there;
 use super::shared::SharedBalances;
-use crate::Error;
-use crate::core::Requirement;
+use crate::core::{Error, Requirement};
 use crate::store::around::{settle_each, supports_refunds, without_outcomes};
 use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
 

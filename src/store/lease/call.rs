@@ -10,8 +10,8 @@ use super::hot_key::LEAST;
 use super::leases::Leases;
 use super::lot::{Lot, lifetime};
 use super::sweeping::sweep_by_task;
+use crate::core::{Error, Outcome};
 use crate::store::{Answer, Check, Counter, Deadline, Decided, Store};
-use crate::{Error, Outcome};
 
 /// A lease to ask for.
 #[derive(Clone, Debug)]

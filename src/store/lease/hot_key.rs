@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::lot::{Lot, lifetime};
 use super::rate::Rate;
-use crate::Quota;
+use crate::core::Quota;
 use crate::core::decision::{Measures, Outcome};
 use crate::store::map::Entry;
 use crate::store::{Check, Counter, Taken};

@@ -10,12 +10,12 @@ use super::counts::LeaseCounts;
 use super::hot_key::Back;
 use super::hot_keys::HotKeys;
 use super::lot::micros;
+use crate::core::{Decision, Error, Quota};
 use crate::store::map::{CounterHasher, Locked, Shards};
 use crate::store::{
     Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
     Taken,
 };
-use crate::{Decision, Error, Quota};
 
 /// Lease calls in flight at most; more are not made.
 pub(super) const MOST_CALLS: u32 = 4_096;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Quota;
+use crate::core::Quota;
 use crate::core::algorithm::Refund;
 use crate::store::{Change, Counter, Decided, Receipt, Settlement, Store};
 
@@ -129,9 +129,8 @@ impl Lot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Deadline;
-    use crate::store::{Answer, Check};
-    use crate::{Key, MemoryStore};
+    use crate::core::Key;
+    use crate::store::{Answer, Check, Deadline, MemoryStore};
 
     const QUOTA: Quota = Quota::token_bucket(600, Duration::from_secs(60));
 

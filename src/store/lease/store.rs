@@ -8,8 +8,7 @@ use super::admit::admit;
 use super::close::close;
 use super::counts::LeaseCounts;
 use super::leases::Leases;
-use crate::Error;
-use crate::core::Requirement;
+use crate::core::{Error, Requirement};
 use crate::store::around::{settle_each, supports_refunds, without_outcomes};
 use crate::store::{
     Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,

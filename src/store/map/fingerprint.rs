@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
     use crate::core::algorithm::Algorithm;
-    use crate::{Key, Quota};
+    use crate::core::{Key, Quota};
 
     fn counter(policy: &str, value: &str) -> Counter {
         Counter {

@@ -37,7 +37,7 @@ impl CounterHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Key, Quota};
+    use crate::core::{Key, Quota};
 
     #[test]
     fn no_two_stores_hash_a_key_alike_so_that_none_can_be_flooded_by_a_list_made_before() {

@@ -65,10 +65,10 @@ impl PackedCounter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::{Key, Quota};
     use crate::store::Counter;
     use crate::store::map::Fingerprints;
     use crate::store::memory::rank::{GRAIN, ONE_CREDIT};
-    use crate::{Key, Quota};
 
     #[test]
     fn a_counter_takes_half_a_line_of_a_cache() {

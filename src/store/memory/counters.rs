@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::counter::PackedCounter;
 use super::rank::Rank;
-use crate::Quota;
+use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
 use crate::store::map::{Fingerprint, Table};
 use crate::store::{Check, Counter, Mode};

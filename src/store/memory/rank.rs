@@ -1,6 +1,6 @@
 //! Which counters are evicted first.
 
-use crate::Quota;
+use crate::core::Quota;
 use crate::store::map::TAIL;
 
 /// A counter's place in the order of eviction, in which the lesser go first.

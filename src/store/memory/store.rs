@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::shared::SharedCounters;
-use crate::Error;
+use crate::core::Error;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::evaluate::of_any;
 use crate::store::{

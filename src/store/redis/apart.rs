@@ -10,10 +10,9 @@ use tokio::task::JoinHandle;
 
 use super::engine::Engine;
 use super::wire::{Request, Verdict, redis_key};
-use crate::Error;
-use crate::core::Checks;
 use crate::core::algorithm::Step;
 use crate::core::error::Kind;
+use crate::core::{Checks, Error};
 use crate::store::evaluate::told;
 use crate::store::{Check, Deadline, Decided};
 

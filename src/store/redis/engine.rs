@@ -15,7 +15,7 @@ use tokio::time::timeout_at;
 use super::batch::{Caller, GRACE, Job, Late, Response, Settled, Timeout, Unanswered, stopped};
 use super::servers::Servers;
 use super::wire::{Answered, Request, Verdict, redis_key, step_of_one};
-use crate::Error;
+use crate::core::Error;
 use crate::store::deny::Refusals;
 use crate::store::evaluate::{told, told_of_one};
 use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId};

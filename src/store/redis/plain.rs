@@ -10,7 +10,7 @@ use super::batch::{Lanes, Timeout};
 use super::builder::{RedisStoreBuilder, in_time};
 use super::connections::Failure;
 use super::wire::cell_key;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::{Counter, Deadline};
 

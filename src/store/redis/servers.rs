@@ -6,7 +6,7 @@ use super::batch::{Job, Lanes, Timeout, no_runtime};
 #[cfg(feature = "cluster")]
 use super::cluster::{Cluster, slot_of};
 use super::wire::Calls;
-use crate::Error;
+use crate::core::Error;
 use crate::store::{BreakerState, Check};
 
 /// One server, or many that share the keys by slots.

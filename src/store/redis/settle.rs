@@ -9,8 +9,7 @@ use tokio::sync::oneshot::Receiver;
 use super::batch::{Settled, Unanswered};
 use super::engine::{Engine, settled};
 use super::wire::{Request, applied_change};
-use crate::Error;
-use crate::core::kept;
+use crate::core::{Error, kept};
 use crate::store::{Answer, Applied, Change, Check, Decided, Receipt, Settlement, Settling, Taken};
 
 /// A change on its way, or why there is none.

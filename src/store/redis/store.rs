@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use super::engine::Engine;
 use super::wire::{MOST_CHECKS, Request, applied_change};
-use crate::Error;
 use crate::core::decision::{Decision, Source};
-use crate::core::kept;
+use crate::core::{Error, kept};
 use crate::store::deny::{Asked, Question};
 use crate::store::evaluate::of_any;
 use crate::store::{

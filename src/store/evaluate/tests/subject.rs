@@ -7,7 +7,7 @@ pub(crate) use super::checks::check;
 use super::checks::counter;
 pub(crate) use super::clock::EPOCH_US;
 use super::clock::ManualClock;
-use crate::Quota;
+use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, State};
 use crate::store::evaluate::{adjustment, applied, evaluate, look_again, of_any, told};
 use crate::store::{Applied, Change, Check, Counter, Deadline, Decided, Settlement, StoreId, Taken};

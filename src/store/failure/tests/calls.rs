@@ -3,7 +3,7 @@ use tokio::time::advance;
 use super::super::rule::FailureRules;
 use super::super::without::Without;
 use super::{answered, away, ms, told, without};
-use crate::Error;
+use crate::core::Error;
 use crate::core::call::CallId;
 use crate::store::{BreakerState, Decided};
 

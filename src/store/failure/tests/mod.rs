@@ -9,8 +9,8 @@ use super::without::Without;
 use crate::core::call::CallId;
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::error::Kind;
+use crate::core::{Error, Key, Quota};
 use crate::store::{Check, Counter, Decided, Receipt, StoreId};
-use crate::{Error, Key, Quota};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -6,7 +6,7 @@ use super::super::OnFailure;
 use super::super::rule::FailureRules;
 use super::super::without::Without;
 use super::{answered, away, ms, told, without};
-use crate::Error;
+use crate::core::Error;
 use crate::core::decision::Source;
 use crate::store::BreakerState;
 use crate::store::outage::Outage;

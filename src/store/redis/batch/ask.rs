@@ -12,8 +12,9 @@ use super::lane::{Lane, stopped};
 use super::lanes::{Lanes, no_runtime};
 use super::queue::Borrower;
 use super::timeout::{GRACE, Timeout};
-use crate::Error;
-use crate::store::redis::connections::{self, Failure, failed, is_of_the_connection};
+use crate::core::Error;
+use crate::store::redis::connections;
+use crate::store::redis::connections::{Failure, failed, is_of_the_connection};
 use crate::store::redis::wire::{Calls, Program};
 
 impl Lanes {

@@ -9,7 +9,7 @@ use deadpool_redis::redis::{RedisError, Value};
 use tokio::time::Instant;
 
 use super::job::Job;
-use crate::Error;
+use crate::core::Error;
 use crate::store::breaker::Permit;
 use crate::store::redis::wire::{Reply, no_decision};
 

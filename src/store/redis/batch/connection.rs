@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::call::{self, Answer, Call};
 use super::server::Server;
-use crate::Error;
+use crate::core::Error;
 use crate::store::redis::connections::{Driver, Failure, Link, Room};
 
 /// A connection, and which one in a row it is.

@@ -3,7 +3,7 @@
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::timeout::Timeout;
-use crate::Error;
+use crate::core::Error;
 use crate::store::redis::wire::{Answered, Request, Way};
 
 /// What a caller receives.

@@ -16,7 +16,7 @@ use super::queue::Queue;
 use super::server::Server;
 use super::timeout::Lateness;
 use super::turns::Turns;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::Clock;
 use crate::store::redis::connections::Failure;

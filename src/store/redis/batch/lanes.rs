@@ -17,7 +17,7 @@ use super::lane::{Lane, Settings, Successor, stopped};
 use super::server::{OneServer, Server};
 use super::settling::Settling;
 use super::timeout::Timeout;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::connections::Source;
 

@@ -14,7 +14,7 @@ use super::job::Job;
 use super::lane::Lane;
 use super::queue::Queue;
 use super::timeout::Lateness;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::breaker::Permit;
 use crate::store::redis::connections::{Failure, Link, failed};

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::connection::Shared;
 use super::job::Job;
 use super::timeout::Timeout;
-use crate::Error;
+use crate::core::Error;
 
 /// Decisions that wait at most; a further one fails at once.
 pub(super) const MOST_WAITING: usize = 65_536;

@@ -15,7 +15,7 @@ use super::lane::Lane;
 use super::line::lost_connection;
 use super::server::Redirected;
 use super::timeout::Lateness;
-use crate::Error;
+use crate::core::Error;
 use crate::store::redis::connections::{Failure, failed, is_cut, is_of_the_connection};
 use crate::store::redis::wire::Reply;
 

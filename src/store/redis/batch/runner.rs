@@ -15,7 +15,7 @@ use super::lane::{Lane, Settings, Successor};
 use super::queue::{Borrower, Queue};
 use super::server::Server;
 use super::turns::{End, Turn, Turns, Wake};
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 
 /// Runners that a lane begins with.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use deadpool_redis::redis::RedisError;
 
 use super::job::Job;
-use crate::Error;
+use crate::core::Error;
 use crate::store::breaker::Permit;
 use crate::store::redis::connections::{Failure, Link, Source, is_lost, is_redirection};
 

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 
 /// Settlements on their way to a server at most; more are not sent, and units stay taken.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::Deadline;
 use crate::store::redis::connections::{Failure, failed};

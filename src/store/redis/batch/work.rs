@@ -12,7 +12,7 @@ use super::core::{Core, Line, Next};
 use super::job::Job;
 use super::lane::{Lane, Settings};
 use super::line::CONNECT_PAUSE;
-use crate::Error;
+use crate::core::Error;
 use crate::store::clock::micros;
 use crate::store::redis::connections;
 use crate::store::redis::wire::{Packed, Way};

@@ -6,7 +6,7 @@ use deadpool_redis::Pool;
 use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo};
 
 use super::settings::RedisStoreBuilder;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::batch::{Lanes, Timeout};
 #[cfg(feature = "cluster")]

@@ -3,7 +3,7 @@
 use deadpool_redis::Pool;
 
 use super::settings::RedisStoreBuilder;
-use crate::Error;
+use crate::core::Error;
 use crate::store::redis::store::RedisStore;
 
 impl RedisStore {

@@ -3,7 +3,7 @@
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 use super::connect::servers_at;
 use super::settings::RedisStoreBuilder;
-use crate::Error;
+use crate::core::Error;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 

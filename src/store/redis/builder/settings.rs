@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 
-use crate::Error;
+use crate::core::Error;
 use crate::store::redis::batch::{Plan, Settings};
 use crate::store::redis::connections::{Dialer, OwnTasks, Provider, Tls};
 use crate::store::redis::engine::Engine;

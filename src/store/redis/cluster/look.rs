@@ -13,7 +13,7 @@ use super::address::{Address, Range, read_ranges};
 use super::looks::PAUSE;
 use super::map::Map;
 use super::nodes::Cluster;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
 use crate::store::redis::batch::Timeout;

@@ -7,7 +7,7 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
 use super::address::Address;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::metrics::StoreHealth;
 use crate::store::BreakerState;

@@ -14,7 +14,7 @@ use super::looks::Looks;
 use super::map::Map;
 use super::node::Node;
 use super::primary::Primary;
-use crate::Error;
+use crate::core::Error;
 use crate::store::redis::batch::{Lanes, Plan};
 use crate::store::redis::connections::{Pools, Server};
 

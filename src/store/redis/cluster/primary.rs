@@ -7,7 +7,7 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::address::Address;
 use super::node::Node;
-use crate::Error;
+use crate::core::Error;
 use crate::store::breaker::Permit;
 use crate::store::redis::batch::{Connecting, Job, Redirected, Server};
 use crate::store::redis::connections::{Failure, Source, is_lost, is_of_the_connection};

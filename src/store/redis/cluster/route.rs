@@ -11,7 +11,7 @@ use super::map::Map;
 use super::node::Node;
 use super::nodes::Cluster;
 use super::primary::Others;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
 use crate::store::outage::Outage;

@@ -8,7 +8,7 @@ use deadpool_redis::redis::{InfoDict, RedisError, Script, Value, cmd, pipe};
 use super::failure::failed;
 use super::link::Link;
 use super::scripts::{MOST_LOADS, is_missing, last_of, load_and_check};
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::{CHECK, Calls, Program};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use deadpool_redis::redis::RedisConnectionInfo;
 
 use super::own_task::OwnTasks;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 
 /// A user of Redis and a password: see

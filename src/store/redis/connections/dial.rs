@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::not_connected;
 use super::own_task::OwnTasks;
-use crate::Error;
+use crate::core::Error;
 
 /// A stream, of whatever kind.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 

@@ -9,7 +9,7 @@ use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleR
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{ErrorKind, RedisError};
 
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 
 /// What sends and receives. While nobody polls it nothing does; its end is that of the connection.

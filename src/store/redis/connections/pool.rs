@@ -13,7 +13,7 @@ use super::sentinel::Sentinels;
 use super::server::Server;
 use super::source::Source;
 use super::tls::Encryption;
-use crate::Error;
+use crate::core::Error;
 use crate::store::redis::wire::Calls;
 
 /// Connecting asks a sentinel, asks the server it names for its role, and connects to it; the first

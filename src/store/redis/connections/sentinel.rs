@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::link::{Connecting, Connector, Link, not_connected};
 use super::server::Server;
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 
 /// Sentinels, and the primary they know by a name.

@@ -7,7 +7,7 @@ use super::dial::Dialer;
 use super::link::{Connecting, Connector, Link};
 use super::stream;
 use super::tls::Encryption;
-use crate::Error;
+use crate::core::Error;
 
 /// A server at an address that does not change.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::check::check;
 use super::link::{Link, LinkPool, Manager, not_connected};
-use crate::Error;
+use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::Calls;
 

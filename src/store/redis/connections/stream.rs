@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::dial::Dialer;
 use super::link::{Link, not_connected};
 use super::tls::Encryption;
-use crate::Error;
+use crate::core::Error;
 
 /// Opens a connection to an address and logs in.
 #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "nothing is encrypted then"))]

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, RootCertStore};
 #[cfg(feature = "tls")]
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::Error;
+use crate::core::Error;
 #[cfg(feature = "tls")]
 use crate::core::error::Kind;
 

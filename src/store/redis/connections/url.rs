@@ -2,7 +2,7 @@
 
 use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use crate::Error;
+use crate::core::Error;
 
 /// Reads a URL. What it says of encryption is kept to, or refused.
 pub(in crate::store::redis) fn server(url: &str) -> Result<ConnectionInfo, Error> {

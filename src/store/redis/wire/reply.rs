@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
 use super::request::Request;
-use crate::Error;
+use crate::core::Error;
 use crate::core::algorithm::{Found, Layout, State};
 use crate::core::call::CallId;
 use crate::core::error::Kind;

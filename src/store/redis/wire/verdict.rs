@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::reply::{Answered, Seen, no_decision};
 use super::request::{tells_all, tells_all_after};
-use crate::Error;
+use crate::core::Error;
 use crate::core::algorithm::{State, Step};
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
 use crate::store::{Applied, Change, Check, Counter, Taken};
