@@ -6,8 +6,7 @@
 use super::RateLimitLayer;
 use crate::core::{Error, Quota};
 use crate::http::gate::Gate;
-use crate::http::key;
-use crate::http::key::KeyExtractor;
+use crate::http::key::{self, KeyExtractor};
 use crate::http::policy::Policy;
 
 impl RateLimitLayer {
@@ -168,5 +167,20 @@ impl RateLimitLayer {
         });
         self.warn_of_unproven();
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(feature = "axum")))]
+mod tests {
+    use super::*;
+    use crate::http::policy::AccessList;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn a_list_of_addresses_is_an_error_where_no_address_is_ever_known() {
+        let list = AccessList::parse(["10.0.0.0/8"]).expect("a CIDR");
+        let policy = Policy::new("user", Quota::per_hour(1)).key(key::header("x-user")).deny(list);
+        let error = RateLimitLayer::try_new(MemoryStore::new(), policy).expect_err("it can never match");
+        assert!(error.is_invalid() && error.to_string().contains("without the feature axum"), "{error}");
     }
 }

@@ -246,21 +246,3 @@ impl fmt::Debug for AccessList {
         f.debug_struct("AccessList").field("nets", &self.nets).field("values", &values).finish_non_exhaustive()
     }
 }
-
-#[cfg(all(test, not(feature = "axum")))]
-mod tests {
-    use super::*;
-    use crate::core::Quota;
-    use crate::http::key;
-    use crate::http::layer::RateLimitLayer;
-    use crate::http::policy::Policy;
-    use crate::store::MemoryStore;
-
-    #[test]
-    fn a_list_of_addresses_is_an_error_where_no_address_is_ever_known() {
-        let list = AccessList::parse(["10.0.0.0/8"]).expect("a CIDR");
-        let policy = Policy::new("user", Quota::per_hour(1)).key(key::header("x-user")).deny(list);
-        let error = RateLimitLayer::try_new(MemoryStore::new(), policy).expect_err("it can never match");
-        assert!(error.is_invalid() && error.to_string().contains("without the feature axum"), "{error}");
-    }
-}
