@@ -4,8 +4,7 @@
 //! the whole folder keeps true:
 //!
 //! - a decision over keys of one slot is one script call, all or nothing, at the server's time;
-//! - a call is sent at most once, unless a reply or an unopened connection proves that it did not
-//!   run;
+//! - a call is sent again only if a reply, or the connection, proves that it did not run;
 //! - a decision ends within its budget, whatever the server does;
 //! - what was taken for a caller that timed out is refunded if the reply still comes.
 //!

@@ -1,9 +1,9 @@
 //! Settlements: changes to what a decision took, when it is known what the request really costs.
 //!
-//! A receipt and changes come in; what each change came to goes out. Everything is sent before the
-//! function returns, and in the order given, so that a caller may drop the future at once: `settle`
-//! is called from `Drop` too. A lane has one queue, so a settlement reaches the server after the
-//! decision that it corrects. It is sent at most once: if its result is not known, it is an error.
+//! A receipt and changes come in; what each change came to goes out. Everything is queued before
+//! the function returns, and in the order given, so that a caller may drop the future at once:
+//! `settle` is called from `Drop` too. A change is sent at most once: if its result is not known,
+//! it is an error.
 
 use std::sync::Arc;
 

@@ -32,7 +32,8 @@ impl Map {
         &self.nodes
     }
 
-    /// Returns the primary that has a slot, or `None` if none is known.
+    /// Returns the primary that has a slot, or `None` if none is known: no look has found one yet,
+    /// or the Cluster itself has none for the slot.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         let place = self.owners.get(usize::from(slot)).copied().flatten()?;
         self.nodes.get(usize::from(place)).cloned()
@@ -43,7 +44,8 @@ impl Map {
         self.nodes.iter().find(|node| node.address == *address).cloned()
     }
 
-    /// Assigns slots to a node, which may be new. Both ends of the range are included.
+    /// Assigns slots to a node, which may be new. Both ends of the range are included. A range
+    /// beyond the last slot changes nothing; `read_ranges` returns none.
     pub(super) fn give(&mut self, slots: RangeInclusive<u16>, node: &Arc<Node>) {
         let place = self.keep(node);
         let (first, last) = (usize::from(*slots.start()), usize::from(*slots.end()));

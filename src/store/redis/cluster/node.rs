@@ -135,7 +135,7 @@ impl Node {
 }
 
 /// Returns whether an error shows that the node is well, and only the slot or the script is not
-/// there.
+/// there. Such an error must not open the circuit breaker: while slots move there are many.
 fn is_of_the_slot(error: &RedisError) -> bool {
     use ServerErrorKind::{Ask, CrossSlot, Moved, NoScript, TryAgain};
     matches!(error.kind(), ErrorKind::Server(Moved | Ask | TryAgain | CrossSlot | NoScript))

@@ -89,6 +89,9 @@ impl Cluster {
     /// Returns the node at an address: the one that is known, or a new one, which is not in the map
     /// yet.
     ///
+    /// A new one is connected to as the first URL has it, but at its own address. Its lanes are
+    /// made when they are used, so a node that is never called has no connection.
+    ///
     /// # Errors
     ///
     /// If its pool cannot be made.

@@ -79,12 +79,15 @@ impl Server for Primary {
         }
     }
 
+    /// Counts a failure of jobs that timed out before they were sent.
     fn waited(&self) {
         if let Some(node) = self.node.upgrade() {
             node.waited();
         }
     }
 
+    /// Returns whether the connection has ended or is out of step. Redirections are none of that
+    /// here.
     fn is_lost(&self, error: &RedisError) -> bool {
         is_lost(error)
     }
@@ -122,8 +125,9 @@ impl Server for Primary {
         }
     }
 
-    /// Sends a job that has to be repeated to the primary that has its slot by now. Returns the job
-    /// if that is still this one.
+    /// Sends a job that has to be repeated to the primary that has its slot by now, without
+    /// `ASKING`. Returns the job if that is still this one, or no primary can take it: the lane
+    /// keeps it then.
     fn again(&self, mut job: Job) -> Option<Job> {
         let Some(others) = self.others.upgrade() else { return Some(job) };
         job.way = Way::Plain;

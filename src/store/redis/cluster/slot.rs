@@ -7,7 +7,8 @@
 /// How many slots a Cluster has.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// CRC-16/XMODEM of each byte: polynomial 0x1021, from 0, not reflected.
+/// CRC-16/XMODEM of each byte: polynomial 0x1021, initial value 0, not reflected. With it the
+/// checksum of a key takes one step a byte.
 const TABLE: [u16; 256] = table();
 
 /// Computes the checksum of each byte, bit by bit, when the crate is compiled.
