@@ -26,8 +26,7 @@ use crate::store::deny::Refusals;
 use crate::store::evaluate::{told, told_of_one};
 use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId};
 
-/// What all clones of a store share: its servers and settings. It is changed by nothing but the
-/// deny cache.
+/// What all clones of a store share: its servers, its settings and the deny cache.
 pub(super) struct Engine {
     /// Identifies the store in receipts: a receipt of another store changes nothing here.
     pub(super) id: StoreId,

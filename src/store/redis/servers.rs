@@ -105,7 +105,7 @@ impl Servers {
     /// One server has no circuit breaker here, as that of its layer does the same.
     pub(super) fn not_asked(&self, slot: u16) -> Option<Error> {
         match self {
-            // Its layer's breaker knows.
+            // The circuit breaker of its layer does the same.
             Self::One(_) => None,
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.not_asked(slot),

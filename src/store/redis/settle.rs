@@ -42,8 +42,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The first error: of a change that was not sent, or whose result is not known. The others
-    /// were sent all the same.
+    /// The first error: of a change that was not sent, or whose result is not known. It keeps no
+    /// other change from being sent.
     ///
     /// # Cancellation
     ///

@@ -29,12 +29,12 @@ use crate::store::{
 /// [`DenyCache`](crate::DenyCache) does.
 ///
 /// The store survives restarts of the server: a decision that fails meanwhile returns an error
-/// within its budget (100 ms unless it is [set](RedisStoreBuilder::budget)), and the next ones
+/// within its budget (100 ms unless it is [set](crate::store::RedisStoreBuilder::budget)), and the next ones
 /// connect again. Clones share connections and cached refusals. Decisions need a tokio runtime with
 /// I/O and time enabled.
 ///
 /// A decision takes at most 255 checks. Keys in Redis begin with `tollgate:` unless a
-/// [prefix](RedisStoreBuilder::prefix) is set, and each has a time to live.
+/// [prefix](crate::store::RedisStoreBuilder::prefix) is set, and each has a time to live.
 ///
 /// # Cancellation
 ///
@@ -98,7 +98,7 @@ impl RedisStore {
     }
 
     /// Returns how many requests were refused without calling Redis, as it had just refused one
-    /// like them. It is 0 [without a deny cache](RedisStoreBuilder::without_deny_cache), and counts
+    /// like them. It is 0 [without a deny cache](crate::store::RedisStoreBuilder::without_deny_cache), and counts
     /// since the store was made, over all of its clones.
     ///
     /// # Examples

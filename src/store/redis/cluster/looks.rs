@@ -58,7 +58,7 @@ struct State {
     fresh_until: Option<Instant>,
     /// How many have begun: the number of the last one.
     began: u64,
-    /// The number of the look whose slots are in the map.
+    /// The number of the look that began last of those that found the slots.
     learned: u64,
 }
 

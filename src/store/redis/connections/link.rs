@@ -70,7 +70,7 @@ impl Link {
             if driver.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            // Whoever drives it next finds that it has ended.
+            // The next poll finds that it has ended.
             *driver = Box::pin(ready(()));
             match question.as_mut().poll(cx) {
                 Poll::Pending => Poll::Ready(Err((ErrorKind::Io, "the connection was closed").into())),
@@ -142,7 +142,7 @@ impl managed::Manager for Manager {
     /// places are made free by their rooms.
     async fn recycle(&self, link: &mut Option<Link>, _: &Metrics) -> RecycleResult<Error> {
         match link {
-            // Its caller went away before it had it.
+            // Its caller was cancelled before it received it.
             Some(_) => Ok(()),
             None => Err(RecycleError::message("the link was used")),
         }

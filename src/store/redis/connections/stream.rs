@@ -77,7 +77,7 @@ async fn logged_in<S>(stream: S, login: &RedisConnectionInfo) -> Result<Link, Er
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // Whoever connects, and whoever asks, has a deadline of its own.
+    // Connecting as a whole, and each call, has a deadline of its own.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
     let (connection, driver) = opened.map_err(not_connected)?;
