@@ -1,7 +1,11 @@
-//! Decisions over keys of several slots of a Cluster: their parts are decided apart, at once.
+//! Decisions over keys of several slots of a Cluster: the checks of each slot are decided apart, at
+//! the same time.
 //!
-//! No script can have keys of two slots. So when one part is refused, or fails, what the others took
-//! is given back: for a moment it is missing.
+//! No script can have keys of two slots. So checks are grouped by slot, each part is a request of
+//! its own, and the parts become one decision here. If one part is refused or fails, what the
+//! others took is refunded: for about a round trip it is missing, and other requests may be refused
+//! meanwhile. The request is still admitted as a whole or not at all, and no limit is ever
+//! exceeded.
 
 use std::sync::Arc;
 
@@ -18,21 +22,32 @@ use crate::store::{Check, Deadline, Decided};
 
 /// The checks of one slot.
 struct Part {
+    /// The slot of all its keys.
     slot: u16,
-    /// The places of the checks in the request.
+    /// The places of the checks in the request, in rising order.
     places: SmallVec<[usize; 4]>,
+    /// The checks, in the same order.
     checks: SmallVec<[Check; 2]>,
 }
 
-/// A part that was decided.
+/// A part, and what was decided of it.
 struct Decision {
     part: Part,
     verdict: Verdict,
 }
 
 impl Engine {
-    /// Decides the parts of a request, all or nothing. It goes on if its caller goes away, as what
-    /// is to be given back is known only then.
+    /// Decides the parts of a request, all or nothing.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first part that failed. If the primary of any part would not be called, no
+    /// part is sent.
+    ///
+    /// # Cancellation
+    ///
+    /// It goes on in a task of its own, as what is to be refunded is known only when all parts are
+    /// decided.
     pub(super) fn decide_apart(
         self: Arc<Self>,
         checks: Checks,
@@ -42,6 +57,7 @@ impl Engine {
         async { deciding.await.unwrap_or_else(|error| Err(stopped(error))) }
     }
 
+    /// Sends the parts, waits for all of them, and refunds those that fit if another one did not.
     async fn decide_parts(self: Arc<Self>, checks: Checks, deadline: Deadline) -> Result<Decided, Error> {
         let parts = self.parts(&checks);
         // Else what the others take would be missing for a moment, and for nothing.
@@ -69,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// Gives back what a part took, and tells of its checks as if nothing had been taken.
+    /// Refunds what a part took, and works out its checks as if nothing had been taken.
     fn give_back_part(&self, Decision { part, verdict }: &mut Decision) {
         if !verdict.refused {
             self.refund_all(&told(self.id, &part.checks, &verdict.steps, false).receipt);
@@ -77,11 +93,12 @@ impl Engine {
         verdict.look_again(&part.checks);
     }
 
-    /// Whether keys of a request are in several slots.
+    /// Returns whether keys of a request are in several slots.
     pub(super) fn is_apart(&self, checks: &[Check]) -> bool {
         self.parts(checks).len() > 1
     }
 
+    /// Groups checks by their slots, in the order in which the slots first occur.
     fn parts(&self, checks: &[Check]) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         for (place, check) in checks.iter().enumerate() {
@@ -99,6 +116,7 @@ impl Engine {
 }
 
 impl Part {
+    /// Has the part decided. If its reply comes after the timeout, what it took is refunded then.
     async fn ask(self, engine: Arc<Engine>, deadline: Deadline) -> Result<Decision, Error> {
         let answered = engine.ask(Request::new(&engine.prefix, &self.checks), deadline).await;
         let answered = answered.map_err(|unanswered| engine.give_back_late(&self.checks, unanswered))?;
@@ -107,7 +125,7 @@ impl Part {
     }
 }
 
-/// What was decided of each check, in the order of the checks.
+/// Returns what was decided of each check, in the order of the checks.
 fn in_order(decisions: Vec<Decision>) -> Vec<Step> {
     let steps = decisions.into_iter().flat_map(|Decision { part, verdict }| part.places.into_iter().zip(verdict.steps));
     let mut steps: Vec<(usize, Step)> = steps.collect();
@@ -115,6 +133,7 @@ fn in_order(decisions: Vec<Decision>) -> Vec<Step> {
     steps.into_iter().map(|(_, step)| step).collect()
 }
 
+/// Returns the error of a task that ended before its part was decided.
 fn stopped(error: tokio::task::JoinError) -> Error {
     Error::new(Kind::Store, "deciding was stopped").with_source(error)
 }

@@ -1,4 +1,10 @@
-//! Asking servers: within a budget, at most once; and what their answers come to.
+//! One decision: from checks to a reply within the budget, and from the reply to what remains.
+//!
+//! Requests come in from the store, from `settle.rs` and from `apart.rs`; each becomes a job of a
+//! lane, and its reply a decision and a receipt. A request is sent at most once as far as can be
+//! known, and its caller waits no longer than its timeout. A lane that runs in the caller's runtime
+//! ends the wait itself; only for a lane elsewhere, whose runtime may have stopped, does the caller
+//! use a timer of its own. So the usual decision costs no timer.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -20,17 +26,26 @@ use crate::store::deny::Refusals;
 use crate::store::evaluate::{told, told_of_one};
 use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId};
 
-/// What all clones of a store share.
+/// What all clones of a store share: its servers, its settings and the deny cache.
 pub(super) struct Engine {
+    /// Identifies the store in receipts: a receipt of another store changes nothing here.
     pub(super) id: StoreId,
+    /// Where decisions are made.
     pub(super) servers: Servers,
+    /// What every key starts with.
     pub(super) prefix: String,
+    /// How long one decision may take, from its start to the reply.
     pub(super) budget: Duration,
-    /// Refusals that are remembered.
+    /// The deny cache, unless it is switched off.
     pub(super) refusals: Option<Arc<Refusals>>,
 }
 
 impl Engine {
+    /// Returns the engine of a new store.
+    ///
+    /// # Errors
+    ///
+    /// If the settings of the deny cache are not valid.
     pub(super) fn new(
         servers: Servers,
         prefix: String,
@@ -42,8 +57,17 @@ impl Engine {
         Ok(Arc::new(Self { id, servers, prefix, budget, refusals }))
     }
 
-    /// Has a request decided together with others, within the budget and by the deadline. It joins them
-    /// at once.
+    /// Has a request decided, in one call with others of the same moment, within the budget and by
+    /// the deadline.
+    ///
+    /// # Errors
+    ///
+    /// If there is no reply in time, or no server to call, or the server refuses the call. The
+    /// error says whether the reply may still come: see [`give_back_late`](Self::give_back_late).
+    ///
+    /// # Cancellation
+    ///
+    /// A request that was not sent yet is dropped. What one that was sent has taken stays taken.
     pub(super) async fn ask(&self, request: Request, deadline: Deadline) -> Response {
         let (answer, answered) = oneshot::channel();
         let timeout = Timeout::by(self.budget, deadline);
@@ -55,7 +79,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a lane of the runtime `here`. Polled on another one, it uses that one's timer from then on.
+    /// Waits for a lane of the runtime `here`, which keeps the time. Polled in another runtime, as
+    /// when the future was moved, it uses that one's timer from then on.
     async fn wait_here(&self, here: Id, slot: u16, timeout: Timeout, mut answered: Receiver<Response>) -> Response {
         let mut is_new = true;
         let answer = poll_fn(|cx| {
@@ -72,7 +97,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a lane of another runtime, which may not be there to look at the clock.
+    /// Waits for a lane of another runtime, which may have stopped and then does not keep the time.
+    /// Outside a runtime there is no timer, and only the lane ends the wait.
     async fn wait(&self, slot: u16, timeout: Timeout, mut answered: Receiver<Response>) -> Response {
         if Handle::try_current().is_err() {
             return answered.await.unwrap_or_else(|_| gone());
@@ -84,13 +110,14 @@ impl Engine {
         Err(Unanswered { error, late: Some(Late::Elsewhere(answered)) })
     }
 
-    /// As [`ask`](Self::ask), for who has nothing to give back.
+    /// As [`ask`](Self::ask), for a change or a reset: there is nothing to refund if the reply is
+    /// late.
     pub(super) async fn change(&self, request: Request) -> Result<Answered, Error> {
         self.ask(request, Deadline::none()).await.map_err(|unanswered| unanswered.error)
     }
 
-    /// Sends a settlement in the background, after those sent before: at most once, and not beyond a
-    /// bounded number for each server. Its answer need not be waited for.
+    /// Sends a settlement in the background, after those sent before: at most once, and up to a
+    /// bounded number for each server. The reply may be waited for, or the receiver be dropped.
     pub(super) fn send(&self, request: Request) -> Receiver<Settled> {
         let (answer, answered) = oneshot::channel();
         let (timeout, slot) = (Timeout::of_settlement(self.budget), self.slot_of(&request));
@@ -98,7 +125,11 @@ impl Engine {
         answered
     }
 
-    /// Works out what the script found.
+    /// Works out the decision and the receipt from what the script found.
+    ///
+    /// # Errors
+    ///
+    /// If the reply is not one to these checks.
     pub(super) fn decided(&self, checks: &[Check], answered: Answered) -> Result<Decided, Error> {
         let call = answered.call;
         let decided = if let [check] = checks {
@@ -114,22 +145,29 @@ impl Engine {
         Ok(Decided { decision, receipt: receipt.of_call(call) })
     }
 
-    /// The runtime on which the answer to a decision over checks of one slot is received.
+    /// Returns the runtime that receives the reply to a decision over checks of one slot, if a lane
+    /// is there.
     pub(super) fn runtime_of(&self, checks: &[Check]) -> Option<Handle> {
         let key = redis_key(&self.prefix, &checks.first()?.counter);
         self.servers.runtime(self.servers.slot_of(&key))
     }
 
+    /// Returns the slot of a request's keys; 0 if it has none.
     fn slot_of(&self, request: &Request) -> u16 {
         request.key().map_or(0, |key| self.servers.slot_of(key))
     }
 }
 
-/// What became of a settlement, once that is known.
+/// Waits for the reply to a settlement.
+///
+/// # Errors
+///
+/// If it was not sent, or has no reply; or its lane has stopped.
 pub(super) async fn settled(answered: Receiver<Settled>) -> Settled {
     answered.await.unwrap_or_else(|_| Err(stopped()))
 }
 
+/// Returns the error of a job whose lane has stopped.
 #[cold]
 fn gone() -> Response {
     Err(Unanswered::from(stopped()))

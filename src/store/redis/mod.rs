@@ -1,9 +1,28 @@
 //! State in Redis, shared by all processes that use it.
 //!
-//! Its rooms, each of which knows only those before it: `wire/` (what is written and read), `connections/`, `batch/`
-//! (from many callers to a call and back), `cluster/` (which server has a slot); then `servers.rs` (one server or a
-//! Cluster), `engine.rs` (asking within a budget), `settle.rs`, `apart.rs` (decisions over several slots), `store.rs`
-//! and `builder/`. `plain.rs` is what the store on redis-cell shares with this one.
+//! Checks of requests come in through [`Store`](crate::Store); decisions and receipts go out. What
+//! the whole folder keeps true:
+//!
+//! - a decision over keys of one slot is one script call, all or nothing, at the server's time;
+//! - a call is sent again only if a reply, or the connection, proves that it did not run;
+//! - a decision ends within its budget, whatever the server does;
+//! - what was taken for a caller that timed out is refunded if the reply still comes.
+//!
+//! Its rooms, each of which knows only those before it:
+//!
+//! | room | what it is for |
+//! | --- | --- |
+//! | `wire/` | what is written and read |
+//! | `connections/` | opening connections, and what a failure shows about one |
+//! | `batch/` | from many callers to a call and back |
+//! | `cluster/` | which server has a slot |
+//! | `servers.rs` | one server, or a Cluster |
+//! | `engine.rs` | a decision within a budget |
+//! | `settle.rs` | changes to what was taken |
+//! | `apart.rs` | decisions over several slots |
+//! | `store.rs` | the store itself |
+//! | `builder/` | its settings, and connecting |
+//! | `plain.rs` | what the store on redis-cell shares with this one |
 
 mod apart;
 mod batch;

@@ -1,4 +1,10 @@
-//! What a store that calls no Lua shares with this one: connections to one server, and the names of its keys.
+//! What a store that calls no Lua shares with this one: connections to one server, and the names of
+//! its keys.
+//!
+//! Settings and a URL come in; calls of any command go out, over the same lanes, timeouts and
+//! errors as the script's. The store on redis-cell (`store/cell/`) is the only user, and knows
+//! nothing else of this folder. Calls share no batch here, as each is a command of its own, and the
+//! server is not checked for its Lua.
 
 use std::time::Duration;
 
@@ -16,7 +22,9 @@ use crate::store::{Counter, Deadline};
 
 /// One server that is sent plain commands.
 pub(in crate::store) struct PlainServer {
+    /// The connections, one for each runtime.
     lanes: Lanes,
+    /// Where the server is, for errors.
     address: String,
     /// How long it may take until it is known to be of use.
     longest_start: Duration,
@@ -44,8 +52,13 @@ impl PlainServer {
         cell_key(&self.prefix, counter)
     }
 
-    /// Connects, and makes the first call. `explain` says of a refusal, and the server's address, what is wrong
-    /// with the server, if that is it.
+    /// Connects, and makes the first call. `explain` receives a refusal and the server's address,
+    /// and returns what is wrong with the server if it knows the refusal.
+    ///
+    /// # Errors
+    ///
+    /// With the text of `explain`, or as the server cannot be reached, or does not reply within the
+    /// time that connecting may take.
     pub(in crate::store) async fn try_out<T>(
         &self,
         call: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
@@ -67,6 +80,14 @@ impl PlainServer {
     }
 
     /// Makes a call within the budget.
+    ///
+    /// # Errors
+    ///
+    /// If there is no reply in time, no connection, or the server refuses the call.
+    ///
+    /// # Cancellation
+    ///
+    /// The call may have been sent.
     pub(in crate::store) async fn call<T>(
         &self,
         call: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
@@ -75,8 +96,13 @@ impl PlainServer {
         self.lanes.ask(timeout, call).await.map_err(|failure| timeout.error_of(failure))
     }
 
-    /// Waits until a deadline for something that makes calls. What is late goes on, as only its budget's end tells of the
-    /// connection.
+    /// Waits until a deadline for a future that makes calls. One that is late goes on in a task of
+    /// its own: that its budget is over shows that the connection has failed, that a caller's
+    /// deadline is over does not.
+    ///
+    /// # Errors
+    ///
+    /// Its own, or a timeout.
     pub(in crate::store) async fn wait<T: Send + 'static>(
         &self,
         deadline: Deadline,

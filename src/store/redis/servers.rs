@@ -1,4 +1,8 @@
 //! Where decisions are made: on one server, or on the primaries of a Cluster.
+//!
+//! Jobs and slots come in from the engine; they go to the lanes that lead to the right server. This
+//! is the only file outside `cluster/` and `builder/` in which the two differ, and the feature
+//! `cluster` matters: one server is treated as a Cluster whose slots are all slot 0.
 
 use tokio::runtime::{Handle, Id};
 
@@ -14,13 +18,14 @@ use crate::store::{BreakerState, Check};
 pub(super) enum Servers {
     /// It has every key; all are in slot 0.
     One(Lanes),
+    /// Each primary has the keys of its slots.
     #[cfg(feature = "cluster")]
     Cluster(std::sync::Arc<Cluster>),
 }
 
 #[cfg_attr(not(feature = "cluster"), allow(unused_variables, reason = "one server has every slot"))]
 impl Servers {
-    /// The slot of a key in Redis.
+    /// Returns the slot of a key in Redis; 0 on one server.
     pub(super) fn slot_of(&self, redis_key: &str) -> u16 {
         match self {
             Self::One(_) => 0,
@@ -29,7 +34,8 @@ impl Servers {
         }
     }
 
-    /// Whether all checks are over keys of one slot for certain: those over one key are.
+    /// Returns whether all checks are surely over keys of one slot, without computing any: on a
+    /// Cluster those over one key of a client are. If not, they may still be.
     pub(super) fn keep_together(&self, checks: &[Check]) -> bool {
         match self {
             Self::One(_) => true,
@@ -38,12 +44,12 @@ impl Servers {
         }
     }
 
-    /// Has a job done by whoever has its slot. Returns the ID of the calling runtime, or
-    /// `None` if another one does it.
+    /// Adds a job to a lane of the server that has its slot. Returns the ID of the calling runtime,
+    /// or `None` if the lane runs in another one.
     ///
     /// # Errors
     ///
-    /// If nobody can.
+    /// If no server has the slot, its circuit breaker is open, or there is no runtime.
     pub(super) fn push(&self, job: Job) -> Result<Option<Id>, Error> {
         match self {
             Self::One(lanes) => lanes.push(job).map_err(|_| no_runtime()),
@@ -52,7 +58,8 @@ impl Servers {
         }
     }
 
-    /// Finds out who has which slot, if that is not known at all.
+    /// Looks up which server has which slot, if nothing is known about that, until the timeout.
+    /// Usually it is known, and this returns at once.
     #[cfg_attr(not(feature = "cluster"), allow(clippy::unused_async, reason = "one server has every slot"))]
     pub(super) async fn find(&self, timeout: Timeout) {
         match self {
@@ -64,17 +71,17 @@ impl Servers {
         }
     }
 
-    /// The error of who waited in vain for a lane of another runtime.
+    /// Returns the error of a caller whose wait for a lane of another runtime has timed out.
     pub(super) fn late(&self, slot: u16, timeout: Timeout) -> Error {
         self.lanes(slot).map_or_else(|| timeout.error(), |lanes| lanes.late(timeout))
     }
 
-    /// The runtime on which the answers to the calling one are received, of keys in a slot.
+    /// Returns the runtime that receives the replies for the calling one, of keys in a slot.
     pub(super) fn runtime(&self, slot: u16) -> Option<Handle> {
         self.lanes(slot)?.runtime()
     }
 
-    /// The lanes to the server of a slot, if there is one.
+    /// Returns the lanes to the server of a slot, if there is one.
     #[cfg_attr(not(feature = "cluster"), allow(clippy::unnecessary_wraps, reason = "one server has every slot"))]
     fn lanes(&self, slot: u16) -> Option<Lanes> {
         match self {
@@ -84,7 +91,8 @@ impl Servers {
         }
     }
 
-    /// As [`push`](Self::push), for what nobody waits for.
+    /// As [`push`](Self::push), for a settlement: it is kept if it cannot be sent now, and nobody
+    /// waits.
     pub(super) fn push_settlement(&self, job: Job) {
         match self {
             Self::One(lanes) => lanes.push_settlement(job),
@@ -93,17 +101,19 @@ impl Servers {
         }
     }
 
-    /// Why a call for a slot is not worth making: its primary would not be asked.
+    /// Returns why a call for a slot is not worth making: its primary's circuit breaker is open.
+    /// One server has no circuit breaker here, as that of its layer does the same.
     pub(super) fn not_asked(&self, slot: u16) -> Option<Error> {
         match self {
-            // Its layer's breaker knows.
+            // The circuit breaker of its layer does the same.
             Self::One(_) => None,
             #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.not_asked(slot),
         }
     }
 
-    /// The primaries of a Cluster, and whether they are asked.
+    /// Returns the primaries of a Cluster and the states of their circuit breakers; empty for one
+    /// server.
     pub(super) fn breakers(&self) -> Vec<(String, BreakerState)> {
         match self {
             Self::One(_) => Vec::new(),
@@ -112,7 +122,12 @@ impl Servers {
         }
     }
 
-    /// Connects and loads what is called.
+    /// Connects, and loads what is called.
+    ///
+    /// # Errors
+    ///
+    /// If the server, or every node of the Cluster, cannot be reached, or one refuses what is
+    /// loaded.
     pub(super) async fn prepare(&self, calls: Calls, timeout: Timeout) -> Result<(), Error> {
         match self {
             Self::One(server) => server.prepare(calls, timeout).await,

@@ -1,4 +1,9 @@
-//! Settlements: each is sent at once, and its answer may be waited for.
+//! Settlements: changes to what a decision took, when it is known what the request really costs.
+//!
+//! A receipt and changes come in; what each change came to goes out. Everything is queued before
+//! the function returns, and in the order given, so that a caller may drop the future at once:
+//! `settle` is called from `Drop` too. A change is sent at most once: if its result is not known,
+//! it is an error.
 
 use std::sync::Arc;
 
@@ -12,13 +17,16 @@ use super::wire::{Request, applied_change};
 use crate::core::{Error, kept};
 use crate::store::{Answer, Applied, Change, Check, Decided, Receipt, Settlement, Settling, Taken};
 
-/// A change on its way, or why there is none.
+/// A change that was sent, or none where the receipt shows that there is nothing to change.
 enum Sent {
+    /// What was changed and how, and where the result is received.
     Change(Box<(Taken, Change)>, Receiver<Settled>),
+    /// Nothing was sent; the units keep this stamp.
     Nothing { stamp: u64 },
 }
 
 impl Sent {
+    /// Waits for the result of the change.
     async fn applied(self) -> Result<Applied, Error> {
         match self {
             Self::Change(made, answered) => applied_change(&made.0, made.1, settled(answered).await?),
@@ -28,7 +36,17 @@ impl Sent {
 }
 
 impl Engine {
-    /// Sends changes in their order, and waits for what becomes of all.
+    /// Sends changes in their order, and returns a future of what becomes of all. For a receipt of
+    /// another store, or without changes, it is ready and empty.
+    ///
+    /// # Errors
+    ///
+    /// The first error: of a change that was not sent, or whose result is not known. It keeps no
+    /// other change from being sent.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future cancels nothing.
     pub(super) fn settle(&self, receipt: &Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.id || changes.is_empty() {
             return Answer::Ready(Ok(Vec::new()));
@@ -43,6 +61,7 @@ impl Engine {
         })
     }
 
+    /// Sends one change, after cached refusals of its counter are dropped: it may have units again.
     fn send_one(&self, settlement: &Settlement, receipt: &Receipt) -> Sent {
         let Some((taken, change)) = settlement.of(receipt) else {
             return Sent::Nothing { stamp: receipt.taken().get(settlement.check).map_or(0, |taken| taken.stamp) };
@@ -54,14 +73,15 @@ impl Engine {
         Sent::Change(Box::new((taken.clone(), change)), self.send(request))
     }
 
-    /// Refunds all that a receipt proves to be taken, in the background.
+    /// Refunds in the background all that a receipt proves to be taken.
     pub(super) fn refund_all(&self, receipt: &Receipt) {
         let all = |check| Settlement { check, change: Change::Refund(u64::MAX) };
         let changes: SmallVec<[Settlement; 4]> = (0..receipt.taken().len()).map(all).collect();
         drop(self.settle(receipt, &changes));
     }
 
-    /// Has what was taken given back if an answer comes that nobody waited for. Returns the error.
+    /// Has what was taken refunded if the reply comes after its caller's timeout. Returns the
+    /// caller's error.
     pub(super) fn give_back_late(self: &Arc<Self>, checks: &[Check], unanswered: Unanswered) -> Error {
         let Unanswered { error, late } = unanswered;
         // That of the caller may end, or be driven no more, before the answer comes.

@@ -1,4 +1,9 @@
-//! The Redis store: one script call for the decisions that come together.
+//! The Redis store, as the rest of the crate sees it: the trait [`Store`] on top of the engine.
+//!
+//! Checks come in; a decision goes out, from the deny cache without a call, from one script call,
+//! or, on a Cluster, from one call for each slot (`apart.rs`). What is decided by the cache, and
+//! what the cache learns from each decision, is arranged here; everything about time and servers is
+//! the engine's.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,14 +21,28 @@ use crate::store::{
 
 /// Counters in Redis, shared by all processes that use it.
 ///
-/// A script decides on the server's time, over all policies of the request; requests that come while
-/// calls are in flight share the next one. Behind it is one server, a Cluster
-/// (`RedisStoreBuilder::connect_cluster` says what differs there), or the primary that sentinels name. The store survives restarts of the server by itself: a
-/// decision that fails meanwhile returns an error within its budget. Clones share the connection.
-/// What was refused a moment ago is refused without a call, as a [`DenyCache`](crate::DenyCache)
-/// does. Needs a tokio runtime.
+/// A script decides at the server's time, over all policies of the request; requests that come
+/// while calls are in flight share the next one. Behind it is one server, a Cluster
+/// (`RedisStoreBuilder::connect_cluster` says what differs there), or the primary that sentinels
+/// name. What was refused a moment ago is refused without a call, as a
+/// [`DenyCache`](crate::DenyCache) does.
+///
+/// The store survives restarts of the server: a decision that fails meanwhile returns an error
+/// within its budget (100 ms unless it is [set](crate::store::RedisStoreBuilder::budget)), and the next ones
+/// connect again. Clones share connections and cached refusals. Decisions need a tokio runtime with
+/// I/O and time enabled.
+///
+/// A decision takes at most 255 checks. Keys in Redis begin with `tollgate:` unless a
+/// [prefix](crate::store::RedisStoreBuilder::prefix) is set, and each has a time to live.
+///
+/// # Cancellation
+///
+/// A decision that is dropped before it was sent takes nothing. One that was sent keeps what it
+/// takes. One that times out is an error; if its reply still comes, what it took is refunded.
 ///
 /// # Examples
+///
+/// Connecting at once finds a wrong password or a server that is none:
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {
@@ -34,28 +53,68 @@ use crate::store::{
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Connecting with the first decision lets a service start before Redis does:
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{RedisStore, Store};
+///
+/// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
+/// assert_eq!(store.budget(), Some(Duration::from_millis(100)));
+/// # Ok::<(), tollgate::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct RedisStore {
+    /// What all clones share.
     engine: Arc<Engine>,
 }
 
 impl RedisStore {
+    /// Returns a store of an engine.
     pub(super) fn new(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
-    /// The primaries of a Cluster, as `host:port` and in that order, and whether each is asked. Of one
-    /// server there are none: [its layer](crate::RateLimitLayer::breaker_state) knows.
+    /// Returns the primaries of a Cluster, as `host:port` and sorted by that, and the state of each
+    /// one's circuit breaker.
+    ///
+    /// It is empty for one server, and for the primary that sentinels name: the circuit breaker is
+    /// then [that of the layer](crate::RateLimitLayer::breaker_state). It is also empty until the
+    /// first decision of a store that connects lazily.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
+    /// assert!(store.breakers().is_empty());
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
     pub fn breakers(&self) -> Vec<(String, BreakerState)> {
         self.engine.servers.breakers()
     }
 
-    /// How many requests were refused without asking Redis, as it had just refused their like.
+    /// Returns how many requests were refused without calling Redis, as it had just refused one
+    /// like them. It is 0 [without a deny cache](crate::store::RedisStoreBuilder::without_deny_cache), and counts
+    /// since the store was made, over all of its clones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
+    /// assert_eq!(store.answered_from_deny_cache(), 0);
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
     pub fn answered_from_deny_cache(&self) -> u64 {
         self.engine.refusals.as_ref().map_or(0, |refusals| refusals.answered())
     }
 
-    /// Has Redis decide, and learns from it.
+    /// Has Redis decide, and lets the deny cache learn from the decision, if there is a question
+    /// for it.
     fn ask(&self, checks: &[Check], deadline: Deadline, question: Option<Question>) -> Answer<Result<Decided, Error>> {
         let (engine, checks) = (Arc::clone(&self.engine), kept(checks));
         Answer::pending(async move {
@@ -92,7 +151,7 @@ impl Store for RedisStore {
         }
     }
 
-    /// No refusal answers it that is remembered.
+    /// As `decide`, but never from a cached refusal: only Redis shows whether Redis is available.
     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() || checks.len() > MOST_CHECKS {
             return self.decide(checks, deadline);

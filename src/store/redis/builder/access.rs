@@ -1,4 +1,5 @@
-//! Settings of how servers are reached: through which streams, as whom, and whom to believe.
+//! Settings of how servers are reached: through which streams, as which user, and which
+//! certificates are trusted.
 
 use std::error::Error as StdError;
 use std::io;
@@ -10,26 +11,28 @@ use crate::store::Credentials;
 use crate::store::redis::connections::{Dialer, Provider};
 
 impl RedisStoreBuilder {
-    /// Asks for user and password before each new connection, for credentials that expire: tokens of a
-    /// cloud provider, passwords that are rotated.
+    /// Calls a closure for user and password before each new connection, for credentials that
+    /// expire: tokens of a cloud provider, passwords that are rotated.
     ///
-    /// They replace those of the URL, on all nodes of a Cluster, and on the primary that sentinels name;
-    /// the sentinels themselves are logged in to as their URLs say. A connection that is there stays
-    /// logged in; when the server closes it, the next one logs in with what the closure returns then. The
-    /// connections to several nodes ask at once, so keep a token that several are to have. What it takes to
-    /// return counts as connecting ([`connect_timeout`](Self::connect_timeout)), and its error is one of
-    /// the connection.
+    /// They replace those of the URL, on all nodes of a Cluster, and on the primary that sentinels
+    /// name; the sentinels themselves are logged in to as their URLs say. An open connection stays
+    /// logged in; when the server closes it, the next one logs in with what the closure returns
+    /// then. For connections to several nodes the closure may be called at the same time, so cache
+    /// a token that is to be shared. The time that it takes counts as connecting
+    /// ([`connect_timeout`](Self::connect_timeout)), and its error is one of the connection.
     ///
-    /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
-    /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
-    /// their budget as long as the runtime has another thread. Of those that
-    /// were called and have not awaited anything yet, by this closure and by that for dialing, half of the runtime's threads
-    /// are kept at most, and at least one; further calls wait for them, as long as connecting may take.
+    /// The closure runs in a task of its own on the runtime that connects. If it panics, that
+    /// attempt fails with an error of the connection, and the next one calls it again. If it blocks
+    /// its thread, decisions still end within their budget as long as the runtime has another
+    /// thread. Calls of this closure and of the one for [`dial`](Self::dial) that have not awaited
+    /// anything yet occupy at most half of the runtime's threads, and at least one; further calls
+    /// wait for them, as long as connecting may take.
     ///
     /// # Cancellation
     ///
-    /// When connecting times out, the task is aborted: the closure's future is dropped where it awaits something.
-    /// Callers that give up before do not end it, as others may wait for the same connection.
+    /// When connecting times out, the task is aborted: the closure's future is dropped where it
+    /// awaits something. Callers that give up before do not end it, as others may wait for the same
+    /// connection.
     ///
     /// # Examples
     ///
@@ -56,25 +59,28 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Opens the streams to servers by a closure instead of over TCP: through a tunnel or a proxy, or to
-    /// a server within the process, in tests.
+    /// Opens the streams to servers by a closure instead of over TCP: through a tunnel or a proxy,
+    /// or to a server within the process, in tests.
     ///
-    /// It is given the host and the port of the URL, or those by which a node of a Cluster, or the primary that
-    /// sentinels know, is named; nothing is resolved before. Over `rediss://` the stream is then encrypted as any
-    /// other. What it takes to return counts as connecting ([`connect_timeout`](Self::connect_timeout)), and its
-    /// error is one of the connection. Sockets of Unix are opened as ever.
+    /// It receives the host and the port of the URL, or those by which a node of a Cluster, or the
+    /// primary that sentinels know, is named; nothing is resolved before. Over `rediss://` the
+    /// stream is then encrypted as any other. The time that it takes counts as connecting
+    /// ([`connect_timeout`](Self::connect_timeout)), and its error is one of the connection. Unix
+    /// sockets are opened without it.
     ///
-    /// The closure runs in a task of its own on the runtime that connects. If it panics, that attempt fails with an
-    /// error of the connection, and the next one calls it again. If it blocks its thread, decisions still end within
-    /// their budget as long as the runtime has another thread. Of those that
-    /// were called and have not awaited anything yet, by this closure and by that for credentials, half of the runtime's threads
-    /// are kept at most, and at least one; further calls wait for them, as long as connecting may take. The
-    /// stream has no task of its own: reading from it and writing to it must never block.
+    /// The closure runs in a task of its own on the runtime that connects. If it panics, that
+    /// attempt fails with an error of the connection, and the next one calls it again. If it blocks
+    /// its thread, decisions still end within their budget as long as the runtime has another
+    /// thread. Calls of this closure and of the one for [`credentials`](Self::credentials) that
+    /// have not awaited anything yet occupy at most half of the runtime's threads, and at least
+    /// one; further calls wait for them, as long as connecting may take. The stream has no task of
+    /// its own: reading from it and writing to it must never block.
     ///
     /// # Cancellation
     ///
-    /// When connecting times out, the task is aborted: the closure's future is dropped where it awaits something.
-    /// Callers that give up before do not end it, as others may wait for the same connection.
+    /// When connecting times out, the task is aborted: the closure's future is dropped where it
+    /// awaits something. Callers that give up before do not end it, as others may wait for the same
+    /// connection.
     ///
     /// # Examples
     ///
@@ -91,7 +97,10 @@ impl RedisStoreBuilder {
     ///     while !answer.ends_with(b"\r\n\r\n") {
     ///         answer.push(proxy.read_u8().await?);
     ///     }
-    ///     if answer.starts_with(b"HTTP/1.1 200") { Ok(proxy) } else { Err(std::io::ErrorKind::ConnectionRefused.into()) }
+    ///     if !answer.starts_with(b"HTTP/1.1 200") {
+    ///         return Err(std::io::ErrorKind::ConnectionRefused.into());
+    ///     }
+    ///     Ok(proxy)
     /// });
     /// let store = settings.connect("redis://redis.internal:6379").await?;
     /// # let _ = store;
@@ -108,14 +117,25 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets who the store is to the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
+    /// Sets the user as which the store logs in to the primary that
+    /// [`connect_sentinel`](Self::connect_sentinel) finds, instead of the default user.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let settings = RedisStore::builder().primary_user("limiter").primary_password("secret");
+    /// assert!(settings.connect_sentinel_lazy(["redis://127.0.0.1:26379"], "main").is_ok());
+    /// ```
     #[cfg(feature = "sentinel")]
     pub fn primary_user(mut self, user: impl Into<String>) -> Self {
         self.primary.username = Some(user.into());
         self
     }
 
-    /// Sets the password of the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
+    /// Sets the password for the primary that [`connect_sentinel`](Self::connect_sentinel) finds.
+    /// See [`primary_user`](Self::primary_user) for an example.
     #[cfg(feature = "sentinel")]
     pub fn primary_password(mut self, password: impl Into<String>) -> Self {
         self.primary.password = Some(password.into());
@@ -125,17 +145,32 @@ impl RedisStoreBuilder {
 
 #[cfg(feature = "tls")]
 impl RedisStoreBuilder {
-    /// Believes servers whose certificates these roots vouch for, and no others, instead of the
+    /// Trusts servers whose certificates these roots vouch for, and no others, instead of the
     /// system's roots: one or more certificates as PEM, for `rediss://` URLs.
     ///
-    /// The certificate must be for the host in the URL, be it a name or an address; those of a Cluster's
-    /// other nodes and of the primary that sentinels name are for the host by which they are named.
+    /// The certificate must be for the host in the URL, be it a name or an address; those of a
+    /// Cluster's other nodes and of the primary that sentinels name are for the host by which they
+    /// are named.
+    ///
+    /// PEM that cannot be read, and certificates for a URL that is not encrypted, are errors of the
+    /// method that makes the store.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let settings = RedisStore::builder().root_certificates("no certificate");
+    /// let store = settings.connect_lazy("rediss://127.0.0.1:6380");
+    /// assert!(store.is_err_and(|error| error.is_invalid()));
+    /// ```
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.root = Some(pem.into());
         self
     }
 
-    /// Shows servers a certificate that asks for one: its chain, and its private key, each as PEM.
+    /// Sets the certificate that is sent to servers that request one: its chain, and its private
+    /// key, each as PEM. Errors are as for [`root_certificates`](Self::root_certificates).
     pub fn client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.tls.identity = Some((chain.into(), key.into()));
         self

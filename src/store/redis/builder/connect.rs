@@ -1,4 +1,8 @@
 //! Connecting: to one server, a Cluster, or what sentinels name.
+//!
+//! Settings and URLs come in; a store goes out, whose servers have been connected to, have shown
+//! that they are Redis, and have the scripts loaded. All of that together takes no longer than four
+//! connect timeouts, after which it is an error that names the address.
 
 use std::time::Duration;
 
@@ -43,31 +47,48 @@ impl RedisStoreBuilder {
     }
 
     /// Connects to a Redis Cluster of which some nodes are known, as
-    /// `redis://[user:password@]host:port`, finds the others and loads the scripts on every primary.
-    /// User and password are those of the first URL, for all nodes; the user may call
-    /// `CLUSTER SLOTS` and `ASKING` besides what one server is asked.
+    /// `redis://[user:password@]host:port`, finds the others and loads the scripts on every
+    /// primary. User and password are those of the first URL, for all nodes; the user must be
+    /// allowed to call `CLUSTER SLOTS` and `ASKING` besides what [one server](Self::connect) is
+    /// sent.
     ///
-    /// Policies over one key share a slot, and their decision is one script call. Those over several
-    /// keys (the client's and the route's) are decided slot by slot, at once: on a Cluster that cannot
-    /// be one step. They admit a request together or not at all, and never more than any limit; but
-    /// if one part refuses or fails, what the others took is given back in the background. For that
-    /// moment, about a round trip, it is missing: others may be refused, and have that
-    /// [remembered](crate::DenyCache) in other processes, for units that come back. A leaky bucket
-    /// takes units back only while nobody came behind, and those of a part that timed out may stay
-    /// taken.
+    /// Policies over one key share a slot, and their decision is one script call. Those over
+    /// several keys (the client's and the route's) are decided slot by slot, at the same time: on a
+    /// Cluster that cannot be one step. They admit a request together or not at all, and never more
+    /// than any limit; but if one part refuses or fails, what the others took is refunded in the
+    /// background. For that moment, about a round trip, it is missing: other requests may be
+    /// refused, and their refusals be [cached](crate::DenyCache) in other processes, for units that
+    /// come back. A leaky bucket refunds units only while no later request is queued, and those of
+    /// a part that timed out may stay taken.
     ///
-    /// Slots that move, also under load, and replicas that take over are followed. While a slot moves,
-    /// a request with several policies over one key may fail for as long as some of their counters
-    /// are on either node, or on none yet. A primary that is away fails the decisions for its slots,
-    /// each within the budget, and no others; after a few it is [not asked](crate::OnFailure) for a
-    /// moment, and they fail at once ([`breakers`](RedisStore::breakers) tells). But once the Cluster
-    /// has noticed, it refuses all of them until a replica has taken over, unless its
-    /// `cluster-require-full-coverage` is `no`. What had not yet been replicated is not counted then.
+    /// Slots that move, also under load, and replicas that take over are followed. While a slot
+    /// moves, a request with several policies over one key may fail for as long as some of their
+    /// counters are on either node, or on none yet. A primary that is unavailable fails the
+    /// decisions for its slots, each within the budget, and no others; after a few its circuit
+    /// breaker opens for a moment, and they fail at once (see [`breakers`](RedisStore::breakers)
+    /// and [`OnFailure`](crate::OnFailure)). But once the Cluster has noticed, it refuses all of
+    /// them until a replica has taken over, unless its `cluster-require-full-coverage` is `no`.
+    /// What had not yet been replicated is not counted then.
     ///
     /// # Errors
     ///
     /// If a setting or a URL is wrong, or no node can be reached, is one of a Cluster, and accepts
     /// the scripts.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// use tollgate::RedisStore;
+    ///
+    /// let nodes = ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"];
+    /// let store = RedisStore::builder().connect_cluster(nodes).await?;
+    /// for (primary, state) in store.breakers() {
+    ///     println!("{primary}: {state:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "cluster")]
     pub async fn connect_cluster<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
         let known = servers_at(urls)?;
@@ -99,16 +120,18 @@ impl RedisStoreBuilder {
         self.prepared(primary, &address).await
     }
 
-    /// Uses a pool that is there already. Nothing is asked of the server before the first decision.
+    /// Uses a pool that the application has. Its server is not called before the first decision.
     ///
-    /// The pool opens its connections by itself, and drives each by a task of its own. So a decision
-    /// takes a hop more than over a connection that [`connect`](Self::connect) opens, and a lost connection
-    /// is noticed later: by the first decision that was sent on it. A server that is no Redis is found by the
-    /// first decision too.
+    /// The pool opens its connections by itself, and drives each by a task of its own. So a
+    /// decision takes a hop more than over a connection that [`connect`](Self::connect) opens, and
+    /// a lost connection is noticed later: by the first decision that was sent on it. A server that
+    /// is no Redis is found by the first decision too. Connections are taken from the pool for
+    /// good.
     ///
     /// # Errors
     ///
-    /// If a setting is wrong.
+    /// If a setting is wrong, or [`credentials`](Self::credentials) or [`dial`](Self::dial) is set,
+    /// of which the pool makes no use.
     pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
         if self.credentials.is_some() || self.dialer.is_some() {
             let text = "neither credentials nor a closure that dials are of use to a pool that is there already: it connects by itself";
@@ -119,7 +142,11 @@ impl RedisStoreBuilder {
         self.build(servers)
     }
 
-    /// Lanes to the server at a URL, which is not connected to yet, and its address.
+    /// Returns lanes to the server at a URL, which is not connected to yet, and its address.
+    ///
+    /// # Errors
+    ///
+    /// If the URL is wrong, or a setting of connections.
     pub(in crate::store::redis) fn server(&self, url: &str, calls: Option<Calls>) -> Result<(Lanes, String), Error> {
         let known = server_at(url)?;
         let pools = self.pools(std::slice::from_ref(&known), calls)?;
@@ -127,12 +154,14 @@ impl RedisStoreBuilder {
         Ok((self.plan().to(source), known.addr().to_string()))
     }
 
+    /// Returns a Cluster of which these nodes are known, none of which is connected to yet.
     #[cfg(feature = "cluster")]
     pub(in crate::store::redis) fn cluster(&self, known: &[ConnectionInfo]) -> Result<Servers, Error> {
         let pools = self.pools(known, Some(self.calls))?;
         Ok(Servers::Cluster(Cluster::new(known, pools, self.plan(), self.budget)?))
     }
 
+    /// Returns lanes to the primary that these sentinels name, none of which is connected to yet.
     #[cfg(feature = "sentinel")]
     pub(in crate::store::redis) fn sentinels(
         &self,
@@ -144,7 +173,7 @@ impl RedisStoreBuilder {
         Ok(Servers::One(self.plan().to(source)))
     }
 
-    /// How the pools of some servers are made.
+    /// Returns how the pools of some servers are made.
     fn pools(&self, servers: &[ConnectionInfo], calls: Option<Calls>) -> Result<Pools, Error> {
         let addresses: Vec<ConnectionAddr> = servers.iter().map(|server| server.addr().clone()).collect();
         let encryption = self.tls.encryption(&addresses)?;
@@ -159,7 +188,7 @@ impl RedisStoreBuilder {
         })
     }
 
-    /// Makes a store whose servers are ready; `address` is where they are, for whom they are not.
+    /// Makes a store once its servers are ready. `address` says in the error where they are.
     async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
         let (limit, calls) = (self.longest_start(), self.calls);
         let engine = self.engine(servers)?;
@@ -167,13 +196,18 @@ impl RedisStoreBuilder {
         Ok(RedisStore::new(engine))
     }
 
-    /// How long it may take until a server is known to be of use.
+    /// Returns how long it may take until a server is known to be usable: four connect timeouts.
     pub(in crate::store::redis) fn longest_start(&self) -> Duration {
         self.connect_timeout.saturating_mul(4)
     }
 }
 
-/// Asks servers whether they are of use; `address` is where they are, for whom they are not.
+/// Bounds the time in which servers show that they are usable. `address` says in the error where
+/// they are.
+///
+/// # Errors
+///
+/// Those of the call, explained, as errors of the connection; a timeout stays one.
 pub(in crate::store::redis) async fn in_time<T>(
     limit: Duration,
     address: &str,
@@ -189,6 +223,11 @@ pub(in crate::store::redis) async fn in_time<T>(
     }
 }
 
+/// Reads the URLs of several servers.
+///
+/// # Errors
+///
+/// If one of them is wrong.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 pub(in crate::store::redis) fn servers_at<U: AsRef<str>>(
     urls: impl IntoIterator<Item = U>,
@@ -196,6 +235,7 @@ pub(in crate::store::redis) fn servers_at<U: AsRef<str>>(
     urls.into_iter().map(|url| server_at(url.as_ref())).collect()
 }
 
+/// Returns the addresses of servers, for an error.
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 fn addresses(servers: &[ConnectionInfo]) -> String {
     let addresses: Vec<String> = servers.iter().map(|server| server.addr().to_string()).collect();

@@ -1,4 +1,4 @@
-//! Stores with the default settings.
+//! Making stores with the default settings: a shorthand for the builder without any option.
 
 use deadpool_redis::Pool;
 

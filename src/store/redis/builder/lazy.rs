@@ -1,4 +1,7 @@
-//! Stores that connect with their first decision.
+//! Making stores that connect with their first decision.
+//!
+//! They differ from connecting at once (`connect.rs`) only in when the server is called first:
+//! settings and URLs are checked here too, before any store exists.
 
 #[cfg(any(feature = "cluster", feature = "sentinel"))]
 use super::connect::servers_at;
@@ -8,29 +11,48 @@ use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 
 impl RedisStoreBuilder {
-    /// Makes a store on the server at a URL, as [`connect`](Self::connect) does, but asks nothing of
-    /// the server before the first decision: so a service starts while Redis is away, and limits as its
-    /// layer is set to until Redis is there ([`OnFailure`](crate::OnFailure)). May be called
-    /// outside a runtime.
+    /// Makes a store on the server at a URL, as [`connect`](Self::connect) does, but does not call
+    /// the server before the first decision: so a service starts while Redis is unavailable, and
+    /// its layer decides as it is set to until Redis is there ([`OnFailure`](crate::OnFailure)).
+    /// May be called outside a runtime.
     ///
-    /// The first decision connects, and has the scripts loaded. Passwords, permissions and servers that are no
-    /// Redis are found then, as failures of decisions; [`connect`](Self::connect) finds them at once.
+    /// The first decision connects, and has the scripts loaded. Passwords, permissions and servers
+    /// that are no Redis are found then, as failures of decisions; [`connect`](Self::connect) finds
+    /// them at once.
     ///
     /// # Errors
     ///
     /// If a setting or the URL is wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// assert!(RedisStore::builder().connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// assert!(RedisStore::builder().connect_lazy("127.0.0.1:6379").is_err_and(|error| error.is_invalid()));
+    /// ```
     pub fn connect_lazy(self, url: &str) -> Result<RedisStore, Error> {
         let (server, _) = self.server(url, Some(self.calls))?;
         self.build(Servers::One(server))
     }
 
     /// Makes a store on a Redis Cluster of which some nodes are known, as
-    /// [`connect_cluster`](Self::connect_cluster) does, but asks nothing of them before the first
+    /// [`connect_cluster`](Self::connect_cluster) does, but does not call them before the first
     /// decision: see [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     ///
-    /// If a setting or a URL is wrong.
+    /// If a setting or a URL is wrong, or there is no URL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let nodes = ["redis://10.0.0.1:6379", "redis://10.0.0.2:6379"];
+    /// assert!(RedisStore::builder().connect_cluster_lazy(nodes).is_ok());
+    /// ```
     #[cfg(feature = "cluster")]
     pub fn connect_cluster_lazy<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Result<RedisStore, Error> {
         let servers = self.cluster(&servers_at(urls)?)?;
@@ -38,12 +60,21 @@ impl RedisStoreBuilder {
     }
 
     /// Makes a store on the primary that sentinels know by a name, as
-    /// [`connect_sentinel`](Self::connect_sentinel) does, but asks nothing of them before the first
+    /// [`connect_sentinel`](Self::connect_sentinel) does, but does not call them before the first
     /// decision: see [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     ///
-    /// If a setting or a URL is wrong.
+    /// If a setting or a URL is wrong, or there is no URL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let sentinels = ["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"];
+    /// assert!(RedisStore::builder().connect_sentinel_lazy(sentinels, "main").is_ok());
+    /// ```
     #[cfg(feature = "sentinel")]
     pub fn connect_sentinel_lazy<U: AsRef<str>>(
         self,

@@ -1,4 +1,7 @@
-//! Settings of a Redis store.
+//! Settings of a Redis store that do not depend on what it connects to.
+//!
+//! Each has a default, and is checked when a store is made, not when it is set: so the order of the
+//! options does not matter.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,34 +18,74 @@ use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::Calls;
 use crate::store::{Clock, DenyCacheBuilder};
 
-/// The longest prefix of keys, in bytes.
+/// The longest prefix of keys, in bytes: it is part of every key in every call.
 const LONGEST_PREFIX: usize = 64;
 
-/// The most checks of calls that leave together; more are not cheaper by the check.
+/// The most checks of calls that leave together. More are not cheaper by the check, and all places
+/// in a call are one byte.
 const LARGEST_BATCH: usize = 128;
 
 /// Settings of a [`RedisStore`]. Every wait is bounded.
+///
+/// | setting | default | bounds |
+/// | --- | --- | --- |
+/// | [`prefix`](Self::prefix) | `tollgate` | 1 to 64 printable ASCII characters, no braces |
+/// | [`pool_size`](Self::pool_size) | 16 connections to a server | at least 1 |
+/// | [`batch_size`](Self::batch_size) | 128 checks in a call | 1 to 128 |
+/// | [`budget`](Self::budget) | 100 ms for a decision | more than 0 |
+/// | [`connect_timeout`](Self::connect_timeout) | 500 ms | more than 0 |
+/// | [`deny_cache_cap`](Self::deny_cache_cap) | 1 s | more than 0 |
+/// | [`deny_cache_capacity`](Self::deny_cache_capacity) | 100,000 refusals | at least 1 |
+///
+/// Settings are checked when the store is made: a value out of bounds is an error of `connect` and
+/// the other methods that make one, for which [`Error::is_invalid`](crate::Error::is_invalid) is
+/// true.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{RedisStore, Store};
+///
+/// let store = RedisStore::builder()
+///     .prefix("api")
+///     .budget(Duration::from_millis(50))
+///     .connect_lazy("redis://127.0.0.1:6379")?;
+/// assert_eq!(store.budget(), Some(Duration::from_millis(50)));
+/// # Ok::<(), tollgate::Error>(())
+/// ```
 #[must_use]
 pub struct RedisStoreBuilder {
+    /// What every key starts with.
     pub(in crate::store::redis) prefix: String,
+    /// The most connections, and lanes, to one server.
     pub(super) pool_size: usize,
+    /// The most checks of one call, but for a single request that has more.
     pub(super) batch_size: usize,
+    /// Whether decisions call scripts or functions.
     pub(super) calls: Calls,
+    /// How long one decision may take.
     pub(in crate::store::redis) budget: Duration,
+    /// How long connecting to one server may take.
     pub(super) connect_timeout: Duration,
+    /// What gives the time of decisions, if not the server.
     pub(super) clock: Option<Arc<dyn Clock>>,
+    /// Where all lanes run, if not in the runtimes of their callers.
     pub(super) runtime: Option<Runtime>,
+    /// The settings of the deny cache; `None` without one.
     pub(super) deny_cache: Option<DenyCacheBuilder>,
     pub(super) tls: Tls,
     pub(super) credentials: Option<Provider>,
     pub(super) dialer: Option<Dialer>,
-    /// Where both run.
+    /// Where the closures for credentials and for dialing run.
     pub(super) own_tasks: OwnTasks,
+    /// User and password for the primary that sentinels name.
     #[cfg(feature = "sentinel")]
     pub(super) primary: deadpool_redis::RedisConnectionInfo,
 }
 
 impl RedisStoreBuilder {
+    /// Returns the default settings.
     pub(super) fn new() -> Self {
         Self {
             prefix: "tollgate".to_owned(),
@@ -63,25 +106,59 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// Sets what every key starts with, instead of `tollgate`.
+    /// Sets what every key starts with, instead of `tollgate`: 1 to 64 printable ASCII characters
+    /// without braces. Stores with the same prefix on one server share their counters; give each
+    /// application its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let store = RedisStore::builder().prefix("shop:limits").connect_lazy("redis://127.0.0.1:6379");
+    /// assert!(store.is_ok());
+    /// let store = RedisStore::builder().prefix("{shop}").connect_lazy("redis://127.0.0.1:6379");
+    /// assert!(store.is_err_and(|error| error.is_invalid()));
+    /// ```
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// Sets how many connections there are to each server at most, instead of 16.
+    /// Sets how many connections there are to each server at most, instead of 16; 0 is refused,
+    /// unless the pool is [given](Self::from_pool).
     ///
-    /// All decisions of a runtime share one pipelined connection to a server. Where more runtimes ask, as
-    /// with one for each thread of many, those beyond so many share the connection of another one, and
-    /// wait for that runtime: set no less than there are. A connection that went silent is kept for up to
-    /// 10 s besides, for answers that come late.
+    /// All decisions of a runtime share one pipelined connection to a server. Where more runtimes
+    /// make decisions than this, as with one runtime for each thread of many, those beyond share
+    /// the connection of another one, and wait for that runtime: set no less than there are. A
+    /// connection that stopped responding is kept for up to 10 s besides, for replies that come
+    /// late.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let store = RedisStore::builder().pool_size(0).connect_lazy("redis://127.0.0.1:6379");
+    /// assert!(store.is_err_and(|error| error.is_invalid()));
+    /// ```
     pub fn pool_size(self, connections: usize) -> Self {
         Self { pool_size: connections, ..self }
     }
 
-    /// Sets how many checks one call decides at most, instead of 128: concurrent decisions of this
-    /// process share calls. A single request with more checks is not split.
+    /// Sets how many checks one call decides at most, instead of 128: 1 to 128. Concurrent
+    /// decisions of this process share calls. A single request with more checks is not split.
     ///
     /// More make a flood cheaper; fewer keep the server from being busy for long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// assert!(RedisStore::builder().batch_size(16).connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// let store = RedisStore::builder().batch_size(1_000).connect_lazy("redis://127.0.0.1:6379");
+    /// assert!(store.is_err_and(|error| error.is_invalid()));
+    /// ```
     pub fn batch_size(self, checks: usize) -> Self {
         Self { batch_size: checks, ..self }
     }
@@ -91,35 +168,100 @@ impl RedisStoreBuilder {
     ///
     /// The library is named by its content and is never replaced, so that different versions of this
     /// crate can share a server; it stays in the server's data until `FUNCTION DELETE`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// assert!(RedisStore::builder().functions().connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// ```
     pub fn functions(self) -> Self {
         Self { calls: Calls::Functions, ..self }
     }
 
     /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
-    /// and the answer.
+    /// and receiving the reply. A decision that takes longer is an error, for which
+    /// [`Error::is_timeout`](crate::Error::is_timeout) is true. Zero is refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{RedisStore, Store};
+    ///
+    /// let settings = RedisStore::builder().budget(Duration::from_millis(20));
+    /// let store = settings.connect_lazy("redis://127.0.0.1:6379")?;
+    /// assert_eq!(store.budget(), Some(Duration::from_millis(20)));
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
     pub fn budget(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }
 
-    /// Sets how long connecting may take, instead of 500 ms, and eight times that where sentinels are asked
-    /// first; then the server may take twice that to show that it counts as Redis does. A decision does not wait longer than its budget for it; connecting goes on meanwhile.
+    /// Sets how long connecting to a server may take, instead of 500 ms; where sentinels are called
+    /// first, it may take eight times as long. Then the server may take twice this to show that it
+    /// counts as Redis does. Zero is refused.
+    ///
+    /// A decision does not wait longer than its budget for a connection; connecting goes on
+    /// meanwhile.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::RedisStore;
+    ///
+    /// let settings = RedisStore::builder().connect_timeout(Duration::from_secs(2));
+    /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// ```
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { connect_timeout: timeout, ..self }
     }
 
-    /// Sets for how long a refusal is answered without asking Redis, at most, instead of 1 s: see
-    /// [`DenyCache`](crate::DenyCache).
+    /// Sets for how long a refusal is cached at most, instead of 1 s: see
+    /// [`DenyCache`](crate::DenyCache). For so long a refund or a reset by another process may go
+    /// unnoticed. Zero is refused: see [`without_deny_cache`](Self::without_deny_cache).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::RedisStore;
+    ///
+    /// let settings = RedisStore::builder().deny_cache_cap(Duration::from_millis(200));
+    /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// ```
     pub fn deny_cache_cap(self, cap: Duration) -> Self {
         Self { deny_cache: self.deny_cache.map(|cache| cache.cap(cap)), ..self }
     }
 
-    /// Sets how many refusals are remembered at most, instead of 100,000.
+    /// Sets how many refusals are cached at most, instead of 100,000. Zero is refused: see
+    /// [`without_deny_cache`](Self::without_deny_cache).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let store = RedisStore::builder().deny_cache_capacity(0).connect_lazy("redis://127.0.0.1:6379");
+    /// assert!(store.is_err_and(|error| error.is_invalid()));
+    /// ```
     pub fn deny_cache_capacity(self, refusals: usize) -> Self {
         Self { deny_cache: self.deny_cache.map(|cache| cache.capacity(refusals)), ..self }
     }
 
-    /// Asks Redis about every request, also right after it refused one like it, however the deny
-    /// cache is set.
+    /// Calls Redis for every request, also right after it refused one like it, however the deny
+    /// cache is set before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::RedisStore;
+    ///
+    /// let settings = RedisStore::builder().without_deny_cache();
+    /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// ```
     pub fn without_deny_cache(self) -> Self {
         Self { deny_cache: None, ..self }
     }
@@ -135,17 +277,33 @@ impl RedisStoreBuilder {
         Self { clock: Some(clock), deny_cache, ..self }
     }
 
-    /// Connects, sends and receives on this runtime, whichever one asks.
+    /// Connects, sends and receives in this runtime, whichever one makes decisions.
     ///
-    /// Otherwise each runtime that asks has a connection of its own. Set a runtime that does nothing
-    /// else where handlers keep all threads of theirs busy for long: what they do then delays no
-    /// decision, for a few microseconds more each. Both it and those that ask must have their I/O and time
-    /// drivers enabled; once it has shut down, decisions fail.
+    /// Otherwise each runtime that makes decisions has a connection of its own. Set a runtime that
+    /// does nothing else where handlers keep all threads of theirs busy for long: what they do then
+    /// delays no decision, at the price of a few microseconds for each. Both it and the callers'
+    /// must have their I/O and time drivers enabled; once it has shut down, decisions fail.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tokio::runtime::Builder;
+    /// use tollgate::RedisStore;
+    ///
+    /// let limits = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    /// let settings = RedisStore::builder().runtime(limits.handle().clone());
+    /// assert!(settings.connect_lazy("redis://127.0.0.1:6379").is_ok());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn runtime(self, runtime: Runtime) -> Self {
         Self { runtime: Some(runtime), ..self }
     }
 
-    /// Checks what every store on Redis is set to.
+    /// Checks the settings that every store on Redis has, also the one on redis-cell.
+    ///
+    /// # Errors
+    ///
+    /// If one is out of bounds.
     pub(in crate::store::redis) fn check(&self) -> Result<(), Error> {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
@@ -160,18 +318,26 @@ impl RedisStoreBuilder {
         Ok(())
     }
 
-    /// How lanes are made to servers.
+    /// Returns how lanes to servers are made.
     pub(super) fn plan(&self) -> Plan {
         let settings = Settings { calls: self.calls, clock: self.clock.clone(), batch_size: self.batch_size };
         Plan { settings: Arc::new(settings), most: self.pool_size, runtime: self.runtime.clone() }
     }
 
-    /// Makes a store once all settings are checked.
+    /// Makes a store, whose servers need not be connected.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is out of bounds.
     pub(super) fn build(self, servers: Servers) -> Result<RedisStore, Error> {
         self.engine(servers).map(RedisStore::new)
     }
 
-    /// What a store does its work with, once all settings are checked.
+    /// Makes the engine of a store.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is out of bounds.
     pub(super) fn engine(self, servers: Servers) -> Result<Arc<Engine>, Error> {
         self.check()?;
         if !(1..=LARGEST_BATCH).contains(&self.batch_size) {

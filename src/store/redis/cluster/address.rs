@@ -1,4 +1,8 @@
-//! Where nodes listen, as redirections and `CLUSTER SLOTS` say it.
+//! Where nodes listen, as redirections and `CLUSTER SLOTS` have it.
+//!
+//! Text and replies of servers come in; addresses and ranges of slots go out. What a node sends is
+//! not trusted to be well-formed: a range that is none is left out, as is one whose primary is not
+//! known, and the others still count. The node that replied gives the host where a reply has none.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,20 +11,23 @@ use deadpool_redis::redis::Value;
 
 use super::slot::SLOTS;
 
-/// Where a node listens.
+/// Where a node listens. Nodes are identified by it: one that changes its address is another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
+    /// A name, or an address without brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
 impl Address {
-    /// Reads `host:port`, as redirections have it; without a host it is the one of who answered.
+    /// Reads `host:port`, as redirections have it. Without a host it is that of the node that
+    /// replied. Returns `None` if it is no address, or the host is `?`: the node does not know it.
     pub(super) fn read(text: &str, answering: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Self::named(host, port.parse().ok()?, answering)
     }
 
+    /// Returns the address of a host and a port, as a node names them.
     fn named(host: &str, port: u16, answering: &Self) -> Option<Self> {
         let host = match host {
             "?" => return None,
@@ -38,16 +45,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// Slots, and the address of their primary.
+/// Slots, and the address of the primary that has them.
 pub(super) type Range = (RangeInclusive<u16>, Address);
 
-/// Reads the answer to `CLUSTER SLOTS`; `None` if it is no such thing.
+/// Reads the reply to `CLUSTER SLOTS`, which was received from `answering`. Returns `None` if it is
+/// no array; elements of it that are no ranges are left out.
 pub(super) fn read_ranges(slots: &Value, answering: &Address) -> Option<Vec<Range>> {
     let Value::Array(ranges) = slots else { return None };
     // One whose primary is not known has none for now.
     Some(ranges.iter().filter_map(|range| read_range(range, answering)).collect())
 }
 
+/// Reads one range: its first and last slot, and its primary, behind which the replicas stand.
 fn read_range(range: &Value, answering: &Address) -> Option<Range> {
     let Value::Array(range) = range else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = range.as_slice() else { return None };

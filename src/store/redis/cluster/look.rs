@@ -1,4 +1,10 @@
-//! Asking for the slots.
+//! Looking up the slots: `CLUSTER SLOTS`, sent to one node after the other until one replies.
+//!
+//! A failure or a redirection comes in (`look_again`), or a decision of a store that knows no node
+//! yet (`find`), or a store that connects (`prepare`); a new map goes out. But for that of
+//! `prepare`, a look runs in a task of its own and ends with its runtime, so a caller that is
+//! cancelled does not cancel it for the others. Circuit breakers do not forbid a look: a node that
+//! cannot decide can often name the one that can.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,12 +26,14 @@ use crate::store::redis::batch::Timeout;
 use crate::store::redis::wire::Calls;
 
 impl Cluster {
-    /// Asks for the slots in the background, unless that was just done. Who failed is asked last, and
-    /// nobody's breaker matters.
+    /// Looks up the slots in the background, unless that was just done. The node that failed is
+    /// called last.
     pub(super) fn look_again(self: &Arc<Self>, failed: Option<Address>) {
         self.begin_to_look(failed, self.budget);
     }
 
+    /// Begins a look in a task of its own, in which each node may take `limit`. Does nothing
+    /// outside a runtime, or if it is too early for another look.
     fn begin_to_look(self: &Arc<Self>, failed: Option<Address>, limit: Duration) {
         let Some(runtime) = self.runtime() else { return };
         let Some(look) = self.looks.begin(runtime.id()) else { return };
@@ -43,20 +51,25 @@ impl Cluster {
         runtime.spawn(async {});
     }
 
-    /// Where a look runs that is asked for here.
+    /// Returns the runtime for a look: the one that is set for the store, else the calling one.
     fn runtime(&self) -> Option<Runtime> {
         self.plan.runtime.clone().or_else(|| Runtime::try_current().ok())
     }
 
-    /// Whether no primary is known, as at first after a lazy start, and a look may find some: not if one found nothing
-    /// a moment ago.
+    /// Returns whether no primary is known, as at first after a lazy start, and a look may find
+    /// some. After one of this runtime that found nothing it is `false` for a moment: decisions
+    /// fail at once then.
     pub(in crate::store::redis) fn is_unknown(&self) -> bool {
         let may_find = || self.runtime().is_some_and(|runtime| self.looks.may_find(runtime.id()));
         self.map.load().nodes().is_empty() && (!self.is_lost.load(Ordering::Relaxed) || may_find())
     }
 
-    /// Finds the primaries, and loads what is called on those that are up; others get it with the
-    /// first call.
+    /// Looks up the primaries, and loads what is called on those that respond; the others get it
+    /// with the first call, which is logged.
+    ///
+    /// # Errors
+    ///
+    /// If no node returns the slots, or a primary refuses what is loaded.
     pub(in crate::store::redis) async fn prepare(self: &Arc<Self>, calls: Calls) -> Result<(), Error> {
         let limit = self.longest_look();
         self.look(self.looks.number(), None, limit).await?;
@@ -75,7 +88,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Looks for the primaries, or waits for the look under way. It goes on without its caller.
+    /// Waits until primaries are known, a look finds none, or the timeout is over. The look itself
+    /// is not cancelled with its caller.
     pub(in crate::store::redis) async fn find(self: &Arc<Self>, timeout: Timeout) {
         let found = async {
             let mut ended = self.looks.ended();
@@ -88,7 +102,12 @@ impl Cluster {
         let _ = timeout_at(timeout.until, found).await;
     }
 
-    /// Asks one node after the other for the slots, each for so long at most.
+    /// Calls one node after the other for the slots, each for so long at most, until one returns
+    /// them. If a later look was faster, its map stays.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last node, if none returns the slots.
     pub(super) async fn look(
         self: &Arc<Self>,
         number: u64,
@@ -106,8 +125,8 @@ impl Cluster {
         Err(error.unwrap_or_else(|| Error::new(Kind::Connection, "no node of the Redis Cluster is known")))
     }
 
-    /// Every known address, in any order but that those that are not asked for decisions come late,
-    /// and the one that failed last.
+    /// Returns every known address, the nodes' and the seeds': in random order, but that nodes
+    /// whose circuit breaker is not closed come late, and the one that failed last.
     fn to_ask(&self, failed: Option<&Address>) -> Vec<Address> {
         let map = self.map.load();
         let mut addresses: Vec<Address> = map.nodes().iter().map(|node| node.address.clone()).collect();
@@ -119,6 +138,12 @@ impl Cluster {
         addresses
     }
 
+    /// Returns the slots as one node knows them. The node is kept, with the connection that was
+    /// made for this.
+    ///
+    /// # Errors
+    ///
+    /// If it does not reply in time, or is no node of a Cluster.
     async fn ranges(self: &Arc<Self>, address: &Address, limit: Duration) -> Result<Vec<Range>, Error> {
         let node = self.node(address)?;
         let timeout = Timeout::new(limit);
@@ -135,7 +160,8 @@ impl Cluster {
         ranges.ok_or_else(no_cluster)
     }
 
-    /// Keeps the nodes that are still there, with their connections.
+    /// Replaces the map by one of these ranges. Nodes that are still there are kept with their
+    /// connections; the others are dropped.
     fn learn(self: &Arc<Self>, ranges: Vec<Range>) -> Result<(), Error> {
         let mut map = Map::empty();
         for (slots, address) in ranges {
@@ -147,6 +173,7 @@ impl Cluster {
     }
 }
 
+/// Returns the error of a server that has no slots.
 fn no_cluster() -> Error {
     Error::new(Kind::Store, "it tells no slots: is it a node of a Redis Cluster?")
 }

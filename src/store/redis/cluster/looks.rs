@@ -1,4 +1,19 @@
-//! Who asks for the slots, and when.
+//! When the slots are looked up, and by which runtime.
+//!
+//! Requests to begin a look come in, often many at once as each failed decision makes one;
+//! permission for few goes out. A failover must be noticed fast, and a Cluster in trouble must not
+//! be flooded with `CLUSTER SLOTS`. Each runtime looks for itself, as one that has stopped must
+//! keep no other one from looking:
+//!
+//! - one look at a time in a runtime, unless that takes longer than 500 ms, and 4 at most even
+//!   then;
+//! - none for 50 ms after one that found the slots, in any runtime;
+//! - none in the same runtime for 500 ms after one that found nothing, or 50 ms after one that was
+//!   dropped;
+//! - none while 8 in all runtimes are under way for less than 500 ms, or are in that pause.
+//!
+//! Looks are numbered as they begin, so that what an early one finds late does not replace what a
+//! later one has found.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,62 +23,77 @@ use tokio::runtime::Id;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The least time between two looks of which the first one found the slots.
+/// The least time between a look that found the slots and the next one.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// The same on one runtime, after a look that found nothing: others may have more success.
+/// The least time between a look that found nothing and the next one of the same runtime. Others
+/// may have more success.
 const LONG_PAUSE: Duration = Duration::from_millis(500);
 
-/// A look that takes longer keeps nobody from another one: the thread that it is on may be blocked.
+/// How long a look keeps its runtime from another one: the thread that it runs on may be blocked.
 const OVERDUE: Duration = Duration::from_millis(500);
 
-/// Looks of one runtime at once, with those that are overdue.
+/// The most looks of one runtime at once, overdue ones included.
 const MOST_OF_ONE: usize = 4;
 
-/// Runtimes that look at once, or found nothing a moment ago.
+/// The most looks in all runtimes that are under way and not overdue, or found nothing a moment
+/// ago.
 const MOST_RUNTIMES: usize = 8;
 
-/// The looks of all runtimes. Each runtime has its own: one that is not driven keeps no other one
-/// from looking.
+/// The looks of all runtimes at the slots of one Cluster. Each runtime has its own: one that is not
+/// driven keeps no other one from looking.
 pub(super) struct Looks {
+    /// Held for a few instructions, never while anything is awaited.
     state: Mutex<State>,
-    /// Counts those that ended.
+    /// Counts the looks that have ended, for those who wait for one.
     ended: watch::Sender<u64>,
 }
 
+/// What is known of the looks.
 #[derive(Default)]
 struct State {
+    /// Those under way, and those that ended a moment ago.
     looks: Vec<Entry>,
-    /// What the last one found is taken to be so until then.
+    /// No look begins before this: the slots have just been found.
     fresh_until: Option<Instant>,
+    /// How many have begun: the number of the last one.
     began: u64,
-    /// The last one that began of those that found the slots.
+    /// The number of the look that began last of those that found the slots.
     learned: u64,
 }
 
+/// One look.
 struct Entry {
+    /// Its number, from 1.
     number: u64,
+    /// The runtime that it runs in.
     runtime: Id,
-    /// Before that its runtime begins no other one.
+    /// Its runtime begins no other one before this.
     until: Instant,
+    /// Whether it has ended; an entry is then kept only until its pause is over.
     has_ended: bool,
 }
 
-/// A look that is under way. It ends when it is dropped, as with its runtime.
+/// A look that is under way. It ends when it is dropped, as it is with its runtime.
 #[derive(Debug)]
 pub(super) struct Look {
+    /// Its number, for [`Looks::is_news`].
     pub(super) number: u64,
+    /// How long its runtime pauses when it ends.
     pause: Duration,
+    /// Whether it found the slots.
     has_found: bool,
+    /// Where its end is noted.
     looks: Arc<Looks>,
 }
 
 impl Looks {
+    /// Returns the looks of a Cluster: none so far.
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), ended: watch::Sender::new(0) })
     }
 
-    /// Begins a look on a runtime, unless one is under way there or was made a moment ago.
+    /// Begins a look in a runtime, unless the rules at the top of this module forbid it.
     pub(super) fn begin(self: &Arc<Self>, runtime: Id) -> Option<Look> {
         let (mut state, now) = (self.state(), Instant::now());
         if state.fresh_until.is_some_and(|until| until > now) {
@@ -80,18 +110,21 @@ impl Looks {
         Some(Look { number, pause: PAUSE, has_found: false, looks: Arc::clone(self) })
     }
 
-    /// Whether a look of a runtime is under way or due, as none found nothing there a moment ago.
+    /// Returns whether a look of this runtime is under way, or may begin: none of its own has ended
+    /// and is still in its pause.
     pub(super) fn may_find(&self, runtime: Id) -> bool {
         let (state, now) = (self.state(), Instant::now());
         !state.looks.iter().any(|look| look.runtime == runtime && look.has_ended && look.until > now)
     }
 
-    /// The number of a look that waits for nobody's turn.
+    /// Returns the number of a look to which the rules do not apply: the one that connecting waits
+    /// for.
     pub(super) fn number(&self) -> u64 {
         self.state().number()
     }
 
-    /// Whether what a look found is news: one that was held up does not undo what a later one found.
+    /// Returns whether what a look found is to be used, and notes it if so: no later look has found
+    /// the slots before.
     pub(super) fn is_news(&self, number: u64) -> bool {
         let mut state = self.state();
         let is_news = number > state.learned;
@@ -101,11 +134,12 @@ impl Looks {
         is_news
     }
 
-    /// Sees looks end from now on.
+    /// Returns a receiver that is notified when looks end from now on.
     pub(super) fn ended(&self) -> watch::Receiver<u64> {
         self.ended.subscribe()
     }
 
+    /// Notes that a look has ended, and wakes all that wait for one.
     fn end(&self, number: u64, pause: Duration, has_found: bool) {
         let (mut state, now) = (self.state(), Instant::now());
         if has_found {
@@ -118,12 +152,14 @@ impl Looks {
         self.ended.send_modify(|count| *count += 1);
     }
 
+    /// Locks the state. A panic while it was held has left nothing half done.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
+    /// Returns the number of the next look.
     fn number(&mut self) -> u64 {
         self.began += 1;
         self.began
@@ -131,7 +167,8 @@ impl State {
 }
 
 impl Look {
-    /// Ends it, once all can see what it found.
+    /// Ends the look. To be called when what it found is in the map, as it wakes those who wait for
+    /// that.
     pub(super) fn end(mut self, has_found: bool) {
         (self.pause, self.has_found) = (if has_found { PAUSE } else { LONG_PAUSE }, has_found);
     }

@@ -1,9 +1,22 @@
-//! The primaries of a Redis Cluster.
+//! The primaries of a Redis Cluster: which one has a slot, and what is done when it has not.
+//!
+//! Jobs come in, each with the slot of its keys; they go to the lanes of the primary that has the
+//! slot. Redirections and failures come back from the lanes; a new map of the slots is what comes
+//! of them.
 //!
 //! The redis crate's cluster client sends a command again whose connection was lost, though it may
-//! have run, and keeps all nodes waiting while it looks for one. Here each primary has lanes of its
-//! own, and a breaker (`node.rs`), and what was sent is sent again only after an answer that says it
-//! did not run.
+//! have run, and keeps all nodes waiting while it looks for one. Here each primary has lanes and a
+//! circuit breaker of its own (`node.rs`), so one that fails delays no other, and what was sent is
+//! sent again only after a reply that says that it did not run.
+//!
+//! | the node replies | what it means | what is done |
+//! | --- | --- | --- |
+//! | `MOVED` | another node has the slot | the map learns it, the job goes there |
+//! | `ASK` | the slot is being moved there | the job goes there behind `ASKING` |
+//! | `TRYAGAIN` | some of the job's keys are here, some there | the job waits, then is sent alone |
+//! | `CLUSTERDOWN`, `MASTERDOWN`, `READONLY` | the node cannot decide | the job fails, the slots are looked up |
+//!
+//! `store/redis/servers.rs` is the only user of this folder.
 
 mod address;
 mod look;

@@ -1,4 +1,16 @@
-//! A primary, and whether it is asked.
+//! A node, and its circuit breaker.
+//!
+//! Permits go out before each call, and the results of calls come in. While a node fails it is not
+//! called, so that decisions over its slots fail at once; decisions over all other slots go on. The
+//! breaker is the one that layers have: see `store/breaker.rs` for when it opens and when it
+//! probes.
+//!
+//! | what became of a call | it counts as |
+//! | --- | --- |
+//! | a reply | a success |
+//! | `MOVED`, `ASK`, `TRYAGAIN`, `CROSSSLOT`, `NOSCRIPT` | a success: the node is well |
+//! | any other error, no connection, no reply in time | a failure |
+//! | not sent, or counted with another call | nothing |
 
 use std::fmt;
 use std::time::Duration;
@@ -16,57 +28,67 @@ use crate::store::outage::Outage;
 use crate::store::redis::batch::Lanes;
 use crate::store::redis::connections::Failure;
 
-/// A primary. While it fails it is not asked, and the others are.
+/// A node of the Cluster, which is a primary as far as is known.
 pub(super) struct Node {
+    /// Where it listens, which identifies it.
     pub(super) address: Address,
+    /// What jobs for its slots are added to.
     pub(super) lanes: Lanes,
+    /// Opens when the node fails too often. Its times are milliseconds since `start`.
     breaker: Breaker,
+    /// Counts it among the open circuit breakers of the metrics.
     health: StoreHealth,
+    /// When the node was made.
     start: Instant,
 }
 
 impl Node {
-    /// A node at an address.
+    /// Returns a node at an address, whose circuit breaker is closed.
     pub(super) fn new(address: Address, lanes: Lanes) -> Self {
         Self { address, lanes, breaker: Breaker::new(), health: StoreHealth::default(), start: Instant::now() }
     }
 
-    /// Leave to make a call.
+    /// Returns a permit to make one call, whose result is to be reported by [`learn`](Self::learn).
     ///
     /// # Errors
     ///
-    /// If it failed too often a moment ago.
+    /// If the circuit breaker is not closed, and no probe is due. The error has the outage.
     pub(super) fn ask(&self) -> Result<Permit, Error> {
         self.breaker.ask(|| self.now()).ok_or_else(|| self.not_asked().of_one_server(self.outage()))
     }
 
-    /// Counts a failure of those who waited and were not sent.
+    /// Counts a failure of jobs that timed out before they were sent. Nothing is counted while the
+    /// circuit breaker is not closed.
     pub(super) fn waited(&self) {
         if let Some(permit) = self.breaker.join() {
             self.count(permit, &"no call in time had room for what waited");
         }
     }
 
+    /// Returns the state of its circuit breaker.
     pub(super) fn state(&self) -> BreakerState {
         self.breaker.state()
     }
 
-    /// Whether the next question reaches it.
+    /// Returns whether the next call is made: the circuit breaker is closed, or a probe is due.
     pub(super) fn is_asked(&self) -> bool {
         self.state() == BreakerState::Closed || self.breaker.next_probe(self.now()).is_zero()
     }
 
+    /// Returns how long until the next probe, and since when the node has failed.
     pub(super) fn outage(&self) -> Outage {
         let failing_since = self.breaker.failing_since().map(|since| self.start + Duration::from_millis(since));
         Outage { next_probe: self.breaker.next_probe(self.now()), failing_since }
     }
 
+    /// Returns the error of a call that is not made as the circuit breaker is open.
     pub(super) fn not_asked(&self) -> Error {
         let text = format!("the primary at {} is not asked, as it failed too often a moment ago", self.address);
         Error::new(Kind::Connection, text)
     }
 
-    /// Learns what became of a call.
+    /// Reports the result of a call to the circuit breaker: see the table at the top of this
+    /// module.
     pub(super) fn learn(&self, permit: Permit, failure: Option<&Failure>) {
         match failure {
             Some(Failure::Answered(error)) if is_of_the_slot(error) => self.answered(permit),
@@ -76,12 +98,14 @@ impl Node {
         }
     }
 
+    /// Counts a success, and logs if it closed the circuit breaker.
     fn answered(&self, permit: Permit) {
         if self.breaker.answered(permit, || self.now()) {
             self.changed(None);
         }
     }
 
+    /// Counts a failure, and logs if it opened the circuit breaker.
     fn count(&self, permit: Permit, failure: &dyn fmt::Display) {
         match self.breaker.failed(permit, self.now()) {
             Some(BreakerState::Closed) => self.changed(Some(failure)),
@@ -90,7 +114,8 @@ impl Node {
         }
     }
 
-    /// Tells operators that it is not asked after a failure, or is asked again.
+    /// Tells operators, by log and metrics, that the circuit breaker has opened after a failure, or
+    /// closed.
     fn changed(&self, failure: Option<&dyn fmt::Display>) {
         let primary = &self.address;
         if let Some(error) = failure {
@@ -103,12 +128,14 @@ impl Node {
         }
     }
 
+    /// Returns the time as the circuit breaker counts it: milliseconds since `start`.
     fn now(&self) -> u64 {
         millis(self.start.elapsed())
     }
 }
 
-/// Whether an error says that the node is well, and the slot or the script is not there.
+/// Returns whether an error shows that the node is well, and only the slot or the script is not
+/// there. Such an error must not open the circuit breaker: while slots move there are many.
 fn is_of_the_slot(error: &RedisError) -> bool {
     use ServerErrorKind::{Ask, CrossSlot, Moved, NoScript, TryAgain};
     matches!(error.kind(), ErrorKind::Server(Moved | Ask | TryAgain | CrossSlot | NoScript))

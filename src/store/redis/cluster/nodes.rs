@@ -1,4 +1,9 @@
-//! The nodes, and what is known of them.
+//! The nodes of a Cluster, and what is known about them.
+//!
+//! Addresses come in, from the URLs and from the Cluster; nodes with their lanes go out. A node is
+//! kept as long as it has slots, or slots are being moved to it: its connections and its circuit
+//! breaker live as long as it does. Readers of the map never wait. A redirection changes one entry
+//! of it by compare and swap; a look at the slots replaces the whole.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,23 +23,36 @@ use crate::core::Error;
 use crate::store::redis::batch::{Lanes, Plan};
 use crate::store::redis::connections::{Pools, Server};
 
-/// The primaries, each with a connection of its own.
+/// The primaries, each with lanes of its own. All clones of a store share it.
 pub(in crate::store::redis) struct Cluster {
+    /// The addresses of the URLs. They are tried besides the known nodes, as all of those may be
+    /// gone.
     pub(super) seeds: Vec<Address>,
-    /// Of the first seed: how all nodes are connected to, but for the address.
+    /// How all nodes are connected to, but for the address: as the first URL has it.
     login: Server,
+    /// How their pools are made.
     pools: Pools,
+    /// How their lanes are made.
     pub(super) plan: Plan,
+    /// How long one decision may take, and a node to reply with the slots in the background.
     pub(super) budget: Duration,
+    /// When the store was made.
     pub(super) start: Instant,
+    /// Which node has which slot, as it was found last.
     pub(super) map: ArcSwap<Map>,
+    /// When the slots are looked up.
     pub(super) looks: Arc<Looks>,
-    /// Whether no node told the slots when they were last asked for.
+    /// Whether no node returned the slots when they were looked up last. It is logged once until
+    /// one does.
     pub(super) is_lost: AtomicBool,
 }
 
 impl Cluster {
-    /// A Cluster of which some nodes are known. Nothing is asked yet.
+    /// Returns a Cluster of which some nodes are known. Nothing is connected yet.
+    ///
+    /// # Errors
+    ///
+    /// If no node is given, one is a Unix socket, or the pools' size is 0.
     pub(in crate::store::redis) fn new(
         known: &[ConnectionInfo],
         pools: Pools,
@@ -52,21 +70,31 @@ impl Cluster {
         Ok(Arc::new(Self { seeds, login, pools, plan, budget, start, map, looks, is_lost }))
     }
 
-    /// How long a node may take that is connected to, shows that it is a Redis, and is asked.
+    /// Returns how long one node may take to be connected to, to show that it is a Redis, and to
+    /// return the slots, when somebody waits for them: three connect timeouts.
     pub(super) fn longest_look(&self) -> Duration {
         self.pools.connect_timeout.saturating_mul(3)
     }
 
+    /// Returns the primary that has a slot, if it is known.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
         self.map.load().owner(slot)
     }
 
-    /// The lanes to the primary that has a slot.
+    /// Returns the lanes to the primary that has a slot, if it is known.
     pub(in crate::store::redis) fn lanes(&self, slot: u16) -> Option<Lanes> {
         self.owner(slot).map(|owner| owner.lanes.clone())
     }
 
-    /// The node at an address: the one that is known, or a new one.
+    /// Returns the node at an address: the one that is known, or a new one, which is not in the map
+    /// yet.
+    ///
+    /// A new one is connected to as the first URL has it, but at its own address. Its lanes are
+    /// made when they are used, so a node that is never called has no connection.
+    ///
+    /// # Errors
+    ///
+    /// If its pool cannot be made.
     pub(super) fn node(self: &Arc<Self>, address: &Address) -> Result<Arc<Node>, Error> {
         if let Some(node) = self.map.load().node(address) {
             return Ok(node);
@@ -80,7 +108,8 @@ impl Cluster {
         }))
     }
 
-    /// Keeps the connection of a node to which slots are on their way.
+    /// Adds a node to which slots are being moved to the map, so that its connection is kept until
+    /// the slots are looked up again.
     pub(super) fn keep(&self, node: &Arc<Node>) {
         if self.map.load().node(&node.address).is_none() {
             self.map.rcu(|map| {
@@ -92,6 +121,7 @@ impl Cluster {
     }
 }
 
+/// Returns the host and the port of a URL, or `None` for a Unix socket.
 fn address_of(info: &ConnectionInfo) -> Option<Address> {
     match info.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {

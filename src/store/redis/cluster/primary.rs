@@ -1,4 +1,9 @@
-//! A primary as its lanes know it: whether it is asked, and where it sends what it refuses.
+//! A primary as its lanes see it: whether it is called, and where jobs go that it refuses.
+//!
+//! The results of calls come in from a lane; to the node's circuit breaker, and to the other nodes,
+//! go what they show. A lane does not know of slots or of other nodes: this is its `Server`, and
+//! knows the others through the trait `Others` only. All references to nodes are weak here, as a
+//! node owns its lanes, and those own this.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -13,46 +18,58 @@ use crate::store::redis::batch::{Connecting, Job, Redirected, Server};
 use crate::store::redis::connections::{Failure, Source, is_lost, is_of_the_connection};
 use crate::store::redis::wire::Way;
 
-/// How often a job follows a redirection: nodes that disagree do not send it to and fro for long.
+/// How often a job is sent on by redirections at most: nodes that disagree do not send it to and
+/// fro for long.
 const MOST_HOPS: u8 = 8;
 
-/// A primary as its lanes know it.
+/// One primary, as the server of its lanes.
 pub(super) struct Primary {
-    /// It may have no slots any more, and be forgotten.
+    /// The node. It is gone once it has no slots any more; its lanes may live on for what is in
+    /// flight.
     pub(super) node: Weak<Node>,
+    /// Where it listens.
     pub(super) address: Address,
+    /// The Cluster; gone with the store.
     pub(super) others: Weak<dyn Others>,
+    /// Where its connections come from.
     pub(super) source: Arc<Source>,
 }
 
-/// What a primary knows of the others.
+/// What a primary knows of the Cluster: the other nodes, and who has which slot.
 pub(super) trait Others: Send + Sync {
-    /// The primary that has a slot.
+    /// Returns the primary that has a slot, if it is known.
     fn owner(&self, slot: u16) -> Option<Arc<Node>>;
 
-    /// The node that a redirection names.
+    /// Returns the node that a redirection of the node at `answering` names, which may be new.
+    /// `None` if it names none.
     fn named(self: Arc<Self>, redirection: &RedisError, answering: &Address) -> Option<Arc<Node>>;
 
     /// Notes that a slot is another node's by now.
     fn moved(&self, slot: u16, node: &Arc<Node>);
 
-    /// Keeps the connection of a node to which slots are on their way.
+    /// Keeps the connection of a node to which slots are being moved.
     fn keep(&self, node: &Arc<Node>);
 
-    /// Asks for the slots in the background, unless that was just done. Who failed is asked last.
+    /// Looks up the slots in the background, unless that was just done. The node that failed is
+    /// called last.
     fn look_again(self: Arc<Self>, failed: Option<Address>);
 }
 
 impl Server for Primary {
+    /// Takes a new connection from the node's source.
     fn connect(&self) -> Connecting {
         let source = Arc::clone(&self.source);
         Box::pin(async move { source.take().await })
     }
 
+    /// Returns the circuit breaker's permit, or why no call is made. A node that is gone is called
+    /// without one.
     fn ask(&self) -> Result<Option<Permit>, Error> {
         self.node.upgrade().map(|node| node.ask()).transpose()
     }
 
+    /// Counts the result of a call. If the node could not be connected to, or did not respond, the
+    /// slots are looked up again.
     fn learn(&self, permit: Option<Permit>, failure: Option<&Failure>) {
         let (Some(node), Some(permit)) = (self.node.upgrade(), permit) else { return };
         node.learn(permit, failure);
@@ -62,16 +79,21 @@ impl Server for Primary {
         }
     }
 
+    /// Counts a failure of jobs that timed out before they were sent.
     fn waited(&self) {
         if let Some(node) = self.node.upgrade() {
             node.waited();
         }
     }
 
+    /// Returns whether the connection has ended or is out of step. Redirections are none of that
+    /// here.
     fn is_lost(&self, error: &RedisError) -> bool {
         is_lost(error)
     }
 
+    /// Sends jobs to the node that has their slot, by the table in the module above this one. Jobs
+    /// that no redirection concerns have failed.
     fn redirect(&self, jobs: Vec<Job>, refusal: &RedisError) -> Redirected {
         let Some(others) = self.others.upgrade() else { return Redirected::Failed(jobs) };
         match refusal.kind() {
@@ -103,6 +125,9 @@ impl Server for Primary {
         }
     }
 
+    /// Sends a job that has to be repeated to the primary that has its slot by now, without
+    /// `ASKING`. Returns the job if that is still this one, or no primary can take it: the lane
+    /// keeps it then.
     fn again(&self, mut job: Job) -> Option<Job> {
         let Some(others) = self.others.upgrade() else { return Some(job) };
         job.way = Way::Plain;
@@ -112,6 +137,7 @@ impl Server for Primary {
         }
     }
 
+    /// Returns an error with the outage of this node.
     fn error(&self, error: Error) -> Error {
         match self.node.upgrade() {
             Some(node) => error.of_one_server(node.outage()),
@@ -120,7 +146,8 @@ impl Server for Primary {
     }
 }
 
-/// Sends jobs to another node; those that were sent on too often have failed.
+/// Sends jobs to another node; those that were sent on too often, or that it cannot take, have
+/// failed.
 fn send_on(jobs: Vec<Job>, node: &Arc<Node>, way: Way) -> Redirected {
     let mut failed = Vec::new();
     for mut job in jobs {
@@ -135,6 +162,7 @@ fn send_on(jobs: Vec<Job>, node: &Arc<Node>, way: Way) -> Redirected {
     if failed.is_empty() { Redirected::Elsewhere } else { Redirected::Failed(failed) }
 }
 
+/// Returns whether the node says that the Cluster, or its own primary, is down.
 fn is_down(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Server(ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown))
 }

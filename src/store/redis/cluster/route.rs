@@ -1,4 +1,9 @@
-//! The way of jobs to the primaries of their slots, and what is said where there is none.
+//! The way of jobs to the primaries of their slots, and the error where there is none.
+//!
+//! The engine's jobs come in; they go to a primary's lanes, or back to the caller as an error at
+//! once. Whenever a job cannot be sent, the slots are looked up again in the background, as another
+//! primary may have them by now. Errors carry the outage of the one server that they are about, so
+//! that a layer's own circuit breaker does not count them against the whole Cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,12 +23,12 @@ use crate::store::outage::Outage;
 use crate::store::redis::batch::{Job, no_runtime};
 
 impl Cluster {
-    /// Has a job done by the primary that has its slot. Returns the ID of the calling
-    /// runtime, or `None` if another one does it.
+    /// Adds a job to the lane of the primary that has its slot. Returns the ID of the calling
+    /// runtime, or `None` if the lane runs on another one.
     ///
     /// # Errors
     ///
-    /// If the slot has no primary, that failed too often a moment ago, or there is no runtime.
+    /// If no primary has the slot, its circuit breaker is open, or there is no runtime.
     pub(in crate::store::redis) fn push(self: &Arc<Self>, job: Job) -> Result<Option<Id>, Error> {
         let Some(owner) = self.owner(job.slot) else {
             self.look_again(None);
@@ -37,7 +42,9 @@ impl Cluster {
         owner.lanes.push(job).map_err(|_| no_runtime())
     }
 
-    /// As [`push`](Self::push), for what nobody waits for.
+    /// As [`push`](Self::push), for a settlement, for which nobody waits. An open circuit breaker
+    /// is no obstacle: it waits in the lane. Without a primary for its slot it fails, which is
+    /// logged.
     pub(in crate::store::redis) fn push_settlement(self: &Arc<Self>, job: Job) {
         if let Some(owner) = self.owner(job.slot) {
             return owner.lanes.push_settlement(job);
@@ -47,7 +54,8 @@ impl Cluster {
         job.answer(Err(no_primary()));
     }
 
-    /// Why a call for a slot is not worth making: its primary would not be asked.
+    /// Returns why a call for a slot is not worth making, if its primary's circuit breaker is open
+    /// and no probe is due.
     pub(in crate::store::redis) fn not_asked(self: &Arc<Self>, slot: u16) -> Option<Error> {
         let node = self.owner(slot).filter(|node| !node.is_asked())?;
         // Another one may have the slot by now.
@@ -55,14 +63,15 @@ impl Cluster {
         Some(node.not_asked().of_one_server(node.outage()))
     }
 
-    /// The error of a call for a slot, as one of its primary. A slot that has none is taken to have
-    /// none for long: it must not be admitted whatever is asked for while that lasts.
+    /// Returns an error as one of the primary that has a slot. A slot without a primary counts as
+    /// having failed since the store was made: requests must not be admitted, as through a short
+    /// failure, for as long as that lasts.
     fn error_of_slot(&self, slot: u16, error: Error) -> Error {
         let nobody = || Outage { next_probe: Duration::ZERO, failing_since: Some(self.start) };
         error.of_one_server(self.owner(slot).map_or_else(nobody, |node| node.outage()))
     }
 
-    /// The primaries, and whether they are asked.
+    /// Returns the primaries as `host:port`, sorted, and the state of each one's circuit breaker.
     pub(in crate::store::redis) fn breakers(&self) -> Vec<(String, BreakerState)> {
         let states = |node: &Arc<Node>| (node.address.to_string(), node.state());
         let mut states: Vec<_> = self.map.load().nodes().iter().map(states).collect();
@@ -98,6 +107,7 @@ impl Others for Cluster {
     }
 }
 
+/// Returns the error of a slot that no known primary has.
 fn no_primary() -> Error {
     Error::new(Kind::Connection, "no primary of the Redis Cluster has this key's slot")
 }

@@ -1,11 +1,17 @@
-//! The slot of a key: CRC-16 of its hash tag.
+//! The slot of a key: CRC-16 of its hash tag, modulo 16,384.
+//!
+//! A name of a key comes in, a slot goes out. It must be what the Cluster computes, else every call
+//! is redirected: the algorithm is that of the [Redis Cluster
+//! specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
 
 /// How many slots a Cluster has.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// CRC-16/XMODEM of each byte: polynomial 0x1021, from 0, not reflected.
+/// CRC-16/XMODEM of each byte: polynomial 0x1021, initial value 0, not reflected. With it the
+/// checksum of a key takes one step a byte.
 const TABLE: [u16; 256] = table();
 
+/// Computes the checksum of each byte, bit by bit, when the crate is compiled.
 const fn table() -> [u16; 256] {
     let mut table = [0; 256];
     let mut byte: u16 = 0;
@@ -21,14 +27,15 @@ const fn table() -> [u16; 256] {
     table
 }
 
-/// The slot that Redis gives a key.
+/// Returns the slot to which Redis assigns a key, from 0 to 16,383.
 pub(in crate::store::redis) fn slot_of(redis_key: &str) -> u16 {
     let tag = tag(redis_key).unwrap_or(redis_key);
     let sum = tag.bytes().fold(0, |sum: u16, byte| sum << 8 ^ TABLE[usize::from(sum >> 8 ^ u16::from(byte))]);
     sum % SLOTS
 }
 
-/// What stands between the first opening brace and the next closing one, if that is anything.
+/// Returns the hash tag: what stands between the first opening brace and the next closing one.
+/// `None` if there is no such pair, or nothing between them: then the whole key is hashed.
 fn tag(redis_key: &str) -> Option<&str> {
     let (_, behind) = redis_key.split_once('{')?;
     let (tag, _) = behind.split_once('}')?;

@@ -1,4 +1,10 @@
-//! Whether what was connected to counts as Redis does.
+//! Whether a server counts as Redis does.
+//!
+//! A new connection comes in; nothing, or the reason why the server must not be used, goes out.
+//! Some servers speak the protocol of Redis and run scripts, but their Lua differs in how it packs
+//! or calculates numbers: every decision would succeed there, and counts would be wrong. So each
+//! new connection of a store that calls Lua first calls `lua/check.lua`, whose result is the same
+//! on every server where counts are right.
 
 use std::sync::OnceLock;
 
@@ -12,9 +18,14 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::{CHECK, Calls, Program};
 
-/// Asks for what `lua/check.lua` returns, in the way in which decisions are asked for.
+/// Calls `lua/check.lua` on a connection, in the way in which decisions will be called for.
 ///
 /// Microsoft Garnet, for one, packs `>I7` into 4 bytes: scripts run there, and count wrong.
+///
+/// # Errors
+///
+/// If the server returns something else, refuses the call, has no functions though they are to be
+/// used, or the connection is lost.
 pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
     let mut connection = link.connection.clone();
     let asked = async {
@@ -34,6 +45,8 @@ pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
     }
 }
 
+/// Loads and calls the check as a script; it is sent again if the server has flushed its scripts in
+/// between, three times in all.
 async fn by_script(connection: &mut MultiplexedConnection) -> Result<Option<Value>, RedisError> {
     static SCRIPT: OnceLock<(String, String)> = OnceLock::new();
     let (source, hash) = SCRIPT.get_or_init(|| {
@@ -52,8 +65,8 @@ async fn by_script(connection: &mut MultiplexedConnection) -> Result<Option<Valu
     checked.map(Some)
 }
 
-/// What the library returns, which is loaded if it is not there; `None` of a replica that has it not yet:
-/// it decides nothing.
+/// Calls the check of the library, which is loaded if it is missing. Returns `None` for a replica
+/// that does not have it yet: it decides nothing.
 async fn by_function(connection: &mut MultiplexedConnection) -> Result<Option<Value>, RedisError> {
     let library = Program::library();
     let (mut checked, mut loads) = (library.check_command().query_async(connection).await, 0);
@@ -67,7 +80,8 @@ async fn by_function(connection: &mut MultiplexedConnection) -> Result<Option<Va
     }
 }
 
-/// What `lua/check.lua` returns on every Redis and Valkey.
+/// Returns what `lua/check.lua` returns on every Redis and Valkey: numbers of each width that
+/// states and replies have, the results of some arithmetic, and where unpacking ended.
 fn expected() -> Vec<u8> {
     let (most, time, low) = ((1_u64 << 52) - 1, (1_u64 << 44) - 1, (1_u64 << 32) - 1);
     let numbers = [(3, 1), (255, 1), (most, 7), (time, 6), (low, 4)];
@@ -76,6 +90,7 @@ fn expected() -> Vec<u8> {
     numbers.into_iter().chain(worked_out).flat_map(bytes).collect()
 }
 
+/// Returns the error of a server whose Lua differs.
 fn no_redis(found: &Value) -> Error {
     let found = match found {
         Value::BulkString(bytes) => format!("{} bytes that differ", bytes.len()),
@@ -86,7 +101,8 @@ fn no_redis(found: &Value) -> Error {
     Error::new(Kind::Store, text).with_source(format!("lua/check.lua returned {found}"))
 }
 
-/// Why a library could not be loaded or called: mostly because the server is too old to have functions.
+/// Returns why a library could not be loaded or called: mostly because the server is too old to
+/// have functions, in which case the error has its version.
 async fn no_functions(connection: &mut MultiplexedConnection, error: RedisError) -> Error {
     if !error.detail().is_some_and(|detail| detail.contains("unknown command")) {
         return failed(&error);

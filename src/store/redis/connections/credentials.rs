@@ -1,4 +1,7 @@
 //! Who a connection logs in as.
+//!
+//! The user and password of a URL, or a closure that returns them, come in; for each new connection
+//! a login goes out. Passwords are kept out of every `Debug` output of this crate.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,8 +14,21 @@ use super::own_task::OwnTasks;
 use crate::core::Error;
 use crate::core::error::Kind;
 
-/// A user of Redis and a password: see
-/// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials).
+/// A user of Redis and a password: what the closure of
+/// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials) returns for
+/// each new connection.
+///
+/// Its `Debug` output has the user and not the password.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::Credentials;
+///
+/// let credentials = Credentials::new("limiter", "secret");
+/// assert_eq!(credentials, Credentials::new("limiter", "secret"));
+/// assert!(!format!("{credentials:?}").contains("secret"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: String,
@@ -20,7 +36,10 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// The credentials of a user; Redis calls the one that needs no name `default`.
+    /// Returns the credentials of a user. The user that needs no name has the name `default` in
+    /// Redis.
+    ///
+    /// Both are sent as they are, and checked by the server only.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: user.into(), password: password.into() }
     }
@@ -32,17 +51,19 @@ impl fmt::Debug for Credentials {
     }
 }
 
+/// Credentials that are being fetched.
 type Fetching = Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn StdError + Send + Sync>>> + Send>>;
 
-/// Where credentials come from that do not stay the same.
+/// A closure of the application that returns credentials, which may differ each time.
 #[derive(Clone)]
 pub(in crate::store::redis) struct Provider {
     fetch: Arc<dyn Fn() -> Fetching + Send + Sync>,
+    /// Where it runs. Shared with the dialer, as both may block threads.
     tasks: OwnTasks,
 }
 
 impl Provider {
-    /// Credentials that a closure returns, in tasks of its own.
+    /// Returns a provider that calls a closure, in tasks of its own.
     pub(in crate::store::redis) fn new<F, T, E>(credentials: F, tasks: OwnTasks) -> Self
     where
         F: Fn() -> T + Send + Sync + 'static,
@@ -66,17 +87,23 @@ impl fmt::Debug for Provider {
 /// A user, a password and a database.
 #[derive(Clone, Debug)]
 pub(super) struct Login {
+    /// What the URL says.
     info: RedisConnectionInfo,
+    /// What returns user and password instead of those, if anything.
     provider: Option<Provider>,
 }
 
 impl Login {
-    /// A login as it is, or with what the provider says at the time.
+    /// Returns a login as the URL has it, or with what the provider returns at the time.
     pub(super) fn new(info: RedisConnectionInfo, provider: Option<Provider>) -> Self {
         Self { info, provider }
     }
 
-    /// What the next connection logs in with.
+    /// Returns what the next connection logs in with. The provider is called for each.
+    ///
+    /// # Errors
+    ///
+    /// If the provider returns an error or panics: the error is one of the connection.
     pub(super) async fn next(&self) -> Result<RedisConnectionInfo, Error> {
         let Some(Provider { fetch, tasks }) = self.provider.clone() else { return Ok(self.info.clone()) };
         let none = || Error::new(Kind::Connection, "there are no credentials for Redis");

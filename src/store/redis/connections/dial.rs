@@ -1,4 +1,8 @@
-//! Streams that a closure opens.
+//! Streams that a closure of the application opens.
+//!
+//! A host and a port come in, as the URL or the Cluster names them and unresolved; a stream goes
+//! out, on which TLS and the login work as on TCP. The closure runs in a task of its own
+//! (`own_task.rs`), so that it can block or panic without stopping a lane.
 
 use std::fmt;
 use std::io;
@@ -11,22 +15,25 @@ use super::link::not_connected;
 use super::own_task::OwnTasks;
 use crate::core::Error;
 
-/// A stream, of whatever kind.
+/// A stream of bytes in both directions, of whatever kind.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Duplex for S {}
 
+/// A stream that is being opened.
 type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Duplex>>> + Send>>;
 
-/// Opens streams to hosts and ports.
+/// Opens streams to hosts and ports: [`dial`](crate::store::RedisStoreBuilder::dial).
 #[derive(Clone)]
 pub(in crate::store::redis) struct Dialer {
+    /// The closure, whose streams are boxed: their type is the application's.
     dial: Arc<dyn Fn(String, u16) -> Dialing + Send + Sync>,
+    /// Where it runs. Shared with the closure for credentials, as both may block threads.
     tasks: OwnTasks,
 }
 
 impl Dialer {
-    /// Streams that a closure opens, in tasks of its own.
+    /// Returns a dialer that calls a closure, in tasks of its own.
     pub(in crate::store::redis) fn new<F, T, S>(dial: F, tasks: OwnTasks) -> Self
     where
         F: Fn(String, u16) -> T + Send + Sync + 'static,
@@ -41,6 +48,14 @@ impl Dialer {
     }
 
     /// Opens a stream to a host's port.
+    ///
+    /// # Errors
+    ///
+    /// If the closure returns an error or panics: the error is one of the connection.
+    ///
+    /// # Cancellation
+    ///
+    /// The closure's future is dropped where it awaits something.
     pub(super) async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
         let (dial, host) = (Arc::clone(&self.dial), host.to_owned());
         let dialed = self.tasks.run(move || dial(host, port)).await;

@@ -1,4 +1,14 @@
-//! How a call to Redis fails, and what that says of the connection.
+//! How a call to Redis fails, and what that shows about the connection.
+//!
+//! Errors of the redis crate come in; this crate's errors, and the decision whether a connection
+//! can be used further, go out. There are three degrees:
+//!
+//! - the connection is cut: earlier replies are good, and there will be none after them;
+//! - it is lost: cut, or out of step, so that its next reply may be to an earlier call;
+//! - it leads to the wrong server: to a replica, after a failover. Another connection may do
+//!   better.
+//!
+//! All else, such as `OOM` or `NOSCRIPT`, leaves the connection as it is.
 
 use std::fmt;
 
@@ -6,16 +16,17 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// Why there is no answer.
+/// Why there is no reply to a call.
 #[derive(Debug)]
 pub(in crate::store::redis) enum Failure {
-    /// There was none in time: what was asked may have been done.
+    /// There was none in time: what was sent may have been done.
     Late,
-    /// Nothing was asked.
+    /// There was no connection: nothing was sent.
     NotConnected(Error),
-    /// The server refused, or the connection was lost.
+    /// The server refused the call, or the connection was lost.
     Answered(RedisError),
-    /// Nothing is known: it was not sent, or its failure is counted with another one.
+    /// It shows nothing about the server: the call was not sent, or its failure is counted with
+    /// that of another one.
     Unsent,
 }
 
@@ -30,32 +41,34 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What only a replica says; a primary that became one does, after a failover.
+/// Errors that only a replica returns, and so does a primary that became one after a failover. With
+/// each the text by which it is found within the error of a script.
 const OF_A_REPLICA: [(ServerErrorKind, &str); 2] =
     [(ServerErrorKind::ReadOnly, " -READONLY "), (ServerErrorKind::MasterDown, " -MASTERDOWN ")];
 
-/// Whether another connection may do better: after a failover this one may lead to a replica.
+/// Returns whether another connection may do better: this one is lost, or leads to a replica.
 pub(in crate::store::redis) fn is_of_the_connection(error: &RedisError) -> bool {
     is_of_a_replica(error) || is_lost(error)
 }
 
-/// Whether the connection has ended, or answered something else than was asked: what it answers next may
-/// be to the question before.
+/// Returns whether the connection has ended, or returned something else than was called for: its
+/// next reply may be to an earlier call.
 pub(in crate::store::redis) fn is_lost(error: &RedisError) -> bool {
     is_cut(error) || error.is_unrecoverable_error() || error.kind() == ErrorKind::UnexpectedReturnType
 }
 
-/// Whether the connection has ended: what it answered before is good.
+/// Returns whether the connection has ended. Replies received before are good.
 pub(in crate::store::redis) fn is_cut(error: &RedisError) -> bool {
     error.is_io_error() || error.is_connection_dropped()
 }
 
-/// Whether it sends elsewhere, as only nodes of a Cluster do.
+/// Returns whether it redirects to another node (`MOVED` or `ASK`), as only nodes of a Cluster do.
 pub(in crate::store::redis) fn is_redirection(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask))
 }
 
-/// Before Redis 7, and on `KeyDB`, an error within a script is told in the text of another one.
+/// Returns whether only a replica fails in this way. Before Redis 7, and on `KeyDB`, an error
+/// within a script has its code only within the text of another error.
 fn is_of_a_replica(error: &RedisError) -> bool {
     let script = error.detail().filter(|detail| detail.starts_with("Error running script"));
     let mut codes = OF_A_REPLICA.iter();
@@ -64,6 +77,8 @@ fn is_of_a_replica(error: &RedisError) -> bool {
     })
 }
 
+/// Returns this crate's error for one of the redis crate, which becomes its source: a timeout, a
+/// lost connection, or a refusal of the server.
 pub(in crate::store::redis) fn failed(error: &RedisError) -> Error {
     let (kind, text) = if error.is_timeout() {
         (Kind::Timeout, "Redis did not answer in time")

@@ -1,4 +1,9 @@
-//! An open connection, whatever opens it, and the pool that bounds how many there are to a server at once.
+//! An open connection, and the pool that bounds how many there are to a server at once.
+//!
+//! A connector comes in; links go out. A link is taken from the pool for good, and only its `Room`
+//! stays behind, which counts as one of the pool's connections until it is dropped. So the pool
+//! does what pools are good at, bounding the number and the time of attempts to connect, while a
+//! connection is shared by all calls of a runtime instead of being lent to one at a time.
 
 use std::fmt;
 use std::future::{poll_fn, ready};
@@ -12,28 +17,47 @@ use deadpool_redis::redis::{ErrorKind, RedisError};
 use crate::core::Error;
 use crate::core::error::Kind;
 
-/// What sends and receives. While nobody polls it nothing does; its end is that of the connection.
+/// What sends and receives. Unless it is polled, nothing is sent or received; when it completes,
+/// the connection has ended.
 pub(in crate::store::redis) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection that is being opened.
 pub(super) type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send + 'a>>;
 
-/// Opens connections. Each attempt ends by itself only if the server answers: callers bound it.
+/// Opens connections to one server, or to the one that is primary at the time. An attempt need not
+/// end by itself if the server does not respond: callers bound it.
 pub(super) trait Connector: Send + Sync + fmt::Debug {
     /// Opens a connection, logged in and ready for use.
+    ///
+    /// # Cancellation
+    ///
+    /// The attempt is given up, and a stream that is open is closed.
     fn connect(&self) -> Connecting<'_>;
 }
 
-/// An open connection: what questions are asked with, and what sends them.
+/// An open connection: what calls are made with, and what sends them.
 pub(in crate::store::redis) struct Link {
+    /// Makes calls. Clones share the connection, and several calls may be in flight.
     pub(in crate::store::redis) connection: MultiplexedConnection,
+    /// Must be polled as long as there are calls. Never ends for a connection of the application's
+    /// pool.
     pub(in crate::store::redis) driver: Driver,
-    /// Its place among the connections of a pool, until it is dropped.
+    /// Its place among the connections of a pool, until that is dropped; `None` where there is
+    /// none.
     pub(in crate::store::redis) room: Option<Room>,
 }
 
 impl Link {
-    /// Waits for the answer to something asked on this connection, which is driven meanwhile.
+    /// Waits for the reply to a call made on this connection, which is driven meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails, or the connection ends before its reply. The driver has completed then,
+    /// and completes once more for whoever polls it next.
+    ///
+    /// # Cancellation
+    ///
+    /// The call may have been sent; the link can be used further.
     pub(super) async fn drive<T>(
         &mut self,
         question: impl Future<Output = Result<T, RedisError>>,
@@ -46,7 +70,7 @@ impl Link {
             if driver.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            // Whoever drives it next finds that it has ended.
+            // The next poll finds that it has ended.
             *driver = Box::pin(ready(()));
             match question.as_mut().poll(cx) {
                 Poll::Pending => Poll::Ready(Err((ErrorKind::Io, "the connection was closed").into())),
@@ -66,17 +90,25 @@ impl fmt::Debug for Link {
 /// A pool of connections to one server.
 pub(super) type LinkPool = managed::Pool<Manager>;
 
-/// Makes the connections of a pool. None is used twice: who has one keeps it until it ends.
+/// Makes the connections of a pool. None is used twice: a link is out of the pool's hands when it
+/// is taken.
 pub(super) struct Manager {
     connector: Box<dyn Connector>,
 }
 
 impl Manager {
+    /// Returns the manager of a pool whose connections a connector opens.
     pub(super) fn new(connector: impl Connector + 'static) -> Self {
         Self { connector: Box::new(connector) }
     }
 
-    /// Takes a new connection from a pool. It counts as one of the pool's until its room is dropped.
+    /// Takes a new connection from a pool. It counts as one of the pool's until its room is
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// If no place becomes free, or connecting takes too long, within the pool's timeouts; or as
+    /// the connector fails.
     pub(super) async fn link(pool: &LinkPool) -> Result<Link, Error> {
         let mut object = pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => error,
@@ -88,7 +120,7 @@ impl Manager {
     }
 }
 
-/// The place of a connection among those of a pool.
+/// The place of a connection among those of a pool, which is free again when this is dropped.
 pub(in crate::store::redis) struct Room(Option<Box<Object<Manager>>>);
 
 impl Drop for Room {
@@ -101,13 +133,16 @@ impl managed::Manager for Manager {
     type Type = Option<Link>;
     type Error = Error;
 
+    /// Opens a connection.
     async fn create(&self) -> Result<Option<Link>, Error> {
         self.connector.connect().await.map(Some)
     }
 
+    /// Keeps a link that nobody took, as its caller was cancelled; all others are gone, and their
+    /// places are made free by their rooms.
     async fn recycle(&self, link: &mut Option<Link>, _: &Metrics) -> RecycleResult<Error> {
         match link {
-            // Its caller went away before it had it.
+            // Its caller was cancelled before it received it.
             Some(_) => Ok(()),
             None => Err(RecycleError::message("the link was used")),
         }
@@ -120,7 +155,7 @@ impl fmt::Debug for Manager {
     }
 }
 
-/// The error of a connection that did not come about.
+/// Returns the error of a connection that could not be opened.
 pub(super) fn not_connected(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(Kind::Connection, "cannot connect to Redis").with_source(cause)
 }

@@ -1,8 +1,19 @@
-//! Where connections come from: URLs, TLS, credentials, whoever opens a stream, sentinels and pools.
+//! Where connections come from: URLs, TLS, credentials, streams, sentinels and pools.
 //!
-//! A connector stands for a server, or for whichever one sentinels name, and opens a connection to it. What comes out
-//! is a [`Link`]: its two halves, apart, so that who asks is not who sends and receives. What is asked on it is the
-//! caller's, but for what shows that the server is a Redis, and for loading what is called.
+//! Settings come in; a `Source` goes out, from which a lane takes an open connection when it needs
+//! one. A connector stands for a server, or for whichever one sentinels name, and opens a
+//! connection to it. What it opens is a [`Link`]: a handle with which calls are made, and the
+//! driver that sends and receives. They are apart, so that a lane can poll the driver together with
+//! its queue, and callers have no part in sending and receiving.
+//!
+//! ```text
+//! Source::take ─▶ pool ─▶ connector (a server, or sentinels) ─▶ stream ─▶ TLS ─▶ login ─▶ Link ─▶ check
+//! ```
+//!
+//! Which calls are made is for `batch/` and `cluster/`, but for the one that shows that the server
+//! is a Redis, and for loading scripts. A connection is never returned to its pool: it is used
+//! until it ends, and its place is free as soon as its `Room` is dropped. Every step is bounded in
+//! time.
 
 mod check;
 mod credentials;

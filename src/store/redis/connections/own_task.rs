@@ -1,4 +1,11 @@
 //! Running the application's closures apart from the connections.
+//!
+//! The closures for credentials and for dialing come in; their results go out. They are called
+//! while a lane connects, and a lane serves many callers: a closure that blocks its thread, or
+//! panics, must not stop it. So each call runs in a task of its own, and of the calls that may
+//! block their thread at most half of the runtime's threads are taken, so that timers and decisions
+//! go on. Whether a call blocks is known after its first poll: one that has returned from it has
+//! yielded.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,7 +18,7 @@ use tokio::task::{JoinError, JoinSet};
 /// The tasks of a store's closures.
 #[derive(Clone, Default)]
 pub(in crate::store::redis) struct OwnTasks {
-    /// Of each runtime, how many threads closures may still block.
+    /// For each runtime, the threads that closures may still block.
     threads: Arc<Mutex<Vec<Threads>>>,
 }
 
@@ -55,7 +62,12 @@ impl OwnTasks {
         tasks.join_next().await.expect("a task was spawned")
     }
 
-    /// The threads of this runtime that closures may block.
+    /// Returns the threads of the calling runtime that closures may block: half of its workers, at
+    /// least one. Entries of runtimes without a call are dropped when another runtime calls first.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime: only lanes call it, which run in one.
     fn threads_here(&self) -> Arc<Semaphore> {
         let here = Handle::current();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,14 @@
 //! Pools, each of connections to one server.
+//!
+//! The settings of a builder and the address of a server come in; a `Source` goes out. All timeouts
+//! of connecting are set here:
+//!
+//! | what | at most |
+//! | --- | --- |
+//! | waiting for a place in the pool, or connecting to a server | the connect timeout |
+//! | the same by sentinels | 8 connect timeouts |
+//! | a sentinel naming the primary, the primary saying that it is one | 1 connect timeout each |
+//! | the check that the server is a Redis | 2 connect timeouts |
 
 use std::time::Duration;
 
@@ -16,29 +26,35 @@ use super::tls::Encryption;
 use crate::core::Error;
 use crate::store::redis::wire::Calls;
 
-/// Connecting asks a sentinel, asks the server it names for its role, and connects to it; the first
-/// sentinels may not answer.
+/// Connect timeouts that connecting by sentinels may take: a sentinel names a server, that is
+/// connected to and says whether it is the primary, and the first sentinels may not respond.
 #[cfg(feature = "sentinel")]
 const STEPS: u32 = 8;
 
-/// A new connection is asked for what tells a Redis once, or twice if a library is missing there; what is loaded again,
-/// as the server forgot it in between, has no more time.
+/// Connect timeouts that the check of a new connection may take: it is called once, or twice if a
+/// library is missing there. Loading once more what the server has flushed in between gets no
+/// additional time.
 pub(in crate::store::redis) const CHECKING: u32 = 2;
 
-/// How pools are made.
+/// How the pools of a store are made: its settings, the same for all servers.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store::redis) struct Pools {
+    /// The most connections to one server at once; 0 is refused when a pool is made.
     pub(in crate::store::redis) size: usize,
+    /// How long connecting to a server may take.
     pub(in crate::store::redis) connect_timeout: Duration,
+    /// How connections are encrypted, where the address says that they are.
     pub(in crate::store::redis) encryption: Encryption,
+    /// What returns user and password, if not the URL.
     pub(in crate::store::redis) credentials: Option<Provider>,
+    /// What opens streams, if not this crate.
     pub(in crate::store::redis) dialer: Option<Dialer>,
-    /// How decisions will be asked for, if by Lua.
+    /// How decisions will be called for; `None` for a store that calls no Lua.
     pub(in crate::store::redis) calls: Option<Calls>,
 }
 
 impl Pools {
-    /// A server, as a URL says where it is and who is logged in there.
+    /// Returns the server at which a URL points, and who logs in there.
     pub(in crate::store::redis) fn server(&self, info: &ConnectionInfo) -> Server {
         Server {
             address: info.addr().clone(),
@@ -48,12 +64,24 @@ impl Pools {
         }
     }
 
-    /// Connections to a server.
+    /// Returns the source of connections to a server.
+    ///
+    /// # Errors
+    ///
+    /// If the pool's size is 0.
     pub(in crate::store::redis) fn of_server(&self, server: Server) -> Result<Source, Error> {
         self.of(server, self.connect_timeout)
     }
 
-    /// Connections to the primary that sentinels name: each new one asks them.
+    /// Returns the source of connections to the primary that sentinels name: each new one calls
+    /// them.
+    ///
+    /// The sentinels are logged in to as their URLs say. The primary is logged in to as `login` or
+    /// the provider says, and is encrypted if the first sentinel is.
+    ///
+    /// # Errors
+    ///
+    /// If there is no sentinel, or the pool's size is 0.
     #[cfg(feature = "sentinel")]
     pub(in crate::store::redis) fn of_sentinels(
         &self,
@@ -71,6 +99,7 @@ impl Pools {
         self.of(sentinels, self.connect_timeout.saturating_mul(STEPS))
     }
 
+    /// Returns an error if the pools could never have a connection.
     pub(in crate::store::redis) fn check(&self) -> Result<(), Error> {
         if self.size == 0 {
             return Err(Error::invalid("a pool of size 0 never gives a connection: give at least 1"));
@@ -78,6 +107,7 @@ impl Pools {
         Ok(())
     }
 
+    /// Makes a pool whose waiting and connecting take at most `limit` each.
     fn of(&self, connector: impl Connector + 'static, limit: Duration) -> Result<Source, Error> {
         self.check()?;
         let pool = LinkPool::builder(Manager::new(connector))

@@ -1,14 +1,28 @@
 //! Loading scripts and libraries into a server, and calling them.
+//!
+//! A program and its call come in; the bytes that the script returned go out. A call by hash or
+//! name that the server does not have did not run, so it is safe to load the program and to call
+//! again: this is the only case in which a call is sent twice here. Servers lose scripts by `SCRIPT
+//! FLUSH`, by a restart, and by a failover to a replica that never had them.
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value, pipe};
 
 use crate::store::redis::wire::{Program, Way};
 
-/// How often a script is loaded for a call: the server may forget it again before that.
+/// How often a program is loaded for one call: the server may be flushed again in between.
 pub(super) const MOST_LOADS: usize = 3;
 
 /// Calls a program, loading it if the server does not have it: then it did not run.
+///
+/// # Errors
+///
+/// As the server refuses the call or the connection fails; and `UnexpectedReturnType` if the reply
+/// is no string of bytes, which ends the connection.
+///
+/// # Cancellation
+///
+/// The call may have been sent, and have run.
 pub(in crate::store::redis) async fn call(
     program: &Program,
     connection: &mut MultiplexedConnection,
@@ -27,6 +41,7 @@ pub(in crate::store::redis) async fn call(
     }
 }
 
+/// Loads a program, and calls it.
 async fn load_and_send(
     program: &Program,
     connection: &mut MultiplexedConnection,
@@ -37,6 +52,7 @@ async fn load_and_send(
     send(connection, call, way).await
 }
 
+/// Sends a call, in the given way.
 async fn send(connection: &mut MultiplexedConnection, call: &Cmd, way: Way) -> Result<Value, RedisError> {
     match way {
         Way::Plain => call.query_async(connection).await,
@@ -46,6 +62,7 @@ async fn send(connection: &mut MultiplexedConnection, call: &Cmd, way: Way) -> R
     }
 }
 
+/// Sends a call behind `ASKING`, and returns the reply to the call.
 #[cfg(feature = "cluster")]
 async fn ask(connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value, RedisError> {
     // Sent as one, for `ASKING` is about the next command.
@@ -55,7 +72,8 @@ async fn ask(connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value
     answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
 }
 
-/// Loads a program into the server; a library that is there already is the same.
+/// Loads a program into the server. A library that is there already is the same, as it is named by
+/// its content: that is no error.
 pub(in crate::store::redis) async fn load(
     program: &Program,
     connection: &mut MultiplexedConnection,
@@ -66,7 +84,11 @@ pub(in crate::store::redis) async fn load(
     }
 }
 
-/// Loads several scripts in one step.
+/// Loads several scripts in one round trip.
+///
+/// # Errors
+///
+/// The first error, if the server refuses one.
 pub(in crate::store::redis) async fn load_all(
     scripts: impl Iterator<Item = &Program>,
     connection: &mut MultiplexedConnection,
@@ -80,7 +102,8 @@ pub(in crate::store::redis) async fn load_all(
     last_of(connection.send_packed_commands(&all, 0, count).await?).map(drop)
 }
 
-/// Loads a library and calls what tells whether the server's Lua is that of Redis, in one step.
+/// Loads a library and calls its check, in one round trip. Another process may have loaded it in
+/// between, which is no error.
 pub(super) async fn load_and_check(
     library: &Program,
     connection: &mut MultiplexedConnection,
@@ -95,16 +118,17 @@ pub(super) async fn load_and_check(
     last_of(answers)
 }
 
-/// The last answer of several, or the first error.
+/// Returns the last of several replies, or the first error.
 pub(super) fn last_of(answers: Vec<Value>) -> Result<Value, RedisError> {
     answers.into_iter().try_fold(Value::Nil, |_, answer| answer.extract_error())
 }
 
+/// Returns whether a library was not loaded because it is there already.
 fn is_there(error: &RedisError) -> bool {
     error.detail().is_some_and(|detail| detail.contains("already exists"))
 }
 
-/// Whether the server does not have the script or the function that was called.
+/// Returns whether the server does not have the script or the function that was called.
 pub(super) fn is_missing(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
         || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))

@@ -1,4 +1,9 @@
 //! The primary that sentinels name.
+//!
+//! URLs of sentinels and the name of a primary come in; connections to the server that is the
+//! primary at the time go out. Nothing is cached but which sentinel named it last: each new
+//! connection follows the sentinels anew. So a failover is followed as soon as the connection to
+//! the old primary is given up.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,25 +16,34 @@ use super::server::Server;
 use crate::core::Error;
 use crate::core::error::Kind;
 
-/// Sentinels, and the primary they know by a name.
+/// Sentinels, and the name by which they know the primary.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Sentinels {
+    /// The sentinels, in the order of their URLs. There is at least one.
     known: Vec<Server>,
+    /// The name of the primary, as in `sentinel monitor`.
     name: String,
-    /// How it is connected to, but for the address.
+    /// How the primary is connected to; its address is replaced by the one that a sentinel names.
     primary: Server,
-    /// How long a sentinel, or the primary it names, may take.
+    /// How long a sentinel may take to name the primary, and then the primary to say that it is
+    /// one.
     timeout: Duration,
-    /// Who is asked first: whoever named the primary last.
+    /// The place of the sentinel that is called first: the one that named the primary last.
     first: AtomicUsize,
 }
 
 impl Sentinels {
+    /// Returns the connector. Nothing is connected yet.
     pub(in crate::store::redis) fn new(sentinels: Vec<Server>, name: &str, primary: Server, timeout: Duration) -> Self {
         Self { known: sentinels, name: name.to_owned(), primary, timeout, first: AtomicUsize::new(0) }
     }
 
-    /// Asks one sentinel after the other, until one names a server that says it is a primary.
+    /// Calls one sentinel after the other, in a circle from the last successful one, until one
+    /// names a server that says that it is a primary. Each is called once.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last one, if none does.
     async fn find(&self) -> Result<Link, Error> {
         let (count, first) = (self.known.len(), self.first.load(Ordering::Relaxed));
         let mut failure = not_connected("there is no sentinel to ask");
@@ -45,11 +59,13 @@ impl Sentinels {
         Err(failure)
     }
 
+    /// Connects to the primary that one sentinel names.
     async fn named_by(&self, sentinel: &Server) -> Result<Link, Error> {
         let (host, port) = self.in_time("the sentinel", self.ask(sentinel)).await?;
         self.in_time("the primary", self.open_primary(self.primary.moved_to(host, port))).await
     }
 
+    /// Bounds one step by the timeout; `who` is named in the error.
     async fn in_time<T>(&self, who: &str, step: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let late = |late| {
             let text = format!("{who} did not answer in {:?}", self.timeout);
@@ -58,6 +74,7 @@ impl Sentinels {
         timeout(self.timeout, step).await.map_err(late)?
     }
 
+    /// Returns the host and the port that a sentinel names, by `SENTINEL GET-MASTER-ADDR-BY-NAME`.
     async fn ask(&self, sentinel: &Server) -> Result<(String, u16), Error> {
         let mut link = sentinel.open().await?;
         let (mut connection, mut question) = (link.connection.clone(), cmd("SENTINEL"));
@@ -68,6 +85,8 @@ impl Sentinels {
         named.ok_or_else(|| not_connected(unknown()))
     }
 
+    /// Connects to the server that a sentinel named, if `ROLE` says that it is a primary: after a
+    /// failover a sentinel may still name the old one, which is a replica by then.
     async fn open_primary(&self, primary: Server) -> Result<Link, Error> {
         let mut link = primary.open().await?;
         let mut connection = link.connection.clone();

@@ -1,4 +1,13 @@
-//! Opening streams: TCP, TLS over TCP, and Unix sockets.
+//! Opening streams: TCP, TLS over TCP, Unix sockets, and what a dialer opens.
+//!
+//! An address and a login come in; a link goes out, logged in. There is no timeout here: the pool
+//! bounds connecting as a whole, and each call has a deadline of its own.
+//!
+//! | address | without a dialer | with one |
+//! | --- | --- | --- |
+//! | `redis://` | TCP | the dialer's stream |
+//! | `rediss://` | TLS over TCP | TLS over the dialer's stream |
+//! | `redis+unix://` | the socket | the socket |
 
 use std::io;
 
@@ -14,6 +23,12 @@ use super::tls::Encryption;
 use crate::core::Error;
 
 /// Opens a connection to an address and logs in.
+///
+/// # Errors
+///
+/// If the stream cannot be opened or encrypted, the server refuses the login, or an address of this
+/// kind cannot be used on this platform or without the feature `tls`: the error is one of the
+/// connection.
 #[cfg_attr(not(feature = "tls"), allow(unused_variables, reason = "nothing is encrypted then"))]
 pub(super) async fn open(
     address: &ConnectionAddr,
@@ -43,6 +58,7 @@ pub(super) async fn open(
     }
 }
 
+/// Encrypts a stream to a host, which must prove that it is that one, and logs in.
 #[cfg(feature = "tls")]
 async fn encrypted<S>(
     host: &str,
@@ -56,19 +72,26 @@ where
     logged_in(encryption.wrap(host, stream).await.map_err(not_connected)?, login).await
 }
 
+/// Logs in on a stream. The redis crate's own timeouts are off.
 async fn logged_in<S>(stream: S, login: &RedisConnectionInfo) -> Result<Link, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // Whoever connects, and whoever asks, has a deadline of its own.
+    // Connecting as a whole, and each call, has a deadline of its own.
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
     let (connection, driver) = opened.map_err(not_connected)?;
     Ok(Link { connection, driver: Box::pin(driver), room: None })
 }
 
-/// Connects to the first of a host's addresses that answers: they are all tried at once, so that one
-/// from which nothing comes back delays nobody.
+/// Connects to the first of a host's addresses that accepts: they are all tried at once, so that
+/// one that never responds delays nobody. The other attempts are dropped then. Small writes are
+/// sent at once (`TCP_NODELAY`).
+///
+/// # Errors
+///
+/// If the host cannot be resolved, or no address accepts: the error of the attempt that failed
+/// last.
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut attempts = JoinSet::new();
     for address in tokio::net::lookup_host((host, port)).await? {

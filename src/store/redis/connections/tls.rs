@@ -1,4 +1,11 @@
-//! How an encrypted server proves who it is, and this process to it.
+//! TLS: how a server proves its identity, and this process its own.
+//!
+//! Certificates as PEM come in, as the builder was given them; a configuration of rustls goes out,
+//! and with it encrypted streams. It is read once, when the store is built, so that a certificate
+//! that cannot be read is an error then and not with the first connection. There is no way to skip
+//! the verification of a server.
+//!
+//! Without the feature `tls` both types are empty, so that no other file differs by the feature.
 
 #[cfg(feature = "tls")]
 use std::{io, sync::Arc};
@@ -17,25 +24,28 @@ use crate::core::Error;
 #[cfg(feature = "tls")]
 use crate::core::error::Kind;
 
-/// Certificates and keys; without any, the system's root certificates count.
+/// Certificates and keys as PEM; without roots, the system's root certificates are trusted.
 #[derive(Clone, Default)]
 pub(in crate::store::redis) struct Tls {
+    /// The certificates that are trusted instead of the system's.
     #[cfg(feature = "tls")]
     pub(in crate::store::redis) root: Option<Vec<u8>>,
-    /// A chain of certificates, and its private key.
+    /// The client's chain of certificates, and its private key.
     #[cfg(feature = "tls")]
     pub(in crate::store::redis) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// How connections are encrypted, if they are.
+/// How connections are encrypted, if they are. Clones share the configuration.
 #[derive(Clone, Default)]
 pub(in crate::store::redis) struct Encryption {
+    /// The configuration of rustls; `None` if no address is encrypted.
     #[cfg(feature = "tls")]
     config: Option<Arc<ClientConfig>>,
 }
 
 #[cfg(not(feature = "tls"))]
 impl Tls {
+    /// Returns no encryption: without the feature, no URL that needs it is accepted.
     #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "the feature `tls` has use for both")]
     pub(in crate::store::redis) fn encryption(&self, _: &[ConnectionAddr]) -> Result<Encryption, Error> {
         Ok(Encryption::default())
@@ -44,7 +54,12 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// How connections to some addresses, and to the servers found there, are encrypted.
+    /// Returns how connections to some addresses, and to the servers found there, are encrypted.
+    ///
+    /// # Errors
+    ///
+    /// If certificates are set and an address is not encrypted, or they cannot be read. Without
+    /// any, if the system's root certificates are needed and cannot be read.
     pub(in crate::store::redis) fn encryption(&self, addresses: &[ConnectionAddr]) -> Result<Encryption, Error> {
         let is_encrypted = |address: &ConnectionAddr| matches!(address, ConnectionAddr::TcpTls { .. });
         let is_set = self.root.is_some() || self.identity.is_some();
@@ -57,7 +72,8 @@ impl Tls {
         Ok(Encryption { config: if is_used { Some(Arc::new(self.config()?)) } else { None } })
     }
 
-    /// The process's cryptography, or ring's if none is installed.
+    /// Returns the configuration, with the process's cryptography provider, or ring if none is
+    /// installed.
     fn config(&self) -> Result<ClientConfig, Error> {
         let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -71,6 +87,7 @@ impl Tls {
         config.with_client_auth_cert(chain, key).map_err(unreadable)
     }
 
+    /// Returns the certificates to trust. Of the system's, those that cannot be read are left out.
     fn roots(&self) -> Result<RootCertStore, Error> {
         let mut roots = RootCertStore::empty();
         let Some(pem) = &self.root else {
@@ -91,7 +108,11 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 impl Encryption {
-    /// A stream to a host that proves it is that one.
+    /// Encrypts a stream to a host, whose certificate must be valid for that name or address.
+    ///
+    /// # Errors
+    ///
+    /// If the host's name is none that a certificate can be for, or the handshake fails.
     pub(super) async fn wrap<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -102,12 +123,14 @@ impl Encryption {
     }
 }
 
+/// Reads the certificates of a PEM text, of which there must be at least one.
 #[cfg(feature = "tls")]
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unreadable)?;
     if read.is_empty() { Err(unreadable("there is no certificate in it")) } else { Ok(read) }
 }
 
+/// Returns the error of PEM that cannot be used.
 #[cfg(feature = "tls")]
 fn unreadable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::invalid("the root certificates, or the client's certificate or key, cannot be read: give PEM")

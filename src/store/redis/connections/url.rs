@@ -1,10 +1,20 @@
-//! What to connect to, as a URL says it.
+//! Reading URLs: a text comes in, and where the server is and who logs in there goes out.
+//!
+//! The redis crate parses the URL. What it would accept though it is not safe, or reject without a
+//! hint, is an error here that says what to give. No error shows the URL, which may hold a
+//! password.
 
 use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::core::Error;
 
-/// Reads a URL. What it says of encryption is kept to, or refused.
+/// Reads a URL: `redis://`, `rediss://` with the feature `tls`, `redis+unix://` on Unix, and the
+/// same with `valkey`.
+///
+/// # Errors
+///
+/// If it is no such URL, encrypted without the feature, or encrypted without a proof of the
+/// server's identity (`#insecure`): the error is one of the settings.
 pub(in crate::store::redis) fn server(url: &str) -> Result<ConnectionInfo, Error> {
     let info = url.into_connection_info().map_err(|error| Error::invalid(fault(url)).with_source(error))?;
     if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
@@ -15,7 +25,7 @@ pub(in crate::store::redis) fn server(url: &str) -> Result<ConnectionInfo, Error
     Ok(info)
 }
 
-/// What is wrong with a URL.
+/// Returns what is wrong with a URL that the redis crate does not read, and what to give instead.
 fn fault(url: &str) -> &'static str {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let encrypted = ["rediss", "valkeys"].iter().any(|name| scheme.eq_ignore_ascii_case(name));

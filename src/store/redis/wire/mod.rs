@@ -1,8 +1,20 @@
-//! What is written to Redis and read from it: the names of keys, requests as the arguments of a call, scripts and
-//! their source, replies, and the verdicts that they come to.
+//! What is written to Redis and read from it: the names of keys, requests as the arguments of a
+//! call, scripts and their source, replies, and the verdicts that they come to.
 //!
-//! What comes in are checks, changes and the bytes of a reply; what goes out are commands, and decisions step by step.
-//! Nothing here knows a connection, or waits for anything.
+//! What comes in are checks, changes and the bytes of a reply; what goes out are commands, and
+//! decisions step by step:
+//!
+//! ```text
+//! checks, changes ── request, names ──▶ Request ── packed ──▶ keys and bytes ── script ──▶ a command
+//! decision ◀── verdict ── Answered ◀── reply ── the bytes that the script returns
+//! ```
+//!
+//! The format of both directions is defined once, at the head of `lua/wire.lua`; this folder is its
+//! other side. A number is big-endian, of 7 bytes where nothing else is said, and below 2^52, so
+//! that Lua's doubles hold it exactly.
+//!
+//! Nothing here knows a connection, or waits for anything: all of it can be tested without a
+//! server. Only `store/redis/` and, for the names of its keys, the store on redis-cell know it.
 
 mod names;
 mod needs;

@@ -1,8 +1,20 @@
-//! What a call to Redis needs of the Lua files.
+//! What a call to Redis needs of the Lua files: the algorithms of its checks, and the entry that
+//! decides them.
+//!
+//! It comes from requests, and becomes the number of a script (`script.rs`) and the choice of its
+//! statements (`source.rs`). It is a set of bits, so that joining the needs of many requests costs
+//! nothing, and the number of different scripts is bounded.
+//!
+//! | bits | what |
+//! | --- | --- |
+//! | 0 to 4 | an algorithm, by its number less 1 |
+//! | 5 | the call is one decision over one check: `lua/single.lua` |
+//! | 6 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
 
 use crate::core::algorithm::Algorithm;
 
-/// The algorithms by their numbers in the tables of `lua/wire.lua`, from 1.
+/// The algorithms in the order of their numbers in the tables of `lua/wire.lua`, which begin with
+/// 1.
 const ALGORITHMS: [Algorithm; Algorithm::EACH.len()] = {
     let (mut numbered, mut place) = ([Algorithm::EACH[0]; Algorithm::EACH.len()], 0);
     while place < numbered.len() {
@@ -14,55 +26,56 @@ const ALGORITHMS: [Algorithm; Algorithm::EACH.len()] = {
     numbered
 };
 
-/// What is asked is one check, which takes a script of its own.
+/// The bit of a call that is a single decision over one check, which has a script of its own.
 const SINGLE: u16 = 1 << ALGORITHMS.len();
 
-/// What is asked are requests of one check each, over keys that are all different.
+/// The bit of a call that is decisions over one check each, whose keys are all different.
 const SINGLES: u16 = 2 * SINGLE;
 
-/// A set of algorithms, and what is done with them.
+/// A set of algorithms, and the entry that is called: without either of the last two bits, `batch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs(u16);
 
 impl Needs {
-    /// How many sets there are.
+    /// How many sets there are, and so how many scripts there can be.
     pub(super) const SETS: usize = 2 * SINGLES as usize;
 
-    /// All that can be done with an algorithm.
+    /// Returns the needs of any call over one algorithm: its decisions and adjustments, as a batch.
     pub(super) fn of(algorithm: Algorithm) -> Self {
         Self(1 << (algorithm.facts().number - 1))
     }
 
-    /// All that can be done with any.
+    /// Returns the needs of any batch, whatever its algorithms.
     pub(super) fn all() -> Self {
         Self(SINGLE - 1)
     }
 
-    /// Those of each algorithm alone.
+    /// Returns the needs of each algorithm alone, with each of the three entries.
     pub(super) fn each() -> impl Iterator<Item = Self> {
         ALGORITHMS.into_iter().map(Self::of).flat_map(Self::entries)
     }
 
-    /// All that is called for the same algorithms.
+    /// Returns the same algorithms with each of the entries: batch, single, singles.
     pub(super) fn entries(self) -> [Self; 3] {
         [self, self.singles(1), self.singles(2)]
     }
 
-    /// So many decisions over one check each, of keys that are all different, and nothing else.
+    /// Returns the needs of `count` decisions over one check each, whose keys are all different.
     pub(super) fn singles(self, count: usize) -> Self {
         Self(self.0 | if count == 1 { SINGLE } else { SINGLES })
     }
 
+    /// Returns what both sets need together.
     pub(super) fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The set as a number.
+    /// Returns the set as a number below [`SETS`](Self::SETS).
     pub(super) fn set(self) -> usize {
         self.0.into()
     }
 
-    /// The function that does it: the name of an entry in `lua/`.
+    /// Returns the function that decides the call: the name of an entry in `lua/`.
     pub(super) fn entry(self) -> &'static str {
         match self.0 & (SINGLE | SINGLES) {
             0 => "batch",
@@ -71,7 +84,8 @@ impl Needs {
         }
     }
 
-    /// Whether a function in a table of `lua/wire.lua` is called.
+    /// Returns whether a function in a table of `lua/wire.lua` may be called: one that is not an
+    /// algorithm's, or whose algorithm is in the set.
     pub(super) fn call(self, function: &str) -> bool {
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
@@ -80,7 +94,11 @@ impl Needs {
     }
 }
 
-/// The algorithm that has this number.
+/// Returns the algorithm that has this number, from 1.
+///
+/// # Panics
+///
+/// If there is none: numbers come from rules that this process wrote.
 pub(super) fn algorithm_of(number: u8) -> Algorithm {
     ALGORITHMS[usize::from(number) - 1]
 }

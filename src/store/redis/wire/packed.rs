@@ -1,4 +1,13 @@
 //! Requests that leave in one call, byte by byte as `lua/wire.lua` reads them.
+//!
+//! Requests of several callers come in; the keys of the call, its one packed argument and what the
+//! script must be able to do go out. Each key and each rule stands in a call once, however many
+//! checks refer to it, by a place of one byte: so a call has at most 255 checks.
+//!
+//! There are two formats. Where every request is a decision over one check, and no key occurs
+//! twice, the checks follow from the order of the keys, and the rules are written with the number
+//! of keys that each decides (`lua/single.lua`, `lua/singles.lua`). All else is a batch, which
+//! names the places of key and rule for each check (`lua/batch.lua`).
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -11,15 +20,20 @@ use super::request::{Request, Rule};
 use super::script::{Calls, Program};
 
 /// The keys and the argument of a call.
+///
+/// The requests that it was made of are answered in the order in which they were given.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Packed<'a> {
     /// Every key, once.
     keys: Vec<&'a str>,
+    /// The rules, and what refers to them: the second argument of the script.
     bytes: Vec<u8>,
+    /// What the script must be able to do: it decides which one is called.
     needs: Needs,
 }
 
-/// The keys and rules of requests of one check each, if all keys are different.
+/// Returns the keys and rules of requests of one check each, or `None` if one of them has more, is
+/// no decision, or a key occurs twice.
 fn singles<R: AsRef<Request>>(requests: &[R]) -> Option<Vec<(&str, &Rule)>> {
     let mut seen = HashSet::with_capacity_and_hasher(requests.len(), RandomState::new());
     let singles = requests.iter().map(|request| request.as_ref().single().filter(|(key, _)| seen.insert(*key)));
@@ -29,6 +43,9 @@ fn singles<R: AsRef<Request>>(requests: &[R]) -> Option<Vec<(&str, &Rule)>> {
 impl<'a> Packed<'a> {
     /// Puts requests side by side that are decided by the same rule, where no order is to be kept: those of
     /// one check each, over keys that are all different.
+    ///
+    /// Neighbours of the same rule share its bytes in the call. Requests that are a batch stay as
+    /// they are: what an earlier one takes, a later one over the same key must find taken.
     pub(in crate::store::redis) fn sort<R: AsRef<Request>>(requests: &mut [R]) {
         let rule = |request: &R| request.as_ref().single().map(|(_, rule)| *rule);
         // Mostly all have one rule.
@@ -38,6 +55,10 @@ impl<'a> Packed<'a> {
     }
 
     /// Joins requests of together at most 255 checks.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 255 checks: whoever makes calls bounds them.
     pub(in crate::store::redis) fn of<R: AsRef<Request>>(requests: &'a [R]) -> Self {
         match singles(requests) {
             Some(singles) => Self::singles(&singles, needs(requests)),
@@ -45,7 +66,11 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// What is called, and the call: at a time in microseconds, or at the server's if that is empty.
+    /// Returns the program to call, and the call itself.
+    ///
+    /// `now` is the time of the decisions in microseconds since the Unix epoch, in digits; if it is
+    /// empty, the script takes the server's `TIME`. The program is returned too, as it must be
+    /// loaded if the server does not have it.
     pub(in crate::store::redis) fn command(self, calls: Calls, now: &str) -> (&'static Program, Cmd) {
         let program = Program::of(calls, self.needs);
         let room = self.keys.iter().map(|key| key.len()).sum::<usize>() + now.len() + self.bytes.len();
@@ -54,6 +79,8 @@ impl<'a> Packed<'a> {
         (program, call)
     }
 
+    /// Packs decisions of one check each: the number of runs of the same rule, then for each run
+    /// the rule and its number of keys.
     fn singles(singles: &[(&'a str, &'a Rule)], needs: Needs) -> Self {
         let mut bytes = Vec::with_capacity(2 + size_of::<Rule>());
         bytes.push(0);
@@ -65,6 +92,8 @@ impl<'a> Packed<'a> {
         Self { keys: singles.iter().map(|(key, _)| *key).collect(), bytes, needs: needs.singles(singles.len()) }
     }
 
+    /// Packs any requests: the number of rules, the rules, then for each request the number of its
+    /// checks and the places of their keys and rules, from 1.
     fn batch<R: AsRef<Request>>(requests: &'a [R]) -> Self {
         let (mut keys, mut rules, mut checks) = (Places::default(), Places::default(), Vec::new());
         for request in requests.iter().map(AsRef::as_ref) {
@@ -82,15 +111,17 @@ impl<'a> Packed<'a> {
     }
 }
 
+/// Returns what the script needs for all of these requests, as a batch.
 fn needs<R: AsRef<Request>>(requests: &[R]) -> Needs {
     requests.iter().fold(Needs::default(), |needs, request| needs.and(request.as_ref().needs))
 }
 
+/// Returns a number of items, or a place from 1, as the byte that stands for it.
 fn count(items: usize) -> u8 {
     u8::try_from(items).expect("a call has at most 255 checks")
 }
 
-/// Items, each once, and their places.
+/// Distinct items in the order in which they came, and the place of each, from 1.
 struct Places<'a, T: ?Sized> {
     items: Vec<&'a T>,
     places: HashMap<&'a T, u8, RandomState>,

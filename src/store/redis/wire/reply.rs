@@ -1,7 +1,26 @@
-//! What is answered, byte by byte as `lua/wire.lua` writes it.
+//! The reply to a call, byte by byte as `lua/wire.lua` writes it.
 //!
-//! The script says what it found under each key and whether the check fits; how much remains and how
-//! long to wait is worked out from that by the twins in [`algorithm`](crate::core::algorithm).
+//! The bytes of a reply come in; for each request its own part goes out, and of that, check by
+//! check, what was found under the key. The script returns the state that it found and whether the
+//! check fits; how much remains and how long to wait is worked out from that by the twins in
+//! [`algorithm`](crate::core::algorithm).
+//!
+//! | part of a reply | bytes |
+//! | --- | --- |
+//! | the time of the decisions, in µs since the Unix epoch | 7 |
+//! | for each check a flag: `fits + 2 * found` | 1 |
+//! | for each check whose state was found: the units of a change (7), then the state | see below |
+//!
+//! | layout | bytes of a state |
+//! | --- | --- |
+//! | `Count` | 12: time (44 bits), count (52 bits) |
+//! | `Falling` | 21: time, level, expiry (7 each) |
+//! | `Counts` | 19: time (7), count and previous count (6 each) |
+//! | `Log`, digest | 24: time, live units, newest, leaving (6 each) |
+//! | `Log`, whole | size (4), then so many: time (6), units (4 each) |
+//!
+//! No length that a reply states is trusted: every read is bounded by what is there, and a reply
+//! that is too short, too long or otherwise no reply to the request is `None`, never a panic.
 
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
@@ -13,37 +32,46 @@ use crate::core::call::CallId;
 use crate::core::error::Kind;
 use crate::core::quota::Quota;
 
-/// Some states keep the low bits of a time: so many there are.
+/// Some states keep the low 44 bits of a time: there are so many different ones.
 const TIME_SPAN: u64 = 1 << 44;
 
-/// The most bytes told of a check alone: a log's digest.
+/// The most bytes of a single check's state that is not a whole log: those of a log's digest.
 const MOST_OF_ONE: usize = 24;
 
-/// Bytes of how many units a change came to.
+/// Bytes of the number of units that a change came to.
 const UNITS: usize = 7;
 
-/// The answer to a batch, or what is left of it.
+/// The reply to a call, or what is left of it when the first requests have taken their parts.
 pub(in crate::store::redis) struct Reply {
+    /// The time of all its decisions, in microseconds since the Unix epoch.
     now_us: u64,
+    /// One byte for each check that is left.
     flags: Bytes,
+    /// The states found, of those checks that found one.
     views: Bytes,
+    /// Identifies the call among all calls; `None` of a call with one check.
     call: Option<CallId>,
 }
 
-/// The answer to one request: bytes of its own, as it is read in another task, and maybe thread.
+/// The part of a reply that is of one request. It owns its bytes, as it is read in another task,
+/// and perhaps on another thread.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Answered {
+    /// The time of the decision, in microseconds since the Unix epoch.
     pub(super) now_us: u64,
+    /// One byte for each check of the request.
     flags: SmallVec<[u8; 4]>,
+    /// The states found, in the order of the checks.
     views: SmallVec<[u8; MOST_OF_ONE]>,
-    /// Checks and bytes read so far.
+    /// How many flags and how many bytes of views were read so far.
     read: (usize, usize),
-    /// The call that it is of, if that answers others too.
+    /// The call that it is of, if that had more checks than one.
     pub(in crate::store::redis) call: Option<CallId>,
 }
 
 impl Reply {
-    /// Reads the answer to so many checks; `None` if it is no such thing.
+    /// Reads the reply to a number of checks; `None` if it is too short for their flags. Whether
+    /// the states fit the requests is for [`answers`](Self::answers) to say.
     pub(in crate::store::redis) fn read(mut bytes: Bytes, checks: usize) -> Option<Self> {
         let now_us = bytes.try_get_uint(7).ok()?;
         let flags = (bytes.len() >= checks).then(|| bytes.split_to(checks))?;
@@ -51,7 +79,8 @@ impl Reply {
         Some(Self { now_us, flags, views: bytes, call })
     }
 
-    /// Takes the answer to the first request of those that are left.
+    /// Takes the part of the first request of those that are left; `None` if there is none, or it
+    /// is no reply to this request. Then nothing was taken.
     pub(in crate::store::redis) fn take(&mut self, request: &Request) -> Option<Answered> {
         let flags = SmallVec::from_slice(self.flags.get(..request.size())?);
         let size = size_of(request, &flags, &self.views)?;
@@ -61,7 +90,7 @@ impl Reply {
         Some(Answered { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
     }
 
-    /// Whether it is the answer to these requests, and to no more.
+    /// Returns whether it is the reply to these requests, and to no more. Nothing is taken.
     pub(in crate::store::redis) fn answers<'a>(&self, requests: impl Iterator<Item = &'a Request>) -> bool {
         let (mut flags, mut views) = (&self.flags[..], &self.views[..]);
         for request in requests {
@@ -72,22 +101,26 @@ impl Reply {
         flags.is_empty() && views.is_empty()
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left: every request has taken its part.
     pub(in crate::store::redis) fn is_empty(&self) -> bool {
         self.flags.is_empty() && self.views.is_empty()
     }
 }
 
-/// What was found under one check's key.
+/// What the script found under one check's key, and how it decided.
 pub(super) struct Seen {
-    /// As the script decided.
+    /// Whether the check fits as the script decided; of a change, whether it changed anything.
     pub(super) fits: bool,
+    /// What was under the key.
     pub(super) found: Found,
+    /// The state, if it is one to go on from (`Found::Kept`), else `None`.
     pub(super) state: Option<State>,
 }
 
 impl Answered {
-    /// Reads what was found under the next check's key; `whole`: the whole of a log is told.
+    /// Reads what was found under the next check's key. `whole` says that a log is there as a
+    /// whole, as the request asked for it. Returns `None` at the end, and where the bytes are no
+    /// such state.
     pub(super) fn next(&mut self, quota: &Quota, whole: bool) -> Option<Seen> {
         let flag = *self.flags.get(self.read.0)?;
         self.read.0 += 1;
@@ -97,7 +130,8 @@ impl Answered {
         Some(Seen { fits: flag & 1 == 1, found, state })
     }
 
-    /// Reads what the next change came to: its units, and the counter after it.
+    /// Reads what the next change came to: how many units were refunded or charged, and the counter
+    /// after it. Without a state to change it is 0 units.
     pub(super) fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, Seen)> {
         let mut units = 0;
         if found(*self.flags.get(self.read.0)?) == Found::Kept {
@@ -107,6 +141,8 @@ impl Answered {
         Some((units, self.next(quota, whole)?))
     }
 
+    /// Reads one state. `now` is the time of the decision in the quota's ticks, from which times
+    /// that are stored in part are completed.
     fn next_state(&mut self, layout: Layout, whole: bool, now: u64) -> Option<State> {
         let rest = &self.views[self.read.1..];
         let mut view = rest.get(..size_of_view(layout, whole, rest)?)?;
@@ -134,6 +170,7 @@ impl Answered {
     }
 }
 
+/// Returns what a flag says was under the key.
 fn found(flag: u8) -> Found {
     match flag >> 1 {
         0 => Found::Kept,
@@ -143,7 +180,8 @@ fn found(flag: u8) -> Found {
     }
 }
 
-/// Bytes of what is told of all states of a request, which `views` begin with.
+/// Returns the bytes of all states of a request, with which `views` begins; `None` if it is too
+/// short to say.
 fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     let mut size = 0;
     for ((layout, view), flag) in request.views().zip(flags) {
@@ -155,7 +193,8 @@ fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     Some(size)
 }
 
-/// Bytes of what is told of a state, which `rest` begins with.
+/// Returns the bytes of a state, with which `rest` begins; `None` if it is too short to say. `rest`
+/// may still be shorter than that.
 fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
     Some(match layout {
         Layout::Count => 12,
@@ -169,14 +208,16 @@ fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
     })
 }
 
-/// The whole time whose low bits are `low`, nearest to `now`.
+/// Returns the time nearest to `now` whose low 44 bits are `low`: as `whole_time` in
+/// `lua/prelude.lua`. It is the right one as long as both differ by less than 2^43 ticks, as no
+/// state matters for longer.
 fn whole_time(low: u64, now: u64) -> u64 {
     let half = TIME_SPAN / 2;
     let behind = now.wrapping_sub(low).wrapping_add(half) % TIME_SPAN;
     (now + half).saturating_sub(behind)
 }
 
-/// The error of an answer that is none to what was asked.
+/// Returns the error of a reply that is none to its request, or contradicts the twins' verdict.
 #[cold]
 pub(in crate::store::redis) fn no_decision() -> Error {
     Error::new(Kind::Store, "Redis answered a decision with something else")

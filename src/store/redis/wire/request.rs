@@ -1,4 +1,20 @@
-//! What is asked: the parts of a call, as `lua/wire.lua` reads them.
+//! A request to the script: which counters it checks or changes, and by which rules, as
+//! `lua/wire.lua` reads them.
+//!
+//! Checks, a settlement or a reset come in; a `Request` goes out, which `packed.rs` joins with
+//! those of others. It owns its bytes, as it waits in a queue and is sent by another task than the
+//! caller's. A rule is all that the script must know besides the key, so requests by the same
+//! policy at the same cost have equal rules, and a call carries them once.
+//!
+//! | place in a rule | bytes | what |
+//! | --- | --- | --- |
+//! | 0 | 1 | the number of the algorithm, from 1 |
+//! | 1 | 1 | flags: the constants below |
+//! | 2 | 7 | the window, in ticks |
+//! | 9 | 7 | the limit, in units per window |
+//! | 16 | 7 | the capacity: the most units at once |
+//! | 23 | 7 | the cost of a check, or the units of a change |
+//! | 30 | 7 | the floor of a check, or the stamp of a refund |
 
 use smallvec::SmallVec;
 
@@ -9,50 +25,66 @@ use crate::core::quota::{Quota, Tick};
 use crate::store::evaluate::adjustment;
 use crate::store::{Change, Check, Counter, Mode, Taken};
 
-/// The most checks of one request: places are one byte.
+/// The most checks of one request: the places of keys and rules are one byte.
 pub(in crate::store::redis) const MOST_CHECKS: usize = 255;
 
-/// Bytes of a number.
+/// Bytes of a number in a rule, which is below 2^52.
 const NUMBER: usize = 7;
 
+/// Flag: the request is refused if this check does not fit.
 const ENFORCED: u8 = 1;
+/// Flag: a tick is 1 ms, else 1 µs.
 const MILLIS: u8 = 2;
+/// Flag: the script returns the whole of a log, not a digest.
 const WHOLE: u8 = 4;
+/// Flag: no decision, but a refund of units. With this and all flags above it, the rule is none of
+/// a single decision: see [`Request::single`].
 const REFUNDS: u8 = 8;
+/// Flag: no decision, but a charge of units.
 const CHARGES: u8 = 16;
+/// Flag: no decision, but the end of the counter's state.
 const RESETS: u8 = 32;
+/// Flag: an earlier check of the same request has the same key, and their costs add up.
 const REPEATS: u8 = 64;
 
-/// Algorithm, flags, and five numbers.
+/// A rule as it is sent: algorithm, flags, and five numbers.
 pub(super) type Rule = [u8; 2 + 5 * NUMBER];
 
-/// What is told of a check's state.
+/// What the script returns of a check's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct View {
-    /// How many units a change came to is told before the state after it.
+    /// The number of units that a change came to (7 bytes) stands before the state after it.
     pub(super) is_change: bool,
-    /// All of a log is told, rather than a digest.
+    /// The state of a log is returned as a whole, rather than as a digest.
     pub(super) is_whole: bool,
 }
 
 impl View {
+    /// Returns what the flags of a rule ask for.
     fn of(flags: u8) -> Self {
         Self { is_change: flags & (REFUNDS | CHARGES) != 0, is_whole: flags & WHOLE != 0 }
     }
 }
 
-/// One request, one adjustment or one reset.
+/// The checks of one decision, one adjustment, or one reset: what is decided all or nothing.
+///
+/// Its checks are in the order in which they were given, and so is their part of the reply.
 #[derive(Debug, Default)]
 pub(in crate::store::redis) struct Request {
+    /// The distinct keys in Redis, mostly one.
     pub(super) keys: SmallVec<[String; 1]>,
+    /// The distinct rules, mostly one.
     pub(super) rules: SmallVec<[Rule; 1]>,
-    /// The places of a check's key and rule in this request, from 0.
+    /// The places of each check's key and rule in this request, from 0.
     pub(super) checks: SmallVec<[[u8; 2]; 4]>,
+    /// The algorithms that decide it.
     pub(super) needs: Needs,
 }
 
 impl Request {
-    /// A request of at most [`MOST_CHECKS`] checks.
+    /// Returns the request that decides at most [`MOST_CHECKS`] checks.
+    ///
+    /// Costs and floors beyond `MOST_UNITS` are cut to that, as the algorithms in Rust cut them.
     pub(in crate::store::redis) fn new(prefix: &str, checks: &[Check]) -> Self {
         let mut request = Self::default();
         for (index, check) in checks.iter().enumerate() {
@@ -64,7 +96,8 @@ impl Request {
         request
     }
 
-    /// A change to what was taken; `before` it the same request took this.
+    /// Returns the request that changes what was taken. `before` are the units that the same
+    /// request took before these, which count in the refund of a bucket.
     pub(in crate::store::redis) fn adjustment(prefix: &str, before: &[Taken], taken: &Taken, change: Change) -> Self {
         let mut request = Self::default();
         let Adjustment { refund, charge, stamp } = adjustment(before, taken, change);
@@ -74,6 +107,7 @@ impl Request {
         request
     }
 
+    /// Returns the request that deletes the state of a counter.
     pub(in crate::store::redis) fn reset(prefix: &str, counter: &Counter) -> Self {
         let mut request = Self::default();
         request.add(prefix, counter, RESETS, [0, 0]);
@@ -86,6 +120,8 @@ impl Request {
         Self { checks: (0..checks).map(|_| [0, 0]).collect(), ..Self::default() }
     }
 
+    /// Adds a check, which shares its key and its rule with earlier ones where they are equal.
+    /// `numbers` are the last two of the rule.
     fn add(&mut self, prefix: &str, counter: &Counter, flags: u8, numbers: [u64; 2]) {
         let others = self.keys.len();
         let key = place_of(&mut self.keys, redis_key(prefix, counter));
@@ -95,18 +131,19 @@ impl Request {
         self.needs = self.needs.and(Needs::of(counter.quota.algorithm()));
     }
 
-    /// One of its keys: on a Cluster all are in its slot.
+    /// Returns one of its keys, or `None` if it has no checks. On a Cluster all keys are in its
+    /// slot.
     pub(in crate::store::redis) fn key(&self) -> Option<&str> {
         self.keys.first().map(String::as_str)
     }
 
-    /// How many checks it has.
+    /// Returns how many checks it has, which is how many flags the reply has for it.
     pub(in crate::store::redis) fn size(&self) -> usize {
         self.checks.len()
     }
 
-    /// The key and the rule of a decision over one check; `None` if it asks for more, or for something
-    /// else.
+    /// Returns the key and the rule of a decision over one check; `None` of more checks, and of an
+    /// adjustment or a reset.
     pub(super) fn single(&self) -> Option<(&str, &Rule)> {
         match (&*self.keys, &*self.rules, &*self.checks) {
             ([key], [rule], [_]) if rule[1] < REFUNDS => Some((key, rule)),
@@ -114,28 +151,29 @@ impl Request {
         }
     }
 
-    /// For each check, how its state stands in Redis, and what is told of it.
+    /// Returns for each check how its state is laid out in Redis, and what the script returns of
+    /// it.
     pub(super) fn views(&self) -> impl Iterator<Item = (Layout, View)> {
         let rules = self.checks.iter().map(|[_, rule]| &self.rules[usize::from(*rule)]);
         rules.map(|rule| (algorithm_of(rule[0]).facts().layout, View::of(rule[1])))
     }
 }
 
-/// Whether the answer to a check is the whole of its log: where another check of the request changes
-/// what it looks at, a digest does not say enough.
+/// Returns whether the script must return the whole log of a check: where another check of the
+/// request changes the same state, a digest does not suffice to work out what remains.
 pub(super) fn tells_all(checks: &[Check], index: usize) -> bool {
     let counter = &checks[index].counter;
     let others = || checks.iter().enumerate().filter(|(other, _)| *other != index);
     counter.quota.facts().layout == Layout::Log && others().any(|(_, other)| other.counter.shares_state(counter))
 }
 
-/// Whether the answer to a change is the whole of a log: a digest does not say when what is left beyond a
-/// floor returns.
+/// Returns whether the script must return the whole log after a change: a digest does not say when
+/// the units beyond a floor return.
 pub(super) fn tells_all_after(taken: &Taken) -> bool {
     taken.floor > 0 && taken.counter.quota.facts().layout == Layout::Log
 }
 
-/// The place of an item among few, from 0; it stands there once.
+/// Returns the place of an item among few, from 0, and adds it if it is new.
 fn place_of<T: PartialEq>(items: &mut SmallVec<[T; 1]>, item: T) -> u8 {
     let found = items.iter().position(|other| *other == item);
     let place = found.unwrap_or_else(|| {
@@ -145,6 +183,7 @@ fn place_of<T: PartialEq>(items: &mut SmallVec<[T; 1]>, item: T) -> u8 {
     u8::try_from(place).expect("a request has at most 255 checks")
 }
 
+/// Writes a rule: see the table at the top of this module. `numbers` are its last two.
 fn rule(quota: &Quota, flags: u8, numbers: [u64; 2]) -> Rule {
     let mut rule = [0; 2 + 5 * NUMBER];
     rule[0] = quota.facts().number;

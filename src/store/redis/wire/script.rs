@@ -1,4 +1,9 @@
-//! What is called: a script, or a function of a library.
+//! What is called in Redis: a script, or a function of a library.
+//!
+//! The needs of a call come in; a program, and the command that calls it, go out. Programs are made
+//! when they are first needed and kept as long as the process lives: there are at most
+//! [`Needs::SETS`] scripts and one library. Both are named by a hash of their source, so that
+//! different versions of this crate can share a server without changing each other's code.
 
 use std::sync::OnceLock;
 
@@ -10,27 +15,32 @@ use super::source::statements_for;
 #[cfg(test)]
 mod tests;
 
-/// What tells whether a server's Lua is that of Redis.
+/// The source of `lua/check.lua`, whose result shows whether a server's Lua works with numbers as
+/// that of Redis does.
 pub(in crate::store::redis) const CHECK: &str = include_str!("../../../../lua/check.lua");
 
-/// Bytes of what is called, and of how many keys there are.
+/// Bytes to reserve in a command for the name of what is called, and for the number of keys.
 const ROOM: usize = 64;
 
 /// How the Lua files are called.
+///
+/// Set once for a store, by [`functions`](crate::store::RedisStoreBuilder::functions).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::store::redis) enum Calls {
-    /// `EVALSHA`: scripts that have only what a call needs.
+    /// `EVALSHA`: one script for each set of needs, which has only the statements that a call
+    /// needs.
     #[default]
     Scripts,
     /// `FCALL`: one library that has everything.
     Functions,
 }
 
-/// How a call is put.
+/// How a call is sent to a node. Jobs that differ in it share no call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::store::redis) enum Way {
+    /// As it is: to the server that has the slot of its keys.
     Plain,
-    /// To a node of a Cluster that the slot of the keys is on its way to.
+    /// Behind `ASKING`: to the node of a Cluster to which the slot of its keys is being moved.
     #[cfg(feature = "cluster")]
     Asking,
 }
@@ -38,13 +48,17 @@ pub(in crate::store::redis) enum Way {
 /// A script and its hash, or a library and its name.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Program {
+    /// Which of the two it is.
     calls: Calls,
+    /// The source, as `SCRIPT LOAD` or `FUNCTION LOAD` takes it.
     source: String,
+    /// The SHA-1 of a script in hexadecimal digits, or the name of a library.
     name: String,
 }
 
 impl Program {
-    /// What does all that a call needs.
+    /// Returns the program that does all that a call needs. It is made by the first call that needs
+    /// it; of those that need it at the same time, one makes it and the others wait.
     pub(super) fn of(calls: Calls, needs: Needs) -> &'static Self {
         static SCRIPTS: [OnceLock<Program>; Needs::SETS] = [const { OnceLock::new() }; Needs::SETS];
         match calls {
@@ -53,19 +67,23 @@ impl Program {
         }
     }
 
-    /// The scripts for each algorithm alone.
+    /// Returns the scripts for each algorithm alone, which are those that most calls need: they are
+    /// loaded in advance, the others when they are first called.
     pub(in crate::store::redis) fn each_script() -> impl Iterator<Item = &'static Self> {
         Needs::each().map(|needs| Self::of(Calls::Scripts, needs))
     }
 
+    /// Makes the script for some needs: the statements, and a line that calls the entry.
     fn script(needs: Needs) -> Self {
         let source = format!("{}return {}(KEYS, ARGV)\n", statements_for(needs, &[needs.entry()]), needs.entry());
         let name = Script::new(&source).get_hash().to_owned();
         Self { calls: Calls::Scripts, source, name }
     }
 
-    /// The library, which is named by its content, as are its functions: those of different versions do
-    /// not meet.
+    /// Returns the library, which has every algorithm and entry, and the check of the server's Lua.
+    ///
+    /// It is named `tollgate_` and the first 16 digits of its hash; its functions are named by
+    /// that, `_` and the entry: those of different versions do not collide.
     pub(in crate::store::redis) fn library() -> &'static Self {
         static LIBRARY: OnceLock<Program> = OnceLock::new();
         LIBRARY.get_or_init(|| {
@@ -80,7 +98,7 @@ impl Program {
         })
     }
 
-    /// The command that loads it.
+    /// Returns the command that loads it: `SCRIPT LOAD` or `FUNCTION LOAD`, without `REPLACE`.
     pub(in crate::store::redis) fn load_command(&self) -> Cmd {
         let command = match self.calls {
             Calls::Scripts => "SCRIPT",
@@ -89,13 +107,14 @@ impl Program {
         cmd(command).arg("LOAD").arg(&self.source).take()
     }
 
-    /// The call of what tells whether the server's Lua is that of Redis: of a library only.
+    /// Returns the call of the library's check, which shows whether the server's Lua is that of
+    /// Redis. Only a library has one.
     pub(in crate::store::redis) fn check_command(&self) -> Cmd {
         cmd("FCALL").arg(format!("{}_check", self.name)).arg(0).take()
     }
 
-    /// The call that does all that is needed, but for its keys and arguments: there is room for so
-    /// many, of so many bytes.
+    /// Begins the call that does all that is needed. Its keys and arguments are added by the
+    /// caller; there is room for `args` of them, of together so many `bytes`.
     pub(super) fn command(&self, needs: Needs, args: usize, bytes: usize) -> Cmd {
         let mut call = Cmd::with_capacity(args + 2, bytes + ROOM);
         match self.calls {

@@ -1,21 +1,27 @@
-//! Scripts, put together from `lua/`.
+//! The source of scripts, put together from the files of `lua/`.
 //!
-//! Lua makes every function of a script anew in each call, used or not, and with it its hold on each
-//! name it takes from around it. So a script has only the statements it needs, and constants stand in
-//! it as what they are.
+//! What a call needs comes in; Lua source goes out. Redis runs a script as one function, and Lua
+//! makes every function within it anew in each call, used or not, with a reference to each outer
+//! name that it uses. So a script has only the statements that it needs, and constants are written
+//! into it as their values.
+//!
+//! This takes little knowledge of Lua, and relies on how the files are written: every top-level
+//! statement begins with `local` at the start of a line, a name is defined before it is used,
+//! constants are in capitals on one line, and a table of functions has one entry a line.
 
 use std::collections::{HashMap, HashSet};
 
 use super::needs::Needs;
 
-/// Files of `lua/` by their names.
+/// Names and contents of files of `lua/`, which are compiled into the crate.
 macro_rules! lua {
     ($($name:literal,)+) => {
         &[$(($name, include_str!(concat!("../../../../lua/", $name, ".lua")))),+]
     };
 }
 
-/// The files in the order in which a script has them; entries come last.
+/// The files in the order in which a script has them; entries come last. A name is used only after
+/// the statement that defines it.
 pub(super) const FILES: &[(&str, &str)] = lua! {
     "prelude",
     "falling",
@@ -32,7 +38,12 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "singles",
 };
 
-/// The statements that some entries need for what is asked, without the lines that call them.
+/// Returns the statements that some entries need, in the order of the files, without a line that
+/// calls an entry.
+///
+/// It goes through the statements from the last to the first: one that defines a name needed by an
+/// entry, or by a statement kept before, is kept. Entries of tables whose algorithm is not in
+/// `needs` are left out, and with them the functions that only they use.
 pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
     let (constants, statements) = read();
     let mut needed: HashSet<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
@@ -49,25 +60,27 @@ pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
     kept.concat()
 }
 
-/// What the files say: constants by name, and all other statements.
+/// Returns the constants of all files by name, and all other statements.
 fn read() -> (HashMap<&'static str, String>, Vec<&'static str>) {
     let (constant, statements): (Vec<_>, Vec<_>) =
         FILES.iter().flat_map(|(_, file)| statements(file)).partition(|statement| is_constant(statement));
     (constant.into_iter().flat_map(values).collect(), statements)
 }
 
-/// A statement without comments, and without the lines of its table that name what is not needed.
+/// Returns a statement without comments, and without the lines of its table that name functions of
+/// algorithms that are not needed.
 fn without_idle(statement: &str, needs: Needs) -> String {
     let code = statement.split_inclusive('\n').filter(|line| is_code(line));
     code.filter(|line| entry(line).is_none_or(|function| needs.call(function))).collect()
 }
 
+/// Returns whether a line is neither empty nor a comment.
 fn is_code(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty() && !line.starts_with("--")
 }
 
-/// The function that a line of a table names: `  [1] = fixed_window,`.
+/// Returns the function that a line of a table names: `  [1] = fixed_window,`.
 fn entry(line: &str) -> Option<&str> {
     let (_, function) = line.strip_prefix("  ")?.strip_suffix(",\n")?.split_once(" = ")?;
     (words(function).next() == Some(function)).then_some(function)
@@ -80,7 +93,7 @@ fn statements(file: &str) -> impl Iterator<Item = &str> {
     starts.into_iter().zip(ends).map(|(start, end)| &file[start..end])
 }
 
-/// What a statement defines.
+/// Returns the names that a statement defines.
 fn names(statement: &str) -> Vec<&str> {
     let line = statement.lines().next().unwrap_or_default().trim_start_matches("local ");
     match line.strip_prefix("function ") {
@@ -94,7 +107,7 @@ fn is_constant(statement: &str) -> bool {
     names(statement).iter().all(|name| *name == name.to_uppercase()) && !statement.contains('{')
 }
 
-/// Names and what they stand for.
+/// Returns the constants that a statement defines, with their values.
 fn values(statement: &str) -> impl Iterator<Item = (&str, String)> {
     let line = statement.lines().next().unwrap_or_default();
     let values = line.split(" = ").nth(1).unwrap_or_default().split(", ");
@@ -104,6 +117,7 @@ fn values(statement: &str) -> impl Iterator<Item = (&str, String)> {
     }))
 }
 
+/// Returns code in which each name of a constant is replaced by its value.
 fn with_constants(code: &str, constants: &HashMap<&str, String>) -> String {
     let pieces = code.split_inclusive(is_between);
     pieces.fold(String::with_capacity(code.len()), |text, piece| {
@@ -112,10 +126,12 @@ fn with_constants(code: &str, constants: &HashMap<&str, String>) -> String {
     })
 }
 
+/// Returns whether a character separates words of Lua.
 fn is_between(c: char) -> bool {
     !c.is_ascii_alphanumeric() && c != '_'
 }
 
+/// Returns the words of a text: names, keywords and numbers.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_between).filter(|word| !word.is_empty())
 }

@@ -1,4 +1,10 @@
-//! What the answer of the script comes to: its twins come to the same verdicts, and to the rest.
+//! The verdict: what a reply of the script comes to.
+//!
+//! Checks and the part of a reply that is theirs come in; a step for each check goes out, which
+//! says what remains and how long to wait. The script decides and writes; this works out the rest
+//! from the state that the script found, by the same algorithms in Rust. Both come to a verdict on
+//! every check. If the two differ, it is an error and never a decision: the server's Lua then
+//! counts in another way, or the versions of both sides do not match.
 
 use smallvec::SmallVec;
 
@@ -9,15 +15,25 @@ use crate::core::algorithm::{State, Step};
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
 use crate::store::{Applied, Change, Check, Counter, Taken};
 
-/// What was decided of some checks.
+/// What was decided of the checks of one request.
 pub(in crate::store::redis) struct Verdict {
+    /// A step for each check, in their order.
     pub(in crate::store::redis) steps: Steps,
+    /// Whether an enforced check does not fit: then no check has taken anything.
     pub(in crate::store::redis) refused: bool,
+    /// The time of the decision, in microseconds since the Unix epoch.
     now_us: u64,
+    /// What the script found for each check, kept for [`look_again`](Self::look_again).
     seen: SmallVec<[Seen; 1]>,
 }
 
 impl Verdict {
+    /// Works out the verdict. Values under a key that had to be set aside are logged.
+    ///
+    /// # Errors
+    ///
+    /// If the reply is not one to these checks, or its verdict on a check differs from the one
+    /// worked out here.
     pub(in crate::store::redis) fn of(checks: &[Check], mut answered: Answered) -> Result<Self, Error> {
         let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
@@ -35,14 +51,19 @@ impl Verdict {
         Ok(Self { steps, refused, now_us, seen })
     }
 
-    /// Looks again at the checks that fit, as nothing is taken from them after all.
+    /// Works out what remains for the checks that fit when nothing is taken from them after all:
+    /// another check, or another part of the request, was refused. The server is not called for it.
     pub(in crate::store::redis) fn look_again(&mut self, checks: &[Check]) {
         let Self { steps, now_us, seen, .. } = self;
         look_again(steps, |index, _, cost| step(&checks[index], seen[index].state.as_ref(), *now_us, cost));
     }
 }
 
-/// As [`Verdict::of`], for what most requests ask.
+/// As [`Verdict::of`], for the usual request of one check, which needs no list.
+///
+/// # Errors
+///
+/// As there.
 pub(in crate::store::redis) fn step_of_one(check: &Check, mut answered: Answered) -> Result<Step, Error> {
     let seen = answered.next(&check.counter.quota, false).ok_or_else(no_decision)?;
     seen.found.warn(check);
@@ -50,7 +71,12 @@ pub(in crate::store::redis) fn step_of_one(check: &Check, mut answered: Answered
     if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
 }
 
-/// What became of a change to what was taken.
+/// Returns what became of a change to what was taken: how many units it came to, and what the
+/// counter shows after it.
+///
+/// # Errors
+///
+/// If the reply is not one to a change of this counter.
 pub(in crate::store::redis) fn applied_change(
     taken: &Taken,
     change: Change,
@@ -62,6 +88,7 @@ pub(in crate::store::redis) fn applied_change(
     Ok(applied(taken, change, units, &step))
 }
 
+/// Decides one check on a state, as the algorithm's twin in Lua did at the same time.
 fn step(check: &Check, state: Option<&State>, now_us: u64, cost: u64) -> Step {
     let Counter { quota, .. } = &check.counter;
     quota.decide(state, quota.tick().of(now_us), cost, check.floor)
