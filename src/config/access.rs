@@ -1,4 +1,8 @@
-//! Clients to allow and to deny.
+//! Clients to allow and to deny: the fields `allow`, `deny` and `serve_unknown_addresses` of a policy.
+//!
+//! A policy and its table come in, and the policy with its lists goes out. An entry is an address, a network or the
+//! value of a key. One that the policy's key can never match is an error here, with its place in the file, as a list
+//! that has no effect would go unnoticed.
 
 use super::document::{Field, Table};
 use super::keys::DynKey;
@@ -7,6 +11,11 @@ use crate::core::Error;
 use crate::http::policy::advice;
 use crate::http::{AccessList, Policy};
 
+/// Adds the lists of a table to its policy, whose key must have been set before.
+///
+/// # Errors
+///
+/// If an entry is malformed or can never match, or if `serve_unknown_addresses` has no list to act on.
 pub(super) fn with_lists(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
     let policy = with(policy, table.get("allow"), Policy::allow)?;
     match (table.get("deny"), table.switched_on("serve_unknown_addresses")?) {
@@ -19,7 +28,7 @@ pub(super) fn with_lists(policy: Policy, table: Table<'_>) -> Result<Policy, Err
     }
 }
 
-/// The key of a policy with lists: it tells the client's address where the key itself does not.
+/// Returns the key of a policy with lists, which knows the client's address where the key itself does not.
 pub(super) fn with_address(key: DynKey, table: Table<'_>, server: &Server) -> DynKey {
     #[cfg(feature = "axum")]
     if table.get("allow").or(table.get("deny")).is_some() {
@@ -29,6 +38,7 @@ pub(super) fn with_address(key: DynKey, table: Table<'_>, server: &Server) -> Dy
     key
 }
 
+/// Adds one list, if it is given, by `set`.
 fn with(
     policy: Policy,
     given: Option<Field<'_>>,

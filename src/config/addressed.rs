@@ -1,4 +1,8 @@
 //! A key for lists of addresses.
+//!
+//! A policy whose key is a header, say, does not know the client's address, which `allow` and `deny` may name. This
+//! key extracts what the policy's own key extracts, and takes the address from the server's `client_ip` where the
+//! own one has none. Only `access` makes it.
 
 use std::net::IpAddr;
 
@@ -13,7 +17,9 @@ use crate::store::Answer;
 
 /// A key, and how else the client's address is known.
 pub(super) struct Addressed {
+    /// The policy's own key, which identifies who is counted.
     pub(super) key: DynKey,
+    /// How the server knows a client's address.
     pub(super) client: ClientIp,
 }
 

@@ -1,4 +1,9 @@
 //! The file as it is written: tables, fields and values, each with its place.
+//!
+//! Text comes in and is parsed once; [`Field`] and [`Table`] go out, which borrow from it and are copied freely.
+//! Every method that reads a value as some type makes an error of anything else, which says the field, what was
+//! found, what is expected, and the line and column. So the other files of this module never handle places
+//! themselves.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -14,8 +19,10 @@ use crate::http::key::field_value::is_normal;
 /// A value, what it is the value of, and the file it stands in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
+    /// The name in messages: that of the field, or of what an element of a list is.
     pub(super) name: &'a str,
     value: &'a Spanned<DeValue<'a>>,
+    /// The file, for places in messages.
     source: &'a Source<'a>,
 }
 
@@ -24,10 +31,15 @@ pub(super) struct Field<'a> {
 pub(super) struct Table<'a> {
     /// The field that the table is the value of.
     pub(super) whole: Field<'a>,
+    /// Its fields, in no order.
     fields: &'a DeTable<'a>,
 }
 
 /// Reads a text as TOML.
+///
+/// # Errors
+///
+/// If it is not TOML; the message has the place at which the parser stopped.
 pub(super) fn parse<'a>(source: &Source<'a>) -> Result<Spanned<DeValue<'a>>, Error> {
     let file = DeTable::parse(source.text);
     let file = file.map_err(|error| source.error(&error.span().unwrap_or_default(), error.message()))?;
@@ -35,16 +47,17 @@ pub(super) fn parse<'a>(source: &Source<'a>) -> Result<Spanned<DeValue<'a>>, Err
 }
 
 impl<'a> Field<'a> {
+    /// Returns a field that stands for a value.
     pub(super) fn new(name: &'a str, value: &'a Spanned<DeValue<'a>>, source: &'a Source<'a>) -> Self {
         Self { name, value, source }
     }
 
-    /// An error in this value.
+    /// Returns an error in this value, at its place.
     pub(super) fn error(&self, message: impl Display) -> Error {
         self.source.error(&self.value.span(), message)
     }
 
-    /// The error of a value that is of another type than the one `expected`.
+    /// Returns the error of a value that is of another type than the one `expected`.
     pub(super) fn wrong(&self, expected: &str) -> Error {
         let found = match self.value.get_ref() {
             DeValue::String(text) => format!("the string {text:?}"),
@@ -58,35 +71,41 @@ impl<'a> Field<'a> {
         self.error(format!("{} is {found}: give {expected}", self.name))
     }
 
-    /// The number of its line.
+    /// Returns the number of its line, from 1.
     pub(super) fn line(&self) -> usize {
         self.source.place(self.value.span().start).0
     }
 
+    /// Returns the value if it is a string.
     pub(super) fn as_text(&self) -> Option<&'a str> {
         self.value.get_ref().as_str()
     }
 
+    /// Returns the value if it is a whole number of 0 or more that fits; in any base that TOML has.
     pub(super) fn as_whole(&self) -> Option<u64> {
         let number = self.value.get_ref().as_integer()?;
         // By way of a signed number, as -0 is 0.
         i128::from_str_radix(number.as_str(), number.radix()).ok()?.try_into().ok()
     }
 
-    /// The elements of a list, each of which is one of `name`.
+    /// Returns the elements of a list, each of which is called `name` in messages.
     pub(super) fn as_list(&self, name: &'a str) -> Option<Vec<Self>> {
         let elements = self.value.get_ref().as_array()?.iter();
         Some(elements.map(|value| Self { name, value, ..*self }).collect())
     }
 
+    /// Returns a string, or the error that it is none.
     pub(super) fn text(&self) -> Result<&'a str, Error> {
         self.as_text().ok_or_else(|| self.wrong("a string, in quotes"))
     }
 
+    /// Returns a whole number of 0 or more, or the error that it is none.
     pub(super) fn whole(&self) -> Result<u64, Error> {
         self.as_whole().ok_or_else(|| self.wrong("a whole number, 0 or more, without quotes"))
     }
 
+    /// Returns a number with or without a fraction, or the error that it is none; its bounds are the caller's to
+    /// check.
     pub(super) fn fraction(&self) -> Result<f64, Error> {
         let number = match self.value.get_ref() {
             DeValue::Integer(number) => number.as_str().parse().ok(),
@@ -96,19 +115,24 @@ impl<'a> Field<'a> {
         number.ok_or_else(|| self.wrong("a fraction such as 0.2, without quotes"))
     }
 
+    /// Returns a boolean, or the error that it is none.
     pub(super) fn flag(&self) -> Result<bool, Error> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong("a boolean, true or false without quotes"))
     }
 
+    /// Returns the elements of a list, or the error that it is none; of what type they are is not looked at.
     pub(super) fn texts(&self, name: &'a str) -> Result<Vec<Self>, Error> {
         self.as_list(name).ok_or_else(|| self.wrong("a list of texts in quotes, such as [\"a\", \"b\"]"))
     }
 
+    /// Returns a table, or the error that it is none.
     pub(super) fn table(&self, expected: &str) -> Result<Table<'a>, Error> {
         let fields = self.value.get_ref().as_table().ok_or_else(|| self.wrong(expected))?;
         Ok(Table { whole: *self, fields })
     }
 
+    /// Returns a duration written as `humantime` has it, or the error that it is none. The unit `M` is an error, as
+    /// it may be meant for minutes or months.
     pub(super) fn period(&self) -> Result<Duration, Error> {
         let name = self.name;
         let expected = || self.wrong("a duration in quotes, such as \"100ms\", \"60s\" or \"30d\"");
@@ -123,7 +147,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// What the text stands for among the words that are `known`.
+    /// Returns what the text stands for among the words that are `known`; an unknown one is an error that lists them.
     pub(super) fn choose<T: Copy>(&self, known: &[(&str, T)]) -> Result<T, Error> {
         let text = self.text()?;
         let found = known.iter().find(|(word, _)| *word == text);
@@ -133,7 +157,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// The header of a text `header:NAME`, which is all that `what` can be.
+    /// Returns the header of a text `header:NAME`, which is all that `what` can be.
     pub(super) fn header(&self, what: &str) -> Result<HeaderName, Error> {
         match self.text()?.split_once(':') {
             Some(("header", name)) => self.header_name(&format!("{what} header:NAME"), name),
@@ -141,7 +165,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The header of a name, which stands in `what`.
+    /// Returns the header of a name, which stands in `what`.
     pub(super) fn header_name(&self, what: &str, name: &str) -> Result<HeaderName, Error> {
         HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
             self.error(format!("{what} has {name:?} for a name: give one such as x-api-key")).with_source(error)
@@ -168,23 +192,24 @@ impl<'a> Table<'a> {
         Err(self.whole.source.error(&first.span(), message))
     }
 
+    /// Returns the field of this name, if it is there.
     pub(super) fn get(&self, name: &str) -> Option<Field<'a>> {
         let (name, value) = self.fields.get_key_value(name)?;
         Some(Field { name: name.get_ref(), value, ..self.whole })
     }
 
-    /// The field of this name, which has to be there, or else it is `missing`.
+    /// Returns the field of this name, which has to be there; else the error is `missing`, at the place of the table.
     pub(super) fn required(&self, name: &str, missing: &str) -> Result<Field<'a>, Error> {
         self.get(name).ok_or_else(|| self.whole.error(missing))
     }
 
-    /// The field of this name, if it is `true`.
+    /// Returns the field of this name if it is `true`; `None` if it is `false` or not there.
     pub(super) fn switched_on(&self, name: &str) -> Result<Option<Field<'a>>, Error> {
         let Some(field) = self.get(name) else { return Ok(None) };
         Ok(field.flag()?.then_some(field))
     }
 
-    /// All fields, in the order of the file.
+    /// Returns all fields, in the order of the file.
     pub(super) fn fields(&self) -> Vec<Field<'a>> {
         let mut names: Vec<_> = self.fields.keys().collect();
         names.sort_by_key(|name| name.span().start);

@@ -1,4 +1,8 @@
 //! Errors that say where in a file they are.
+//!
+//! A span of bytes and a message come in; an [`Error`] goes out whose message is one line:
+//! `FILE line N: MESSAGE (column N)`, without the file where only a text is known. Lines and columns begin at 1, and
+//! columns count characters.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -8,12 +12,14 @@ use crate::core::Error;
 /// A file's text, and its name if it has one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
+    /// The path it was read from.
     pub(super) name: Option<&'a str>,
+    /// All of its text, which places refer to.
     pub(super) text: &'a str,
 }
 
 impl Source<'_> {
-    /// An error in what stands at `span`: one line of text that says the file, the line and the column.
+    /// Returns an error in what stands at `span`.
     pub(super) fn error(&self, span: &Range<usize>, message: impl Display) -> Error {
         let name = self.name.map(|name| format!("{name} ")).unwrap_or_default();
         let (line, column) = self.place(span.start);
@@ -32,7 +38,7 @@ impl Source<'_> {
     }
 }
 
-/// The text with control characters escaped: some of it may come from the file.
+/// Returns the text with control characters escaped, as some of it may come from the file.
 pub(super) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,7 @@
 //! A file with policies, read as a whole.
+//!
+//! Text comes in; a [`Config`] goes out, in which everything was checked: field names, values, quotas, and that no two
+//! policies have one name. Nothing is in force until a layer is built of it, or updated by it.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,9 +18,27 @@ use crate::store::Store;
 const MOST_POLICIES: usize = 128;
 
 /// Policies and settings from a TOML file; see the [module](crate::config) for its fields.
+///
+/// The default has no policies, and the default settings of the server.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::config::Config;
+///
+/// # fn main() -> Result<(), tollgate::Error> {
+/// let config = Config::from_toml("[[policy]]\nname = \"all\"\nlimit = 100\nwindow = \"60s\"")?;
+/// assert_eq!(config.policies().len(), 1);
+///
+/// assert!(Config::from_toml("[[policy]]\nname = \"all\"\nlimit = 0\nwindow = \"60s\"").is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Config {
+    /// In the order of the file, at most [`MOST_POLICIES`].
     policies: Vec<Policy>,
+    /// The table `[server]`, or its defaults.
     server: Server,
 }
 
@@ -28,6 +49,18 @@ impl Config {
     ///
     /// If it is no TOML, or holds anything that is unknown or can never work. The message is one
     /// line that starts with the number of the line in the file, and ends with the column.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::config::Config;
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let config = Config::from_toml("[[policy]]\nname = \"search\"\nlimit = 30\nwindow = \"60s\"")?;
+    /// assert_eq!(config.policies()[0].name(), "search");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn from_toml(text: &str) -> Result<Self, Error> {
         Self::read(&Source { name: None, text })
     }
@@ -57,17 +90,17 @@ impl Config {
         }
     }
 
-    /// The policies, in the order of the file.
+    /// Returns the policies, in the order of the file.
     pub fn policies(&self) -> &[Policy] {
         &self.policies
     }
 
-    /// Takes the policies out.
+    /// Returns the policies without the rest, in the order of the file.
     pub fn into_policies(self) -> Vec<Policy> {
         self.policies
     }
 
-    /// The settings of the server.
+    /// Returns the settings of the server, which are the defaults where the file has none.
     pub fn server(&self) -> &Server {
         &self.server
     }
@@ -155,6 +188,7 @@ impl Config {
         Ok(())
     }
 
+    /// Reads and checks a whole file. The server's settings come first, as keys depend on its proxies.
     fn read(source: &Source<'_>) -> Result<Self, Error> {
         let root = parse(source)?;
         let file = Field::new("the file", &root, source).table("a table")?.only(&["policy", "server"])?;
@@ -164,6 +198,7 @@ impl Config {
     }
 }
 
+/// Reads the sequence of policies, of which no two may have one name.
 fn read_policies(given: Field<'_>, server: &Server) -> Result<Vec<Policy>, Error> {
     let tables = given.as_list("policy");
     let tables = tables.ok_or_else(|| given.wrong("a sequence of tables, each under [[policy]]"))?;

@@ -1,4 +1,12 @@
 //! Keys by the names they have in files.
+//!
+//! The field `key` comes in, a word or a list of words; a key extractor goes out. The table [`KEYS`] is all that a
+//! file can say, so error messages that list the keys are made from it. Each word has a form ([`Make`]), which says
+//! whether a name follows it and which choices may stand before it:
+//!
+//! `[first: | last:] [ignore_case:] WORD [:NAME]`
+//!
+//! The choices may stand in either order, each once.
 
 use std::mem;
 use std::sync::Arc;
@@ -10,6 +18,7 @@ use crate::http::key;
 use crate::http::key::reading::Reading;
 use crate::http::key::{Header, KeyExtractor};
 
+/// A key of any kind, shared by the policies that have it.
 pub(super) type DynKey = Arc<dyn KeyExtractor>;
 
 /// Keys joined at most: each is one level of nesting.
@@ -84,6 +93,7 @@ pub(super) fn read_key(given: Field<'_>, server: &Server) -> Result<DynKey, Erro
     Ok(joined.expect("the list is not empty"))
 }
 
+/// Returns the key of one word, with its choices and name.
 fn find(given: Field<'_>, server: &Server) -> Result<DynKey, Error> {
     let (choices, text) = Choices::read(given)?;
     let (word, name) = text.split_once(':').map_or((text, None), |(word, name)| (word, Some(name)));
@@ -106,16 +116,19 @@ fn forms(of: impl Fn(Make) -> bool) -> Vec<String> {
     KEYS.iter().filter(|(_, make)| of(*make)).map(|(word, make)| make.form(word)).collect()
 }
 
+/// The error of a word that no key has.
 fn unknown(given: Field<'_>, text: &str) -> Error {
     given.error(format!("key {text:?} is unknown: give one of {}", forms(|_| true).join(", ")))
 }
 
+/// The error of a choice before a key that takes no such choice; `form` is how the key is written.
 fn no_choice(form: &str) -> String {
     let among = forms(|make| matches!(make, Make::NamedAmong(_))).join(", ");
     let any_case = forms(|make| matches!(make, Make::AnyCase(_))).join(", ");
     format!("key {form:?} takes no such choice: {among} take first, last and ignore_case, and {any_case} ignore_case")
 }
 
+/// Makes a key of a header's value.
 fn header(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error> {
     let key = Header::new(given.header_name("key header:NAME", name)?);
     Ok(Arc::new(key.read_as(|reading| choices.apply(reading))))
@@ -131,6 +144,7 @@ fn cookie(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Erro
     Ok(Arc::new(key::cookie(name).read_as(|reading| choices.apply(reading))))
 }
 
+/// Makes a key of a query parameter's value; its name must not be empty.
 fn query(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error> {
     if name.is_empty() {
         return Err(given.error("key query:NAME lacks the name: give one such as query:api_key"));
@@ -138,6 +152,7 @@ fn query(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error
     Ok(Arc::new(key::query(name).read_as(|reading| choices.apply(reading))))
 }
 
+/// Makes a key of a part of the path, by its name in the route template.
 #[cfg(feature = "axum")]
 fn path_param(given: Field<'_>, name: &str) -> Result<DynKey, Error> {
     if name.is_empty() || name.contains(['{', '}', '*', '/', ':']) {
@@ -152,6 +167,7 @@ fn path_param(given: Field<'_>, name: &str) -> Result<DynKey, Error> {
 struct Choices {
     /// Which of several values counts.
     pick: Option<fn(Reading) -> Reading>,
+    /// Whether letters of either case are the same.
     ignores_case: bool,
 }
 
@@ -176,14 +192,17 @@ impl Choices {
         Ok((choices, rest))
     }
 
+    /// Returns whether nothing was chosen.
     fn is_none(self) -> bool {
         self.pick.is_none() && !self.ignores_case
     }
 
+    /// Returns whether one of several values was chosen.
     fn picks(self) -> bool {
         self.pick.is_some()
     }
 
+    /// Applies the choices to how a key is read.
     fn apply(self, reading: Reading) -> Reading {
         let reading = if let Some(pick) = self.pick { pick(reading) } else { reading };
         if self.ignores_case { reading.ignore_case() } else { reading }

@@ -1,4 +1,8 @@
 //! A `[[policy]]` table as a policy: its name and quota, and what it does where there is no key.
+//!
+//! A table comes in, a [`Policy`] goes out; unknown fields are refused first, so that a misspelt one is never
+//! ignored. Each step takes the policy, reads its own fields, and returns it with them; the key is set before the
+//! lists and tiers, which depend on it or on the quota. [`FIELDS`] must have each field that a step reads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,6 +45,7 @@ const FIELDS: &[&str] = &[
     "refund_dropped",
 ];
 
+/// The words of the field `missing_key`.
 const MISSING_KEY: &[(&str, MissingKey)] =
     &[("skip", MissingKey::Skip), ("deny", MissingKey::Deny), ("share", MissingKey::Share)];
 
@@ -58,6 +63,7 @@ const SWITCHES: &[(&str, Switch)] = &[
 /// Sets units of a quota.
 type SetUnits = fn(Quota, u64) -> Result<Quota, Error>;
 
+/// The fields that set units of a quota besides its limit.
 const UNITS: &[(&str, SetUnits)] = &[("burst", Quota::try_burst), ("queue", Quota::try_queue)];
 
 /// The policy of a table, and the field that has its name.
@@ -74,6 +80,7 @@ pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Poli
     Ok((with_switches(policy, table)?, name))
 }
 
+/// Sets the key, `"global"` if none is given, and what happens to requests without it.
 fn with_key(policy: Policy, table: Table<'_>, server: &Server) -> Result<Policy, Error> {
     let key = table.get("key").map(|key| read_key(key, server)).transpose()?;
     let key: DynKey = key.unwrap_or_else(|| Arc::new(key::global()));
@@ -84,6 +91,7 @@ fn with_key(policy: Policy, table: Table<'_>, server: &Server) -> Result<Policy,
     }
 }
 
+/// Sets the options that are `true`, and `advertise` if it is `false`.
 fn with_switches(mut policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
     for (name, switch) in SWITCHES {
         if table.switched_on(name)?.is_some() {
@@ -99,12 +107,14 @@ fn with_switches(mut policy: Policy, table: Table<'_>) -> Result<Policy, Error> 
 /// What counts, by its name in files.
 #[derive(Clone, Copy)]
 enum Form {
+    /// The algorithm as it is.
     Of(Algorithm),
     /// As many units as it takes where they are asked for.
     Longer(Algorithm),
 }
 
 impl Form {
+    /// Reads the field `algorithm`: a token bucket, if there is none.
     fn read(table: Table<'_>) -> Result<Self, Error> {
         let Some(name) = table.get("algorithm") else { return Ok(Form::Of(Algorithm::TokenBucket)) };
         let mut forms: Vec<_> = Algorithm::ALL.iter().map(|(name, algorithm)| (*name, Form::Of(*algorithm))).collect();
@@ -113,6 +123,7 @@ impl Form {
         name.choose(&forms)
     }
 
+    /// Returns a quota of this form.
     fn quota(self, limit: u64, window: Duration) -> Result<Quota, Error> {
         match self {
             Form::Of(algorithm) => Quota::try_new(algorithm, limit, window),
@@ -121,6 +132,8 @@ impl Form {
     }
 }
 
+/// Reads limit, window and units. Errors of the window are at its place, and all others at that of the number at
+/// fault.
 fn read_quota(table: Table<'_>) -> Result<Quota, Error> {
     let form = Form::read(table)?;
     let limit = table.required("limit", "this policy has no limit: add a line limit = N")?;

@@ -1,4 +1,8 @@
 //! The requests that a policy is for, what they cost, which of them count, and which are critical.
+//!
+//! A policy and its table come in, and the policy with these fields goes out. What a file cannot mean is an error:
+//! an empty list, which would limit nothing; a reserve that no request may use; a switch without the field that it
+//! acts on.
 
 use http::request::Parts;
 use http::{HeaderName, Method, StatusCode};
@@ -26,8 +30,10 @@ const METHODS: &[(&str, &Method)] = &[
 /// Makes a count.
 type Make = fn() -> Count;
 
+/// The words of the field `count`.
 const COUNTS: &[(&str, Make)] = &[("all", Count::all), ("failures", Count::failures), ("successes", Count::successes)];
 
+/// Sets the methods and routes that the policy applies to, and whether preflights pass without the key.
 pub(super) fn with_scope(mut policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
     if let Some(given) = table.get("methods") {
         let methods = some_texts(given, "method")?;
@@ -47,6 +53,7 @@ pub(super) fn with_scope(mut policy: Policy, table: Table<'_>) -> Result<Policy,
     Ok(policy.preflights_without_key())
 }
 
+/// Sets the routes, each of which has to be a template that axum could have.
 #[cfg(feature = "axum")]
 fn with_routes(policy: Policy, given: Field<'_>) -> Result<Policy, Error> {
     let mut routes = Vec::new();
@@ -72,6 +79,7 @@ fn some_texts<'a>(given: Field<'a>, name: &'a str) -> Result<Vec<Field<'a>>, Err
     Ok(texts)
 }
 
+/// Sets what a request costs, and which requests count.
 pub(super) fn with_cost(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
     let policy = match table.get("cost") {
         Some(cost) => read_cost(policy, cost)?,
@@ -83,6 +91,7 @@ pub(super) fn with_cost(policy: Policy, table: Table<'_>) -> Result<Policy, Erro
     }
 }
 
+/// Sets the cost: a number, or the header that says it.
 fn read_cost(policy: Policy, given: Field<'_>) -> Result<Policy, Error> {
     if let Some(units) = given.as_whole() {
         return Ok(policy.cost(units));
@@ -101,6 +110,8 @@ fn said(parts: &Parts, header: &HeaderName) -> u64 {
     joined.flat_map(|line| line.split(|byte| *byte == b',')).map(units).max().unwrap_or(1)
 }
 
+/// Returns the units that one value of a header says: digits, or else 1; a number that does not fit is the largest
+/// one.
 fn units(line: &[u8]) -> u64 {
     let text = str::from_utf8(trimmed(line)).unwrap_or_default();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -110,6 +121,7 @@ fn units(line: &[u8]) -> u64 {
     text.parse().unwrap_or(u64::MAX)
 }
 
+/// Reads which requests count: a word, or a list of statuses.
 fn read_count(given: Field<'_>) -> Result<Count, Error> {
     if given.as_text().is_some() {
         return Ok(given.choose(COUNTS)?());
@@ -124,6 +136,7 @@ fn read_count(given: Field<'_>) -> Result<Count, Error> {
     Ok(Count::statuses(statuses.collect::<Result<Vec<_>, _>>()?))
 }
 
+/// Reads a status from 100 to 999.
 fn read_status(given: Field<'_>) -> Result<StatusCode, Error> {
     let number = given.whole()?;
     let status = u16::try_from(number).ok().and_then(|number| StatusCode::from_u16(number).ok());

@@ -1,4 +1,7 @@
-//! The `[server]` table.
+//! The `[server]` table: how clients' addresses are known, and what is done while the store is unavailable.
+//!
+//! A table comes in, or nothing, and a [`Server`] goes out, which policies' keys and the layer are built with.
+//! Fields that need the feature `axum` are errors without it, as ignoring them would count the wrong clients.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,6 +15,7 @@ use crate::store::{FailureRules, OnFailure};
 /// All fields of the server.
 const FIELDS: &[&str] = &["trusted_proxies", "trusted_hops", "forwarded", "on_failure", "allow_for", "instances"];
 
+/// The words of the field `on_failure`.
 const ON_FAILURE: &[(&str, OnFailure)] =
     &[("fallback", OnFailure::Fallback), ("allow", OnFailure::Allow), ("deny", OnFailure::Deny)];
 
@@ -20,8 +24,23 @@ const ON_FAILURE: &[(&str, OnFailure)] =
 const MOST_HOPS: u64 = 64;
 
 /// Settings of the server as a whole.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::OnFailure;
+/// use tollgate::config::Config;
+///
+/// # fn main() -> Result<(), tollgate::Error> {
+/// let config = Config::from_toml("[server]\non_failure = \"deny\"\ninstances = 4")?;
+/// assert_eq!(config.server().on_failure(), OnFailure::Deny);
+/// assert_eq!(config.server().instances().get(), 4);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Server {
+    /// How a client's address is known: by the connection, unless proxies are trusted.
     #[cfg(feature = "axum")]
     client: ClientIp,
     on_failure: OnFailure,
@@ -37,22 +56,22 @@ impl Server {
         &self.client
     }
 
-    /// What happens to requests the store could not decide.
+    /// Returns what happens to requests the store could not decide; by default a local store decides.
     pub fn on_failure(&self) -> OnFailure {
         self.on_failure
     }
 
-    /// For how long all is admitted if that is what happens to requests the store could not decide.
+    /// Returns for how long all is admitted in one outage, if `on_failure` is `"allow"`; 60 s by default.
     pub fn allow_for(&self) -> Duration {
         self.allow_for
     }
 
-    /// How many processes share the limits.
+    /// Returns how many processes share the limits; 1 by default.
     pub fn instances(&self) -> NonZeroU32 {
         self.instances
     }
 
-    /// The settings that a newer file changes, but that a layer in use cannot.
+    /// Returns the settings that a newer file changes, but that a layer in use cannot.
     pub(super) fn kept(&self, newer: &Self) -> Vec<&'static str> {
         let changes = [
             ("on_failure", self.on_failure != newer.on_failure),
@@ -62,6 +81,7 @@ impl Server {
         changes.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
     }
 
+    /// Reads the table. Without the feature `axum` it must not say how clients' addresses are known.
     pub(super) fn read(given: Field<'_>) -> Result<Self, Error> {
         let table = given.table("a table, under [server]")?.only(FIELDS)?;
         let on_failure = table.get("on_failure").map(|rule| rule.choose(ON_FAILURE)).transpose()?.unwrap_or_default();

@@ -1,4 +1,11 @@
 //! What is true of an algorithm: the facts that are consulted wherever algorithms differ.
+//!
+//! A fact is a field of [`Facts`], and each algorithm's file has a constant with all of them, so a new algorithm
+//! does not compile before it has said what is true of it. Stores, quotas and the configuration read facts and never
+//! match on [`Algorithm`](super::Algorithm): which units return evenly, what a refund gives back, how a state is
+//! laid out.
+//!
+//! Names, numbers and letters are kept in files and in Redis, and never change once they were released.
 
 /// What is true of one algorithm.
 ///
@@ -69,6 +76,8 @@ pub(crate) enum Capacity {
 
 impl Capacity {
     /// The capacity where nothing is given but the limit.
+    ///
+    /// A queue without places has a capacity of 1: the request that leaves at once.
     pub(crate) const fn of(self, limit: u64) -> u64 {
         match self {
             Self::Limit | Self::Burst => limit,

@@ -1,12 +1,18 @@
 //! Fixed window: a count that starts anew at each multiple of the window since the epoch.
 //!
 //! State: the start of the window counted, and its count.
+//!
+//! A request fits if `count + cost + floor <= limit`. It waits for the end of the window, at which all units return
+//! at once; so up to twice the limit may be admitted in a span as long as a window that lies across two of them. A
+//! charge after the fact adds up to a debt of twice the limit, which the end of the window forgives. The stamp is
+//! the window's start: a refund that names another window changes nothing.
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_level;
 use super::{Found, NEVER, State, Step};
 
+/// What is true of fixed windows.
 pub(super) const FACTS: Facts = Facts {
     aliases: &[],
     number: 1,
@@ -24,10 +30,13 @@ pub(super) const FACTS: Facts = Facts {
     refusal: Refusal::LargerSums,
 };
 
+/// The largest limit, over any window: a debt of twice it, a cost and a floor still sum to less than [`EXACT`].
 pub(super) const fn most_units(_: u64) -> u64 {
     EXACT / 8 - 1
 }
 
+/// Decides one check on the state found. Times are ticks; `cost` and `floor` are at most
+/// [`MOST_UNITS`](super::MOST_UNITS).
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;
     let (start, mut count, found) = current(state, now, window);
@@ -48,6 +57,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: start, state: Some(state), found }
 }
 
+/// Refunds or charges units of the window that counts at `now`; only units that the window has are refunded.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { mut refund, charge, stamp } = change;
@@ -62,6 +72,8 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
 }
 
 /// The window that counts at `now`, and its count: the one kept, unless a later one has begun.
+///
+/// A clock that stepped back into an earlier window counts in the later one, so nothing is forgotten.
 fn current(state: Option<&State>, now: u64, window: u64) -> (u64, u64, Found) {
     let (start, count, found) = read_level(state, now, window);
     let current = now - now % window;

@@ -1,4 +1,7 @@
-//! The algorithms by their names.
+//! The algorithms by their names in files.
+//!
+//! The table of algorithms comes in, at compile time; out goes [`Algorithm::ALL`], with an algorithm's own name
+//! first and its aliases after it. The tests pin the names, numbers and letters that files and servers already have.
 
 use super::Algorithm;
 
@@ -12,6 +15,7 @@ const COUNT: usize = {
     count
 };
 
+/// All names with what they stand for, in the order of the table.
 const NAMES: [(&str, Algorithm); COUNT] = {
     let (mut names, mut count, mut place) = ([("", Algorithm::EACH[0]); COUNT], 0, 0);
     while place < Algorithm::EACH.len() {
@@ -30,7 +34,21 @@ const NAMES: [(&str, Algorithm); COUNT] = {
 };
 
 impl Algorithm {
-    /// The algorithms there are, by the names they have in files: some have several.
+    /// The algorithms there are, by the names they have in files; some have several.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Algorithm;
+    ///
+    /// let named = |name: &str| {
+    ///     let found = Algorithm::ALL.iter().find(|(known, _)| *known == name);
+    ///     found.map(|(_, algorithm)| *algorithm)
+    /// };
+    /// assert_eq!(named("token_bucket"), Some(Algorithm::TokenBucket));
+    /// assert_eq!(named("gcra"), Some(Algorithm::TokenBucket));
+    /// assert_eq!(named("lucky_bucket"), None);
+    /// ```
     pub const ALL: &'static [(&'static str, Algorithm)] = &NAMES;
 }
 

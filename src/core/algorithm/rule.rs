@@ -1,4 +1,8 @@
 //! A quota in the numbers the arithmetic works with, and changes of units in the same.
+//!
+//! These are the inputs and outputs of an algorithm besides its state. A [`Rule`] comes from a quota that was
+//! checked when it was built, which is why the functions of the algorithms need no checks for overflow.
+//! Costs and changes come from requests and are cut to [`MOST_UNITS`].
 
 use super::State;
 use crate::core::Change;
@@ -11,23 +15,34 @@ pub(crate) const EXACT: u64 = 1 << 52;
 pub(crate) const MOST_UNITS: u64 = EXACT / 8;
 
 /// A quota in ticks and units.
+///
+/// What holds of each: `window` and `limit` are at least 1, and `limit` and `capacity` are within what
+/// [`most_units`](super::Algorithm::most_units) allows for the window, or the algorithm's longer form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
+    /// The window in ticks.
     pub(crate) window: u64,
+    /// Units per window.
     pub(crate) limit: u64,
+    /// The most units that can be taken at once, at least 1; only buckets and queues read it.
     pub(crate) capacity: u64,
 }
 
 /// Units given back or added after the fact.
+///
+/// One of `refund` and `charge` is 0. Both are at most [`MOST_UNITS`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjustment {
+    /// Units to give back.
     pub(crate) refund: u64,
+    /// Units to add.
     pub(crate) charge: u64,
     /// The stamp of the step that took the units, or [`NEVER`](super::NEVER) for the state as it stands.
     pub(crate) stamp: u64,
 }
 
 impl Adjustment {
+    /// Returns a change in the algorithms' numbers, to units that were taken at `stamp`.
     pub(crate) fn new(wanted: Change, stamp: u64) -> Self {
         let (refund, charge) = match wanted {
             Change::Refund(units) => (units.min(MOST_UNITS), 0),
@@ -47,6 +62,7 @@ pub(crate) struct Adjusted {
 }
 
 impl Adjusted {
+    /// Returns what became of an adjustment; the state is dropped unless it `changed`.
     pub(super) fn new(units: u64, changed: bool, state: State, reset: u64) -> Self {
         Self { units, state: changed.then_some((state, reset)) }
     }

@@ -2,11 +2,19 @@
 //!
 //! State: the last time seen, and the low 32 bits of the time of each unit, oldest first. Windows
 //! are shorter than 2^32 ticks, so that is the whole time.
+//!
+//! A request fits if the units of the last `window` ticks, its cost and its floor are at most `limit`; a unit counts
+//! no more from `window` ticks after it was taken. Searching is by halves, so deciding takes time logarithmic in the
+//! units, and writing time linear in them. The stamp is the time the units were taken at: a refund removes units of
+//! that time.
+//!
+//! Redis answers with a digest instead of the log, which holds what a decision reports; it leaves no state to keep.
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, Rule};
 use super::{Found, NEVER, State, Step};
 
+/// What is true of sliding logs.
 pub(super) const FACTS: Facts = Facts {
     aliases: &[],
     number: 4,
@@ -30,6 +38,7 @@ pub(super) const fn most_units(_: u64) -> u64 {
     10_000
 }
 
+/// Decides one check on the state found, or on its digest. Nothing but an admitted cost makes a new state.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;
     let (log, found) = Log::read(state, now, window);
@@ -59,6 +68,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: time, state, found }
 }
 
+/// Removes units that were taken at the stamp, the newest first, or adds some now: up to twice the limit.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
@@ -79,9 +89,13 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
 }
 
 /// The units found: counted from 1, oldest first.
+///
+/// What was found, as the arithmetic reads it.
 struct Log<'a> {
+    /// The last time seen, in ticks.
     last: u64,
     units: Units<'a>,
+    /// How many units there are, those that count no more included.
     size: u64,
 }
 
@@ -97,6 +111,7 @@ enum Units<'a> {
 }
 
 impl<'a> Log<'a> {
+    /// Reads a state; of none, an empty log that was last seen now.
     fn read(state: Option<&'a State>, now: u64, window: u64) -> (Self, Found) {
         let (state, found) = State::read(state, now, window);
         let log = match state {
@@ -110,7 +125,9 @@ impl<'a> Log<'a> {
         (log, found)
     }
 
-    /// The time of a unit.
+    /// Returns the time of a unit, in ticks: the latest one up to `last` that has its low bits.
+    ///
+    /// Of a digest, only the newest unit and the one to wait for have a time.
     fn time(&self, unit: u64) -> u64 {
         match self.units {
             Units::All(units) => {
@@ -175,11 +192,13 @@ impl<'a> Log<'a> {
 /// Times are kept modulo this many ticks.
 const SPAN: u64 = 1 << 32;
 
+/// Returns what a log keeps of a time: the time modulo [`SPAN`].
 #[allow(clippy::cast_possible_truncation, reason = "that is what is kept")]
 fn low_bits(time: u64) -> u32 {
     time as u32
 }
 
+/// Returns the number of a unit as an index into a log.
 #[allow(clippy::cast_possible_truncation, reason = "a log of more units than memory cannot be")]
 fn index(unit: u64) -> usize {
     unit as usize

@@ -3,11 +3,17 @@
 //!
 //! State: the last time seen, the count of its window, and that of the window before. Counted is
 //! `floor(previous * (window - elapsed) / window) + count`.
+//!
+//! A request fits if that, its cost and its floor are at most `limit`. It is exact if the requests of the window
+//! before were spread evenly, and off by their unevenness otherwise. Waits are exact for the counts kept, in closed
+//! form. The stamp is the start of the aligned window that units were taken in: they can be refunded in that window
+//! and in the next one.
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::{Found, NEVER, State, Step};
 
+/// What is true of sliding windows.
 pub(super) const FACTS: Facts = Facts {
     aliases: &[],
     number: 3,
@@ -28,11 +34,14 @@ pub(super) const FACTS: Facts = Facts {
 /// Counts are kept in six bytes each, debts included.
 const MOST_IN_SIX_BYTES: u64 = (1 << 47) - 1;
 
+/// The largest limit over a window: a count in debt, which is at most twice the limit, times the window is below
+/// [`EXACT`].
 pub(super) const fn most_units(window: u64) -> u64 {
     let exact = (EXACT - 1) / 2 / window;
     if exact < MOST_IN_SIX_BYTES { exact } else { MOST_IN_SIX_BYTES }
 }
 
+/// Decides one check on the state found. Times are ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;
     let (time, mut count, previous, found) = current(state, now, window);
@@ -62,6 +71,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: start, state: Some(state), found }
 }
 
+/// Refunds units of the stamp's window, if it is the current one or the one before, or adds units to the current one.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
@@ -103,6 +113,10 @@ fn current(state: Option<&State>, now: u64, window: u64) -> (u64, u64, u64, Foun
 /// Ticks from the window's start until no more than `room` units are counted, which they are now.
 ///
 /// In closed form: `floor(p * (w - e) / w) <= a` holds from `e = w - ceil((a + 1) * w / p) + 1` on.
+///
+/// `p` is the previous count, `w` the window, `e` the ticks since its start and `a` the units of it that leave room:
+/// `room - count` in this window, and if the count alone is above the room, `room` in the next one, whose previous
+/// count it will be. The caller makes sure that the room does not suffice now, so the divisor is not 0.
 fn room_after(count: u64, previous: u64, window: u64, room: u64) -> u64 {
     if count <= room {
         let elapsed = window + 1 - ((room - count + 1) * window).div_ceil(previous);

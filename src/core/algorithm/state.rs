@@ -1,13 +1,24 @@
-//! What is kept for one key.
+//! What is kept of one counter, and how it is read.
+//!
+//! Stores keep a [`State`] without knowing what it means, and hand it back with the next check; algorithms read it as
+//! of `now`. State of a clock more than a window ahead is set aside, as it would refuse for longer than any state may
+//! matter; less than that, time stands still until the clock has caught up, so that stepping back neither refills nor
+//! rewinds.
 
 /// The state of one counter. Times are ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// A time and an amount: a window's start and its count, or the last time seen and a level.
+    ///
+    /// Used by fixed windows, token buckets and leaky buckets.
     Level { time: u64, amount: u64 },
     /// The last time seen, the count of its window, and that of the window before.
+    ///
+    /// Used by sliding windows.
     Window { time: u64, count: u64, previous: u64 },
     /// The last time seen, and the low 32 bits of the time of every unit, in order.
+    ///
+    /// Used by sliding logs.
     Log { time: u64, units: Box<[u32]> },
     /// What Redis tells of a log: the last time seen, the units that still count, the time of the
     /// newest, and that of the one to wait for.
@@ -30,6 +41,7 @@ pub(crate) enum Found {
 }
 
 impl State {
+    /// Returns the time the state has: the last one seen, or the start of a fixed window.
     fn time(&self) -> u64 {
         match self {
             State::Level { time, .. } | State::Window { time, .. } | State::Log { time, .. } => *time,
@@ -48,7 +60,7 @@ impl State {
     }
 }
 
-/// Reads a time and an amount; of none, `now` and 0.
+/// Reads a time and an amount; of no state, `now` and 0.
 pub(super) fn read_level(state: Option<&State>, now: u64, window: u64) -> (u64, u64, Found) {
     match State::read(state, now, window) {
         (Some(State::Level { time, amount }), found) => (*time, *amount, found),
@@ -56,7 +68,7 @@ pub(super) fn read_level(state: Option<&State>, now: u64, window: u64) -> (u64, 
     }
 }
 
-/// Reads a level that falls by `limit` a tick, as of the last time seen or `now`.
+/// Reads a level that falls by `limit` a tick, as of the last time seen or `now`, whichever is later.
 pub(super) fn read_falling(state: Option<&State>, now: u64, window: u64, limit: u64) -> (u64, u64, Found) {
     let (time, level, found) = read_level(state, now, window);
     // Where the product does not fit, it is above every level.

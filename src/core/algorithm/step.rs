@@ -1,4 +1,8 @@
-//! What one algorithm says of one request.
+//! What one algorithm decides of one check.
+//!
+//! A [`Step`] is all that goes out of a decision: what a response's headers report is computed from the first five
+//! fields, the receipt has the stamp, and the store keeps the state. Times are ticks of the quota, from now on, but
+//! for the stamp, which is a time.
 
 use super::{EXACT, Found, State};
 

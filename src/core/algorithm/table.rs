@@ -1,9 +1,21 @@
 //! What a line in the table of algorithms stands for.
+//!
+//! The macro makes of the lines the public enum `Algorithm` and the functions that call the module of each variant,
+//! so that there is one place that lists the algorithms, in `mod.rs`. It dispatches by `match`, without a virtual
+//! call.
 
 /// Makes the algorithms of lines: a name for the variant, and the module that has its facts and arithmetic.
 ///
 /// A module has `FACTS: Facts`, and the functions `decide`, `adjust` and `most_units`. Its name is that of the
 /// algorithm, in files, in errors and in Lua: `lua/NAME.lua` defines the function `NAME`.
+///
+/// | function | from | to |
+/// | --- | --- | --- |
+/// | `decide` | state, now, rule, cost, floor | the step; nothing is written |
+/// | `adjust` | state, now, rule, change | what was changed, and the state to keep |
+/// | `most_units` | the window in ticks | the largest limit for which both are exact |
+///
+/// The number of a variant in its enum is its place in the table of facts.
 macro_rules! algorithms {
     ($($(#[$doc:meta])* $variant:ident => $module:ident,)+) => {
         /// How units are counted against a [`Quota`](crate::Quota).

@@ -4,12 +4,17 @@
 //! a tick. So the refill is exact for any limit and window: nothing is divided until an answer is
 //! rounded. GCRA is the same in other words (its theoretical arrival time is
 //! `time + deficit / limit`).
+//!
+//! A request fits if `deficit <= (capacity - cost - floor) * window`, and else waits until it has fallen to that,
+//! `ceil((deficit - (capacity - cost - floor) * window) / limit)` ticks. The stamp is the time the units were taken
+//! at: a refund gives back what time has not refilled since, and a charge adds up to a deficit of twice the capacity.
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_falling;
 use super::{NEVER, State, Step};
 
+/// What is true of token buckets.
 pub(super) const FACTS: Facts = Facts {
     aliases: &["gcra"],
     number: 2,
@@ -32,6 +37,7 @@ pub(super) const fn most_units(window: u64) -> u64 {
     (EXACT - 1 - window) / 2 / window
 }
 
+/// Decides one check on the state found. Times are ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, capacity } = rule;
     let (time, mut deficit, found) = read_falling(state, now, window, limit);
@@ -54,6 +60,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: time, state: Some(state), found }
 }
 
+/// Refunds units less those that were refilled since the stamp, or adds units to the deficit.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, capacity } = rule;
     let Adjustment { refund, charge, stamp } = change;

@@ -3,11 +3,14 @@
 /// The grain of time of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tick {
+    /// A microsecond, for windows up to 60 s.
     Micro,
+    /// A millisecond, for longer windows.
     Milli,
 }
 
 impl Tick {
+    /// Returns the length of a tick in microseconds.
     pub(crate) const fn micros(self) -> u64 {
         match self {
             Tick::Micro => 1,

@@ -12,7 +12,9 @@ use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };
 
+/// The longest a refusal is served, unless another [cap](DenyCacheBuilder::cap) is set.
 const DEFAULT_CAP: Duration = Duration::from_secs(1);
+/// Refusals that are kept, unless another [capacity](DenyCacheBuilder::capacity) is set.
 const DEFAULT_CAPACITY: usize = 100_000;
 
 /// A store around a store that remembers its refusals, so that a flood of refused requests costs the
@@ -58,11 +60,23 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// ```
 #[derive(Clone, Debug)]
 pub struct DenyCache<S> {
+    /// The store that decides what is not known.
     inner: S,
+    /// What it refused; shared by all clones.
     refusals: Arc<Refusals>,
 }
 
-/// Settings of a [`DenyCache`].
+/// Settings of a [`DenyCache`]: how long refusals are cached, how many, and by which clock.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{DenyCache, MemoryStore};
+///
+/// let settings = DenyCache::builder().cap(Duration::from_millis(500)).capacity(10_000);
+/// assert!(settings.build(MemoryStore::new()).is_ok());
+/// ```
 #[must_use]
 pub struct DenyCacheBuilder {
     cap: Duration,
@@ -71,7 +85,7 @@ pub struct DenyCacheBuilder {
 }
 
 impl DenyCache<()> {
-    /// Settings to put a cache around a store with.
+    /// Returns settings to put a cache around a store with: a cap of 1 s, and 100,000 refusals.
     pub fn builder() -> DenyCacheBuilder {
         DenyCacheBuilder::new()
     }
@@ -83,49 +97,83 @@ impl<S> DenyCache<S> {
     /// # Panics
     ///
     /// Never: the default settings are valid.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{DenyCache, MemoryStore};
+    ///
+    /// let store = DenyCache::new(MemoryStore::new());
+    /// assert!(store.is_empty());
+    /// ```
     pub fn new(inner: S) -> Self {
         DenyCacheBuilder::new().build(inner).expect("the default settings are valid")
     }
 
-    /// The store inside.
+    /// Returns the store inside. What is settled or reset through it directly is seen here within the cap.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// How many requests were refused without asking the inner store.
+    /// Returns how many requests were refused without calling the inner store, by all clones together.
     pub fn answered(&self) -> u64 {
         self.refusals.answered()
     }
 
-    /// How many refusals are kept, outlived ones that were not yet dropped included.
+    /// Returns how many refusals are kept, outlived ones that were not yet dropped included.
     pub fn len(&self) -> usize {
         self.refusals.len()
     }
 
-    /// Whether no refusal is kept.
+    /// Returns whether no refusal is kept.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl DenyCacheBuilder {
+    /// Returns the default settings, on the system's clock.
     pub(crate) fn new() -> Self {
         Self { cap: DEFAULT_CAP, capacity: DEFAULT_CAPACITY, clock: Box::new(SystemClock::new()) }
     }
 
-    /// Sets how long a refusal is remembered at most, instead of 1 s: so late is seen what is given
-    /// back elsewhere.
+    /// Sets how long a refusal is cached at most, instead of 1 s, counted from when the inner store was called.
+    ///
+    /// So late may be seen what is refunded elsewhere. A shorter wait of the refusal itself ends it earlier. A cap
+    /// below 1 µs is refused by [`build`](Self::build).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{DenyCache, MemoryStore};
+    ///
+    /// assert!(DenyCache::builder().cap(Duration::from_millis(200)).build(MemoryStore::new()).is_ok());
+    /// assert!(DenyCache::builder().cap(Duration::ZERO).build(MemoryStore::new()).is_err());
+    /// ```
     pub fn cap(self, cap: Duration) -> Self {
         Self { cap, ..self }
     }
 
-    /// Sets how many refusals are kept at most, instead of 100,000. Each takes 600 bytes at most,
-    /// where its table has just been doubled.
+    /// Sets how many refusals are kept at most, instead of 100,000; 0 is refused by [`build`](Self::build).
+    ///
+    /// Each takes 600 bytes at most, where its table has just been doubled. While all are live, further refusals are
+    /// not cached, and their requests reach the inner store.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{DenyCache, MemoryStore};
+    ///
+    /// assert!(DenyCache::builder().capacity(1_000).build(MemoryStore::new()).is_ok());
+    /// assert!(DenyCache::builder().capacity(0).build(MemoryStore::new()).is_err());
+    /// ```
     pub fn capacity(self, refusals: usize) -> Self {
         Self { capacity: refusals, ..self }
     }
 
-    /// Takes the time from another clock.
+    /// Takes the time by which refusals end from another clock, instead of the system's. It should run as fast as the
+    /// inner store's; one that steps back ends what was learnt after the time it shows.
     pub fn with_clock(self, clock: impl Clock) -> Self {
         Self { clock: Box::new(clock), ..self }
     }
@@ -134,12 +182,13 @@ impl DenyCacheBuilder {
     ///
     /// # Errors
     ///
-    /// If the cap or the capacity is zero.
+    /// If the cap is less than 1 µs or the capacity is zero.
     pub fn build<S>(self, inner: S) -> Result<DenyCache<S>, Error> {
         let refusals = Arc::new(self.refusals(StoreId::new())?);
         Ok(DenyCache { inner, refusals })
     }
 
+    /// Builds the cached refusals of the store `id` alone, for a store that calls them itself.
     pub(crate) fn refusals(self, id: StoreId) -> Result<Refusals, Error> {
         if self.cap < Duration::from_micros(1) {
             return Err(Error::invalid(
@@ -197,6 +246,9 @@ impl<S: Store> Store for DenyCache<S> {
 
 impl<S> DenyCache<S> {
     /// Learns from an answer of the inner store.
+    ///
+    /// The decision is returned as it is. One that is still pending is learnt from when it is polled to its end; a
+    /// caller that drops it learns nothing.
     fn learn(
         &self,
         question: Question,
@@ -222,6 +274,9 @@ impl<S> DenyCache<S> {
     }
 
     /// Forgets a counter before and after a change to it.
+    ///
+    /// Before, as the change may arrive at any time from now on; and after, for what was asked for meanwhile.
+    /// Dropping the pending answer forgets the second time, too.
     fn forget_while<T: 'static>(
         &self,
         counter: &Counter,

@@ -19,6 +19,8 @@ pub(super) struct Demand {
 }
 
 impl Demand {
+    /// Returns what a check demands: the sum of its cost and floor, or its floor alone where the algorithm refuses by
+    /// that. Sums beyond the capacity are all alike, as no wait helps any of them.
     pub(super) fn of(check: &Check) -> Self {
         let (quota, sum) = (&check.counter.quota, check.cost.saturating_add(check.floor));
         let most = quota.capacity();
@@ -29,12 +31,15 @@ impl Demand {
         }
     }
 
-    /// Whether no wait can help.
+    /// Returns whether no wait can help: more is demanded than the quota ever holds.
     pub(super) fn is_beyond(self, quota: &Quota) -> bool {
         self.units > quota.capacity()
     }
 
-    /// Microseconds that this demand waits for after a smaller one fits; rounded up.
+    /// Returns the microseconds that this demand waits for after a smaller one fits; rounded up.
+    ///
+    /// Where units return evenly these are `(units - smaller) * window / limit` ticks, and 0 for other algorithms.
+    /// `smaller` must not exceed the units of this demand.
     pub(super) fn longer_than(self, smaller: u64, quota: &Quota) -> u64 {
         if !quota.facts().returns_evenly {
             return 0;

@@ -1,4 +1,12 @@
-//! What is answered from earlier refusals, what is remembered, and when it is forgotten.
+//! The rules of the deny cache: what is answered from earlier refusals, what is cached, and when it is forgotten.
+//!
+//! Checks come in, before and after the store's decision; refusals go out. Three things end a cached refusal: its time
+//! (`until`, in `table`), a change of its counter through this process (a new generation, in `slots`), and an admitted
+//! request of the same counter, after which larger costs wait longer than was known.
+//!
+//! Invariant: a refusal is cached only if the generation of its counter is what it was before the store was called, so
+//! no refusal that was decided before a refund is served after it. All methods are synchronous and hold one lock at a
+//! time, never while the store is called.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,18 +32,27 @@ const MOST_OTHERS: usize = 5;
 pub(crate) struct Refusals {
     /// The store whose refusals these are.
     id: StoreId,
+    /// The cached refusals.
     kept: KnownRefusals,
+    /// The generations of counters.
     slots: Slots,
+    /// The hash of counters in marks and places.
     hasher: CounterHasher,
+    /// What identifies the counter of a cached refusal without its text.
     fingerprints: Fingerprints,
+    /// Where the time comes from.
     clock: Box<dyn Clock>,
+    /// The longest a refusal is served, in microseconds.
     cap_us: u64,
+    /// How many requests were refused from memory.
     answered: AtomicU64,
 }
 
+/// What is known of each check of a request, in their order.
 type Found = SmallVec<[Option<Known>; 4]>;
 
 impl Refusals {
+    /// Returns an empty cache for `capacity` refusals of the store `id`; both `cap` and `capacity` must not be zero.
     pub(super) fn new(id: StoreId, cap: Duration, capacity: usize, clock: Box<dyn Clock>) -> Self {
         let cap_us = u64::try_from(cap.as_micros()).unwrap_or(u64::MAX);
         Self {
@@ -55,6 +72,7 @@ impl Refusals {
         self.answered.load(Ordering::Relaxed)
     }
 
+    /// Returns how many refusals are kept, outlived ones included.
     pub(super) fn len(&self) -> usize {
         self.kept.len()
     }
@@ -73,6 +91,8 @@ impl Refusals {
     }
 
     /// What has to be known of a request that the store decides in any case.
+    ///
+    /// It is asked in place of [`ask`](Self::ask) where a refusal from memory is not wanted, as in a probe.
     pub(crate) fn question(&self, checks: &[Check]) -> Question {
         let marks: Marks = checks.iter().map(|check| self.mark(check)).collect();
         let looks = checks.iter().all(|check| check.cost == 0);
@@ -106,6 +126,9 @@ impl Refusals {
     }
 
     /// Remembers how a request was refused, if it was, and if the store itself said so.
+    ///
+    /// Refusals of another source, such as a fallback, teach nothing. A look is learnt from as
+    /// [`learn_from_looks`](Self::learn_from_looks) says.
     pub(crate) fn learn(&self, question: &Question, checks: &[Check], decision: &Decision) {
         if question.looks {
             self.learn_from_looks(question, checks, decision);
@@ -139,6 +162,7 @@ impl Refusals {
         }
     }
 
+    /// Caches each refusing check of a request, and beside it what the first [`MOST_OTHERS`] others reported.
     fn remember(&self, question: &Question, checks: &[Check], decision: &Decision) {
         let now = micros(&*self.clock);
         let all = || checks.iter().zip(&question.marks).zip(decision.outcomes());
@@ -172,6 +196,7 @@ impl Refusals {
         self.slots.forget_for_a_while(self.base(counter), micros(&*self.clock));
     }
 
+    /// Returns the live refusal that is known of a check, or of a smaller demand of its kind.
     fn find(&self, check: &Check, mark: &Mark, now: u64) -> Option<Known> {
         if !is_remembered(check) {
             return None;
@@ -181,20 +206,23 @@ impl Refusals {
         found.filter(|known| known.is_live(now, mark.generation))
     }
 
+    /// Returns the hash of a check's counter and its generation now.
     fn mark(&self, check: &Check) -> Mark {
         let base = self.base(&check.counter);
         Mark { base, generation: self.slots.generation(base) }
     }
 
-    /// Of all that a refusal is found by.
+    /// Returns the hash of all that a refusal is found by: counter, quota, and kind of demand.
     fn hash(&self, mark: &Mark, check: &Check, demand: Demand) -> u64 {
         self.hasher.of_other((mark.base, check.counter.quota, demand.kind))
     }
 
+    /// Returns what a refusal is found by; the fingerprint is compared where hashes are equal.
     fn place(&self, mark: &Mark, check: &Check, demand: Demand) -> Place {
         Place { hash: self.hash(mark, check, demand), counter: self.fingerprints.of(&check.counter) }
     }
 
+    /// Returns the hash of policy and key, which is the same for all quotas.
     fn base(&self, counter: &Counter) -> u64 {
         self.hasher.of(counter)
     }

@@ -1,4 +1,12 @@
-//! When counters were changed, so that what was refused before is not told after.
+//! When counters were changed, so that an older refusal is not served afterwards.
+//!
+//! Hashes of counters come in. Each of at most 16,384 slots has a generation, a number that grows with each change
+//! of a counter that picks the slot. A refusal carries the generation of when it was asked for; it is live only as
+//! long as the slot has the same one. So forgetting a counter is one addition, without a search for its refusals, at
+//! the price that counters of the same slot are forgotten with it.
+//!
+//! All fields are atomics, read and written in one total order (`SeqCst`) without any lock. Times are microseconds
+//! of the cache's clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +25,7 @@ pub(super) struct Slots {
     live_until: AtomicU64,
 }
 
+/// What is known of all counters that pick this slot.
 #[derive(Debug, Default)]
 struct Slot {
     /// How often the counters were forgotten.
@@ -39,14 +48,17 @@ impl Slots {
         self.live_until.load(Ordering::SeqCst) > now
     }
 
+    /// Returns the generation of a counter's slot.
     pub(super) fn generation(&self, hash: u64) -> u64 {
         self.slot(hash).generation.load(Ordering::SeqCst)
     }
 
+    /// Forgets all refusals of a counter's slot.
     pub(super) fn forget(&self, hash: u64) {
         self.slot(hash).generation.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// As [`forget`](Self::forget), if there may be a refusal that holds at `now`: else there is nothing to forget.
     pub(super) fn forget_if_live(&self, hash: u64, now: u64) {
         if self.slot(hash).live_until.load(Ordering::SeqCst) > now {
             self.forget(hash);
@@ -62,6 +74,8 @@ impl Slots {
 
     /// Whether a refusal asked for at `sent` may be remembered: nothing was changed since, nor may
     /// have been on its way.
+    ///
+    /// If it may, the slot and the whole are noted to have refusals until `until`.
     pub(super) fn admit(&self, hash: u64, generation: u64, sent: u64, until: u64) -> bool {
         let slot = self.slot(hash);
         let settled =
@@ -74,6 +88,7 @@ impl Slots {
         settled
     }
 
+    /// Returns the slot that the low bits of a hash pick.
     fn slot(&self, hash: u64) -> &Slot {
         #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
         let bits = hash as usize;

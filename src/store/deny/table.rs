@@ -25,6 +25,7 @@ pub(super) struct KnownRefusals {
 pub(super) struct Known {
     /// The demand that was refused.
     pub(super) units: u64,
+    /// The floor of the check that was refused.
     pub(super) floor: u64,
     pub(super) remaining: u64,
     /// When the store was asked.
@@ -43,18 +44,28 @@ pub(super) struct Known {
 /// What was last known of a check that did not refuse.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Other {
+    /// Of counter, quota and kind of demand, as in [`Place`].
     pub(super) hash: u64,
+    /// What was left of it then.
+    ///
+    /// What was left of it then.
     pub(super) remaining: u64,
+    /// When the counter resets, counted from the answer.
+    ///
+    /// When the counter resets, counted from the answer.
     pub(super) reset_at: u64,
 }
 
+/// The refusals of one part of the map.
 #[derive(Debug)]
 struct Part {
+    /// Swept when it has doubled, and when it is full at most once in a pause.
     table: Table<Refusal>,
     /// When it is searched for room again, if it is full.
     search_at: u64,
 }
 
+/// An entry: a refusal, and what it is found by.
 #[derive(Debug)]
 struct Refusal {
     place: Place,
@@ -90,6 +101,7 @@ impl Known {
         }
     }
 
+    /// Returns whether the refusal may be served at `now`: it has not ended, and its counter is of the same generation.
     /// A clock that stepped back ends what was known after it.
     pub(super) fn is_live(&self, now: u64, generation: u64) -> bool {
         self.sent <= now && now < self.until && self.generation == generation
@@ -109,6 +121,8 @@ impl KnownRefusals {
     }
 
     /// What is known of a demand, or of a smaller one of its kind.
+    ///
+    /// Returned is also what is no longer live; the caller checks that.
     pub(super) fn find(&self, place: Place, demand: Demand) -> Option<Known> {
         let part = self.shards.lock(place.hash);
         let refusal = part.table.find(place.hash, |refusal| refusal.place == place)?;

@@ -1,4 +1,11 @@
-//! The way of a request that is admitted before it is paid.
+//! Admitting a request before it is charged.
+//!
+//! The checks come in; an admitted decision goes out if the balances of all keys cover them, and `None` otherwise:
+//! nothing is ever refused here. Under the locks of all parts, either every check is spent and owed, or none is.
+//! Each key that has no ticking task gets one; the tasks are started after the locks were released, as a runtime
+//! that ends drops them at once, and dropping one locks.
+//!
+//! Outside of a tokio runtime, when none was seen before, nothing is admitted here, as nobody would charge it.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,7 +20,10 @@ use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::around::is_plain;
 use crate::store::{Check, Decided, Receipt, Taken};
 
-/// Admits a request that the rooms of all its keys cover.
+/// Admits a request that the rooms of all its keys cover; `None` leaves the decision to the inner store.
+///
+/// A key covers nothing while its part has strays, while the inner store is given something of it, under another
+/// quota than the one that was learnt, or when the last look is stale. A closed store admits nothing.
 pub(super) fn admit(shared: &Arc<SharedBalances>, checks: &[Check]) -> Option<Decided> {
     if !is_plain(checks) {
         return None;

@@ -1,4 +1,9 @@
 //! What is known of a key: what is left of it, and what is owed.
+//!
+//! Decisions and looks of the inner store come in, and what is admitted here; out goes whether a check is covered.
+//! It is a bound from below: `left` is what the inner store reported, less everything that it may not have counted
+//! then, which is what is owed and the metered charges on their way. Nothing here waits or calls anything; the
+//! part's lock is held by the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,33 +29,41 @@ const UNKNOWN: i128 = i128::MIN / 2;
 /// rests on.
 #[derive(Debug)]
 pub(super) struct Balance {
+    /// The hash of policy and key.
     pub(super) hash: u64,
+    /// With the quota that the inner store was last given.
     pub(super) counter: Counter,
     /// Units that may still be admitted before the next look.
     room: u64,
+    /// What is owed, and the charges that units can still be refunded of.
     pub(super) ledger: Ledger,
+    /// How the charge on its way goes, or the last one went, for those who wait for it.
     pub(super) paid: Option<Paid>,
-    /// Requests and resets the inner store is given: nothing is admitted here meanwhile, for it does not
-    /// know of that.
+    /// Requests and resets the inner store is given: nothing is admitted here meanwhile, as what is left does not
+    /// include them.
     direct: usize,
-    /// The least that those were told remains.
+    /// The least that those reported as remaining.
     seen: u64,
     /// Counts what makes the answer to a look say nothing that is on its way.
     pub(super) turns: u64,
-    /// A task pays at each tick.
+    /// Whether a task charges what is owed at each tick.
     pub(super) ticks: bool,
     /// What remains, as far as is known, less what the inner store may not have counted.
     left: i128,
+    /// When the decision or look was sent that was learnt from last.
     looked: Instant,
+    /// How long the counter took then to be as unused.
     reset: Duration,
+    /// Metered charges, begun and ended.
     meter: Meter,
-    /// Resets of the key.
+    /// How often the key was reset.
     pub(super) epoch: u64,
 }
 
 /// Units that requests charged besides what they took, from the first to the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Meter {
+    /// Units of all charges that were begun.
     begun: u128,
     /// Units of charges that are on their way no more.
     ended: u128,
@@ -67,6 +80,7 @@ impl Entry for Balance {
 }
 
 impl Balance {
+    /// Returns the balance of a key of which nothing is known: it admits nothing before it has learnt.
     pub(super) fn new(hash: u64, counter: &Counter, epoch: u64) -> Self {
         Self {
             hash,
@@ -86,19 +100,23 @@ impl Balance {
         }
     }
 
+    /// Returns whether there are units that the inner store may not have counted.
     pub(super) fn owes(&self) -> bool {
         self.ledger.owed() > 0
     }
 
-    /// Nothing is owed, asked or on its way.
+    /// Returns whether nothing is owed, asked or on its way: the entry may be dropped.
     pub(super) fn is_quiet(&self) -> bool {
         !self.owes() && self.direct == 0 && !self.ticks && self.meter.begun == self.meter.ended
     }
 
+    /// Returns how long ago that was sent which was learnt from last.
     pub(super) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.looked)
     }
 
+    /// Returns whether a check may be admitted here. What was learnt longer ago than `fresh`, or under another
+    /// quota, covers nothing.
     pub(super) fn covers(&self, check: &Check, now: Instant, fresh: Duration) -> bool {
         self.direct == 0
             && self.room >= check.cost
@@ -106,6 +124,8 @@ impl Balance {
             && self.age(now) < fresh
     }
 
+    /// Admits a check that is [covered](Self::covers): its units are owed from now on, and its receipt has the
+    /// number of the charge they are to leave with.
     pub(super) fn spend(&mut self, check: &Check, now: Instant) -> (Outcome, Taken) {
         self.room -= check.cost;
         self.left -= i128::from(check.cost);
@@ -119,16 +139,20 @@ impl Balance {
         (Outcome::from_measures(check, &measures), taken)
     }
 
-    /// Begins what the inner store is given: nothing is admitted here meanwhile.
+    /// Begins something that the inner store is given: nothing is admitted here until it [ends](Self::leave).
+    ///
+    /// Returns what the inner store had counted of metered charges by then.
     pub(super) fn enter(&mut self) -> Counted {
         self.direct += 1;
         self.shut();
         self.counted()
     }
 
-    /// Ends what was entered, with what was told remains, if anything was. Returns that if it was the last:
-    /// several at once may be told in another order than they were decided in, and the least of what they
-    /// are told is not more than the last of them left.
+    /// Ends what was entered, with what the inner store reported as remaining, or 0 if nothing is known.
+    ///
+    /// Returns the least of what was reported if this was the last one entered, and `None` otherwise: several at
+    /// once may be answered in another order than they were decided in, and the least of what they report is not
+    /// more than the last one to be decided left.
     pub(super) fn leave(&mut self, remaining: u64) -> Option<u64> {
         self.seen = self.seen.min(remaining);
         self.direct -= 1;
@@ -140,18 +164,19 @@ impl Balance {
         Some(std::mem::replace(&mut self.seen, u64::MAX))
     }
 
-    /// Whether a look that is told something now can be learnt from.
+    /// Returns whether a look that was begun at `turns` can be learnt from.
     pub(super) fn is_as_before(&self, turns: u64) -> bool {
         self.direct == 0 && self.turns == turns
     }
 
-    /// Admits nothing before the next look, as what was known no longer holds.
+    /// Admits nothing before the next look, as what was known no longer holds; looks on their way are not learnt
+    /// from.
     pub(super) fn shut(&mut self) {
         self.turns += 1;
         (self.room, self.left) = (0, UNKNOWN);
     }
 
-    /// As [`shut`](Self::shut), and what is on its way tells nothing either.
+    /// As [`shut`](Self::shut), and requests on their way are not learnt from either.
     pub(super) fn distrust(&mut self) {
         self.shut();
         if self.direct > 0 {
@@ -159,13 +184,16 @@ impl Balance {
         }
     }
 
-    /// What the inner store has counted, for the question that is asked next.
+    /// Returns what the inner store has counted of metered charges, for a call that is made next.
     pub(super) fn counted(&self) -> Counted {
         Counted(self.meter.ended)
     }
 
-    /// What the inner store says remains: it may not have counted what is owed, nor metered charges but those
-    /// it had `counted` when it was asked.
+    /// Takes over what the inner store reported as `remaining`.
+    ///
+    /// It may not have counted what is owed, nor metered charges but those it had `counted` when the call was `sent`.
+    /// So `left = remaining - owed - metered`, and `room` is the smaller one of that and `allowance - owed`, and not
+    /// less than 0.
     pub(super) fn learn(
         &mut self,
         outcome: &Outcome,
@@ -180,7 +208,7 @@ impl Balance {
         (self.looked, self.reset) = (sent, outcome.reset_after());
     }
 
-    /// Takes back units that carry the number of a charge.
+    /// Takes back units that carry the number `turn` of a charge. What was not charged yet may be admitted again.
     pub(super) fn take_back(&mut self, units: u64, turn: u64) -> Back {
         let back = self.ledger.take_back(units, turn);
         if let Back::Unpaid(units) = back {
@@ -190,19 +218,19 @@ impl Balance {
         back
     }
 
-    /// A request charges units besides what it took: what is left is less at once.
+    /// Lowers what is left by units that a request charges besides what it took, before they have arrived.
     pub(super) fn begin_metered(&mut self, units: u64) {
         self.meter.begun += u128::from(units);
         self.left = self.left.saturating_sub(i128::from(units));
         self.room = self.room.min(whole(self.left));
     }
 
-    /// They have arrived, or nobody knows.
+    /// Ends a metered charge: its units have arrived, or it is not known whether they have.
     pub(super) fn end_metered(&mut self, units: u64) {
         self.meter.ended += u128::from(units);
     }
 
-    /// Nothing is owed, and nothing goes back of what was taken until now.
+    /// Forgets what is owed and what was charged, as the key is reset: nothing of it is refunded any more.
     pub(super) fn forget(&mut self, epoch: u64) {
         self.ledger.forget();
         self.shut();
@@ -210,11 +238,12 @@ impl Balance {
     }
 }
 
-/// Units that there are, if any.
+/// Returns the units that are left; 0 where less than none are.
 fn whole(left: i128) -> u64 {
     u64::try_from(left.max(0)).unwrap_or(u64::MAX)
 }
 
+/// Returns the whole ticks of a duration; `tick` is in microseconds.
 fn ticks(time: Duration, tick: u64) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX) / tick
 }

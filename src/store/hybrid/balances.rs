@@ -1,4 +1,9 @@
 //! A bounded part of the keys.
+//!
+//! Hashes and counters come in, balances go out. Unlike a cache, the map must not lose an entry that owes: so only
+//! quiet balances are dropped to make room, and where there is none, the new key gets no entry and is decided by the
+//! inner store. Such a request is a *stray*: while there is one, its part admits nothing, as its units would not be
+//! known.
 
 use std::time::Duration;
 
@@ -8,8 +13,10 @@ use super::balance::Balance;
 use crate::store::Counter;
 use crate::store::map::Table;
 
+/// The balances of one part of the map; its lock is held by whoever has a reference to it.
 #[derive(Debug)]
 pub(super) struct Balances {
+    /// Swept only when it is full.
     table: Table<Balance>,
     /// Requests the inner store is deciding whose keys found no room: none is admitted here
     /// meanwhile.
@@ -19,15 +26,17 @@ pub(super) struct Balances {
 }
 
 impl Balances {
+    /// Returns a part for up to `room` keys.
     pub(super) fn new(room: usize) -> Self {
         Self { table: Table::swept_when_full(room), strays: 0, epoch: 0 }
     }
 
+    /// Returns the balance of a key, if there is one.
     pub(super) fn find(&mut self, hash: u64, counter: &Counter) -> Option<&mut Balance> {
         self.table.find_mut(hash, |balance| balance.counter.shares_state(counter))
     }
 
-    /// The balance of a key, made if there is room.
+    /// Returns the balance of a key, made if there is room; `None` if all balances are in use.
     pub(super) fn make(&mut self, hash: u64, counter: &Counter, now: Instant, fresh: Duration) -> Option<&mut Balance> {
         if self.find(hash, counter).is_none() {
             if self.table.is_due() {
@@ -41,7 +50,10 @@ impl Balances {
         self.find(hash, counter)
     }
 
-    /// Drops what says nothing any more; else some key of which nothing is owed.
+    /// Drops quiet balances that are stale; if none is, some quiet one.
+    ///
+    /// The epochs of those dropped are kept as the least that a key without an entry has, so that a reset is not
+    /// forgotten.
     fn make_room(&mut self, now: Instant, fresh: Duration) {
         let Self { table, epoch, .. } = self;
         let mut drops = |balance: &Balance| *epoch = balance.epoch.max(*epoch);
@@ -59,13 +71,13 @@ impl Balances {
         }
     }
 
-    /// How often a key was reset.
+    /// Returns how often a key was reset; for one without an entry, at least that often.
     pub(super) fn epoch(&mut self, hash: u64, counter: &Counter) -> u64 {
         let none = self.epoch;
         self.find(hash, counter).map_or(none, |balance| balance.epoch)
     }
 
-    /// Nothing is owed for a key that is reset, and nothing goes back of what was taken before.
+    /// Forgets what is owed for a key that is reset, and begins its next epoch.
     pub(super) fn forget(&mut self, hash: u64, counter: &Counter) {
         match self.find(hash, counter) {
             Some(balance) => balance.forget(balance.epoch + 1),
@@ -73,7 +85,7 @@ impl Balances {
         }
     }
 
-    /// The counters something is owed for.
+    /// Returns the counters for which something is owed.
     pub(super) fn debtors(&self) -> impl Iterator<Item = &Counter> {
         self.table.iter().filter(|balance| balance.owes()).map(|balance| &balance.counter)
     }

@@ -1,4 +1,18 @@
 //! What is changed after a request, or outside of any: refunds, metered charges and resets.
+//!
+//! A receipt or a counter comes in, with the change; what was applied goes out, mostly at once. Where units of a
+//! receipt are decides the way of a refund:
+//!
+//! | the stamp is | the units are | a refund |
+//! | --- | --- | --- |
+//! | the number of a charge to come | owed, not charged | lowers what is owed |
+//! | that of the charge on its way | perhaps charged | goes to the inner store once the charge has arrived |
+//! | that of a charge whose answer was lost | perhaps charged | keeps them from being charged again |
+//! | that of one of the last 16 charges | charged | goes to the inner store, by that charge's stamp |
+//! | the inner store's, of this epoch | charged | goes to the inner store |
+//! | any other | unknown, or from before a reset | gives nothing back |
+//!
+//! Changes are followed by a task of their own, so that one whose caller is dropped is made all the same.
 
 use std::sync::Arc;
 
@@ -12,8 +26,9 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::{Answer, Applied, Change, Counter, Receipt, Settlement, Settling, Store, Taken};
 
-/// Settles what was admitted here, to a request that took others `before`. What has been charged already goes
-/// back where it was charged.
+/// Settles what was admitted here, or after it, to a request that took others `before`.
+///
+/// What has been charged already is refunded in the inner store. A charge is sent at once, and is not owed.
 pub(super) fn settle(shared: &Arc<SharedBalances>, before: &[Taken], taken: &Taken, change: Change) -> Settling {
     let units = match change {
         Change::Refund(units) => units,
@@ -39,6 +54,8 @@ pub(super) fn settle(shared: &Arc<SharedBalances>, before: &[Taken], taken: &Tak
 }
 
 /// Charges more than was admitted here: at once, and not with what is owed.
+///
+/// With too many changes on their way it is not sent, and a warning is logged.
 fn charge_more(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> Settling {
     let Ok(permit) = Arc::clone(&shared.adjusting).try_acquire_owned() else {
         tracing::warn!("a settlement was not sent: too many are on their way");
@@ -55,7 +72,9 @@ fn charge_more(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> S
     follow(shared, shared.inner.adjust(counter, Change::Charge(units)), guards, done)
 }
 
-/// Settles what the inner store decided.
+/// Settles what the inner store decided, by a receipt of it whose stamps have the epoch taken off.
+///
+/// Units that were taken before a reset of their key are not refunded.
 pub(super) fn settle_there(shared: &Arc<SharedBalances>, receipt: Receipt, changes: &[Settlement]) -> Settling {
     if changes.is_empty() {
         return shared.inner.settle(receipt, changes);
@@ -82,7 +101,7 @@ pub(super) fn settle_there(shared: &Arc<SharedBalances>, receipt: Receipt, chang
     })
 }
 
-/// Changes a counter outside any decision.
+/// Changes a counter outside any decision, in the inner store; a charge lowers what may be admitted here at once.
 pub(super) fn adjust(
     shared: &Arc<SharedBalances>,
     counter: &Counter,
@@ -93,14 +112,17 @@ pub(super) fn adjust(
     if metered.is_none() { answer } else { follow(shared, answer, metered, |applied| applied) }
 }
 
-/// Resets a counter: nothing is owed for it, nor given back, whatever was taken before.
+/// Resets a counter: from now on nothing is owed for it, nor refunded, whatever was taken before.
 pub(super) fn reset(shared: &Arc<SharedBalances>, counter: &Counter) -> Answer<Result<(), Error>> {
     let resetting = Resetting::begin(shared, counter);
     follow(shared, shared.inner.reset(counter), resetting, |done| done)
 }
 
-/// Sees to it that a change is made whether or not its answer is waited for, and keeps its `guards` so
-/// long.
+/// Waits for an answer in a task, so that a change is made whether or not its caller waits, and drops its `guards`
+/// then.
+///
+/// `done` makes the caller's answer. Without a runtime the caller waits by itself; a runtime that ends before the
+/// answer makes it an error.
 fn follow<T: Send + 'static, U: Send + 'static>(
     shared: &SharedBalances,
     answer: Answer<Result<T, Error>>,
@@ -125,6 +147,7 @@ fn follow<T: Send + 'static, U: Send + 'static>(
     Answer::pending(async move { answered.await.unwrap_or_else(|_| Err(stopped())) })
 }
 
+/// The error of a change whose task was dropped.
 fn stopped() -> Error {
     Error::new(Kind::Store, "a change was stopped: its runtime has ended")
 }

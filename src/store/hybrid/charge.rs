@@ -1,4 +1,16 @@
-//! Paying: what was admitted is charged.
+//! Charging what was admitted.
+//!
+//! All that is owed for a key and not on its way comes in as one [`Charge`]; it is sent to the inner store by
+//! [`Change::Charge`], and how it went is reported to the key's ledger and to those who wait. A key has at most one
+//! charge on its way. How it ends decides what becomes of its units:
+//!
+//! | end | first time | sent before |
+//! | --- | --- | --- |
+//! | arrived | charged; what was refunded meanwhile is returned | charged |
+//! | failed before it was sent | owed as before | owed as before |
+//! | failed or dropped after it was sent | sent once more, in a later charge | given up, with a warning |
+//!
+//! No lock is held across a call. A charge that is dropped, as when its runtime ends, has failed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +25,11 @@ use crate::store::{Applied, Change, Check, Counter, Deadline, Store};
 /// A charge on its way. Dropped before it is known to have arrived, its units are owed again, but not
 /// those that were on their way for the second time.
 pub(super) struct Charge {
+    /// Kept alive until the charge has ended.
     shared: Arc<SharedBalances>,
+    /// The hash of the counter.
     hash: u64,
+    /// With the quota that the key has now.
     counter: Counter,
     /// Units on their way for the first time.
     first: u64,
@@ -24,10 +39,15 @@ pub(super) struct Charge {
     sent: bool,
     /// Whether it is known what became of it.
     ended: bool,
+    /// Where the result goes: `None` for success, or the error.
     told: watch::Sender<Option<Arc<Error>>>,
 }
 
-/// Pays at once what is owed for a counter.
+/// Charges at once what is owed for a counter, and waits until nothing is.
+///
+/// # Errors
+///
+/// The first error of a charge; what it was to charge is owed as before or given up, as the [page](self) has it.
 pub(super) async fn pay(shared: &Arc<SharedBalances>, hash: u64, counter: &Counter) -> Result<(), Error> {
     while let Some(mut paid) = start_paying(shared, hash, counter) {
         let _ = paid.changed().await;
@@ -38,7 +58,7 @@ pub(super) async fn pay(shared: &Arc<SharedBalances>, hash: u64, counter: &Count
     Ok(())
 }
 
-/// The charge on its way, or a new one; `None` if nothing is owed.
+/// Returns the charge on its way, or begins one; `None` if nothing is owed. Must be called in a tokio runtime.
 fn start_paying(shared: &Arc<SharedBalances>, hash: u64, counter: &Counter) -> Option<Paid> {
     let mut balances = shared.shards.lock(hash);
     let balance = balances.find(hash, counter)?;
@@ -53,7 +73,7 @@ fn start_paying(shared: &Arc<SharedBalances>, hash: u64, counter: &Counter) -> O
     paid
 }
 
-/// Pays all debts, and makes no more.
+/// Charges all debts, and admits nothing here from now on. Ends with the first error.
 pub(super) async fn close(shared: &Arc<SharedBalances>) -> Result<(), Error> {
     shared.closed.store(true, Ordering::SeqCst);
     let mut debtors = Vec::new();
@@ -65,7 +85,7 @@ pub(super) async fn close(shared: &Arc<SharedBalances>) -> Result<(), Error> {
 }
 
 impl Charge {
-    /// Puts all that is owed and not on its way into a charge.
+    /// Puts all that is owed and not on its way into a charge; `None` if there is nothing, or if one is on its way.
     pub(super) fn begin(shared: &Arc<SharedBalances>, balance: &mut Balance) -> Option<Self> {
         let (first, again) = balance.ledger.begin()?;
         let (told, paid) = watch::channel(None);
@@ -74,6 +94,7 @@ impl Charge {
         Some(Self { shared, hash, counter, first, again, sent: false, ended: false, told })
     }
 
+    /// Sends the charge, and reports to the ledger how it went, before those who wait for it.
     pub(super) async fn send(mut self) -> Result<(), Error> {
         let charged = self.attempt().await;
         match &charged {
@@ -85,7 +106,7 @@ impl Charge {
         charged.map(drop)
     }
 
-    /// Sends it. What may have been counted is sent once more at most, so not before the store answers.
+    /// Sends it. What may have been counted is sent once more at most, so not before the store has answered a look.
     async fn attempt(&mut self) -> Result<Applied, Error> {
         let shared = Arc::clone(&self.shared);
         if self.again > 0 {
@@ -95,7 +116,7 @@ impl Charge {
         shared.bounded(shared.inner.adjust(&self.counter, Change::Charge(self.first + self.again))).await
     }
 
-    /// Gives back what was taken back while it was on its way.
+    /// Notes that it was applied, and refunds what was taken back while it was on its way.
     fn arrived(&mut self, applied: &Applied) {
         self.ended = true;
         let mut balances = self.shared.shards.lock(self.hash);
@@ -106,7 +127,7 @@ impl Charge {
         }
     }
 
-    /// Leaves the rest of it to be paid.
+    /// Notes that it failed: sent, its answer is lost; not sent, its units are owed as before.
     fn failed(&mut self) {
         self.ended = true;
         if self.sent && self.again > 0 {

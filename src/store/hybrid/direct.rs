@@ -1,4 +1,20 @@
 //! Requests the inner store decides, and what is learnt from that.
+//!
+//! The checks come in; the inner store's decision goes out, with stamps that carry the epochs of the keys. First
+//! what is owed for the keys is charged, so that the inner store decides with all units counted. From the start to
+//! the end none of the keys admits anything here, since what it has left is about to change.
+//!
+//! | step | under locks | what is done |
+//! | --- | --- | --- |
+//! | `start` | yes | each key's balance is entered, or its part gets a stray |
+//! | `pay` | no | debts are charged, within the deadline |
+//! | the call | no | the inner store decides |
+//! | drop | yes | balances are left, and learn what remains |
+//!
+//! # Cancellation
+//!
+//! A request that is dropped ends in the last step, too: nothing is learnt, and its keys admit nothing before the
+//! next look or decision.
 
 use std::sync::Arc;
 
@@ -17,11 +33,15 @@ use crate::store::{Answer, Check, Deadline, Decided, Store};
 /// A request on its way to the inner store. Its keys admit nothing here meanwhile; dropped without
 /// an answer, nothing is learnt.
 struct Direct {
+    /// Where the keys' balances are.
     shared: Arc<SharedBalances>,
+    /// What the inner store is to decide.
     checks: SmallVec<[Check; 2]>,
-    /// What there was of each check's key.
+    /// What there was of each check's key, in the order of the checks.
     keys: SmallVec<[KeyBefore; 2]>,
+    /// When the request began: what is learnt is as old.
     sent: Instant,
+    /// What the inner store decided, if it did.
     outcomes: Option<SmallVec<[Outcome; 2]>>,
 }
 
@@ -30,22 +50,28 @@ struct Direct {
 struct KeyBefore {
     /// How often the key was reset.
     epoch: u64,
+    /// How the key is kept from admitting meanwhile.
     held: Held,
 }
 
+/// How a key is kept from admitting while the inner store decides.
 #[derive(Clone, Copy)]
 enum Held {
     /// Looks and queues need no entry.
     Unneeded,
     /// There is no room for an entry.
     Stray,
+    /// Its balance was entered, when so much of its metered charges was counted.
     Entry(Counted),
 }
 
-/// How the inner store is asked.
+/// How the inner store is called: `decide` or `probe`.
 pub(super) type Ask = fn(&dyn Store, &[Check], Deadline) -> Answer<Result<Decided, Error>>;
 
-/// Has the inner store decide, after what is owed for the request's keys has been paid.
+/// Has the inner store decide, after what is owed for the request's keys has been charged.
+///
+/// Looks pass through as they are. Charging has the earlier one of the deadline and the inner store's budget, and
+/// the inner store keeps the deadline by itself.
 pub(super) fn decide_there(
     shared: &Arc<SharedBalances>,
     ask: Ask,
@@ -76,12 +102,14 @@ pub(super) fn decide_there(
     })
 }
 
+/// The error of a request whose debts were not charged within the deadline.
 fn not_in_time(late: Elapsed) -> Error {
     Error::new(Kind::Timeout, "the debts of the request's keys were not paid in time").with_source(late)
 }
 
 impl Direct {
-    /// Notes what there is of each key, of which nothing is admitted here from now on; whether something is owed.
+    /// Notes what there is of each key, of which nothing is admitted here from now on; the second value is whether
+    /// something is owed.
     fn start(shared: &Arc<SharedBalances>, checks: &[Check]) -> (Self, bool) {
         let (now, mut owes) = (Instant::now(), false);
         let mut locked = shared.lock_all(checks);
@@ -103,7 +131,7 @@ impl Direct {
         (Self { shared, checks: checks.iter().cloned().collect(), keys, sent: now, outcomes: None }, owes)
     }
 
-    /// Pays what is owed for its keys.
+    /// Charges what is owed for its keys, one after the other; ends with the first error.
     async fn pay(&self) -> Result<(), Error> {
         for Check { counter, .. } in &self.checks {
             pay(&self.shared, self.shared.hash(counter), counter).await?;
@@ -111,7 +139,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Learns what remains when it is dropped, which is at once.
+    /// Notes what the inner store decided and marks its stamps; the balances learn when `self` is dropped, which is
+    /// at once.
     fn learn(mut self, decided: Result<Decided, Error>) -> Result<Decided, Error> {
         let Decided { decision, receipt } = decided?;
         let _ = self.shared.inner_id.set(receipt.store());

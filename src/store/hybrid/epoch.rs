@@ -10,6 +10,8 @@ const BITS: u32 = 53;
 const EPOCHS: u64 = 1 << 9;
 
 /// The stamp of units that were taken in an epoch.
+///
+/// It is the stamp itself before the first reset, and 0 where another store's stamp leaves no room.
 pub(super) fn marked(stamp: u64, epoch: u64) -> u64 {
     match (epoch, stamp >> BITS) {
         (0, _) => stamp,

@@ -17,6 +17,8 @@ const MOST_CHARGES: usize = 16;
 const TURNS: u64 = 1 << 62;
 
 /// A number that no charge has yet.
+///
+/// Numbers are unique in this process, so a stamp is read by the ledger that gave it only.
 fn next_turn() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(TURNS + 1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -27,17 +29,22 @@ pub(super) fn is_turn(stamp: u64) -> bool {
     stamp >= TURNS
 }
 
+/// What is owed for one key. A unit is in one of `unpaid`, `doubted`, `flight` and `charges`, or nowhere any more.
 #[derive(Debug)]
 pub(super) struct Ledger {
     /// Units admitted and not charged.
     unpaid: u64,
     /// Units charged once, of which nobody knows whether they were counted.
     doubted: u64,
+    /// The charge on its way, if there is one.
     flight: Option<Flight>,
     /// What was charged last, oldest first.
     charges: VecDeque<Charged>,
+    /// Units up to this number are in no charge to come.
     over: u64,
+    /// Units after `over` up to this number were charged once, and may have to be again.
     once: u64,
+    /// Units after `once` up to this number are in the charge on its way.
     sent: u64,
     /// The number of the next charge, which units that are admitted now carry.
     turn: u64,
@@ -59,6 +66,7 @@ struct Flight {
 /// What the inner store has of a charge, and of those before it whose answers were lost.
 #[derive(Debug)]
 struct Charged {
+    /// The number of the charge.
     turn: u64,
     /// Units up to this number were not in it.
     after: u64,
@@ -66,6 +74,7 @@ struct Charged {
     units: u64,
     /// Units it left out: those are not owed, and the first to be taken back.
     cut: u64,
+    /// The inner store's stamp of the charge, by which its units are refunded.
     stamp: u64,
 }
 
@@ -83,6 +92,7 @@ pub(super) enum Back {
 }
 
 impl Ledger {
+    /// Returns a ledger without debts.
     pub(super) fn new() -> Self {
         let turn = next_turn();
         let before = turn - 1;
@@ -141,6 +151,8 @@ impl Ledger {
     }
 
     /// There is no answer to the charge. What was sent for the first time may be sent again.
+    ///
+    /// What was sent for the second time is not sent again.
     pub(super) fn lost(&mut self) {
         if let Some(flight) = self.flight.take().filter(|flight| !flight.is_void) {
             (self.over, self.once) = (self.once, self.sent);
@@ -149,6 +161,8 @@ impl Ledger {
     }
 
     /// The charge was not sent.
+    ///
+    /// All of it is owed as before, less what was taken back meanwhile.
     pub(super) fn not_sent(&mut self) {
         if let Some(flight) = self.flight.take().filter(|flight| !flight.is_void) {
             self.sent = self.once;
@@ -178,6 +192,7 @@ impl Ledger {
         Back::Owed(units)
     }
 
+    /// Takes back units of a charge that has arrived. Units that the store left out are not refunded a second time.
     fn take_back_charged(&mut self, units: u64, turn: u64) -> Back {
         let charged = self.charges.iter_mut().find(|charged| charged.turn >= turn);
         let Some(charged) = charged.filter(|charged| turn > charged.after) else { return Back::Nothing };
@@ -201,6 +216,8 @@ impl Ledger {
 }
 
 /// Takes up to so many units of what there is.
+///
+/// Returns how many these are.
 fn take(there: &mut u64, units: u64) -> u64 {
     let taken = units.min(*there);
     *there -= taken;

@@ -1,4 +1,8 @@
-//! What all clones of a hybrid store share.
+//! What all clones of a hybrid store share: the balances, the inner store, and where tasks run.
+//!
+//! Every other file of this module works on [`SharedBalances`]. Parts of the map are locked for a few probes and
+//! never across an `await`; the inner store is called without any lock. Refunds come in and go to the inner store
+//! under a receipt of its own identity, which is learnt from the first decision or look.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -25,20 +29,30 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The balances of all keys, and the store they are paid to.
 pub(super) struct SharedBalances {
+    /// What the receipts of requests admitted here carry.
     pub(super) id: StoreId,
+    /// The store that is charged.
     pub(super) inner: Arc<dyn Store>,
+    /// The balances, by the hash of policy and key.
     pub(super) shards: Shards<Balances>,
+    /// The hash of counters.
     hasher: CounterHasher,
+    /// How often a key in use is charged and looked at.
     pub(super) tick: Duration,
+    /// The most units of a key that may be owed; at least 1.
     pub(super) allowance: u64,
+    /// Whether the store has been closed: nothing is admitted here any more.
     pub(super) closed: AtomicBool,
-    /// Whose receipts are given for what is charged.
+    /// The identity in the inner store's receipts, once it is known.
     pub(super) inner_id: OnceLock<StoreId>,
+    /// A permit for each metered charge on its way.
     pub(super) adjusting: Arc<Semaphore>,
+    /// The first runtime that a request came from.
     runtime: OnceLock<Runtime>,
 }
 
 impl SharedBalances {
+    /// Returns shared balances for up to `capacity` keys.
     pub(super) fn new(inner: Arc<dyn Store>, tick: Duration, allowance: u64, capacity: usize) -> Self {
         Self {
             id: StoreId::new(),
@@ -54,16 +68,19 @@ impl SharedBalances {
         }
     }
 
+    /// Returns how long a look may be relied on.
     pub(super) fn fresh(&self) -> Duration {
         self.tick * FRESH_TICKS
     }
 
-    /// One for all that a decision waits for: what is owed is paid in it, too.
+    /// Returns the inner store's budget, which bounds all that one decision waits for: charging what is owed
+    /// included.
     pub(super) fn budget(&self) -> Option<Duration> {
         self.inner.budget()
     }
 
-    /// Where debts are paid: the runtime asked from, else an earlier one.
+    /// Returns the runtime to charge in: the current one, else the first that a request came from; `None` before
+    /// there was any.
     pub(super) fn runtime(&self) -> Option<Runtime> {
         let current = Runtime::try_current().ok();
         if let Some(runtime) = &current {
@@ -72,6 +89,7 @@ impl SharedBalances {
         current.or_else(|| self.runtime.get().cloned())
     }
 
+    /// Returns the hash of policy and key.
     #[inline]
     pub(super) fn hash(&self, counter: &Counter) -> u64 {
         self.hasher.of(counter)
@@ -82,25 +100,26 @@ impl SharedBalances {
         self.shards.lock_all(checks.iter().map(|check| self.hash(&check.counter)))
     }
 
-    /// How often a counter was reset.
+    /// Returns how often a counter was reset.
     pub(super) fn epoch(&self, counter: &Counter) -> u64 {
         let hash = self.hash(counter);
         self.shards.lock(hash).epoch(hash, counter)
     }
 
-    /// Waits for an answer that nobody else bounds.
+    /// Waits for an answer, for the inner store's budget at most, or [`LONGEST_WAIT`] if it has none.
     pub(super) async fn bounded<T>(&self, answer: Answer<Result<T, Error>>) -> Result<T, Error> {
         let limit = self.budget().unwrap_or(LONGEST_WAIT);
         let late = |late| Error::new(Kind::Timeout, format!("a debt was not paid in {limit:?}")).with_source(late);
         timeout(limit, answer.wait()).await.map_err(late)?
     }
 
-    /// Gives units back that a charge took in the inner store.
+    /// Refunds units that a charge took in the inner store.
     pub(super) fn refund_charged(&self, counter: &Counter, units: u64, stamp: u64) -> Settling {
         self.refund(Vec::new(), Taken { counter: counter.clone(), units, floor: 0, stamp, slot: 0 }, units)
     }
 
-    /// Gives units back of what the inner store took, and before it others of the same request.
+    /// Refunds units in the inner store of which a request took others `before`; nothing while its identity is
+    /// unknown.
     pub(super) fn refund(&self, before: Vec<Taken>, taken: Taken, units: u64) -> Settling {
         let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])) };
         let change = Settlement { check: before.len(), change: Change::Refund(units) };

@@ -1,4 +1,8 @@
-//! The store that admits first.
+//! The hybrid store and its settings.
+//!
+//! This is the public face of the module. A request goes to the balances first; what they do not cover is decided by
+//! the inner store. Settlements are told apart by the receipt's store: what was admitted here, and what the inner
+//! store took.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +17,13 @@ use crate::core::{Error, Requirement};
 use crate::store::around::{settle_each, supports_refunds, without_outcomes};
 use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
 
+/// How often a key in use is charged and looked at, unless another tick is set.
 const DEFAULT_TICK: Duration = Duration::from_millis(100);
+/// The longest tick that can be set.
 const LONGEST_TICK: Duration = Duration::from_secs(60);
+/// Units of a key that may be owed, unless another allowance is set.
 const DEFAULT_ALLOWANCE: u64 = 10;
+/// Keys that are kept, unless another capacity is set.
 const DEFAULT_CAPACITY: usize = 10_000;
 
 /// A store for processes far from the inner one: it admits at once, counts, and pays at each tick.
@@ -65,10 +73,20 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// ```
 #[derive(Clone)]
 pub struct HybridStore {
+    /// What clones share.
     shared: Arc<SharedBalances>,
 }
 
-/// Settings of a [`HybridStore`].
+/// Settings of a [`HybridStore`]: its tick, its allowance, and how many keys it keeps.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{HybridStore, MemoryStore};
+///
+/// let settings = HybridStore::builder(MemoryStore::new()).allowance(20).capacity(1_000);
+/// assert!(settings.build().is_ok());
+/// ```
 #[must_use]
 pub struct HybridStoreBuilder {
     inner: Arc<dyn Store>,
@@ -78,7 +96,8 @@ pub struct HybridStoreBuilder {
 }
 
 impl HybridStore {
-    /// Settings of a store that admits before it asks `inner`.
+    /// Returns settings of a store that admits before it charges `inner`: a tick of 100 ms, an allowance of 10 units,
+    /// and 10,000 keys.
     pub fn builder(inner: impl Store) -> HybridStoreBuilder {
         let inner = Arc::new(inner);
         HybridStoreBuilder { inner, tick: DEFAULT_TICK, allowance: DEFAULT_ALLOWANCE, capacity: DEFAULT_CAPACITY }
@@ -102,12 +121,34 @@ impl HybridStore {
 }
 
 impl HybridStoreBuilder {
-    /// Sets how often a key in use is paid for and looked at, instead of every 100 ms.
+    /// Sets how often a key in use is charged and looked at, instead of every 100 ms.
+    ///
+    /// It is more than 0 and at most 60 s, else [`build`](Self::build) returns an error. What was looked at 10 ticks
+    /// ago is no longer relied on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{HybridStore, MemoryStore};
+    ///
+    /// assert!(HybridStore::builder(MemoryStore::new()).tick(Duration::from_secs(1)).build().is_ok());
+    /// assert!(HybridStore::builder(MemoryStore::new()).tick(Duration::ZERO).build().is_err());
+    /// ```
     pub fn tick(self, tick: Duration) -> Self {
         Self { tick, ..self }
     }
 
-    /// Sets how many units of a key this process may owe, instead of 10.
+    /// Sets how many units of a key this process may owe, at least 1, instead of 10.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{HybridStore, MemoryStore};
+    ///
+    /// assert!(HybridStore::builder(MemoryStore::new()).allowance(50).build().is_ok());
+    /// assert!(HybridStore::builder(MemoryStore::new()).allowance(0).build().is_err());
+    /// ```
     pub fn allowance(self, units: u64) -> Self {
         Self { allowance: units, ..self }
     }

@@ -1,4 +1,8 @@
-//! The task that pays for a key at each tick, and then looks at what remains.
+//! The task that charges a key at each tick, and then looks at what remains.
+//!
+//! It begins when the key admits a unit and has no task, and ends at the first tick at which nothing is owed, under
+//! the same lock: so a key that owes always has a task, unless its runtime has ended. A task that is dropped with
+//! its runtime clears the mark, and the next request that is admitted starts another one.
 
 use std::sync::Arc;
 
@@ -10,11 +14,15 @@ use super::charge::Charge;
 use super::shared::SharedBalances;
 use crate::store::{Check, Counter, Deadline, Store};
 
-/// A task that pays at each tick; one that ends with its runtime makes room for another.
+/// The task of one key, before and while it runs.
 pub(super) struct Ticking {
+    /// Kept alive while something is owed, so that dropping the store loses no debt.
     shared: Arc<SharedBalances>,
+    /// The hash of the counter.
     hash: u64,
+    /// The key's counter; its quota may have changed since.
     counter: Counter,
+    /// Whether the key's mark was cleared already.
     ended: bool,
 }
 
@@ -23,7 +31,7 @@ impl Ticking {
         Self { shared, hash, counter, ended: false }
     }
 
-    /// Pays at each tick until nothing is owed, and looks each time.
+    /// Charges what is owed at each tick until nothing is, and looks after each charge that arrived.
     pub(super) async fn pay(mut self) {
         let all = Arc::clone(&self.shared);
         loop {
@@ -61,7 +69,7 @@ impl Drop for Ticking {
     }
 }
 
-/// Learns what remains, unless the inner store was given a request meanwhile.
+/// Learns what remains from a look, unless the inner store was given something of the key meanwhile.
 async fn look(shared: &SharedBalances, hash: u64, counter: &Counter) {
     let asked = |balance: &mut Balance| (balance.turns, balance.counted(), balance.counter.clone());
     let asked = shared.shards.lock(hash).find(hash, counter).map(asked);

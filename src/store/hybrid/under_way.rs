@@ -1,4 +1,8 @@
-//! What is on its way to the inner store outside of the way of a request, and is known of meanwhile.
+//! What is on its way to the inner store outside of a request, and is accounted for meanwhile.
+//!
+//! Two guards: a metered charge lowers what may be admitted until it has ended, and a reset keeps its key from
+//! admitting anything. Each begins under the lock of its part and ends when it is dropped, whether or not an answer
+//! came. For a key without an entry, and without room for one, the part has a stray for so long.
 
 use std::sync::Arc;
 
@@ -10,10 +14,13 @@ use crate::store::Counter;
 
 /// Units charged besides what a request took, until they have arrived.
 pub(super) struct Metered {
+    /// Where the key's balance is.
     shared: Arc<SharedBalances>,
     hash: u64,
     counter: Counter,
+    /// How many units are charged.
     units: u64,
+    /// Whether there was no room for an entry.
     is_stray: bool,
 }
 
@@ -22,11 +29,12 @@ pub(super) struct Resetting {
     shared: Arc<SharedBalances>,
     hash: u64,
     counter: Counter,
+    /// Whether there was no room for an entry.
     is_stray: bool,
 }
 
 impl Metered {
-    /// Lowers what is left by units that are charged now.
+    /// Lowers what is left by units that are charged now; `None` for queues, of which nothing is admitted here.
     pub(super) fn begin(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> Option<Self> {
         if counter.quota.facts().stands_in_line {
             return None;

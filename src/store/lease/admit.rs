@@ -1,4 +1,10 @@
-//! The way of a request that leases pay.
+//! Admitting a request with leases.
+//!
+//! The checks come in. An admitted decision goes out if leases cover all of them, and `None` otherwise: nothing is ever
+//! refused here. On the way the request's demand is noted, and leases that its keys want are asked for, after the locks
+//! have been released; an inner store that decides at once may so pay for the very request that asked.
+//!
+//! Invariant: all checks are paid under the locks of all their parts, or none is.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,12 +25,18 @@ use crate::store::{Check, Decided, Receipt, Taken};
 /// What came of a request, while the locks were held.
 #[derive(Default)]
 struct Paid {
+    /// The decision, if leases paid for all checks.
     decided: Option<Decided>,
+    /// Leases to ask for.
     wants: SmallVec<[Want; 2]>,
+    /// Leases that were found to be over, to be returned.
     backs: Vec<Back>,
 }
 
-/// Admits a request that leases pay in full. Leases are asked for on the way.
+/// Admits a request that leases pay for in full; `None` leaves the decision to the inner store.
+///
+/// Leases are asked for on the way. If an answer came at once, the request is tried a second time, which notes no
+/// demand again. A closed store admits nothing.
 #[inline]
 pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
     if leases.closed.load(Ordering::Relaxed) {
@@ -49,6 +61,8 @@ pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
 
 /// Pays for all checks or none, under the locks of all. Demand is noted only of requests whose
 /// keys all are hot: the others cannot be paid by leases, however many there were.
+///
+/// `first` is whether this is the request's first try.
 fn pay(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Paid {
     if let [check] = checks {
         return pay_one(leases, check, now, first);
@@ -74,7 +88,7 @@ fn pay(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Paid {
     paid
 }
 
-/// As [`pay`], for what most requests ask: with one look into one part.
+/// As [`pay`], for a request with one check, which most have: with one look into one part.
 fn pay_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Paid {
     let mut paid = Paid::default();
     let hash = leases.hash(&check.counter);
@@ -93,6 +107,7 @@ fn pay_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Paid {
     paid
 }
 
+/// Spends the units of all checks, which the caller has found to be covered.
 fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> Decided {
     let mut taken: SmallVec<[Taken; 1]> = SmallVec::with_capacity(checks.len());
     let outcomes = checks.iter().enumerate().map(|(index, check)| {
@@ -106,7 +121,7 @@ fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], no
     Decided { decision, receipt: Receipt::new(leases.id, taken) }
 }
 
-/// Notes what is asked; returns the leases to ask for.
+/// Notes the demand of a request; returns the leases to ask for.
 fn note(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> SmallVec<[Want; 2]> {
     let mut wants = SmallVec::new();
     for (index, check) in checks.iter().enumerate() {
@@ -117,6 +132,7 @@ fn note(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now
     wants
 }
 
+/// Notes the demand of one check; a lease that its key wants is marked as asked for, so that no other request does.
 fn note_one(leases: &Leases, key: &mut HotKey, check: &Check, now: u64) -> Option<Want> {
     let quota = &check.counter.quota;
     key.rate.note(now, lifetime(quota), check.cost);

@@ -1,4 +1,11 @@
 //! Lease calls: one in flight for a key, and none depends on a caller.
+//!
+//! A [`Want`] comes in; the inner store is given one check of that many units, without a deadline. Units that come
+//! go to the key's lots. Calls that wait run as tasks of the current tokio runtime, so a request that is dropped
+//! takes no lease along; one whose runtime ends is dropped, and counts as failed.
+//!
+//! Invariant: each want is ended exactly once, by [`keep`], [`rest`] or a second call; `asking` of its key names the
+//! call until then, and an answer to any other call changes nothing of the key.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,8 +23,11 @@ use crate::store::{Answer, Check, Counter, Deadline, Decided, Store};
 /// A lease to ask for.
 #[derive(Clone, Debug)]
 pub(super) struct Want {
+    /// The hash of the counter.
     pub(super) hash: u64,
+    /// With the quota the key was last checked with.
     pub(super) counter: Counter,
+    /// How many units to lease.
     pub(super) units: u64,
     /// Which call it is: its answer is for no other.
     pub(super) call: u64,
@@ -25,21 +35,26 @@ pub(super) struct Want {
 
 /// A lease call in flight. Dropped without an answer it counts as failed, as when a runtime ends.
 struct LeaseCall {
+    /// Kept alive until the call has ended.
     leases: Arc<Leases>,
+    /// `None` once the call has been answered.
     want: Option<Want>,
-    /// When it was sent.
+    /// When it was sent: the lifetime of the lease begins here.
     sent: u64,
-    /// Whether it asks for what an earlier one was told remains.
+    /// Whether it is the second call, for what the first was told remains.
     again: bool,
+    /// One of [`MOST_CALLS`](super::leases::MOST_CALLS).
     _permit: OwnedSemaphorePermit,
 }
 
-/// Asks for a lease; returns whether there is an answer already.
+/// Asks for a lease; returns whether there is an answer already, which may be a refusal.
 pub(super) fn ask(leases: &Arc<Leases>, want: Want) -> bool {
     LeaseCall::send(leases, want, false)
 }
 
 impl LeaseCall {
+    /// Sends a call; returns whether it was answered at once. With too many calls in flight none is sent, and the key
+    /// rests. Without a runtime a call that is pending is dropped, and has failed.
     fn send(leases: &Arc<Leases>, want: Want, again: bool) -> bool {
         let Ok(permit) = Arc::clone(&leases.calls).try_acquire_owned() else {
             rest(leases, &want, 0);
@@ -63,6 +78,7 @@ impl LeaseCall {
         }
     }
 
+    /// Ends the call by what the inner store decided.
     fn answered(&mut self, answer: Result<Decided, Error>) {
         let Some(want) = self.want.take() else { return };
         match answer {
@@ -78,6 +94,8 @@ impl LeaseCall {
     }
 
     /// Asks once more, for what remains, if that is worth a call.
+    ///
+    /// There is no second call after a second refusal, nor for fewer units than [`LEAST`].
     fn denied(&self, want: Want, decided: &Decided) {
         let left = decided.decision.outcomes().first().map_or(0, Outcome::remaining).min(want.units);
         if self.again || left < LEAST || decided.decision.is_allowed() {
@@ -95,8 +113,11 @@ impl Drop for LeaseCall {
     }
 }
 
-/// Keeps a lease that came. One that came too late goes back, and one that was asked for before
-/// a reset is lost: nobody knows on which side of it the units were charged.
+/// Keeps a lease that came.
+///
+/// One that came too late is returned, and one that was asked for before a reset is lost: it is not known on which
+/// side of it the units were charged. A lease whose receipt is another store's than the earlier ones' is returned,
+/// too.
 fn keep(leases: &Leases, want: &Want, decided: Decided, sent: u64) {
     let now = leases.now();
     let known = *leases.inner_id.get_or_init(|| decided.receipt.store()) == decided.receipt.store();
@@ -126,7 +147,7 @@ fn keep(leases: &Leases, want: &Want, decided: Decided, sent: u64) {
     leases.give_back(backs, now);
 }
 
-/// Asks no more for a while. What a failed call may have charged is lost.
+/// Lets a key ask for no lease for one lifetime, and counts the units that a failed call may have charged as `lost`.
 fn rest(leases: &Leases, want: &Want, lost: u64) {
     let now = leases.now();
     let mut hot_keys = leases.shards.lock(want.hash);

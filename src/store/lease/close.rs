@@ -1,4 +1,13 @@
 //! The end of a lease store.
+//!
+//! All leases come out of the map and are returned to the inner store, in parts of at most [`AT_ONCE`], as inner stores
+//! bound how many settlements they have on their way. Before the next part is handed over,
+//! the inner store has to answer a look at each counter that got units. Once a look fails no further ones are made, but
+//! the returning goes on.
+//!
+//! # Cancellation
+//!
+//! A `close` that is dropped returns what is left at once, from `Returning`'s destructor.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -14,7 +23,9 @@ const AT_ONCE: usize = 1_024;
 
 /// Leases that go back part by part; all that are left at once when this is dropped.
 struct Returning<'a> {
+    /// Where units are counted as they are returned.
     leases: &'a Leases,
+    /// The leases that are left.
     backs: Vec<Back>,
 }
 
@@ -34,8 +45,10 @@ impl Drop for Returning<'_> {
     }
 }
 
-/// Takes no more leases, and gives back all there are: before it waits for anything, but for what
-/// is more than [`AT_ONCE`], which goes back when this is dropped, at the latest.
+/// Takes no more leases, and returns all there are; resolves to what became of all units.
+///
+/// The first part is handed over before this waits for anything, and the rest when it is dropped, at the latest. Then
+/// it waits for the lease calls in flight, whose leases are returned as they come.
 pub(super) async fn close(leases: &Leases) -> LeaseCounts {
     leases.closed.store(true, Ordering::SeqCst);
     let asked = leases.shards.each().flat_map(|hot_keys| hot_keys.asked()).collect();
@@ -56,7 +69,7 @@ pub(super) async fn close(leases: &Leases) -> LeaseCounts {
     leases.counts()
 }
 
-/// Whether the inner store answers a look at each of these counters.
+/// Returns whether the inner store answers a look at each of these counters; it stops at the first that fails.
 async fn does_answer(leases: &Leases, counters: Vec<Counter>) -> bool {
     tokio::task::yield_now().await;
     for counter in counters {

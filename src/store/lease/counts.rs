@@ -1,29 +1,46 @@
 //! What became of the units that were leased.
+//!
+//! Each part of the map counts its own units under its lock; [`LeaseCounts`] is their sum, for operators and for
+//! tests of the store's balance: `leased = spent + returned + lost + held`.
 
 use std::ops::AddAssign;
 
 /// Units a [`LeaseStore`](crate::LeaseStore) has leased, and what became of them.
+///
+/// All are sums since the store was built, over all keys. They are summed part by part, so while requests are decided
+/// they may differ from each other by what happens meanwhile.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::LeaseCounts;
+/// use tollgate::{LeaseStore, MemoryStore};
+///
+/// let store = LeaseStore::new(MemoryStore::new());
+/// assert_eq!(store.counts(), LeaseCounts::default());
+/// assert_eq!(store.counts().held(), 0);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseCounts {
-    /// Charged in the inner store in advance.
+    /// Units charged in the inner store in advance, those of failed calls that may have been charged included.
     pub leased: u64,
-    /// Of these, spent on requests.
+    /// Of these, units spent on requests, less those that were refunded.
     pub spent: u64,
-    /// Given back to the inner store.
+    /// Units returned to the inner store.
     pub returned: u64,
-    /// Neither spent nor given back: their window had ended, the bucket had refilled meanwhile, the
-    /// counter was reset, or the lease call failed and may have charged them.
+    /// Units neither spent nor returned: their window had ended, the bucket had refilled meanwhile, the counter was
+    /// reset, or the lease call failed and may have charged them.
     pub lost: u64,
 }
 
 impl LeaseCounts {
-    /// Units held now, to be spent or given back.
+    /// Returns the units held now, to be spent or returned: `leased - spent - returned - lost`, and not less than 0.
     pub fn held(&self) -> u64 {
         self.leased.saturating_sub(self.spent).saturating_sub(self.returned).saturating_sub(self.lost)
     }
 
-    /// A line in the log, for the end of a store that leased something.
+    /// Logs the counts in one line at level `info`, unless nothing was ever leased.
     pub(super) fn tell(self) {
         let Self { leased, spent, returned, lost } = self;
         if leased > 0 {

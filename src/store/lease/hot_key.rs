@@ -1,4 +1,11 @@
 //! What is known of a hot key, and what is held for it.
+//!
+//! Checks of the key come in, under the lock of its part; out go whether leases cover them, the outcome of one that
+//! was spent, and how many units to lease next. Leases that are to be returned go out by the `backs` of the caller,
+//! who returns them once the lock is released.
+//!
+//! Invariant: a key has at most [`MOST_LOTS`] lots and one lease call in flight, which asks for no more than the
+//! key's share of the limit less what is held.
 
 use smallvec::SmallVec;
 
@@ -18,13 +25,15 @@ const MOST_LOTS: usize = 4;
 /// A key that asks this process often, and its leases.
 #[derive(Debug)]
 pub(super) struct HotKey {
+    /// The hash of policy and key.
     pub(super) hash: u64,
-    /// With the quota that was asked last.
+    /// The counter, with the quota of the last check.
     pub(super) counter: Counter,
+    /// How much is asked of it, in lifetimes of a lease.
     pub(super) rate: Rate,
-    /// Oldest first.
+    /// The leases, oldest first; spent ones stay for refunds.
     pub(super) lots: SmallVec<[Lot; 2]>,
-    /// The lease call in flight.
+    /// The number of the lease call in flight.
     pub(super) asking: Option<u64>,
     /// No lease is asked for until then.
     pub(super) quiet_until: u64,
@@ -40,16 +49,21 @@ impl Entry for HotKey {
 }
 
 impl HotKey {
+    /// Returns the entry of a key that has just become hot, without leases.
     pub(super) fn new(hash: u64, counter: &Counter, now: u64) -> Self {
         let (rate, lots) = (Rate::hot(now), SmallVec::new());
         Self { hash, counter: counter.clone(), rate, lots, asking: None, quiet_until: 0 }
     }
 
+    /// Returns whether this is the entry of a counter: policy, key, algorithm and window are the same.
     pub(super) fn is(&self, counter: &Counter) -> bool {
         self.counter.shares_state(counter)
     }
 
-    /// Gives up what is over; a lowered limit gives up all.
+    /// Takes over the quota of a check, and gives up the lots that are over.
+    ///
+    /// A raised limit changes nothing else; a lowered limit or capacity gives up all lots and lets the key rest for
+    /// one lifetime.
     pub(super) fn refresh(&mut self, quota: &Quota, now: u64, backs: &mut Vec<Back>) {
         let known = self.counter.quota;
         if known != *quota {
@@ -64,6 +78,7 @@ impl HotKey {
         }
     }
 
+    /// Moves the lots for which `is_over` holds to `backs`.
     pub(super) fn give_up(&mut self, backs: &mut Vec<Back>, is_over: impl Fn(&Lot) -> bool) {
         let limit = self.counter.quota.limit();
         let mut place = 0;
@@ -76,6 +91,7 @@ impl HotKey {
         }
     }
 
+    /// Adds a lot that came; in place of a spent one, or else of the oldest, if there are too many.
     pub(super) fn add(&mut self, lot: Lot, backs: &mut Vec<Back>) {
         if self.lots.len() >= MOST_LOTS {
             let spent = self.lots.iter().position(|lot| lot.left == 0).unwrap_or(0);
@@ -84,11 +100,15 @@ impl HotKey {
         self.lots.push(lot);
     }
 
+    /// Returns whether one lot has units enough for a cost; units of two are not put together.
     pub(super) fn covers(&self, cost: u64, now: u64) -> bool {
         self.lots.iter().any(|lot| lot.covers(cost, now))
     }
 
-    /// Spends what [`covers`](Self::covers) said is there.
+    /// Spends what [`covers`](Self::covers) said is there; panics if it was not called before.
+    ///
+    /// The outcome's `remaining` is what was left in the inner store at the last lease, and what is held here, up to
+    /// the capacity. The receipt's stamp is the lot's, by which a refund finds it.
     pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, Taken) {
         let lot = self.lots.iter_mut().find(|lot| lot.covers(check.cost, now)).expect("it was covered");
         lot.left -= check.cost;
@@ -102,7 +122,7 @@ impl HotKey {
         (Outcome::from_measures(check, &measures), taken)
     }
 
-    /// Units that are leased and unspent.
+    /// Returns the units that are leased, unspent and not over.
     pub(super) fn held(&self, now: u64) -> u64 {
         self.lots.iter().filter(|lot| !lot.is_over(now)).map(|lot| lot.left).sum()
     }
@@ -127,13 +147,16 @@ impl HotKey {
     }
 
     /// `units`, or the part of them that the time left in the window is of a lease's life.
+    ///
+    /// Without a lot the end of the window is not known, and all units are returned.
     fn until_edge(&self, units: u64, life: u64, now: u64) -> u64 {
         let left = self.lots.last().map_or(life, |lot| lot.edge().saturating_sub(now)).min(life);
         let part = u128::from(units) * u128::from(left) / u128::from(life.max(1));
         u64::try_from(part).unwrap_or(units)
     }
 
-    /// Nothing is known of it that a key new to this process would not do without.
+    /// Returns whether nothing is known of it that a key new to this process would not do without: no lot, no call,
+    /// and no request for two lifetimes.
     pub(super) fn is_idle(&self, now: u64) -> bool {
         let life = lifetime(&self.counter.quota);
         self.lots.is_empty() && self.asking.is_none() && self.rate.idle(now) >= 2 * life

@@ -1,4 +1,12 @@
 //! A bounded part of the hot keys, and of the counts by which a key becomes one.
+//!
+//! Hashes and counters come in, hot keys go out. Keys that are not hot cost nothing but a share of a cell: cells are
+//! a fixed array, so clients that make up keys make nothing grow. A cell counts the requests of one key at a time;
+//! others that share it count it down and take it over when it is at its end (much as in the majority vote of Boyer
+//! and Moore).
+//!
+//! Invariant: at most as many hot keys as there is room for. A key that becomes hot while all places are taken stays
+//! cold, and is decided by the inner store.
 
 use super::counts::LeaseCounts;
 use super::hot_key::{Back, HotKey};
@@ -14,20 +22,30 @@ const CELLS: usize = 4;
 /// hash has the same bits: nothing a client sends makes it grow.
 #[derive(Debug)]
 pub(super) struct HotKeys {
+    /// The hot keys; a new one sweeps only when all places are taken.
     table: Table<HotKey>,
+    /// [`CELLS`] for each place, allocated at once; 16 bytes each.
     cells: Box<[Cell]>,
+    /// What became of the units of this part's keys.
     pub(super) counts: LeaseCounts,
 }
 
+/// The count of one cold key among those that share the cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
+    /// Other bits of the hash of the key that is counted.
     tag: u32,
+    /// How many requests of it there were since `start`, less those of others.
     requests: u32,
+    /// When its period began, in microseconds.
     start: u64,
 }
 
 impl Cell {
     /// Counts a request; another key's leave in place the one that comes more often.
+    ///
+    /// Returns the count of this key, and 0 if the cell stays another's. A period that is over, or a clock that
+    /// stepped back, begins anew.
     fn note(&mut self, tag: u32, now: u64, period: u64) -> u32 {
         let stale = now.saturating_sub(self.start) >= period || now < self.start;
         if self.tag == tag && !stale {
@@ -43,16 +61,20 @@ impl Cell {
 }
 
 impl HotKeys {
+    /// Returns a part with `room` places for hot keys.
     pub(super) fn new(room: usize) -> Self {
         let cells = vec![Cell::default(); room * CELLS].into();
         Self { table: Table::swept_when_full(room), cells, counts: LeaseCounts::default() }
     }
 
+    /// Returns the entry of a hot key, if it is one.
     pub(super) fn find(&mut self, hash: u64, counter: &Counter) -> Option<&mut HotKey> {
         self.table.find_mut(hash, |hot| hot.is(counter))
     }
 
     /// The entry of a hot key; `None` for one that is not, or not yet.
+    ///
+    /// The request is counted where the key is not hot; the one that makes it hot finds an entry, if there is room.
     pub(super) fn heat(&mut self, hash: u64, counter: &Counter, now: u64) -> Option<&mut HotKey> {
         let cells = &mut self.cells;
         let make = || (note(cells, hash, counter, now) >= HOT).then(|| HotKey::new(hash, counter, now));
@@ -69,17 +91,18 @@ impl HotKeys {
         });
     }
 
+    /// Returns whether any key has a lot, spent ones included.
     pub(super) fn holds_leases(&self) -> bool {
         self.table.iter().any(|hot| !hot.lots.is_empty())
     }
 
-    /// The counters of the lease calls in flight.
+    /// Returns the counters of the lease calls in flight.
     pub(super) fn asked(&self) -> Vec<Counter> {
         let asking = self.table.iter().filter(|hot| hot.asking.is_some());
         asking.map(|hot| hot.counter.clone()).collect()
     }
 
-    /// Gives up every lease.
+    /// Gives up every lease, and forgets every key.
     pub(super) fn clear(&mut self, backs: &mut Vec<Back>) {
         self.table.iter_mut().for_each(|hot| hot.give_up(backs, |_| true));
         self.table.clear();
@@ -92,6 +115,8 @@ impl HotKeys {
 }
 
 /// Counts a request of a key that is not hot; returns how many there were lately.
+///
+/// The lower half of the hash picks the cell, the upper half is the tag.
 fn note(cells: &mut [Cell], hash: u64, counter: &Counter, now: u64) -> u64 {
     #[allow(clippy::cast_possible_truncation, reason = "some bits pick a cell, others tell keys apart")]
     let (share, tag) = (u64::from(hash as u32), (hash >> 32) as u32);

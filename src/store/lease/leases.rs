@@ -1,4 +1,11 @@
-//! The leases that all clones of a lease store share: what is held, and how it goes back.
+//! The leases that all clones of a lease store share: what is held, and how it is returned.
+//!
+//! Everything else in this module works on [`Leases`]: `admit` and `call` on its parts, `close` and `sweeping` on
+//! all of them. Receipts and changes come in and are settled here or in the inner store. When the last clone is
+//! dropped, all leases are returned at once, without waiting.
+//!
+//! Invariant: the inner store is called without any lock held, since it may answer at once and then lock a part
+//! itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -20,24 +27,36 @@ use crate::store::{
 /// Lease calls in flight at most; more are not made.
 pub(super) const MOST_CALLS: u32 = 4_096;
 
+/// What all clones share. Times are microseconds of `clock`.
 pub(super) struct Leases {
+    /// What the receipts of requests admitted here carry.
     pub(super) id: StoreId,
+    /// The store that leases are taken from.
     pub(super) inner: Arc<dyn Store>,
-    /// Whose receipts leases have.
+    /// The identity in the receipts of the leases, set by the first one; units are returned under it.
     pub(super) inner_id: OnceLock<StoreId>,
+    /// The hot keys, by the hash of policy and key.
     pub(super) shards: Shards<HotKeys>,
+    /// The hash of counters.
     hasher: CounterHasher,
+    /// A permit for each lease call that may be in flight; closed when the store is.
     pub(super) calls: Arc<Semaphore>,
+    /// The number of the next lease call, from 1.
     pub(super) next_call: AtomicU64,
+    /// When the leases are to be swept next by a request.
     pub(super) next_sweep: AtomicU64,
-    /// A task sweeps.
+    /// Whether a task sweeps.
     pub(super) swept: AtomicBool,
+    /// Whether the store has been closed: nothing is admitted here any more.
     pub(super) closed: AtomicBool,
+    /// The share of a limit that is held at most: above 0 and up to 1.
     share: f64,
+    /// Where the time comes from.
     clock: Box<dyn Clock>,
 }
 
 impl Leases {
+    /// Returns an empty store of leases for up to `capacity` hot keys.
     pub(super) fn new(inner: Arc<dyn Store>, share: f64, capacity: usize, clock: Box<dyn Clock>) -> Self {
         Self {
             id: StoreId::new(),
@@ -55,10 +74,12 @@ impl Leases {
         }
     }
 
+    /// Returns the time of the clock in microseconds.
     pub(super) fn now(&self) -> u64 {
         micros(self.clock.now())
     }
 
+    /// Returns the hash of policy and key.
     #[inline]
     pub(super) fn hash(&self, counter: &Counter) -> u64 {
         self.hasher.of(counter)
@@ -69,7 +90,7 @@ impl Leases {
         self.shards.lock_all(checks.iter().map(|check| self.hash(&check.counter)))
     }
 
-    /// The most units this process holds of a counter.
+    /// Returns the most units this process holds of a counter: the share of the limit, or of a smaller capacity.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -80,19 +101,20 @@ impl Leases {
         (quota.limit().min(quota.capacity()) as f64 * self.share) as u64
     }
 
-    /// Units of a counter that are held here.
+    /// Returns the units of a counter that are held here.
     pub(super) fn held(&self, counter: &Counter) -> u64 {
         let (hash, now) = (self.hash(counter), self.now());
         self.shards.lock(hash).find(hash, counter).map_or(0, |hot| hot.held(now))
     }
 
+    /// Returns the counts of all parts, one locked after the other.
     pub(super) fn counts(&self) -> LeaseCounts {
         let mut counts = LeaseCounts::default();
         self.shards.each().for_each(|hot_keys| counts += hot_keys.counts);
         counts
     }
 
-    /// Looks at checks that cost nothing: units held here remain too.
+    /// Has the inner store look at checks that cost nothing; units held here are added to what it finds to remain.
     pub(super) fn look(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         let held: SmallVec<[u64; 4]> = checks.iter().map(|check| self.held(&check.counter)).collect();
         let looked = self.inner.decide(checks, deadline);
@@ -107,7 +129,9 @@ impl Leases {
         }
     }
 
-    /// Gives leases back to the inner store.
+    /// Returns leases to the inner store, and counts what was returned and what was lost of them.
+    ///
+    /// To be called without any lock of a part held.
     pub(super) fn give_back(&self, backs: Vec<Back>, now: u64) {
         for (lot, limit) in backs {
             let (left, hash) = (lot.left, self.hash(lot.counter()));
@@ -118,14 +142,14 @@ impl Leases {
         }
     }
 
-    /// Takes all leases out, to be given back.
+    /// Takes all leases out, to be returned.
     pub(super) fn take_all(&self) -> Vec<Back> {
         let mut backs = Vec::new();
         self.shards.each().for_each(|mut hot_keys| hot_keys.clear(&mut backs));
         backs
     }
 
-    /// What a counter's leases hold is forgotten.
+    /// Forgets what is held of a counter that is reset: its units are lost, and nothing is returned.
     pub(super) fn forget(&self, counter: &Counter) {
         let hash = self.hash(counter);
         let mut hot_keys = self.shards.lock(hash);
@@ -136,6 +160,9 @@ impl Leases {
     }
 
     /// Settles what was spent from a lease, by a request that took others `before`.
+    ///
+    /// A refund goes back into its lot, if that is neither over nor given up; else, and with every charge, the
+    /// change goes to the inner store under the lease's own stamp.
     pub(super) fn settle(&self, before: &[Taken], taken: &Taken, change: Change) -> Settling {
         if let Change::Refund(units) = change
             && self.put_back(taken, units)
@@ -150,6 +177,8 @@ impl Leases {
     }
 
     /// Puts units back into the lease they were spent from; `false` if they have to go back to the inner store.
+    ///
+    /// In either case the units no longer count as spent.
     fn put_back(&self, taken: &Taken, units: u64) -> bool {
         let (hash, now) = (self.hash(&taken.counter), self.now());
         let mut hot_keys = self.shards.lock(hash);
@@ -162,6 +191,7 @@ impl Leases {
     }
 }
 
+/// Adds the units `held` to what each outcome has as remaining.
 fn with(held: &[u64], decided: Decided) -> Decided {
     let Decided { decision, receipt } = decided;
     let outcomes = decision.outcomes().iter().zip(held).map(|(outcome, units)| outcome.with_more(*units));

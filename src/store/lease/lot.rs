@@ -1,4 +1,13 @@
 //! The units of one lease.
+//!
+//! A decision of the inner store about one check comes in, with the times at which it was asked for and answered.
+//! Until the lot is over its units are spent one request after the other; then what is left is returned, which
+//! consumes the lot: its receipt can be settled once only.
+//!
+//! Two times end it: its lifetime, counted from when it was *asked for*, as the inner store may have charged it
+//! then; and the edge of the window that its units were charged to, less a tick, as the store rounds its clock down.
+//! Both err to the early side, so a unit is never spent in a later window than it was charged to, as long as both
+//! clocks run alike.
 
 use std::time::Duration;
 
@@ -9,11 +18,15 @@ use crate::store::{Change, Counter, Decided, Receipt, Settlement, Store};
 /// Times are microseconds of this process's clock.
 #[derive(Debug)]
 pub(super) struct Lot {
-    /// The inner store's.
+    /// The inner store's, for exactly one check.
     receipt: Receipt,
+    /// How many units were charged.
     granted: u64,
+    /// How many of them are unspent; never more than `granted`.
     pub(super) left: u64,
+    /// When the lease was asked for.
     sent: u64,
+    /// When it came.
     answered: u64,
     /// Nothing is spent from then on.
     ends: u64,
@@ -25,11 +38,13 @@ pub(super) struct Lot {
     reset: u64,
 }
 
-/// How long a lease of this quota lives: a tenth of the window, and at most a second.
+/// Returns how long a lease of this quota lives, in microseconds: a tenth of the window, and at most a second.
 pub(super) fn lifetime(quota: &Quota) -> u64 {
     micros(quota.window() / 10).min(1_000_000)
 }
 
+/// Returns a duration in microseconds; one that is too long becomes a quarter of the largest number, so that sums of
+/// times do not overflow.
 pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 4)
 }
@@ -50,14 +65,17 @@ impl Lot {
         Self { granted, left: granted, sent, answered, ends, edge, remaining, reset, receipt }
     }
 
+    /// Returns whether nothing of it may be spent at `now`.
     pub(super) fn is_over(&self, now: u64) -> bool {
         now >= self.ends
     }
 
+    /// Returns whether it has units enough for a cost, and is not over.
     pub(super) fn covers(&self, cost: u64, now: u64) -> bool {
         self.left >= cost && !self.is_over(now)
     }
 
+    /// Returns the counter that the units were charged to, with the quota of then.
     pub(super) fn counter(&self) -> &Counter {
         &self.receipt.taken()[0].counter
     }
@@ -67,10 +85,12 @@ impl Lot {
         self.receipt.taken()[0].stamp
     }
 
+    /// Returns when the window ends that the units were charged to; far in the future where windows are not aligned.
     pub(super) fn edge(&self) -> u64 {
         self.edge
     }
 
+    /// Returns whether it is the window that ends it, rather than its lifetime.
     pub(super) fn ends_at_edge(&self) -> bool {
         self.ends == self.edge
     }
@@ -80,6 +100,7 @@ impl Lot {
         self.ends.saturating_sub(now)
     }
 
+    /// Returns how long the inner store's counter takes from `now` to be as unused, in microseconds.
     pub(super) fn reset(&self, now: u64) -> u64 {
         self.reset.saturating_sub(now.saturating_sub(self.sent))
     }
@@ -110,8 +131,10 @@ impl Lot {
         units
     }
 
-    /// Units a bucket refills, rounded up, until it will have heard: that takes as long again as
-    /// the answer took.
+    /// Returns the units a bucket refills, rounded up, until it will have heard: that takes as long again as the
+    /// answer took.
+    ///
+    /// `ceil(limit * age / window)`, with the larger of the limit of then and of now.
     fn refilled(&self, limit: u64, now: u64) -> u64 {
         let quota = &self.counter().quota;
         let age = now.saturating_sub(self.sent) + self.answered.saturating_sub(self.sent);

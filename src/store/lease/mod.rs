@@ -1,4 +1,32 @@
-//! Units taken in advance, so that hot keys are admitted without asking.
+//! Units taken in advance, so that hot keys are admitted without a call to the inner store.
+//!
+//! The checks of a request come in. If leases held here cover all of them, an admitted decision goes out at once,
+//! with [`Source::Lease`](crate::Source::Lease); else the inner store decides. A key's way is:
+//!
+//! | state | becomes | when |
+//! | --- | --- | --- |
+//! | cold: a count in a shared cell | hot | the 8th request in one lifetime, if a place is free |
+//! | hot, no lease | a lease call is in flight | a request whose rate is worth one |
+//! | a call in flight | holding a lot of units | the inner store admits the call |
+//! | a call in flight | quiet for a lifetime | it refuses (after one more call for what remains), or fails |
+//! | holding lots | lots are returned | their lifetime or window ends, or the key is idle for half a lifetime |
+//! | hot | forgotten | without lots or a call, and idle for two lifetimes |
+//!
+//! A lifetime is τ = min(1 s, window / 10); times are microseconds of the store's clock.
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | `store` | [`LeaseStore`] and its builder |
+//! | `leases` | what clones share; how leases are returned and settled |
+//! | `admit` | a request that leases pay for |
+//! | `call` | asking the inner store for a lease |
+//! | `hot_keys`, `hot_key` | the map; one key's rate and lots |
+//! | `lot`, `rate`, `counts` | one lease; demand; what became of all units |
+//! | `sweeping`, `close` | returning unspent units in time, and at the end |
+//!
+//! Invariants: every unit spent was charged in the inner store before; a lot is spent only within its lifetime and
+//! its window; and a unit leased is held, spent, returned or lost, and counted as one of these only. No lock is held
+//! while the inner store is called.
 
 mod admit;
 mod call;

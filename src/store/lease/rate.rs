@@ -1,4 +1,8 @@
-//! How fast a key asks.
+//! How much is asked of a key, in periods as long as a lease lives.
+//!
+//! Times and costs of requests come in; the demand of a period goes out, by which leases are sized. The larger one
+//! of the current period and the one before is taken, so that a period that has just begun does not look like a
+//! pause. After two periods without a request the rate begins anew.
 
 /// Requests in one period from which on a key is hot: below, leasing would save no calls.
 pub(super) const HOT: u64 = 8;
@@ -6,25 +10,32 @@ pub(super) const HOT: u64 = 8;
 /// What a key asks of this process, by periods as long as a lease lives. Times are microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
+    /// When the current period began.
     start: u64,
+    /// What was asked in the current period.
     now: Usage,
+    /// What was asked in the period before.
     before: Usage,
+    /// When something was last asked.
     last: u64,
 }
 
 /// What was asked in one period.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
+    /// How many requests there were.
     requests: u64,
+    /// The sum of their costs.
     units: u64,
 }
 
 impl Rate {
-    /// The rate of a key that has just become hot.
+    /// Returns the rate of a key that has just become hot: all requests but the one that is noted next.
     pub(super) fn hot(now: u64) -> Self {
         Self { start: now, last: now, now: Usage { requests: HOT - 1, units: HOT - 1 }, before: Usage::default() }
     }
 
+    /// Counts a request of `units`; `period` is the lifetime of a lease.
     pub(super) fn note(&mut self, now: u64, period: u64, units: u64) {
         let elapsed = now.saturating_sub(self.start);
         if elapsed >= 2 * period {
@@ -37,13 +48,13 @@ impl Rate {
         self.last = now;
     }
 
-    /// Units asked in a period, of a hot key.
+    /// Returns the units asked in a period; `None` for a key of fewer than [`HOT`] requests in it.
     pub(super) fn demand(&self) -> Option<u64> {
         let hot = self.now.requests.max(self.before.requests) >= HOT;
         hot.then(|| self.now.units.max(self.before.units))
     }
 
-    /// How long nothing was asked.
+    /// Returns for how long nothing was asked.
     pub(super) fn idle(&self, now: u64) -> u64 {
         now.saturating_sub(self.last)
     }

@@ -1,4 +1,7 @@
-//! The store around a store.
+//! The lease store and its settings.
+//!
+//! This is the public face of the module. A request goes to the leases first; what they do not admit, and everything
+//! about counters as such, goes to the inner store. Settlements are told apart by the receipt's store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +18,9 @@ use crate::store::{
     SystemClock,
 };
 
+/// The share of a limit one process holds at most, unless another is set.
 const DEFAULT_SHARE: f64 = 0.1;
+/// Hot keys there is room for, unless another capacity is set.
 const DEFAULT_CAPACITY: usize = 10_000;
 
 /// A store that takes units for hot keys in advance, many in one call, and admits with them locally.
@@ -59,10 +64,20 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// ```
 #[derive(Clone)]
 pub struct LeaseStore {
+    /// What clones share; when the last one is dropped, leases are returned.
     leases: Arc<Leases>,
 }
 
-/// Settings of a [`LeaseStore`].
+/// Settings of a [`LeaseStore`]: how much it may hold, for how many keys, and by which clock.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{LeaseStore, MemoryStore};
+///
+/// let settings = LeaseStore::builder(MemoryStore::new()).share(0.2).capacity(1_000);
+/// assert!(settings.build().is_ok());
+/// ```
 #[must_use]
 pub struct LeaseStoreBuilder {
     inner: Arc<dyn Store>,
@@ -81,13 +96,13 @@ impl LeaseStore {
         Self::builder(inner).build().expect("the default settings are valid")
     }
 
-    /// Settings of a store that leases from `inner`.
+    /// Returns settings of a store that leases from `inner`: a share of a tenth, and 10,000 hot keys.
     pub fn builder(inner: impl Store) -> LeaseStoreBuilder {
         let clock = Box::new(SystemClock::new());
         LeaseStoreBuilder { inner: Arc::new(inner), share: DEFAULT_SHARE, capacity: DEFAULT_CAPACITY, clock }
     }
 
-    /// What became of the units leased so far.
+    /// Returns what became of the units leased so far, by all clones together.
     pub fn counts(&self) -> LeaseCounts {
         self.leases.counts()
     }
@@ -111,8 +126,20 @@ impl LeaseStore {
 }
 
 impl LeaseStoreBuilder {
-    /// Sets which share of a limit (of a smaller burst, if there is one) this process holds at most,
-    /// more than 0 and up to 1, instead of a tenth.
+    /// Sets which share of a limit (of a smaller burst, if there is one) this process holds at most, instead of a
+    /// tenth.
+    ///
+    /// It is more than 0 and at most 1, else [`build`](Self::build) returns an error. The share times the limit is
+    /// rounded down; where that is less than 4 units, nothing is leased.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{LeaseStore, MemoryStore};
+    ///
+    /// assert!(LeaseStore::builder(MemoryStore::new()).share(0.5).build().is_ok());
+    /// assert!(LeaseStore::builder(MemoryStore::new()).share(0.0).build().is_err());
+    /// ```
     pub fn share(self, share: f64) -> Self {
         Self { share, ..self }
     }

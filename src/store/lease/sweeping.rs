@@ -1,4 +1,9 @@
-//! Gives back the leases that are over, or whose key is idle.
+//! Returning the leases that are over, or whose key is idle.
+//!
+//! Two things sweep: requests, of which one in 50 ms looks through all parts, and a task, for the time when there
+//! are no requests. The task begins with the first lease call that an inner store does not answer at once, and ends
+//! when no lease is held or asked for; it holds a weak reference, so it does not keep a store that was dropped.
+//! There is at most one, which `swept` says.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -10,7 +15,9 @@ use super::leases::{Leases, MOST_CALLS};
 /// How often leases are looked through for those that are over, in microseconds.
 const SWEEP: u64 = 50_000;
 
-/// Sweeps if nobody has for a while.
+/// Sweeps if none did for [`SWEEP`]; of several requests that find it due, one does.
+///
+/// A clock that stepped back by more than that makes it due, too.
 pub(super) fn sweep_if_due(leases: &Leases, now: u64) {
     let due = leases.next_sweep.load(Ordering::Relaxed);
     if now < due && due - now <= SWEEP {
@@ -22,7 +29,7 @@ pub(super) fn sweep_if_due(leases: &Leases, now: u64) {
     }
 }
 
-/// Sweeps in a task as long as there are leases, for the time when nobody asks anything.
+/// Starts the task that sweeps as long as there are leases, unless it runs. Needs a tokio runtime.
 pub(super) fn sweep_by_task(leases: &Arc<Leases>) {
     if leases.swept.swap(true, Ordering::SeqCst) {
         return;
@@ -44,7 +51,7 @@ pub(super) fn sweep_by_task(leases: &Arc<Leases>) {
     });
 }
 
-/// Returns whether leases are left.
+/// Sweeps all parts, one lock after the other; returns whether leases are left.
 fn sweep(leases: &Leases, now: u64) -> bool {
     let (mut backs, mut held) = (Vec::new(), false);
     for mut hot_keys in leases.shards.each() {

@@ -1,4 +1,10 @@
-//! What tells counters apart without their text.
+//! What identifies counters without their text.
+//!
+//! A counter comes in; 84 bits go out that stand for its policy, key, algorithm and window, in tables whose entries
+//! do not keep texts that clients choose and may make long. The limit, the burst and the queue are no part of it: a
+//! counter whose limit is changed keeps its units, and one whose window or algorithm is changed starts anew.
+//!
+//! The memory store and the deny cache use it; stores that keep the text use the quicker `CounterHasher`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -24,6 +30,7 @@ pub(in crate::store) const TAIL: u64 = u64::MAX << 44;
 
 /// Takes the fingerprints of one store.
 pub(in crate::store) struct Fingerprints {
+    /// The keys of `SipHash`, random and the same for the life of the store.
     keys: [u64; 2],
 }
 
@@ -35,6 +42,10 @@ impl Fingerprints {
         Self { keys: [0, 1].map(|number| random.hash_one(number)) }
     }
 
+    /// Returns the fingerprint of a counter; the same counter has the same one for as long as the store lives.
+    ///
+    /// What is hashed is unambiguous: shape, key in words of eight bytes, its rest in one word whose zeros mark the
+    /// end, and then the policy.
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
         let [first, second] = self.keys;

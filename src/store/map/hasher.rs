@@ -1,4 +1,7 @@
 //! The quick hash of counters.
+//!
+//! A counter comes in, a hash of 64 bits goes out, which picks a part of a map and a place in its table. It does
+//! not identify a counter by itself: the entries it finds are compared besides.
 
 use std::hash::Hash;
 
@@ -12,6 +15,7 @@ use crate::store::Counter;
 /// is changed stays where it is.
 #[derive(Debug)]
 pub(in crate::store) struct CounterHasher {
+    /// Random for each hasher, so that nobody outside can choose counters that meet.
     keys: RandomState,
 }
 

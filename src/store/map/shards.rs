@@ -1,15 +1,24 @@
 //! The parts of a map, each behind a lock of its own.
+//!
+//! Hashes come in and locked parts go out, one or all that a request concerns. No method returns while it holds a lock
+//! that the caller does not see, and none waits for anything but locks; callers hold them for a few probes and never
+//! across an `await`.
+//!
+//! Invariant: several parts of one map are locked in ascending order only, so two requests cannot deadlock. A lock is
+//! taken even if a thread panicked while it held it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
 
+/// The most parts of a map, however large it is.
 const MOST_SHARDS: usize = 64;
 
 /// Parts that are picked by bits of a hash.
 #[derive(Debug)]
 pub(in crate::store) struct Shards<T> {
+    /// A power of two of them, from 1 to [`MOST_SHARDS`], padded so that no two locks share a line of a cache.
     shards: Box<[CachePadded<Mutex<T>>]>,
 }
 
@@ -17,6 +26,7 @@ pub(in crate::store) struct Shards<T> {
 pub(in crate::store) struct Locked<'a, T> {
     /// For each hash, it and the place of its part among the guards.
     places: SmallVec<[(u64, usize); 4]>,
+    /// Ascending by the parts' places in the map; each part once.
     guards: SmallVec<[MutexGuard<'a, T>; 4]>,
 }
 
@@ -60,6 +70,7 @@ impl<T> Shards<T> {
         self.shards.iter().map(|shard| lock(shard))
     }
 
+    /// Returns the place of the part that a hash picks, by bits 40 and up.
     #[inline]
     fn index(&self, hash: u64) -> usize {
         // Tables use the low bits and the seven highest ones.
@@ -84,6 +95,7 @@ impl<T> Locked<'_, T> {
     }
 }
 
+/// Locks a part, whether or not a thread panicked while it held the lock.
 #[inline]
 fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,11 @@
 //! The entries of one part.
+//!
+//! Entries come in with their hash and are found by it and a comparison; a sweep drops those that its caller finds to
+//! mean nothing any more. The table decides when a sweep is due and how much room it has; what an entry is worth is its
+//! store's to decide.
+//!
+//! Invariant: there are at most `capacity` entries, in a table no larger than those need, however often they come and
+//! go. No method but `insert` and `find_or_insert` allocates.
 
 use std::mem;
 
@@ -20,7 +27,9 @@ pub(in crate::store) trait Entry {
 /// A bounded number of entries. The [page](super) of this module says what goes when it is full.
 #[derive(Debug)]
 pub(in crate::store) struct Table<E> {
+    /// The places, allocated as entries come.
     entries: HashTable<E>,
+    /// The most entries there may be.
     capacity: usize,
     /// The least size at which it is swept.
     least: usize,
@@ -40,10 +49,12 @@ impl<E: Entry> Table<E> {
         Self { entries: HashTable::new(), capacity, least: capacity, sweep_at: capacity }
     }
 
+    /// Returns how many entries there are.
     pub(in crate::store) fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// Returns the most entries there may be, as it was given.
     pub(in crate::store) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -65,11 +76,13 @@ impl<E: Entry> Table<E> {
         self.sweep_at = (2 * self.entries.len()).clamp(self.least, self.capacity);
     }
 
+    /// Returns the entry of this hash for which `is` holds; `is` is called with those of equal hash bits.
     #[inline]
     pub(in crate::store) fn find(&self, hash: u64, is: impl FnMut(&E) -> bool) -> Option<&E> {
         self.entries.find(hash, is)
     }
 
+    /// As [`find`](Self::find), to change the entry; its hash must stay as it is.
     #[inline]
     pub(in crate::store) fn find_mut(&mut self, hash: u64, is: impl FnMut(&E) -> bool) -> Option<&mut E> {
         self.entries.find_mut(hash, is)
@@ -103,6 +116,7 @@ impl<E: Entry> Table<E> {
         insert(&mut self.entries, entry)
     }
 
+    /// Takes out the entry of this hash for which `is` holds.
     pub(in crate::store) fn remove(&mut self, hash: u64, is: impl FnMut(&E) -> bool) -> Option<E> {
         self.entries.find_entry(hash, is).ok().map(|found| found.remove().0)
     }
@@ -117,19 +131,23 @@ impl<E: Entry> Table<E> {
         self.entries.retain(keep);
     }
 
+    /// Drops all entries, and keeps their places for others.
     pub(in crate::store) fn clear(&mut self) {
         self.entries.clear();
     }
 
+    /// Iterates over all entries, in no order.
     pub(in crate::store) fn iter(&self) -> impl Iterator<Item = &E> {
         self.entries.iter()
     }
 
+    /// As [`iter`](Self::iter), to change the entries; their hashes must stay as they are.
     pub(in crate::store) fn iter_mut(&mut self) -> impl Iterator<Item = &mut E> {
         self.entries.iter_mut()
     }
 }
 
+/// Adds an entry for which the caller has checked that there is room, cleaning the table before it would grow.
 fn insert<E: Entry>(entries: &mut HashTable<E>, entry: E) -> &mut E {
     if entries.len() == entries.capacity() {
         clean(entries);

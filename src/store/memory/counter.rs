@@ -1,4 +1,10 @@
-//! What is kept of one counter.
+//! One entry of the memory store: a fingerprint, a rank and a state, packed into 32 bytes.
+//!
+//! It comes in as a fingerprint, the state after an admitted request, and a rank; what goes out is the state, to decide
+//! on, and the rank, to choose whom to evict. The fingerprint's tail has the highest 20 bits of one word and the rank
+//! the 44 below, so that neither changes the other: each write of a rank keeps [`TAIL`] as it is.
+//!
+//! Only `counters` knows this type. Its size is tested, as two entries share a line of a processor's cache.
 
 use std::borrow::Cow;
 
@@ -11,10 +17,11 @@ use crate::store::map::{Entry, Fingerprint, TAIL};
 #[derive(Debug)]
 #[repr(align(32))]
 pub(super) struct PackedCounter {
-    /// The fingerprint's.
+    /// The fingerprint's hash, which finds the entry and picks its part.
     hash: u64,
-    /// The fingerprint's tail, and below it the bits of the rank.
+    /// The fingerprint's tail in the bits of [`TAIL`], and the rank in the 44 bits below.
     rest: u64,
+    /// The state, which is read as the algorithm of the fingerprint only: an algorithm is part of it.
     kept: Kept,
 }
 
@@ -26,37 +33,45 @@ impl Entry for PackedCounter {
 }
 
 impl PackedCounter {
+    /// Packs what is kept of a key after its first admitted request.
     pub(super) fn new(of: Fingerprint, state: State, rank: Rank) -> Self {
         Self { hash: of.hash, rest: of.tail | rank.bits, kept: Kept::new(state) }
     }
 
+    /// Returns whether this is the entry of a fingerprint: all 84 bits are compared.
     #[inline]
     pub(super) fn is_of(&self, fingerprint: Fingerprint) -> bool {
         self.hash == fingerprint.hash && self.rest & TAIL == fingerprint.tail
     }
 
+    /// Returns the state: owned where it was unpacked, without allocating; borrowed where it has an allocation.
     #[inline]
     pub(super) fn state(&self) -> Cow<'_, State> {
         self.kept.state()
     }
 
     /// Keeps what follows from an admitted request, or from a change after the fact.
+    ///
+    /// `rank` is that of the state alone; the class and the credit the entry had before are [merged](Rank::after)
+    /// into it, unless the key was idle at `now_us`.
     #[inline]
     pub(super) fn set(&mut self, state: State, rank: Rank, now_us: u64) {
         self.kept.set(state);
         self.rest = self.rest & TAIL | rank.after(self.rank(), now_us).bits;
     }
 
-    /// Notes that a request was refused.
+    /// Notes that a request was refused: the entry is in the last class to be evicted, and has one credit more. The
+    /// state stays as it is.
     pub(super) fn refused(&mut self) {
         self.rest = self.rest & TAIL | self.rank().refused().bits;
     }
 
-    /// Takes credit away, of which there is so much.
+    /// Takes credit away, of which the entry must have at least as much.
     pub(super) fn lose(&mut self, credit: Credit) {
         self.rest -= credit.bits;
     }
 
+    /// Returns the place of this entry in the order of eviction.
     pub(super) fn rank(&self) -> Rank {
         Rank { bits: self.rest & !TAIL }
     }

@@ -1,4 +1,12 @@
 //! A bounded part of the counters, behind one lock.
+//!
+//! A fingerprint, a check and the time come in; the step that was decided goes out, and what follows from it is kept.
+//! Methods that only refuse write a rank and no state; those that admit find the entry again in the same part, so no
+//! lock is released between a decision and its effect. When a new key finds the part due for a sweep, idle keys are
+//! dropped, and then, if that is not enough, active ones by [`Rank`].
+//!
+//! Invariant: the number of entries never exceeds the capacity of the part, and an eviction of active keys leaves at
+//! least a 16th of it free, so that the search is not repeated for each insert.
 
 use std::borrow::Cow;
 
@@ -19,25 +27,32 @@ const OWN_QUARTERS: [usize; Rank::CLASSES] = [1, 1, 2];
 /// Counters by their fingerprints.
 #[derive(Debug)]
 pub(super) struct Counters {
+    /// The entries, by the fingerprint's hash.
     table: Table<PackedCounter>,
 }
 
 impl Counters {
+    /// Returns an empty part for up to `capacity` keys; memory is allocated as they come.
     pub(super) fn new(capacity: usize) -> Self {
         Self { table: Table::new(capacity) }
     }
 
+    /// Returns how many keys are kept, idle ones that were not yet swept included.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// The state kept for a counter.
+    /// Returns the state kept for a counter; `None` where a key is new or was evicted, which decides as an unused one.
     #[inline]
     pub(super) fn state(&self, of: Fingerprint) -> Option<Cow<'_, State>> {
         self.table.find(of.hash, |kept| kept.is_of(of)).map(PackedCounter::state)
     }
 
     /// Decides a request's only check, and keeps what follows from it.
+    ///
+    /// Admitted with a cost, the state is replaced; admitted as a look (cost 0), nothing is written; refused, the key's
+    /// rank is raised, but not by a check in shadow mode, which refuses nobody. `now_us` is microseconds of this
+    /// store's clock.
     #[inline]
     pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, now_us: u64) -> Step {
         let Check { counter: Counter { quota, .. }, cost, floor, mode, .. } = check;
@@ -64,6 +79,8 @@ impl Counters {
     }
 
     /// Keeps the state that follows from an admitted step.
+    ///
+    /// The step must have been admitted with a cost. A step without a state leaves the entry as it is.
     pub(super) fn keep(&mut self, of: Fingerprint, quota: &Quota, step: &mut Step, now_us: u64) {
         let Some(state) = step.state.take() else { return };
         let rank = Rank::new(quota, now_us, step.reset, step.remaining == 0);
@@ -74,6 +91,8 @@ impl Counters {
     }
 
     /// Notes that a key was refused, so that it is evicted late.
+    ///
+    /// A key without an entry stays without: a refusal allocates nothing.
     pub(super) fn refused(&mut self, of: Fingerprint) {
         if let Some(entry) = self.find(of) {
             entry.refused();
@@ -81,6 +100,9 @@ impl Counters {
     }
 
     /// Changes a counter after the fact. Returns how many units that changed, and a look after it.
+    ///
+    /// The look has the `floor` of the check that took the units. An adjustment is no request, so it earns no credit;
+    /// it may add an entry, as a charge to a key that was evicted must count.
     pub(super) fn adjust(
         &mut self,
         of: Fingerprint,
@@ -104,15 +126,17 @@ impl Counters {
         (units, step)
     }
 
+    /// Forgets a counter, which then counts from nothing; does nothing where there is none.
     pub(super) fn remove(&mut self, of: Fingerprint) {
         self.table.remove(of.hash, |kept| kept.is_of(of));
     }
 
+    /// Returns the entry of a fingerprint, after one probe of the table.
     fn find(&mut self, of: Fingerprint) -> Option<&mut PackedCounter> {
         self.table.find_mut(of.hash, |kept| kept.is_of(of))
     }
 
-    /// Keeps a counter that is not kept yet.
+    /// Keeps a counter that is not kept yet, after making room for it where the part is due for a sweep.
     fn insert(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
         if self.table.is_due() {
             self.make_room(now_us);
@@ -121,6 +145,8 @@ impl Counters {
     }
 
     /// Drops what is idle; if that is not enough, active keys, as [`evict`](Self::evict) chooses them.
+    ///
+    /// Afterwards at least one place is free.
     fn make_room(&mut self, now_us: u64) {
         self.table.sweep(|kept| kept.rank().idle_at() > now_us);
         // A sweep that freed little must not be followed by one for each insert.
@@ -131,7 +157,10 @@ impl Counters {
         }
     }
 
-    /// Evicts active keys until so many stay, of the lowest class that has more than its own.
+    /// Evicts active keys until `stay` of them are left, of the lowest class that has more than its own.
+    ///
+    /// The classes' own parts of `stay` are [`OWN_QUARTERS`]: they sum to no more than all of it, so the surplus is
+    /// always found in some classes.
     fn evict(&mut self, stay: usize) {
         let mut kept = [0_usize; Rank::CLASSES];
         self.table.iter().for_each(|counter| kept[counter.rank().class()] += 1);

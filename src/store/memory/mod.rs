@@ -1,4 +1,21 @@
 //! Counters in the memory of this process.
+//!
+//! The checks of a request come in; a decision goes out at once, without a future, a runtime or a thread. A check is
+//! decided by `core/algorithm/` on the state that is kept here, on this store's own clock.
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | `store` | [`MemoryStore`] and its builder: the trait `Store` |
+//! | `shared` | what clones share: the parts of the map, the clock, the identity in receipts |
+//! | `several` | a request with more than one check: all its parts are locked, then all or nothing is taken |
+//! | `counters` | one part: finding, deciding, keeping and evicting under one lock |
+//! | `counter`, `kept` | one entry in 32 bytes, of which the state takes 16 |
+//! | `rank` | the order of eviction, in 44 bits of an entry |
+//!
+//! Invariants: there are never more entries than the capacity; a refused request changes no state, only a rank; and
+//! the clock is read under the lock, so that a request that waited for it does not come with an older time.
+//!
+//! The store is one of those that users choose, and `store/failure/` uses it while a shared store is unavailable.
 
 mod counter;
 mod counters;

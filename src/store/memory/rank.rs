@@ -1,4 +1,17 @@
 //! Which counters are evicted first.
+//!
+//! A quota, the time and what a step left come in; a number of 44 bits goes out, and the smaller one is evicted first.
+//! From the highest bit down it is:
+//!
+//! | bits | what | values |
+//! | --- | --- | --- |
+//! | 42 to 43 | class | 0: units are left, 1: used up, 2: the last request was refused |
+//! | 35 to 41 | credit | requests since the key was last idle, at most 127 |
+//! | 0 to 34 | `idle_at` | the time at which the key is idle, in grains of 2^18 µs |
+//!
+//! One comparison of integers orders all three, and a counter keeps its place in the 44 bits that its fingerprint's
+//! [`TAIL`] leaves. The times are rounded up to a grain, so no key is dropped as idle before it is. What the order
+//! promises to a key whose counter others try to have evicted is stated at [`MemoryStore`](crate::MemoryStore).
 
 use crate::core::Quota;
 use crate::store::map::TAIL;
@@ -9,6 +22,7 @@ use crate::store::map::TAIL;
 /// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
+    /// Class, credit and time as the [page](self) has them; none of [`TAIL`].
     pub(super) bits: u64,
 }
 
@@ -16,6 +30,7 @@ pub(super) struct Rank {
 /// others: up to 127.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
+    /// The number of requests times [`ONE_CREDIT`]: the bits of a rank that count them.
     pub(super) bits: u64,
 }
 
@@ -25,10 +40,13 @@ pub(super) const GRAIN: u32 = 18;
 /// The bits of all times, which are microseconds below 2^53.
 const IDLE_AT: u64 = ONE_CREDIT - 1;
 
+/// The credit of one request: the lowest bit above the times.
 pub(super) const ONE_CREDIT: u64 = 1 << (53 - GRAIN);
 
+/// The bits of all credits, which is also the largest.
 const CREDITS: u64 = 127 * ONE_CREDIT;
 
+/// The bits of a class.
 const CLASSES: u64 = !TAIL & !CREDITS & !IDLE_AT;
 
 impl Rank {
@@ -36,10 +54,15 @@ impl Rank {
     /// enough for the last request, which was refused.
     pub(super) const CLASSES: usize = 3;
 
+    /// The class of keys that have no unit left: the lowest bit above the credits.
     const USED_UP: u64 = CREDITS + ONE_CREDIT;
+    /// The class of keys whose last requests were refused.
     const REFUSED: u64 = 2 * Self::USED_UP;
 
-    /// The rank of a key after its first request.
+    /// Returns the rank of a key after its first request.
+    ///
+    /// `reset` is in ticks of the quota, from `now_us` until the untouched state admits a full limit. Times beyond what
+    /// the bits hold are kept as the latest of them.
     #[inline]
     pub(super) fn new(quota: &Quota, now_us: u64, reset: u64, used_up: bool) -> Self {
         let idle_at = now_us.saturating_add(reset.saturating_mul(quota.tick().micros()));
@@ -63,6 +86,7 @@ impl Rank {
         usize::from(self.bits >= Self::USED_UP) + usize::from(self.bits >= Self::REFUSED)
     }
 
+    /// Returns the credit, which [`lose`](super::counter::PackedCounter::lose) takes from others.
     pub(super) fn credit(self) -> Credit {
         Credit { bits: self.bits & CREDITS }
     }

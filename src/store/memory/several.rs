@@ -1,4 +1,14 @@
-//! The counters of a request with several checks.
+//! A request with several checks, decided as one.
+//!
+//! The checks and the time come in; one step for each goes out, and whether the request as a whole is refused. It is a
+//! sequence of calls by `shared`:
+//!
+//! 1. `lock` takes the locks of all parts that the checks concern, in ascending order.
+//! 2. `evaluate` decides each check on the state that the earlier ones would leave, and writes nothing.
+//! 3. `commit` keeps the states of an admitted request, or `note_refusals` raises the ranks of a refused one.
+//!
+//! Invariant: the locks are held from the first to the last of these, so no other request sees a part of the effects,
+//! and a refused request takes nothing from any counter.
 
 use smallvec::SmallVec;
 
@@ -10,7 +20,9 @@ use crate::store::map::{Fingerprint, Fingerprints, Locked, Shards};
 
 /// The counters that the checks of one request are decided on, locked.
 pub(super) struct Several<'a> {
+    /// One for each check, in the order of the checks.
     fingerprints: SmallVec<[Fingerprint; 4]>,
+    /// The parts of these fingerprints, in the same order; a part that several of them pick is locked once.
     parts: Locked<'a, Counters>,
 }
 
@@ -24,7 +36,10 @@ impl<'a> Several<'a> {
         Self { fingerprints, parts }
     }
 
-    /// Decides every check; whether one refuses.
+    /// Decides every check; the second value is whether one refuses.
+    ///
+    /// Where one does, the checks that fit are looked at again with a cost of 0, so that what they report is what is
+    /// left when nothing is taken. A check in shadow mode refuses nothing.
     #[inline]
     pub(super) fn evaluate(&self, checks: &[Check], now_us: u64) -> (Steps, bool) {
         let step = |index: usize, state: Option<&State>, cost: u64| {
@@ -41,12 +56,16 @@ impl<'a> Several<'a> {
         (steps, refused)
     }
 
+    /// Raises the rank of each counter whose check did not fit, those in shadow mode included.
     pub(super) fn note_refusals(&mut self, steps: &Steps) {
         for (index, _) in steps.iter().enumerate().filter(|(_, step)| !step.fits) {
             self.parts.of(index).1.refused(self.fingerprints[index]);
         }
     }
 
+    /// Keeps the states of all checks that fit and have a cost; to be called only for an admitted request.
+    ///
+    /// Checks of one counter are kept in their order, so the last of them, which was decided on the sum, stays.
     #[inline]
     pub(super) fn commit(&mut self, checks: &[Check], steps: Steps, now_us: u64) {
         for (index, (check, mut step)) in checks.iter().zip(steps).enumerate() {

@@ -1,4 +1,10 @@
-//! What all clones of a memory store share.
+//! What all clones of a memory store share: the parts of its map, its clock, and its identity.
+//!
+//! Checks and changes come in from [`MemoryStore`](crate::MemoryStore); decisions and what was applied go out. A
+//! request with one check takes one lock and probes one table; one with several goes by [`Several`]. The clock is read
+//! after the locks were taken.
+//!
+//! `MemoryStore` alone knows it. Times are microseconds since the Unix epoch, as [`micros`] bounds them.
 
 use super::counters::Counters;
 use super::several::Several;
@@ -12,18 +18,24 @@ const KEYS_PER_PART: usize = 1_024;
 
 /// The counters, and the time by which they are decided.
 pub(super) struct SharedCounters {
+    /// What this store's receipts carry; another store's are settled by nobody here.
     pub(super) id: StoreId,
+    /// The keyed hash, drawn at random for this store.
     fingerprints: Fingerprints,
+    /// The counters; a fingerprint's hash picks the part.
     pub(super) shards: Shards<Counters>,
+    /// Where the time comes from, at each decision and change.
     clock: Box<dyn Clock>,
 }
 
 impl SharedCounters {
+    /// Returns counters for up to `capacity` keys, all parts together.
     pub(super) fn new(capacity: usize, clock: Box<dyn Clock>) -> Self {
         let shards = Shards::new(capacity, KEYS_PER_PART, Counters::new);
         Self { id: StoreId::new(), fingerprints: Fingerprints::new(), shards, clock }
     }
 
+    /// Returns how many keys are kept, locking one part after the other: it may count a moment that never was.
     pub(super) fn len(&self) -> usize {
         self.shards.each().map(|counters| counters.len()).sum()
     }
@@ -42,7 +54,7 @@ impl SharedCounters {
         told_of_one(self.id, check, &step)
     }
 
-    /// Decides several checks as one.
+    /// Decides several checks as one: all are taken, or none is.
     #[inline]
     pub(super) fn decide(&self, checks: &[Check]) -> Decided {
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
@@ -57,7 +69,10 @@ impl SharedCounters {
         decided
     }
 
-    /// Changes what was taken, by a request that took others `before`.
+    /// Changes what was taken, by a request that took others `before`; returns the units changed, and a look after it.
+    ///
+    /// `before` matters to token buckets, which refund no units that time has refilled since: which ones those are
+    /// depends on what else the request took from the same bucket.
     pub(super) fn adjust(&self, before: &[Taken], taken: &Taken, change: Change) -> Applied {
         let Taken { counter, floor, .. } = taken;
         let of = self.fingerprints.of(counter);
@@ -69,6 +84,7 @@ impl SharedCounters {
         applied(taken, change, units, &step)
     }
 
+    /// Forgets a counter; the next request to it finds an unused quota.
     pub(super) fn forget(&self, counter: &Counter) {
         let of = self.fingerprints.of(counter);
         self.shards.lock(of.hash).remove(of);

@@ -1,4 +1,7 @@
-//! The memory store.
+//! The memory store and its settings.
+//!
+//! This is the public face of the module: it hands each method of the trait [`Store`] to the shared counters and wraps
+//! what they return in an [`Answer::Ready`], as nothing here ever waits. Deadlines are not looked at for that reason.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +14,7 @@ use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };
 
+/// Keys of a store that no other capacity was set for: 32 MB of entries, in tables of about twice that.
 const DEFAULT_CAPACITY: usize = 1_000_000;
 
 /// Counters in the memory of this process.
@@ -53,37 +57,65 @@ const DEFAULT_CAPACITY: usize = 1_000_000;
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
+    /// The counters, shared by all clones.
     shared: Arc<SharedCounters>,
 }
 
-/// Settings of a [`MemoryStore`].
+/// Settings of a [`MemoryStore`]: how many keys it keeps, and which clock it decides by.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::MemoryStore;
+///
+/// let builder = MemoryStore::builder().capacity(50_000).with_clock(|| Duration::from_secs(1_000));
+/// let store = builder.build();
+/// assert_eq!(store.len(), 0);
+/// ```
 #[must_use]
 pub struct MemoryStoreBuilder {
+    /// At least 1.
     capacity: usize,
+    /// By default a [`SystemClock`].
     clock: Box<dyn Clock>,
 }
 
 impl MemoryStore {
-    /// A store of up to 1 million keys on the system's clock.
+    /// Returns a store of up to 1 million keys on the system's clock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    ///
+    /// let store = MemoryStore::new();
+    /// let clone = store.clone();
+    /// assert_eq!((store.len(), clone.len()), (0, 0));
+    /// ```
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Settings to build a store from.
+    /// Returns settings to build a store from: 1 million keys, on the system's clock, unless they are set otherwise.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { capacity: DEFAULT_CAPACITY, clock: Box::new(SystemClock::new()) }
     }
 
-    /// How many keys are kept, idle ones that were not yet dropped included.
+    /// Returns how many keys are kept, idle ones that were not yet dropped included.
+    ///
+    /// The parts of the store are counted one after the other, each under its lock, so while requests are decided the
+    /// sum is approximate.
     pub fn len(&self) -> usize {
         self.shared.len()
     }
 
-    /// Whether no key is kept.
+    /// Returns whether no key is kept.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    /// Returns the identity that this store's receipts carry.
     pub(crate) fn id(&self) -> StoreId {
         self.shared.id
     }
@@ -102,17 +134,42 @@ impl fmt::Debug for MemoryStore {
 }
 
 impl MemoryStoreBuilder {
-    /// Sets how many keys are kept at most; 0 is taken as 1.
+    /// Sets how many keys are kept at most, instead of 1 million; 0 is taken as 1.
+    ///
+    /// The capacity is divided evenly among up to 64 parts, so a part may be full, and evict, a little before the
+    /// store is. Memory is allocated as keys come.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    ///
+    /// let store = MemoryStore::builder().capacity(100_000).build();
+    /// assert!(store.is_empty());
+    /// ```
     pub fn capacity(self, capacity: usize) -> Self {
         Self { capacity: capacity.max(1), ..self }
     }
 
-    /// Takes the time from another clock.
+    /// Takes the time from another clock, instead of the system's.
+    ///
+    /// A clock that steps back neither refills nor rewinds a counter; state that is more than a window ahead of the
+    /// clock is set aside, with a warning. Tests set a clock instead of sleeping.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::MemoryStore;
+    ///
+    /// let store = MemoryStore::builder().with_clock(|| Duration::from_secs(1_000)).build();
+    /// assert!(store.is_empty());
+    /// ```
     pub fn with_clock(self, clock: impl Clock) -> Self {
         Self { clock: Box::new(clock), ..self }
     }
 
-    /// Builds the store.
+    /// Builds the store. All settings are valid, so this cannot fail.
     pub fn build(self) -> MemoryStore {
         MemoryStore { shared: Arc::new(SharedCounters::new(self.capacity, self.clock)) }
     }
