@@ -86,8 +86,8 @@ impl RedisCellStoreBuilder {
         Self { settings: self.settings.client_certificate(chain, key) }
     }
 
-    /// Connects to one server, by a URL as of a [`RedisStore`](crate::RedisStore), and looks at a
-    /// bucket, which shows that the module is loaded and may be called.
+    /// Connects to one server, by a URL as of a [`RedisStore`], and looks at a bucket, which
+    /// shows that the module is loaded and may be called.
     ///
     /// # Permissions
     ///
