@@ -1,10 +1,18 @@
-//! What the stores have in common that admit by themselves what an inner store covers.
+//! What stores share that decide by themselves what an inner store covers: leases and hybrid
+//! stores.
+//!
+//! Such a store has units that the inner one has charged already, or will be charged for. It
+//! decides plain requests by these numbers, and passes all others on. The functions here say which
+//! requests are plain, what such a store requires of the inner one, and how its own receipts are
+//! settled part by part.
 
 use super::{Answer, Applied, Change, Check, Receipt, Requirement, Settlement, Settles, Settling, Store, Taken};
 use crate::core::Error;
 
-/// Whether a request can be decided by numbers this process knows: looks, reserves, queues, and checks that count
-/// in one place are for the inner store.
+/// Returns whether a request can be decided by numbers that this process has: each check takes
+/// something, keeps no floor, queues nowhere and counts alone at its counter. Looks, reserves,
+/// leaky queues and checks that share a counter are for the inner store, and so is a request
+/// without checks.
 pub(super) fn is_plain(checks: &[Check]) -> bool {
     let plain = |check: &Check| check.cost > 0 && check.floor == 0 && !check.counter.quota.facts().stands_in_line;
     let repeats = |(index, check): (usize, &Check)| {
@@ -13,14 +21,22 @@ pub(super) fn is_plain(checks: &[Check]) -> bool {
     !checks.is_empty() && checks.iter().all(plain) && !checks.iter().enumerate().any(repeats)
 }
 
-/// Whether the inner store supports policies whose units also come back by what is around it.
+/// Checks that the inner store supports the policies, and also refunds for each of them, as the
+/// store around it returns what it does not use.
+///
+/// # Errors
+///
+/// As [`Store::supports`].
 pub(super) fn supports_refunds(store: &dyn Store, requirements: &[Requirement<'_>]) -> Result<(), Error> {
     let refunding = requirements.iter().map(|one| Requirement { settles: Settles::ByOutcome, ..one.clone() });
     store.supports(&refunding.collect::<Vec<_>>())
 }
 
-/// Settles each part of what a store around a store decided by itself; `settle` is given what the earlier checks
-/// took as well.
+/// Settles each part of what a store around a store decided by itself, and joins the results in the
+/// order of `changes`. `settle` receives the parts that earlier checks of the request took, the
+/// part, and the change. A change to a check that took nothing comes to 0 units.
+///
+/// The results have no outcomes, as this process does not see all that remains.
 pub(super) fn settle_each(
     receipt: &Receipt,
     changes: &[Settlement],
@@ -33,7 +49,8 @@ pub(super) fn settle_each(
     without_outcomes(join(each.collect()))
 }
 
-/// What becomes of all parts, in their order.
+/// Joins results in their order: ready if all are, and else one future that waits for one after the
+/// other. The first error is that of all.
 fn join(parts: Vec<Settling>) -> Settling {
     let is_ready = parts.iter().all(|part| matches!(part, Answer::Ready(_)));
     if !is_ready {
@@ -53,7 +70,8 @@ fn join(parts: Vec<Settling>) -> Settling {
     Answer::Ready(applied.map(|applied| applied.into_iter().flatten().collect()))
 }
 
-/// Without what a look at the inner store tells, which is not all that is left.
+/// Removes the outcomes of a settlement: what remains at the inner store is not all that remains,
+/// as units are held here too.
 pub(super) fn without_outcomes(settling: Settling) -> Settling {
     let strip =
         |applied: Vec<Applied>| applied.into_iter().map(|applied| Applied { outcome: None, ..applied }).collect();

@@ -1,4 +1,7 @@
-//! By when a decision is needed.
+//! The time by which a decision is needed.
+//!
+//! Layers give stores a deadline when their own budget is shorter than the store's. It is a point
+//! of tokio's clock, so that it can be handed from store to store without losing time on the way.
 
 use std::time::Duration;
 
@@ -21,38 +24,40 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Deadline {
+    /// The time; `None` is later than any.
     at: Option<Instant>,
 }
 
 impl Deadline {
-    /// None: the store has all of its own budget.
+    /// No deadline: the store has all of its own budget.
     pub const fn none() -> Self {
         Self { at: None }
     }
 
-    /// At a time of tokio's clock.
+    /// A deadline at a time of tokio's clock, which may have passed.
     pub const fn at(time: Instant) -> Self {
         Self { at: Some(time) }
     }
 
-    /// After a time from now; none if that is too far away to be told.
+    /// A deadline after `time` from now; none if that is too far away to be represented.
     pub fn after(time: Duration) -> Self {
         Self { at: Instant::now().checked_add(time) }
     }
 
-    /// When it is, if there is one.
+    /// Returns the time of the deadline, if there is one.
     #[must_use]
     pub const fn instant(self) -> Option<Instant> {
         self.at
     }
 
-    /// How long it is until then, which is zero once it has passed; `None` if there is none.
+    /// Returns the time until the deadline, which is zero once it has passed; `None` if there is
+    /// none.
     #[must_use]
     pub fn remaining(self) -> Option<Duration> {
         self.at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// The earlier of two; none is later than any.
+    /// Returns the earlier of two deadlines; none is later than any.
     pub fn earlier(self, other: Self) -> Self {
         let at = match (self.at, other.at) {
             (Some(at), Some(other)) => Some(at.min(other)),

@@ -1,4 +1,15 @@
-//! Deciding a request, all or nothing over its checks, and what is told of that.
+//! Deciding a request, all or nothing over its checks, and what becomes a decision and a receipt.
+//!
+//! A store brings the state and the arithmetic of one check, as a closure that returns a [`Step`].
+//! The functions here do what is the same for every store:
+//!
+//! - `evaluate` decides each check on the state that the earlier ones would leave, so that checks
+//!   that share a counter count together;
+//! - `look_again` makes the steps of a refused request true for what is left, as nothing was taken;
+//! - `told` makes the decision and the receipt of the steps;
+//! - `adjustment` and `applied` are the two ends of a change to what was taken.
+//!
+//! All of it is pure. Lua decides by the same rules (`lua/`), and tests compare the two.
 
 use smallvec::SmallVec;
 
@@ -9,11 +20,15 @@ use crate::core::decision::{Decision, Measures, Outcome, Source};
 #[cfg(test)]
 mod tests;
 
+/// The steps of a request, in the order of its checks.
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
-/// Decides every check, each on the state the earlier ones would leave; whether one refuses.
+/// Decides every check, each on the state that the earlier ones would leave. Returns the steps, and
+/// whether an enforced check refuses the request; checks in shadow mode never do.
 ///
-/// `step` decides a check, by its place: on the state given or else on its own, at a cost.
+/// `step` decides the check at an index, on the state given or else on its own, at a cost. A repeat
+/// of a counter is decided at the sum of the costs so far; a look at one (cost 0), on the state
+/// that the earlier checks would leave.
 pub(super) fn evaluate(checks: &[Check], mut step: impl FnMut(usize, Option<&State>, u64) -> Step) -> (Steps, bool) {
     let (mut steps, mut refused) = (Steps::new(), false);
     for (index, check) in checks.iter().enumerate() {
@@ -26,22 +41,26 @@ pub(super) fn evaluate(checks: &[Check], mut step: impl FnMut(usize, Option<&Sta
     (steps, refused)
 }
 
-/// Looks again at the checks of a refused request that fit: nothing is taken from them.
+/// Looks again at the checks of a refused request that fit: nothing is taken from them, so what
+/// remains has to be that of untouched state.
 pub(super) fn look_again(steps: &mut Steps, mut step: impl FnMut(usize, Option<&State>, u64) -> Step) {
     for (index, decided) in steps.iter_mut().enumerate().filter(|(_, decided)| decided.fits) {
         *decided = step(index, None, 0);
     }
 }
 
-/// What the checks of a request before one do to its counter.
+/// The effect of the earlier checks of a request on the counter of one.
 #[derive(Default)]
 struct Earlier {
-    /// The units they ask for: a repeat asks for the sum.
+    /// The units they ask for.
     units: u64,
-    /// The state they would leave.
+    /// The state they would leave; `None` if there is no earlier check on the counter, or it would
+    /// not change it.
     state: Option<State>,
 }
 
+/// Returns the effect of the checks before `index` on its counter: of those that fit, and of
+/// enforced ones even if they do not.
 fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
     let before = checks[..index].iter().zip(steps);
     let same = before.filter(|(check, _)| check.counter.shares_state(&checks[index].counter));
@@ -52,7 +71,8 @@ fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
     })
 }
 
-/// What is told of a request, and the receipt for what it took.
+/// Returns the decision over all checks, and the receipt for what it took: an empty one if it is
+/// refused.
 pub(super) fn told(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> Decided {
     if let ([check], [step]) = (checks, steps) {
         return told_of_one(id, check, step);
@@ -64,7 +84,7 @@ pub(super) fn told(id: StoreId, checks: &[Check], steps: &[Step], refused: bool)
     Decided { decision, receipt }
 }
 
-/// As [`told`], for what most requests ask.
+/// As `told`, for a single check, which most requests have.
 #[inline]
 pub(super) fn told_of_one(id: StoreId, check: &Check, step: &Step) -> Decided {
     let decision = Decision::of_one(outcome(check, step), Source::Store);
@@ -72,8 +92,9 @@ pub(super) fn told_of_one(id: StoreId, check: &Check, step: &Step) -> Decided {
     Decided { decision, receipt }
 }
 
-/// What became of a change of so many units, after which a look tells `step`. What is left of units that
-/// were taken keeps their stamp, but for the last in a line, which ends earlier now.
+/// Returns the result of a change that came to `units`, after which a look finds `step`. The units
+/// that are left keep their stamp after a refund, except the last in a line, which ends earlier
+/// now.
 pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) -> Applied {
     let is_in_line = taken.counter.quota.facts().refund == Refund::LastInLine;
     let keeps = matches!(change, Change::Refund(_)) && (units == 0 || !is_in_line);
@@ -81,11 +102,13 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
     Applied::new(units, if keeps { taken.stamp } else { step.stamp }).with_outcome(outcome(&look, step))
 }
 
-/// The change to what was taken, as the algorithm is to make it; `before` it the same request took this.
+/// Returns the change to what was taken, as the algorithm is to make it. `before` is what the same
+/// request took before this part.
 ///
-/// Of a bucket, time has refilled some of the units, and that is not given back. It refills them one after
-/// the other, as they were taken: so it is counted from when those before, and those that stay taken, were
-/// refilled, as if this request alone had taken units.
+/// Of a bucket, time has refilled some of the units, and these are not refunded. They are refilled
+/// one after the other, as they were taken: so it is counted from when those before, and those that
+/// stay taken, were refilled, as if this request alone had taken units. With a stamp `s` and `u`
+/// units, that is `s + u * window / limit`, in ticks.
 pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adjustment {
     let Taken { counter: Counter { quota, .. }, units, stamp, .. } = taken;
     let Change::Refund(back) = change else { return Adjustment::new(change, *stamp) };
@@ -104,16 +127,19 @@ pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adj
     Adjustment::new(change, refilled(line))
 }
 
-/// What a counter is changed with outside any decision.
+/// Returns what a change outside of any decision is made to: nothing was taken, and no stamp limits
+/// the change.
 pub(super) fn of_any(counter: &Counter) -> Taken {
     Taken { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER, slot: 0 }
 }
 
+/// Returns the outcome of a check, as clients and code see it.
 fn outcome(check: &Check, step: &Step) -> Outcome {
     let Step { fits, remaining, wait, reset, delay, .. } = *step;
     Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, delay })
 }
 
+/// Returns what a check took: nothing if it did not fit, as in shadow mode.
 fn taken(check: &Check, step: &Step) -> Taken {
     let units = if step.fits { check.cost } else { 0 };
     Taken { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp, slot: 0 }

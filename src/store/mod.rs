@@ -1,4 +1,23 @@
-//! Where state lives and decisions are made.
+//! Where state lives and decisions are made: the trait [`Store`] and the stores of this crate.
+//!
+//! What comes in are [`Check`]s: a counter, a cost and a floor each. What goes out is a decision
+//! over all of them, with a [`Receipt`] by which units can be refunded or charged later. Stores
+//! know counters, quotas and time; they know neither HTTP nor policies beyond their names.
+//!
+//! | store | where the counters are | feature |
+//! | --- | --- | --- |
+//! | [`MemoryStore`] | in this process | |
+//! | `RedisStore` | in Redis, a Cluster included | `redis` |
+//! | `RedisCellStore` | in Redis, by the module redis-cell | `redis-cell` |
+//!
+//! Stores around a store take any of these, or each other: [`DenyCache`] caches refusals,
+//! [`LeaseStore`] takes units in advance for keys in heavy use, and [`HybridStore`] admits first
+//! and charges at each tick. Layers put one more around all, which decides when the store fails:
+//! see [`OnFailure`].
+//!
+//! Files directly in this folder are what several stores need: time (`clock`, `deadline`), deciding
+//! several checks as one (`evaluate`), what stores around stores share (`around`), errors of one
+//! server of several (`outage`), and the circuit `breaker`.
 
 mod around;
 pub(crate) mod breaker;

@@ -1,4 +1,8 @@
-//! The trait every store implements, and every store around a store.
+//! The trait that every store implements, and every store around a store.
+//!
+//! It is the seam between what is limited and where it is counted. Layers know nothing else of a
+//! store, so a store may be implemented outside of this crate; most methods have defaults that are
+//! right for a store that decides each request by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,41 +12,108 @@ use crate::core::Error;
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
 ///
-/// A store that combines calls, leases units, remembers refusals or falls back on another is a
-/// store around a store: it implements this trait and asks an inner one. Receipts name the store
-/// that made the decision, so a wrapper knows whom to hand them to.
+/// A store that combines calls, leases units, caches refusals or falls back on another is a store
+/// around a store: it implements this trait and calls an inner one. Receipts name the store that
+/// made the decision, so a wrapper knows which one to hand them to. Methods must not block the
+/// thread: what waits is a pending [`Answer`].
+///
+/// # Examples
+///
+/// A store around a store that counts decisions:
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::time::Duration;
+/// use tollgate::store::{
+///     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement,
+///     Settling,
+/// };
+/// use tollgate::{Error, MemoryStore, Store};
+///
+/// struct Counting<S> {
+///     inner: S,
+///     decisions: AtomicU64,
+/// }
+///
+/// impl<S: Store> Store for Counting<S> {
+///     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+///         self.decisions.fetch_add(1, Ordering::Relaxed);
+///         self.inner.decide(checks, deadline)
+///     }
+///
+///     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+///         self.inner.probe(checks, deadline)
+///     }
+///
+///     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+///         self.inner.settle(receipt, changes)
+///     }
+///
+///     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+///         self.inner.adjust(counter, change)
+///     }
+///
+///     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+///         self.inner.reset(counter)
+///     }
+///
+///     fn budget(&self) -> Option<Duration> {
+///         self.inner.budget()
+///     }
+///
+///     fn recall(&self, checks: &[Check]) -> Option<Decided> {
+///         self.inner.recall(checks)
+///     }
+///
+///     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+///         self.inner.supports(requirements)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// let store = Counting { inner: MemoryStore::new(), decisions: AtomicU64::new(0) };
+/// let decided = store.decide(&[], Deadline::none()).wait().await?;
+/// assert!(decided.decision.is_allowed());
+/// assert_eq!(store.decisions.load(Ordering::Relaxed), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Store: Send + Sync + 'static {
     /// Decides all `checks` as one: every enforced check fits and all is taken, or nothing is.
     ///
-    /// A decision whose source is [`Store`](crate::Source::Store) tells a layer that the store works;
-    /// of any other it learns nothing, so a store that answers without its server implements
-    /// [`probe`](Self::probe) too.
+    /// A decision whose source is [`Store`](crate::Source::Store) shows a layer that the store
+    /// works; any other source says nothing about that, so a store that can decide without its
+    /// server implements [`probe`](Self::probe) too.
     ///
-    /// A store with a [budget](Self::budget) answers by the end of it, or by the deadline if that is
-    /// earlier: with an error if it cannot tell. A store without one may leave the deadline aside.
+    /// A store with a [budget](Self::budget) returns by the end of it, or by the deadline if that
+    /// is earlier: with an error if it cannot decide. A store without one may ignore the deadline.
     ///
     /// # Errors
     ///
-    /// If no decision could be made. After several, layers do not ask for a moment: see
-    /// [`OnFailure`](crate::OnFailure). Errors that are [invalid](Error::is_invalid) do not count. What
-    /// was asked is never asked twice, but may have been taken all the same: if the connection was lost, it
-    /// stays taken; if the time was over, it is given back when the answer comes after all, by a store that
-    /// can do so, as nobody counted on it. One that a layer's own timer ends, as the store has no budget, is
-    /// dropped.
+    /// If no decision could be made. After several errors, layers do not call the store for a
+    /// moment: see [`OnFailure`](crate::OnFailure). Errors that are [invalid](Error::is_invalid) do
+    /// not count.
+    ///
+    /// The store makes each decision at most once, but what failed may have been taken all the
+    /// same: if the connection was lost, it stays taken; after a timeout, it is refunded when the
+    /// reply comes after all, by a store that can do so, as nobody relied on it. A decision that is
+    /// ended by a layer's own timer, as the store has no budget, is dropped.
     ///
     /// # Cancellation
     ///
-    /// Dropping a pending answer is safe at any point: it never affects the decisions of others.
-    /// If the decision was allowed, its units stay taken and its slots are released: a client that goes
-    /// away was served for all the store knows.
+    /// Dropping a pending answer is safe at any point: it never affects the decisions of others. If
+    /// the decision was allowed, its units stay taken and its slots are released: for all the store
+    /// knows, a client that disconnected was served.
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>>;
 
-    /// Decides as [`decide`](Self::decide) does, and asks the server whatever this process could answer
-    /// by itself.
+    /// Decides as [`decide`](Self::decide) does, but by the server, whatever this process could
+    /// decide by itself.
     ///
-    /// A layer whose store failed finds out with the decision of a request whether it is back. An answer
-    /// from memory would not tell, and for a key in heavy use there may be no other: so a store around
-    /// a store that answers by itself has to pass this on to the inner one. By default it is `decide`.
+    /// A layer whose store failed finds out with the decision of a request whether it is available
+    /// again. A decision from memory would not show that, and for a key in heavy use there may be
+    /// no other: so a store around a store that decides by itself has to pass this on to the inner
+    /// one. By default it is `decide`.
     ///
     /// # Errors
     ///
@@ -51,16 +122,16 @@ pub trait Store: Send + Sync + 'static {
         self.decide(checks, deadline)
     }
 
-    /// Ends a decision: releases its slots and makes `changes` to what it took. Returns what became of
-    /// each, in their order.
+    /// Ends a decision: releases its slots and makes `changes` to what it took. Returns the result
+    /// of each, in their order.
     ///
     /// Never blocks and may be called from `Drop`; what has to be sent is sent in the background,
-    /// once. A receipt of another store is ignored. The answer comes in a bounded time, even if only to say
-    /// that it is not known: requests that wait for it are kept until then.
+    /// once. A receipt of another store is ignored. The answer is ready in a bounded time, even if
+    /// only with an error: requests that wait for it are kept until then.
     ///
     /// # Errors
     ///
-    /// If the store did not say what became of the changes: they may have been made or not.
+    /// If the outcome of the changes is not known: they may have been made or not.
     ///
     /// # Cancellation
     ///
@@ -71,40 +142,43 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store could not do it, or did not say so in time.
+    /// If the store could not do it, or did not reply in time, in which case the change may have
+    /// been made.
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>>;
 
-    /// Forgets a counter, so that its key starts anew.
+    /// Deletes a counter, so that its key starts anew.
     ///
     /// # Errors
     ///
-    /// If the store could not do it, or did not say so in time.
+    /// If the store could not do it, or did not reply in time, in which case the counter may have
+    /// been deleted.
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>>;
 
-    /// The time in which every decision is answered, if the store sees to that by itself.
+    /// Returns the time within which every decision is made, if the store limits it by itself.
     ///
-    /// Unless a layer is given a [budget](crate::RateLimitLayer::budget) of its own, it is this one.
-    /// If the layer's is shorter, each decision gets a [deadline](Self::decide), which a store with a budget
-    /// keeps as well. Without one, which is the default, the layer bounds what has to be waited for by a
-    /// timer of its own.
+    /// Unless a layer is given a [budget](crate::RateLimitLayer::budget) of its own, it is this
+    /// one. If the layer's is shorter, each decision gets a [deadline](Self::decide), which a store
+    /// with a budget keeps as well. Without one, which is the default, the layer limits by a timer
+    /// of its own what has to be waited for.
     fn budget(&self) -> Option<Duration> {
         None
     }
 
-    /// The refusal of `checks`, if it is known without asking anyone. Takes nothing.
+    /// Returns the refusal of `checks`, if it is cached in this process. Takes nothing.
     ///
-    /// Layers call it before they look keys or quotas up for a request, and look at its checks (with a cost
-    /// of 0) if there is no answer. By default there is none. A store around a store that decides all
-    /// by the inner one returns the inner one's.
+    /// Layers call it before they look keys or quotas up for a request, and look at its checks
+    /// (with a cost of 0) if there is none. By default there is none. A store around a store that
+    /// decides all by the inner one returns the inner one's.
     fn recall(&self, checks: &[Check]) -> Option<Decided> {
         let _ = checks;
         None
     }
 
-    /// Whether the store can do all that policies of one layer ask of it, one requirement a policy.
+    /// Checks that the store can do all that policies of one layer require, one requirement a
+    /// policy.
     ///
-    /// It is asked when policies are given to a layer or limiter, and answers at once. By default, and
-    /// in most stores, all is supported. A store around a store asks the inner one.
+    /// It is called when policies are given to a layer or limiter, and returns at once. By default,
+    /// and in most stores, all is supported. A store around a store calls the inner one.
     ///
     /// # Errors
     ///

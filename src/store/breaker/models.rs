@@ -1,4 +1,8 @@
-//! Breakers that are asked and told at once, in every order.
+//! Models of breakers that are used by several threads at once, tried by loom in every order.
+//!
+//! `shared.rs` is compiled once more here, with loom's atomics. The models claim what callers rely
+//! on whichever thread comes first: one probe an interval, one thread that opens or closes the
+//! breaker and learns of it, no outcome lost, and none counted in a later round.
 
 use std::sync::Arc;
 
@@ -22,19 +26,23 @@ mod sync {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 }
 
+/// A new breaker.
 fn closed() -> Arc<Breaker> {
     Arc::new(Breaker::new())
 }
 
+/// Takes a permit, which there has to be.
 #[track_caller]
 fn ask(breaker: &Breaker, now: u64) -> Permit {
     breaker.ask(|| now).expect("the store is asked")
 }
 
+/// Reports a failure.
 fn fails(breaker: &Breaker, permit: Permit, now: u64) {
     breaker.failed(permit, now);
 }
 
+/// Makes so many calls that fail, one after the other.
 fn fail(breaker: &Breaker, times: u64, now: u64) {
     (0..times).for_each(|_| fails(breaker, ask(breaker, now), now));
 }
@@ -47,7 +55,7 @@ fn opened() -> Arc<Breaker> {
     breaker
 }
 
-/// Does things on threads of their own; returns what each returned.
+/// Runs things on threads of their own, and returns what each returned.
 fn at_once<R: Send + 'static>(
     breaker: &Arc<Breaker>,
     things: impl IntoIterator<Item = Box<dyn FnOnce(&Breaker) -> R>>,
@@ -60,17 +68,19 @@ fn at_once<R: Send + 'static>(
     threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
 }
 
+/// Something that a thread does with the breaker.
 fn thing<R>(thing: impl FnOnce(&Breaker) -> R + 'static) -> Box<dyn FnOnce(&Breaker) -> R> {
     Box::new(thing)
 }
 
-/// Tries a model in all orders with few switches from threads that could go on.
+/// Tries a model in all orders with at most two switches away from threads that could go on.
 fn explore(model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(model);
 }
 
+/// Three requests within one interval of an open breaker: compare-and-swap lets one of them probe.
 #[test]
 fn one_of_those_who_come_in_one_interval_probes() {
     explore(|| {
@@ -81,6 +91,8 @@ fn one_of_those_who_come_in_one_interval_probes() {
     });
 }
 
+/// Two requests in the first interval and one in the second. A thread with an old time may lose to
+/// one with a later time, so one probe is enough, and two are the most.
 #[test]
 fn of_those_who_come_in_two_intervals_at_most_two_probe() {
     explore(|| {
@@ -95,6 +107,7 @@ fn of_those_who_come_in_two_intervals_at_most_two_probe() {
     });
 }
 
+/// Three probes in flight with three outcomes at once: the reply wins whichever comes first.
 #[test]
 fn an_answered_probe_closes_whatever_becomes_of_the_others_meanwhile() {
     explore(|| {
@@ -116,6 +129,7 @@ fn an_answered_probe_closes_whatever_becomes_of_the_others_meanwhile() {
     });
 }
 
+/// Three replies to probes at once: one caller learns that it closed the breaker, and logs that.
 #[test]
 fn of_probes_that_are_answered_at_once_one_closes() {
     explore(|| {
@@ -127,6 +141,7 @@ fn of_probes_that_are_answered_at_once_one_closes() {
     });
 }
 
+/// The last failures in a row are reported at once: one caller learns that it opened the breaker.
 #[test]
 fn it_opens_once_and_at_the_last_failure_however_many_are_told_at_once() {
     explore(|| {
@@ -140,6 +155,7 @@ fn it_opens_once_and_at_the_last_failure_however_many_are_told_at_once() {
     });
 }
 
+/// Two failures and a reply within a window, reported at once: all are in the counts.
 #[test]
 fn no_failure_and_no_answer_is_forgotten() {
     explore(|| {
@@ -161,6 +177,8 @@ fn no_failure_and_no_answer_is_forgotten() {
     });
 }
 
+/// Calls from before the breaker opened are reported while a probe closes it: they change nothing,
+/// neither before nor after.
 #[test]
 fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
     explore(|| {
@@ -182,6 +200,8 @@ fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
     });
 }
 
+/// A thread that reports an early failure is held up while a whole outage passes: the beginning of
+/// the next one is not overwritten.
 #[test]
 fn a_spell_of_failures_does_not_begin_before_the_last_answer() {
     explore(|| {
@@ -203,6 +223,8 @@ fn a_spell_of_failures_does_not_begin_before_the_last_answer() {
     });
 }
 
+/// A thread that closed the breaker is held up before it notes the time, while others open and
+/// close it again: the later note stands.
 #[test]
 fn waits_grow_from_the_last_time_it_closed_whoever_tells_of_an_earlier_one() {
     explore(|| {

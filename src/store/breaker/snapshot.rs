@@ -1,42 +1,83 @@
-//! What the word of a breaker says, and how that changes.
+//! The state of a breaker at a time: what its word contains, and how it changes.
+//!
+//! All functions are pure: they return the next state, and `shared.rs` stores it if no other thread
+//! was faster. An outage, with times in milliseconds:
+//!
+//! | time | event | phase | probes | in flight | next probe at |
+//! | --- | --- | --- | --- | --- | --- |
+//! | 0 | the fifth failure in a row | open | 0 | 0 | 50 |
+//! | 50 | a request probes | half-open | 1 | 1 | 150 |
+//! | 80 | the probe fails | open | 1 | 0 | 150 |
+//! | 150 | a request probes | half-open | 2 | 1 | 350 |
+//! | 350 | another one does; the last has no outcome yet | half-open | 3 | 2 | 750 |
+//! | 360 | one of the two is answered | closed | | | |
+//!
+//! The word, from its lowest bit:
+//!
+//! | bits | of a closed breaker | bits | of any other |
+//! | --- | --- | --- | --- |
+//! | 2 | phase | 2 | phase |
+//! | 14 | round | 14 | round |
+//! | 3 | failures in a row | 3 | probes in a row |
+//! | 8 | failures of the window | 5 | probes in flight |
+//! | 8 | replies of the window | 40 | when the next may begin, ms |
+//! | 27 | start of the window, ms | | |
+//!
+//! A number that is too large for its bits is stored as the largest.
 
 use super::recent::{COUNT_BITS, IN_ROW_BITS, Recent, START_BITS, low};
 
-/// The wait before the first probe. From the beginning of one to that of the next each is twice as
-/// long, up to the longest.
+/// The wait before the first probe, in milliseconds. From the beginning of one probe to that of the
+/// next it is twice as long each time, up to the longest.
 pub(crate) const FIRST_WAIT_MS: u64 = 50;
+/// The longest wait from the beginning of one probe to that of the next, in milliseconds.
 const LONGEST_WAIT_MS: u64 = 500;
 
-/// Whether the store of a layer is asked.
+/// The state of a circuit breaker: whether a store, or one of its servers, is called.
+///
+/// [`OnFailure`](crate::OnFailure) has what counts as a failure, and the times.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{BreakerState, MemoryStore, Policy, Quota, RateLimitLayer};
+///
+/// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100)));
+/// assert_eq!(layer.breaker_state(), BreakerState::Closed);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// It is: it answers, or has not failed often enough.
+    /// The store is called: it replies, or has not failed often enough.
     Closed,
-    /// It is not: it failed a moment ago.
+    /// The store is not called: it failed a moment ago.
     Open,
-    /// It is not, but for a request that asks whether it is back; the others do not wait for that.
+    /// The store is called by a probe only; other requests do not wait for its outcome.
     HalfOpen,
 }
 
 /// The state of a breaker at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Snapshot {
+    /// Closed, open or half-open.
     pub(super) phase: BreakerState,
-    /// Which phase in a row this is: answers to questions of an earlier one are late.
+    /// The number of this phase, modulo 2^14: outcomes of calls of an earlier one are ignored. Open
+    /// and half-open share a round, as the same probes count in both.
     pub(super) round: u64,
-    /// While it is closed.
+    /// The recent outcomes, while it is closed.
     pub(super) recent: Recent,
-    /// Probes begun in a row, as far as they make waits longer; while it is not closed.
+    /// Probes begun in a row, as far as they make waits longer (7 at most), while it is not closed.
     pub(super) probes: u64,
-    /// Of these, how many have no answer yet. Each of them may close it.
+    /// Of these, how many are in flight: 31 at most. Each of them may close it.
     pub(super) asking: u64,
-    /// When the next request may probe, whether or not there are answers by then.
+    /// When the next request may probe, in milliseconds, whether or not earlier probes have an
+    /// outcome by then.
     pub(super) probe_at: u64,
 }
 
 impl Snapshot {
-    /// With one more probe. Of too many without an answer the earlier ones are given up.
+    /// Returns the state with one more probe, begun at `now`. If too many are in flight, the
+    /// earlier ones are given up: a new round begins, with this one only.
     pub(super) fn probe(self, now: u64) -> Self {
         let probes = (self.probes + 1).min(low(PROBES_BITS));
         let probing = Self { probes, probe_at: now.saturating_add(wait(probes)), ..self };
@@ -46,7 +87,8 @@ impl Snapshot {
         Self { asking: self.asking + 1, phase: BreakerState::HalfOpen, ..probing }
     }
 
-    /// After a failure; if it opens, it is as after so many probes.
+    /// Returns the state after a failure at `now`. A closed breaker that opens by it waits as if
+    /// there had been `probes` probes already; otherwise a probe has failed.
     pub(super) fn failed(self, now: u64, probes: u64) -> Self {
         if self.phase != BreakerState::Closed {
             return self.heard();
@@ -55,7 +97,7 @@ impl Snapshot {
         if recent.opens() { self.open(probes, now) } else { Self { recent, ..self } }
     }
 
-    /// After an answer; `None` if that is nothing new.
+    /// Returns the state after a reply: closed, if it was not; `None` if nothing changes.
     pub(super) fn answered(self, now: impl FnOnce() -> u64) -> Option<Self> {
         match self.phase {
             BreakerState::Closed => self.recent.answered(now).map(|recent| Self { recent, ..self }),
@@ -63,11 +105,13 @@ impl Snapshot {
         }
     }
 
+    /// Begins the next round, in a phase.
     pub(super) fn next(self, phase: BreakerState) -> Self {
         Self { phase, round: (self.round + 1) & low(ROUND_BITS), ..self }
     }
 
-    /// After a probe that was none; `None` if it is closed.
+    /// Returns the state after a probe that has no outcome: it does not make waits longer, and the
+    /// next one may begin at `probe_at` if that is earlier. `None` if the breaker is closed.
     pub(super) fn gave_up(self, probe_at: impl FnOnce() -> u64) -> Option<Self> {
         let undone = || {
             let (probes, probe_at) = (self.probes.saturating_sub(1), self.probe_at.min(probe_at()));
@@ -76,34 +120,41 @@ impl Snapshot {
         (self.phase != BreakerState::Closed).then(undone)
     }
 
-    /// One probe less has no answer.
+    /// Returns the state with one probe less in flight.
     fn heard(self) -> Self {
         let asking = self.asking.saturating_sub(1);
         let phase = if asking == 0 { BreakerState::Open } else { BreakerState::HalfOpen };
         Self { phase, asking, ..self }
     }
 
-    /// Open, for the longer the more probes there were.
+    /// Opens the breaker at `now`, in a new round, for a wait as after so many probes.
     fn open(self, probes: u64, now: u64) -> Self {
         Self { probes, asking: 0, probe_at: now.saturating_add(wait(probes)), ..self.next(BreakerState::Open) }
     }
 }
 
-/// The time to the next probe after so many.
+/// Returns the wait until the next probe, in milliseconds, after `probes` in a row: `min(50 *
+/// 2^probes, 500)`.
 fn wait(probes: u64) -> u64 {
     (FIRST_WAIT_MS << probes.min(8)).min(LONGEST_WAIT_MS)
 }
 
+/// Bits of the phase.
 const PHASE_BITS: u32 = 2;
+/// Bits of the round.
 const ROUND_BITS: u32 = 14;
 
 // The other 48 bits of one that is not closed; those of a closed one are its recent past.
+/// Bits of the probes in a row.
 pub(super) const PROBES_BITS: u32 = 3;
-/// Of probes half a second apart: 15 s.
+/// Bits of the probes in flight. Half a second apart, 31 of them are as long as the longest probe,
+/// 15 s.
 const ASKING_BITS: u32 = 5;
+/// Bits of the time of the next probe: the rest, which lasts for 34 years.
 const PROBE_AT_BITS: u32 = u64::BITS - PHASE_BITS - ROUND_BITS - PROBES_BITS - ASKING_BITS;
 
 impl Snapshot {
+    /// Reads a word. The word 0 is a closed breaker without failures.
     pub(super) fn unpack(mut word: u64) -> Self {
         let mut take = |bits| {
             let value = word & low(bits);
@@ -124,6 +175,7 @@ impl Snapshot {
         Self { probes: take(PROBES_BITS), asking: take(ASKING_BITS), probe_at: take(PROBE_AT_BITS), ..state }
     }
 
+    /// Writes the state as a word, which `unpack` reads as the same state.
     pub(super) fn pack(self) -> u64 {
         let (mut word, mut place) = (0, 0);
         let mut put = |value: u64, bits: u32| {

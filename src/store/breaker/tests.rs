@@ -1,3 +1,5 @@
+//! Tests of the breaker with times that are set, and against a model that remembers every outcome.
+
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -41,13 +43,13 @@ fn probe_fails(breaker: &Breaker, now: u64) {
     assert_eq!(breaker.state(), BreakerState::Open);
 }
 
-/// Is told of an answer at `now`; whether it closes.
+/// Reports a reply at `now`; returns whether the breaker closes.
 #[track_caller]
 fn answers(breaker: &Breaker, now: u64) -> bool {
     breaker.answered(ask(breaker, now), || now)
 }
 
-/// Is told of a failure at `now`; whether it opens.
+/// Reports a failure at `now`; returns whether the breaker opens.
 #[track_caller]
 fn fails(breaker: &Breaker, now: u64) -> bool {
     breaker.failed(ask(breaker, now), now).is_some()
@@ -148,7 +150,7 @@ fn times_that_are_told_in_another_order_are_of_one_window() {
 /// A breaker that remembers all, and is closed.
 #[derive(Default)]
 struct Model {
-    /// When each question was told of since the window began, and whether it failed.
+    /// When each outcome was reported since the window began, and whether it was a failure.
     window: Vec<(u64, bool)>,
     in_row: u64,
 }

@@ -1,4 +1,8 @@
-//! Settings of a store on redis-cell.
+//! Settings of a store on redis-cell, and connecting.
+//!
+//! The settings are those of a Redis store that apply to one server and plain commands. `connect`
+//! makes a first call, so that a missing module or permission is an error at the start and not with
+//! the first request.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,31 +15,53 @@ use crate::core::{Error, Key, Quota};
 use crate::store::redis::plain::PlainServer;
 use crate::store::{Check, Counter, Credentials, RedisStore, RedisStoreBuilder};
 
-/// Settings of a [`RedisCellStore`]. Every wait is bounded.
+/// Settings of a [`RedisCellStore`]. Every wait has a limit.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tollgate::{RedisCellStore, Store};
+///
+/// # async fn run() -> Result<(), tollgate::Error> {
+/// let store = RedisCellStore::builder()
+///     .prefix("shop")
+///     .budget(Duration::from_millis(50))
+///     .connect_timeout(Duration::from_secs(1))
+///     .connect("redis://127.0.0.1:6379")
+///     .await?;
+/// assert_eq!(store.budget(), Some(Duration::from_millis(50)));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct RedisCellStoreBuilder {
+    /// The settings that both stores have.
     settings: RedisStoreBuilder,
 }
 
 impl RedisCellStoreBuilder {
-    /// Sets what every key starts with, instead of `tollgate`.
+    /// Sets what every key starts with, instead of `tollgate`. Stores with different prefixes share
+    /// no counter.
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { settings: self.settings.prefix(prefix) }
     }
 
     /// Sets how long one decision may take, instead of 100 ms: waiting for a connection, sending,
-    /// and the answer.
+    /// and the reply. A decision that takes longer is an error that
+    /// [`is_timeout`](Error::is_timeout).
     pub fn budget(self, budget: Duration) -> Self {
         Self { settings: self.settings.budget(budget) }
     }
 
-    /// Sets how long connecting may take, instead of 500 ms. A decision does not wait longer than its
-    /// budget for it; connecting goes on meanwhile.
+    /// Sets how long connecting may take, instead of 500 ms. A decision waits for it no longer than
+    /// its budget; connecting goes on meanwhile.
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { settings: self.settings.connect_timeout(timeout) }
     }
 
-    /// Asks for user and password before each new connection, for credentials that expire: see
+    /// Sets a function that returns user and password, called before each new connection, for
+    /// credentials that expire: see
     /// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials).
     pub fn credentials<F, T, E>(self, credentials: F) -> Self
     where
@@ -46,21 +72,22 @@ impl RedisCellStoreBuilder {
         Self { settings: self.settings.credentials(credentials) }
     }
 
-    /// Believes servers whose certificates these roots vouch for, and no others, instead of the
+    /// Trusts servers whose certificates are signed by these roots, and no others, instead of the
     /// system's roots: one or more certificates as PEM, for `rediss://` URLs.
     #[cfg(feature = "tls")]
     pub fn root_certificates(self, pem: impl Into<Vec<u8>>) -> Self {
         Self { settings: self.settings.root_certificates(pem) }
     }
 
-    /// Shows servers a certificate that asks for one: its chain, and its private key, each as PEM.
+    /// Sets the certificate that is sent to servers that ask for one: its chain, and its private
+    /// key, each as PEM.
     #[cfg(feature = "tls")]
     pub fn client_certificate(self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         Self { settings: self.settings.client_certificate(chain, key) }
     }
 
-    /// Connects to one server, by a URL as of a [`RedisStore`](crate::RedisStore), and looks at a
-    /// bucket: so it is certain that the module is there, and may be called.
+    /// Connects to one server, by a URL as of a [`RedisStore`], and looks at a bucket, which
+    /// shows that the module is loaded and may be called.
     ///
     /// # Permissions
     ///
@@ -103,7 +130,7 @@ impl RedisCellStore {
     }
 }
 
-/// A counter that no request has.
+/// The counter that is looked at to try the server out; no request has it.
 fn nobodys_counter() -> Counter {
     Counter {
         policy: "connect".try_into().expect("a valid name"),
@@ -112,7 +139,8 @@ fn nobodys_counter() -> Counter {
     }
 }
 
-/// What is wrong with the module, if that is what the server says.
+/// Explains a refusal that is about the module: it is not loaded, or may not be called. `None` for
+/// any other error.
 fn of_the_module(error: &RedisError, address: &str) -> Option<String> {
     if error.detail().is_some_and(|detail| detail.contains("unknown command")) {
         return Some(format!(

@@ -1,27 +1,46 @@
-//! Quotas in the terms of redis-cell, and what it cannot do.
+//! Quotas in the terms of redis-cell, and the policies that it cannot decide.
+//!
+//! The module takes `max_burst`, `count` and `period`, and computes the time between two units by
+//! itself, as a quotient of doubles cut to whole nanoseconds. The same computation is made here, as
+//! times that the module reports only in whole seconds follow from it.
+//!
+//! Whatever the module cannot do is refused when a layer is built, by an error that says what to
+//! change; the checks of a tier's quota are refused the same way when they are made.
 
 use crate::core::{Error, Quota, Requirement};
 use crate::store::Settles;
 
-/// The module's keys live for whole milliseconds, so what is due in less is forgotten: with units that
-/// return sooner, evenly spaced requests of up to twice the limit would pass.
+/// The shortest time between two units, in nanoseconds.
+///
+/// The module's keys live for whole milliseconds, so what is due in less is forgotten: with units
+/// that return sooner, evenly spaced requests of up to twice the limit would pass.
 const SHORTEST_INTERVAL: u64 = 1_000_000;
 
-/// A token bucket as the module is told it.
+/// A token bucket in the module's terms.
 ///
-/// All of it is within the module's signed 64 bits: a quota's bucket is full again in less than 2^41
-/// milliseconds, so the latest time it counts to is less than 70 years from now, in nanoseconds.
+/// All of it is within the module's signed 64 bits: a quota's bucket is full again in less than
+/// 2^41 milliseconds, so the latest time it counts to is less than 70 years from now, in
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
+    /// The capacity in units, less one: the module counts the unit that is there at once beside the
+    /// burst.
     pub(super) max_burst: u64,
+    /// Units that return in each `period`: the quota's limit.
     pub(super) count: u64,
-    /// Seconds.
+    /// The quota's window, in seconds.
     pub(super) period: u64,
-    /// Nanoseconds between two units, as the module works them out.
+    /// Nanoseconds between two units, as the module computes them: at least 1,000,000.
     pub(super) interval: u64,
 }
 
 impl Rate {
+    /// Translates a quota.
+    ///
+    /// # Errors
+    ///
+    /// [Invalid](Error::is_invalid) if it is no token bucket, its window is not whole seconds, or
+    /// it has more than 1,000 units a second.
     pub(super) fn of(quota: &Quota) -> Result<Self, Error> {
         let (limit, window) = (quota.limit(), quota.window());
         if !quota.facts().is_gcra {
@@ -47,9 +66,10 @@ impl Rate {
     }
 }
 
-/// What else there is for what redis-cell cannot do.
+/// The end of each error: the store that can do it.
 pub(super) const OR_SCRIPTS: &str = ", or take a RedisStore";
 
+/// Returns `period / count` in nanoseconds, computed as the module does.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -60,7 +80,11 @@ fn interval(period: u64, count: u64) -> u64 {
     ((period * 1_000_000_000) as f64 / count as f64) as u64
 }
 
-/// Whether the module can decide all of these policies for one request.
+/// Checks that the module can decide all these policies for one request.
+///
+/// # Errors
+///
+/// [Invalid](Error::is_invalid), with the name of the policy and what to change.
 pub(super) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
     if let [_, second, ..] = requirements {
         return Err(Error::invalid(format!(
@@ -73,6 +97,7 @@ pub(super) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
     })
 }
 
+/// Checks one policy; errors do not name it.
 fn supports_one(required: &Requirement<'_>) -> Result<(), Error> {
     Rate::of(required.quota)?;
     if required.reserves {
@@ -81,10 +106,12 @@ fn supports_one(required: &Requirement<'_>) -> Result<(), Error> {
     if required.settles == Settles::ByOutcome { Err(no_return()) } else { Ok(()) }
 }
 
+/// The error of a policy with a reserve.
 pub(super) fn no_floor() -> Error {
     Error::invalid(format!("redis-cell keeps no reserve: leave it out{OR_SCRIPTS}"))
 }
 
+/// The error of a policy that refunds units or charges them later.
 pub(super) fn no_return() -> Error {
     Error::invalid(format!(
         "redis-cell neither gives units back nor charges them later: leave out count, metered and refund_dropped, and \

@@ -1,4 +1,7 @@
-//! The store on redis-cell.
+//! The store on redis-cell: how a decision is made of one command.
+//!
+//! A decision is one round trip on a connection shared with all others of its runtime. There is
+//! nothing to settle, as the module cannot refund, so a receipt that comes back is only logged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,10 +44,10 @@ use crate::store::{
 ///
 /// # What is coarser
 ///
-/// - Times are told in whole seconds, cut off; they are rounded up here. So `Retry-After` is true and never
+/// - Times are reported in whole seconds, cut off; they are rounded up here. So `Retry-After` is true and never
 ///   0, but up to a second too long; a [`DenyCache`](crate::DenyCache) around it refuses for as long.
 /// - The time between two units is cut to whole nanoseconds, and keys end up to 1 ms early. What remains
-///   may be told as one more than there is, if that time is not whole microseconds.
+///   may be reported as one more than there is, if that time is not whole microseconds.
 /// - A changed limit keeps the time until the bucket is full, not the units used.
 /// - redis-cell 0.2.2 neither replicates its state nor writes it to the append-only file: after a failover
 ///   all buckets are full.
@@ -68,12 +71,16 @@ pub struct RedisCellStore {
     inner: Arc<Inner>,
 }
 
+/// What all clones of a store share.
 struct Inner {
+    /// The identity that its receipts have.
     id: StoreId,
+    /// The server, its key prefix and the budget of a decision.
     server: PlainServer,
 }
 
 impl RedisCellStore {
+    /// A store on a server that was tried out.
     pub(super) fn new(server: PlainServer) -> Self {
         Self { inner: Arc::new(Inner { id: StoreId::new(), server }) }
     }
@@ -138,6 +145,8 @@ impl Store for RedisCellStore {
 }
 
 impl Inner {
+    /// Makes the call and works out its decision. It is not cut short by a deadline: the caller
+    /// stops waiting, and only the end of the budget tells something of the connection.
     async fn decide(self: Arc<Self>, check: Check, throttle: Throttle) -> Result<Decided, Error> {
         let reply = self.server.call(async |connection| throttle.ask(connection).await).await?;
         Ok(told_of_one(self.id, &check, &throttle.step(&check, reply)?))

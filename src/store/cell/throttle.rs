@@ -1,4 +1,9 @@
-//! `CL.THROTTLE`, and what its answer says.
+//! The command `CL.THROTTLE`, and how its reply is read.
+//!
+//! The module replies with times in whole seconds, cut off, and with a number of units computed
+//! from a coarser interval. Both are corrected here towards the safe side: a wait is never too
+//! short, and what remains is never more than it can be. Costs and capacities that would overflow
+//! in the module are not sent.
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, RedisError, cmd};
@@ -9,23 +14,34 @@ use crate::core::error::Kind;
 use crate::core::{Error, Quota};
 use crate::store::{Check, Settles};
 
-/// Whether it is refused, the capacity, what remains, and in whole seconds, cut off: until it would be
-/// admitted (-1 if it is, or never will be), and until the bucket is full.
+/// The module's reply:
+///
+/// 1. whether it refuses: 0 or 1;
+/// 2. the capacity in units;
+/// 3. the units that remain;
+/// 4. seconds, cut off, until the cost would be admitted; -1 if it is, or never will be;
+/// 5. seconds, cut off, until the bucket is full.
 pub(super) type Reply = (i64, i64, i64, i64, i64);
 
-/// One check as the module is asked it.
+/// One check as a command.
 pub(super) struct Throttle {
+    /// The quota in the module's terms.
     rate: Rate,
+    /// The name of the key in Redis, prefix included.
     key: String,
-    /// Units to take.
+    /// Units to take; 0 only looks.
     quantity: u64,
 }
 
 impl Throttle {
-    /// The question for a check, whose counter has this key in Redis.
+    /// The command for a check whose counter has this key in Redis.
     ///
-    /// A cost above the capacity only looks: it is refused whatever is found, and the module's
+    /// A cost above the capacity only looks: it is refused whatever the state is, and the module's
     /// product of units and nanoseconds would overflow.
+    ///
+    /// # Errors
+    ///
+    /// [Invalid](Error::is_invalid) if the module cannot count the quota, keep a floor or refund.
     pub(super) fn of(key: String, check: &Check) -> Result<Self, Error> {
         if check.floor > 0 {
             return Err(no_floor());
@@ -38,16 +54,27 @@ impl Throttle {
         Ok(Self { rate: Rate::of(quota)?, key, quantity })
     }
 
+    /// Sends the command and reads the reply as five numbers. A reply of another shape is an error
+    /// of the client library.
     pub(super) async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Reply, RedisError> {
         self.command().query_async(connection).await
     }
 
+    /// The command, with the key and the four numbers that the module takes.
     fn command(&self) -> Cmd {
         let Rate { max_burst, count, period, .. } = self.rate;
         cmd("CL.THROTTLE").arg(&self.key).arg(&[max_burst, count, period, self.quantity]).take()
     }
 
-    /// What the answer says of the check.
+    /// Works out what the reply says of the check, in ticks of its quota.
+    ///
+    /// A look fits whatever remains; a cost above the capacity never fits. Times are rounded up to
+    /// the next second, except where the interval between units is known exactly.
+    ///
+    /// # Errors
+    ///
+    /// [`is_store`](Error::is_store) if the reply is no decision about this quota: another
+    /// capacity, or a first number other than 0 and 1.
     pub(super) fn step(&self, check: &Check, reply: Reply) -> Result<Step, Error> {
         let quota = &check.counter.quota;
         let (limited, capacity, remaining, retry_after, reset_after) = reply;
@@ -68,8 +95,11 @@ impl Throttle {
         Ok(Step { fits, remaining, wait, reset, delay: 0, stamp: 0, state: None, found: Found::Kept })
     }
 
+    /// Returns the most units that can have been left.
+    ///
     /// The module divides by whole microseconds, and so finds more than there is where the interval
-    /// is none: this is the most that can have been left.
+    /// is not a whole number of them. With `r` reported and the interval `i` in nanoseconds, fewer
+    /// than `(r + 1) * floor(i / 1000) * 1000` nanoseconds were left.
     fn remaining(&self, quota: &Quota, told: i64) -> u64 {
         let told = u128::try_from(told).unwrap_or(0);
         let interval = u128::from(self.rate.interval);
@@ -77,8 +107,8 @@ impl Throttle {
         u64::try_from(most.min(told)).map_or(quota.capacity(), |most| most.min(quota.capacity()))
     }
 
-    /// Until the bucket is full, in ticks. After taking something it is full within the time that all
-    /// of it takes.
+    /// Returns the ticks until the bucket is full. After taking something it is full within the
+    /// time that the whole capacity takes.
     fn reset(&self, quota: &Quota, answer: &Answer, remaining: u64) -> u64 {
         if answer.reset_after <= 0 && remaining == quota.capacity() {
             return 0;
@@ -90,32 +120,39 @@ impl Throttle {
         reset.min(ticks(quota, (self.rate.max_burst + 1).saturating_mul(self.rate.interval)))
     }
 
-    /// The time in which a unit returns, in ticks.
+    /// Returns the time in which a unit returns, in ticks, rounded up.
     fn unit(&self, quota: &Quota) -> u64 {
         ticks(quota, self.rate.interval)
     }
 }
 
-/// The numbers of a [`Reply`].
+/// The numbers of a [`Reply`] that are times or units.
 struct Answer {
+    /// Whether the module refuses; of a look, whether the bucket holds less than nothing.
     limited: bool,
+    /// Units, as the module computes them: at times more than there are.
     remaining: i64,
+    /// Seconds, cut off, until the cost would be admitted; -1 if it is.
     retry_after: i64,
+    /// Seconds, cut off, until the bucket is full.
     reset_after: i64,
 }
 
 impl Answer {
+    /// Returns the ticks until the cost would be admitted, rounded up to a second.
     fn until_admitted(&self, quota: &Quota) -> u64 {
         rounded_up(quota, self.retry_after)
     }
 }
 
-/// Seconds whose fraction was cut off, in ticks: the least that is enough for certain.
+/// Converts seconds whose fraction was cut off to ticks: the least that is enough for certain,
+/// which is the next whole second.
 fn rounded_up(quota: &Quota, seconds: i64) -> u64 {
     let seconds = u64::try_from(seconds).unwrap_or(0).saturating_add(1);
     seconds.saturating_mul(1_000_000 / quota.tick().micros())
 }
 
+/// Converts nanoseconds to ticks, rounded up.
 fn ticks(quota: &Quota, nanoseconds: u64) -> u64 {
     nanoseconds.div_ceil(quota.tick().micros() * 1_000)
 }

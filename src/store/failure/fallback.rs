@@ -1,4 +1,12 @@
-//! Deciding with this process's share of each quota.
+//! Decisions by this process's share of each quota, while the shared store is unavailable.
+//!
+//! A quota is divided by the number of instances, rounded up, so that all instances together admit
+//! the quota, or a little more. A cost that fits the whole quota but not the share is admitted when
+//! the share is full, and the rest is a debt to be paid at the share's rate. What clients see is
+//! the configured quota, with what remains of the share.
+//!
+//! The counters are in a memory store of their own. Nothing is carried over from the shared store
+//! when it fails, and nothing back to it afterwards.
 
 use smallvec::SmallVec;
 
@@ -8,7 +16,14 @@ use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Receipt, Settlement, Store, Taken,
 };
 
-/// Decides against one instance's share of each quota; what is shown is the configured quota.
+/// Decides by one instance's share of each quota. The decision has the configured quotas, and the
+/// receipt is of `local`.
+///
+/// `instances` is at least 1. It never waits, as memory decides at once.
+///
+/// # Errors
+///
+/// Those of the memory store, for checks that it cannot decide.
 pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
     let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
     let Answer::Ready(decided) = local.decide(&shares, Deadline::none()) else {
@@ -21,7 +36,12 @@ pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> R
     })
 }
 
-/// A share admits a cost above itself when it is full.
+/// Returns a check as one instance makes it: quota and floor divided, the floor rounded down.
+///
+/// - A look stays a look.
+/// - A cost that fits the whole quota is at most what the share has beside its floor, so that it is
+///   admitted when the share is full.
+/// - Any other cost is more than the share, so that it never fits.
 fn share(check: &Check, instances: u64) -> Check {
     let (quota, floor) = (divided(check.counter.quota, instances), check.floor / instances);
     let most = quota.capacity();
@@ -35,8 +55,9 @@ fn share(check: &Check, instances: u64) -> Check {
     Check { counter, cost, floor, ..*check }
 }
 
-/// Charges what was admitted above a share, to be paid before the next request is admitted; returns
-/// a receipt for all of it.
+/// Charges what was admitted above a share, so that it is paid before the next request is admitted.
+/// Returns a receipt for all of it; the receipt is unchanged if no check is above its share or the
+/// request was refused.
 fn with_debts(
     local: &MemoryStore,
     checks: &[Check],
@@ -55,8 +76,11 @@ fn with_debts(
     Receipt::new(receipt.store(), all)
 }
 
-/// Takes the whole cost instead of the share of it, which may be more than a share can owe: all at one time,
-/// so that all of it can be given back.
+/// Takes the whole cost instead of the share of it, which may be more than a share can owe: all at
+/// one time, so that all of it can be refunded. Returns what was taken, with the new stamp.
+///
+/// The part is refunded first. A quota whose units return evenly keeps the share's rate and gets
+/// the capacity of the whole, which bounds the debt.
 fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     let share = Receipt::new(local.id(), [taken.clone()]);
     drop(local.settle(share, &[Settlement { check: 0, change: Change::Refund(taken.units) }]));
@@ -70,7 +94,7 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     Taken { units, stamp, ..taken.clone() }
 }
 
-/// One instance's share of a quota, rounded up.
+/// Returns one instance's share of a quota, limit and capacity each rounded up: at least 1.
 fn divided(quota: Quota, instances: u64) -> Quota {
     quota.with_units(quota.limit().div_ceil(instances), quota.capacity().div_ceil(instances))
 }

@@ -1,4 +1,19 @@
-//! What happens when the store cannot decide.
+//! What is decided when the store cannot decide.
+//!
+//! What comes in is the store of a layer or limiter, with the rules for failures; what goes out is
+//! a store around it, `FailureStore`, whose decisions are ready within the budget whatever the
+//! inner store does, as long as there is a runtime for its timers.
+//!
+//! - `rule.rs` is the public rule, [`OnFailure`], and its settings.
+//! - `store.rs` calls the inner store, limits its time, and runs probes.
+//! - `without.rs` decides instead of it, reports outcomes to the circuit breaker, and logs.
+//! - `fallback.rs` decides by a local memory store with this process's share of each quota.
+//! - `spell.rs` measures failures of servers that otherwise respond.
+//!
+//! Invariants: every call with a permit is reported to the breaker once; a receipt goes back to the
+//! store that gave it; an error of one server of several never opens the breaker for all. Layers
+//! and limiters know `FailureStore` and `FailureRules`; this module knows the breaker, the memory
+//! store and the metrics of store failures, and nothing of HTTP.
 
 mod fallback;
 mod rule;

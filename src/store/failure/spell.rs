@@ -1,26 +1,30 @@
-//! How long failures go on of which no server knows when they began.
+//! How long failures have lasted that no server's breaker knows of.
+//!
+//! For [`OnFailure::Allow`](super::OnFailure), which admits all requests for a limited time, an
+//! outage needs a beginning. Breakers know it for servers that fail altogether; for a server that
+//! responds but fails some keys it is noted here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::store::breaker::millis;
 
-/// Failures that come one after the other.
+/// Failures that follow one another, without a pause as long as all requests are admitted.
 ///
-/// A server that answers may fail some of its keys for long all the same: those of a slot that is half
-/// moved, or that two servers send to and fro. Answers about other keys say nothing of that, so only
-/// time ends a spell.
+/// A server that responds may fail some of its keys for long all the same: those of a slot that is
+/// half moved, or that two servers redirect to each other. Replies about other keys say nothing of
+/// that, so only time ends a spell.
 #[derive(Debug, Default)]
 pub(super) struct Spell {
-    /// When it began.
+    /// When it began, in milliseconds since the layer was made.
     first: AtomicU64,
-    /// When the last failure was, and 1 ms; 0 if there was none.
+    /// The time of the last failure plus 1 ms; 0 if there was none.
     last: AtomicU64,
 }
 
 impl Spell {
-    /// Is told of a failure; when the spell began that it is of. After so long without any, another
-    /// one begins.
+    /// Notes a failure at `now` and returns when its spell began. After more than `quiet` without
+    /// any, another one begins.
     pub(super) fn failed(&self, now: u64, quiet: Duration) -> u64 {
         let last = self.last.fetch_max(now + 1, Ordering::Relaxed);
         if last == 0 || now.saturating_sub(last - 1) > millis(quiet) {

@@ -1,4 +1,15 @@
-//! A store around a store that answers in time when the inner one cannot.
+//! The store around a store that decides within the budget when the inner one cannot.
+//!
+//! For each decision: a permit of the breaker, the call of the inner store with a deadline, and the
+//! report of its outcome; what fails is decided as the rules say. Without a permit the rules decide
+//! at once.
+//!
+//! The time is limited in one of two ways. A store with a budget keeps deadlines by itself, so it
+//! gets one if the layer's budget is shorter; for any other store a timer of tokio is put around
+//! its future. Probes run in a task of their own.
+//!
+//! A pending call reports its outcome even if it is dropped: `StoreCall` returns the permit in its
+//! `Drop`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,42 +31,49 @@ use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
 };
 
-/// A store as the layer keeps it.
+/// A store as layers and limiters keep it.
 pub(crate) type SharedStore = Arc<dyn Store>;
 
-/// Asks a store, unless it failed a moment ago; what it does not decide in time is decided as the
-/// rules say.
+/// A store that calls an inner one, unless that failed too often a moment ago, and decides as the
+/// rules say what the inner one does not decide within the budget.
 #[derive(Debug)]
 pub(crate) struct FailureStore<S> {
+    /// The store that is called.
     inner: S,
+    /// How long one decision may take.
     budget: Duration,
-    /// The inner store's own, which keeps deadlines then.
+    /// The inner store's own budget. If there is one, it keeps deadlines.
     own: Option<Duration>,
+    /// The rules, the breaker and the local store, shared with calls in flight.
     without: Arc<Without>,
 }
 
 impl<S: Store> FailureStore<S> {
+    /// A store around `inner`, with a breaker that is closed. The inner store's budget is read
+    /// once, here.
     pub(crate) fn new(inner: S, rules: FailureRules) -> Self {
         let own = inner.budget();
         Self { inner, budget: rules.budget(own), own, without: Arc::new(Without::new(rules)) }
     }
 
+    /// Returns the state of the breaker.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         self.without.breaker_state()
     }
 
-    /// How long until what failed is asked again: the inner store, or one of its servers.
+    /// Returns how long until what failed is called again: the inner store, or the one of its
+    /// servers that the error is of.
     pub(crate) fn next_probe(&self, error: &Error) -> Duration {
         self.without.next_probe(error)
     }
 
-    /// How long one decision may take, with all that is looked up for it.
+    /// Returns how long one decision may take, look-ups included.
     pub(crate) fn time_for_all(&self) -> Duration {
         self.budget
     }
 
-    /// By when the inner store has to answer, unless its own budget is over earlier. For one that does not
-    /// keep deadlines, see [`wait`](Self::wait).
+    /// Returns the deadline for the inner store, unless its own budget ends earlier. For one that
+    /// does not keep deadlines, see [`wait`](Self::wait).
     fn deadline(&self, permit: Permit, deadline: Deadline) -> Deadline {
         let budget = self.budget_of(permit);
         match self.own {
@@ -64,11 +82,13 @@ impl<S: Store> FailureStore<S> {
         }
     }
 
+    /// Returns the budget of a call: that of a probe has a limit, whatever is set.
     fn budget_of(&self, permit: Permit) -> Duration {
         if permit.is_probe() { self.budget.min(LONGEST_PROBE) } else { self.budget }
     }
 
-    /// Waits for the inner store, which it has been given leave to ask.
+    /// Waits for the inner store, with the permit it was called by. A timer is added if it keeps no
+    /// deadlines; a probe continues in a task if there is a runtime.
     fn wait(
         &self,
         pending: Pending,
@@ -139,13 +159,17 @@ impl<S: Store> Store for FailureStore<S> {
     }
 }
 
+/// A decision of the inner store that is waited for.
 type Pending = Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
 
-/// A question on its way. Dropped, it lets another request probe.
+/// A call of the inner store in flight, which reports its outcome. Dropped before that, it lets
+/// another request probe.
 struct StoreCall {
+    /// The decision of the inner store, perhaps with a timer around it.
     pending: Pending,
+    /// Where the outcome is reported.
     without: Arc<Without>,
-    /// `None` once it was answered.
+    /// The permit; `None` once the outcome was reported.
     permit: Option<Permit>,
 }
 
@@ -168,9 +192,11 @@ impl Drop for StoreCall {
     }
 }
 
-/// A caller that waits for its own question.
+/// A caller that waits for its own call, and decides as the rules say if it fails.
 struct Waiting {
+    /// The call, which is dropped with its caller.
     call: StoreCall,
+    /// The checks to decide if it fails.
     checks: Checks,
 }
 
@@ -184,8 +210,8 @@ impl Future for Waiting {
     }
 }
 
-/// Asks in a task, as all requests depend on the answer and only one waits for it: its caller may go
-/// away, or never be polled again. Then what was taken stays taken.
+/// Makes a call in a task, as all requests depend on its outcome and only one waits for it: the
+/// caller may disconnect, or never be polled again. What was taken stays taken then.
 fn probe(
     runtime: &Runtime,
     call: StoreCall,
@@ -204,8 +230,8 @@ fn probe(
     }
 }
 
-/// Waits until then; an answer that comes later goes nowhere, as its store knows of no deadline. There are no timers outside of
-/// a runtime.
+/// Waits until a time; a decision that comes later is dropped, as its store knows of no deadline.
+/// There are no timers outside of a runtime, where it waits for as long as the store does.
 async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result<Decided, Error> {
     if Runtime::try_current().is_err() {
         return pending.await;
@@ -214,10 +240,12 @@ async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result
     timeout_at(deadline, pending).await.map_err(late)?
 }
 
+/// The error of a probe whose runtime was shut down.
 fn stopped() -> Error {
     Error::new(Kind::Store, "the runtime that asked the store was shut down")
 }
 
+/// The error of a request while the breaker is open.
 fn not_asked() -> Error {
     Error::new(Kind::Connection, "the store is not asked, as it failed too often a moment ago")
 }

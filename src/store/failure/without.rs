@@ -1,4 +1,17 @@
-//! What is decided without the store, and whether it is asked.
+//! Decisions without the store, and the reports to its circuit breaker.
+//!
+//! Each outcome of the store is reported here once:
+//!
+//! | outcome | breaker | log |
+//! | --- | --- | --- |
+//! | a decision of the store | success, if it is the first heard of its call | when it closes |
+//! | a decision of another source | no outcome: another request may probe at once | |
+//! | an invalid error | no outcome | |
+//! | too many callers wait | no outcome: the next probe after 50 ms | once a second |
+//! | a failure of one server of several | no outcome: that server's breaker has it | once a second, if not open |
+//! | any other error | failure, if it is the first heard of its call | when it opens, else once a second |
+//!
+//! Times are milliseconds since the layer was made, of tokio's clock, which tests can pause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,44 +31,55 @@ use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
 /// The rules, what is known of the store, and the local store.
 #[derive(Debug)]
 pub(super) struct Without {
+    /// As the layer set them.
     rules: FailureRules,
+    /// Whether the store is called.
     breaker: Breaker,
+    /// The calls whose outcome was reported last, so that each counts once.
     heard: Heard,
+    /// The counters of the fallback. Its identity is in the receipts of all decisions made here.
     pub(super) local: MemoryStore,
+    /// The zero of the breaker's time.
     start: Instant,
-    /// The first failure, and one more, of the last outage in which all was no longer admitted.
+    /// The first failure, and 1 ms more, of the last outage in which all requests were no longer
+    /// admitted: each outage is logged once.
     allowed_up_to: AtomicU64,
-    /// Failures of servers that answer.
+    /// Failures of servers that respond otherwise.
     spell: Spell,
+    /// The metrics of failures and of the breaker.
     health: StoreHealth,
 }
 
 impl Without {
+    /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
         let (breaker, local) = (Breaker::new(), MemoryStore::new());
         let (allowed_up_to, spell, health) = (AtomicU64::new(0), Spell::default(), StoreHealth::default());
         Self { rules, breaker, heard: Heard::new(), local, start: Instant::now(), allowed_up_to, spell, health }
     }
 
+    /// Returns the time in milliseconds since `start`.
     fn now(&self) -> u64 {
         millis(self.start.elapsed())
     }
 
+    /// Returns the state of the breaker.
     pub(super) fn breaker_state(&self) -> BreakerState {
         self.breaker.state()
     }
 
-    /// How long until what an error speaks of is asked again.
+    /// Returns how long until what an error is of is called again: one server of several, or the
+    /// store.
     pub(super) fn next_probe(&self, error: &Error) -> Duration {
         error.outage().map_or_else(|| self.breaker.next_probe(self.now()), |outage| outage.next_probe)
     }
 
-    /// Leave to ask the store.
+    /// Returns the permit to call the store, or `None` if the rules decide at once.
     pub(super) fn ask(&self) -> Option<Permit> {
         self.breaker.ask(|| self.now())
     }
 
-    /// Tells the breaker what became of a question.
+    /// Reports the outcome of a call to the breaker, as the table above says. Once for each permit.
     pub(super) fn learn(&self, permit: Permit, decided: &Result<Decided, Error>) {
         match decided {
             Ok(decided) => self.answered(permit, decided),
@@ -63,7 +87,8 @@ impl Without {
         }
     }
 
-    /// Decides instead of a store that failed.
+    /// Replaces an error by a decision of the rules. With [`OnFailure::Deny`] the error stays,
+    /// unless no check is enforced.
     pub(super) fn stand_in(&self, checks: &[Check], decided: &mut Result<Decided, Error>) {
         if let Err(error) = decided
             && let Some(instead) = self.instead(checks, error)
@@ -72,11 +97,13 @@ impl Without {
         }
     }
 
-    /// A question ended without an answer. The next probe is not at once: each waits for the store.
+    /// Reports a call without an outcome. The next probe is not at once, as each waits for the
+    /// store.
     pub(super) fn left(&self, permit: Permit) {
         self.breaker.gave_up(permit, || self.now() + FIRST_WAIT_MS);
     }
 
+    /// Reports a decision. One of a source other than the store says nothing of the store.
     fn answered(&self, permit: Permit, decided: &Decided) {
         if decided.decision.source() != Source::Store {
             // A memory of the store in this process says nothing of the store.
@@ -89,12 +116,14 @@ impl Without {
         }
     }
 
-    /// Whether this is the first that is heard of a call. What a probe says counts in any case: it may
-    /// share the call with requests that were sent before the breaker opened.
+    /// Returns whether this is the first outcome of a call. That of a probe counts in any case: it
+    /// may share the call with requests that were sent before the breaker opened.
     fn counts(&self, permit: Permit, call: Option<CallId>) -> bool {
         permit.is_probe() || self.heard.is_first(call)
     }
 
+    /// Reports an error, and logs it unless the failure is counted elsewhere. A probe that fails is
+    /// logged at debug level only.
     fn failed(&self, permit: Permit, error: &Error) {
         let rule = self.rules.on_failure;
         if error.is_invalid() {
@@ -124,7 +153,7 @@ impl Without {
         }
     }
 
-    /// Tells operators that the store is not asked after an error, or is asked again.
+    /// Logs and counts that the store is not called any more, after an error, or is called again.
     fn changed(&self, error: Option<&Error>) {
         if let Some(error) = error {
             self.health.opened();
@@ -137,12 +166,16 @@ impl Without {
         }
     }
 
-    /// Decides as the rules say.
+    /// Decides as the rules say, without the store.
+    ///
+    /// # Errors
+    ///
+    /// `error`, with [`OnFailure::Deny`] and an enforced check.
     pub(super) fn decide(&self, checks: &[Check], error: Error) -> Result<Decided, Error> {
         self.instead(checks, &error).unwrap_or(Err(error))
     }
 
-    /// What is decided instead of an error, as the rules say; `None` if it is to be told.
+    /// Returns what is decided instead of an error; `None` if the error is the result.
     fn instead(&self, checks: &[Check], error: &Error) -> Option<Result<Decided, Error>> {
         match self.rule(error) {
             OnFailure::Fallback => Some(fallback::decide(&self.local, self.rules.instances.into(), checks)),
@@ -151,7 +184,9 @@ impl Without {
         }
     }
 
-    /// The rule that holds now: to admit all is for a time only, and not for what no store decides.
+    /// Returns the rule that holds now. All requests are admitted for a limited time only, and not
+    /// for an invalid error, which no store decides: then the fallback holds. The first time that
+    /// an outage exceeds the limit, it is logged.
     fn rule(&self, error: &Error) -> OnFailure {
         let FailureRules { on_failure, allow_for, .. } = self.rules;
         if on_failure != OnFailure::Allow {
@@ -172,25 +207,27 @@ impl Without {
         }
     }
 
-    /// Since when what an error speaks of fails.
+    /// Returns when the failures began that an error is one of: of a server of several, or of the
+    /// store.
     fn failing_since(&self, error: &Error) -> Option<u64> {
         let Some(outage) = error.outage() else { return self.breaker.failing_since() };
         let known = outage.failing_since.map(|since| millis(since.saturating_duration_since(self.start)));
         known.or_else(|| Some(self.spell.failed(self.now(), self.rules.allow_for)))
     }
 
-    /// How long ago a time was, of those [`now`](Self::now) tells.
+    /// Returns how long ago a time was, in terms of `now`.
     fn since(&self, time: u64) -> Duration {
         Duration::from_millis(self.now().saturating_sub(time))
     }
 }
 
+/// Admits all checks: as if nothing had been taken of any quota. Takes nothing.
 fn admit(local: &MemoryStore, checks: &[Check]) -> Decided {
     let outcomes = checks.iter().map(|check| Outcome::allowed(check, check.counter.quota.capacity()));
     Decided { decision: Decision::new(outcomes, Source::Open), receipt: Receipt::new(local.id(), []) }
 }
 
-/// Logs a failure, but not more than one a second.
+/// Logs a failure, at most once a second in the whole process.
 fn log(rule: OnFailure, error: &Error) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

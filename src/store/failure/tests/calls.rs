@@ -1,3 +1,5 @@
+//! Tests of what counts as one failure: calls, however many requests they carry.
+
 use tokio::time::advance;
 
 use super::super::rule::FailureRules;
@@ -10,7 +12,7 @@ use crate::store::{BreakerState, Decided};
 /// The requests of one call.
 const CALLERS: usize = 64;
 
-/// What all callers of one call are told, who asked before any of them had an answer.
+/// Reports the outcome of one call for all its callers, which had their permits before any of them had an outcome.
 fn all_told(without: &Without, decided: impl Fn() -> Result<Decided, Error>) {
     let permits: Vec<_> = (0..CALLERS).map(|_| without.ask().expect("the store is asked")).collect();
     for permit in permits {
@@ -77,7 +79,7 @@ async fn each_layer_counts_a_failure_of_a_store_they_share() {
     assert_eq!(layers.map(|without| without.breaker_state()), [BreakerState::Open; 2]);
 }
 
-/// After how many calls, of which every `nth` fails, the store is not asked, if that comes.
+/// Returns after how many calls, of which every `nth` fails, the breaker opens, if it does.
 fn opens_after(nth: u64, fails: impl Fn(&Without), answers: impl Fn(&Without)) -> Option<u64> {
     let without = without(FailureRules::default());
     (1..=1_000).find(|call| {

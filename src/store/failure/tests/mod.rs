@@ -1,3 +1,5 @@
+//! Tests of what is decided without a store, with tokio's clock paused.
+
 mod calls;
 #[cfg(feature = "cluster")]
 mod servers;

@@ -1,3 +1,5 @@
+//! Tests of stores with several servers, of which each has a breaker of its own.
+
 use std::time::Duration;
 
 use tokio::time::{Instant, advance};
@@ -11,7 +13,7 @@ use crate::core::decision::Source;
 use crate::store::BreakerState;
 use crate::store::outage::Outage;
 
-/// The error of one of several servers, which is asked again so soon.
+/// The error of one of several servers, which is probed again after `next_probe`.
 fn away_in_part(next_probe: Duration, failing_since: Option<Instant>) -> Error {
     away().of_one_server(Outage { next_probe, failing_since })
 }

@@ -1,4 +1,12 @@
-//! Asking a server something that is no decision: it waits for nobody, and shares no call.
+//! Calls that share nothing with others: those that prepare a server, and plain commands.
+//!
+//! A caller borrows the lane's connection and sends on it by itself, next to the batches that the
+//! lane sends; the lane drives the connection for both. Loading scripts when a store connects, the
+//! questions about slots on a Redis Cluster, and redis-cell's `CL.THROTTLE` go this way.
+//!
+//! Such a call bypasses the queue and the server's circuit breaker, and is limited only by its
+//! timeout. Its outcome is reported to the connection: a reply counts as one, so that nobody takes
+//! the connection for silent, and a lost or silent connection is discarded.
 
 use std::sync::Arc;
 
@@ -18,8 +26,14 @@ use crate::store::redis::connections::{Failure, failed, is_of_the_connection};
 use crate::store::redis::wire::{Calls, Program};
 
 impl Lanes {
-    /// Connects and loads what is called, in one step: the library, or the scripts for each algorithm
-    /// alone; those for more are loaded when they are first called. The answers are the caller's to bound.
+    /// Connects and loads what will be called, in one step: the library, or the script of each
+    /// algorithm alone; scripts for several algorithms are loaded when they are first called.
+    ///
+    /// `timeout` limits the wait for a connection only: the caller has to limit the rest.
+    ///
+    /// # Errors
+    ///
+    /// If there is no runtime, no connection within the timeout, or the server refuses to load.
     pub(in crate::store::redis) async fn prepare(&self, calls: Calls, timeout: Timeout) -> Result<(), Error> {
         let lane = self.lane().ok_or_else(no_runtime)?;
         let mut shared = connection(&lane, timeout).await.map_err(|failure| timeout.error_of(failure))?;
@@ -30,8 +44,21 @@ impl Lanes {
         loaded.map_err(|error| failed(&error))
     }
 
-    /// Asks the server something by itself, within the budget. A connection that fails, or answers nobody
-    /// meanwhile, is not used again; one whose caller went away is, and one that is merely slow.
+    /// Makes a call on the connection of the calling runtime's lane, within the timeout. It is made
+    /// once, and never repeated.
+    ///
+    /// A connection that is lost, or that received no reply at all during the call's time, is not
+    /// used again; one that is merely slow is.
+    ///
+    /// # Errors
+    ///
+    /// - `NotConnected`: nothing was sent.
+    /// - `Answered`: the server refused, or the connection was lost.
+    /// - `Late`: there was no reply in time; the call may yet take effect.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropped, the call may have been sent or not. The connection stays in use.
     #[cfg_attr(not(any(feature = "cluster", feature = "redis-cell")), allow(dead_code, reason = "scripts need none"))]
     pub(in crate::store::redis) async fn ask<T>(
         &self,
@@ -64,7 +91,8 @@ impl Lanes {
     }
 }
 
-/// The connection of a lane, once there is one.
+/// Returns the connection of a lane, made if need be, within the timeout. It waits a little longer
+/// than that for the lane to end the wait with an error that says more.
 async fn connection(lane: &Arc<Lane>, timeout: Timeout) -> Result<Shared, Failure> {
     if let Some(shared) = lane.current() {
         return Ok(shared);

@@ -1,4 +1,13 @@
-//! A script call and the requests it answers.
+//! A call of the script, and the requests whose replies it carries.
+//!
+//! A call is made of one or more jobs whose keys are in one slot, and is in flight from
+//! `Call::start` until its reply is read or its connection is given up. It knows what is needed to
+//! judge both later: whether the connection was driven since (so that it may have been sent), how
+//! many replies the connection had received before, and until when its callers can wait.
+//!
+//! The free functions below read a reply and hand each job its part. They are the only place where
+//! jobs of a call are completed, so that all jobs of a failed call receive the same error, which
+//! breakers and metrics then count once.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,35 +22,50 @@ use crate::core::Error;
 use crate::store::breaker::Permit;
 use crate::store::redis::wire::{Reply, no_decision};
 
-/// What became of a call.
+/// The outcome of a call: the script's reply, unread, or the error of the client library.
 pub(super) type Answer = Result<Value, RedisError>;
 
-/// A call's answer that is waited for.
+/// A future of a call's outcome. It may contain several round trips, if the script has to be
+/// loaded.
 pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// A call on its way, over keys of one slot.
+/// A call in flight, over keys of one slot.
 pub(super) struct Call {
+    /// The requests of the call, in the order in which the reply has their parts. Not empty.
     pub(super) jobs: Vec<Job>,
-    /// Calls that left together have the same one.
+    /// The round in which the call was made. A batch over several slots is several calls of one
+    /// round, and rounds in flight are what is limited.
     pub(super) round: u64,
+    /// The permit of the server's circuit breaker, or `None` where the server has none, and once
+    /// the outcome has been reported.
     pub(super) permit: Option<Permit>,
-    /// The connection was driven since the call was made: it may have been sent.
+    /// Whether the connection was driven since the call was made without having ended: the call may
+    /// have been sent. A call without this mark can be sent again on another connection.
     pub(super) may_be_sent: bool,
-    /// How many answers had come on the connection before.
+    /// The number of replies received on the connection when the call was made, or when silence was
+    /// last looked for. A larger number means that the connection works.
     pub(super) answers_before: u64,
-    /// When it was made, or something was answered since.
+    /// When the call was made, or when `listen` noticed that the connection had received replies
+    /// since.
     silent_since: Instant,
-    /// When all budgets are over, so that it has failed; settlements are still waited for.
+    /// When the budgets of all its decisions have run out, so that the call counts as failed. Its
+    /// settlements still wait for the reply then. For a call of settlements only it is the start
+    /// plus one budget.
     pub(super) until: Instant,
-    /// That was so, and is counted.
+    /// Whether `until` has passed and the failure was reported to the server's breaker.
     pub(super) is_late: bool,
+    /// The future of the outcome.
     answering: Answering,
-    /// The answer that was there at once, as where the connection is driven by another task.
+    /// The outcome that was ready when the call was started, as where another task drives the
+    /// connection. It is kept here, as a future must not be polled again once it is ready.
     early: Option<Answer>,
 }
 
 impl Call {
-    /// A call for jobs, `answers_before` of it; nothing is sent before it is polled.
+    /// Makes a call of `jobs`, on a connection that has received `answers_before` replies. Nothing
+    /// is sent before `start`.
+    ///
+    /// `jobs` is not empty and of one slot. The caller sets `permit` afterwards.
     pub(super) fn new(jobs: Vec<Job>, round: u64, answers_before: u64, answering: Answering) -> Self {
         let began = Instant::now();
         let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.timeout.ends).max();
@@ -61,58 +85,76 @@ impl Call {
         }
     }
 
-    /// Whether it has settlements.
+    /// Returns whether the call contains a settlement. A connection with such a call keeps a lane
+    /// busy even after the connection was replaced.
     pub(super) fn settles(&self) -> bool {
         self.jobs.iter().any(Job::is_settlement)
     }
 
-    /// Whether nothing was answered on its connection for so long, of which `answers` are the answers.
+    /// Returns whether its connection, which has received `answers` replies by now, received none
+    /// for at least `budget`: since the call was made, or since `listen` last noticed one.
     pub(super) fn is_in_silence(&self, answers: u64, now: Instant, budget: Duration) -> bool {
         self.answers_before == answers && now.saturating_duration_since(self.silent_since) >= budget
     }
 
-    /// Looks from now on for silence, if something was answered since it last did.
+    /// Starts the time of silence anew at `now` if the connection received replies since the last
+    /// look.
+    ///
+    /// Only called for late calls: a call within its budget needs no second look.
     pub(super) fn listen(&mut self, answers: u64, now: Instant) {
         if self.answers_before != answers {
             (self.answers_before, self.silent_since) = (answers, now);
         }
     }
 
-    /// Whether this answers all of it, and no more.
+    /// Returns whether `value` is a reply to exactly the requests of this call. The value is read
+    /// for that and thrown away, so this is only for replies that are suspect: those received
+    /// together with an error or with another reply.
     #[cold]
     pub(super) fn fits(&self, value: &Value) -> bool {
         read(&self.jobs, value.clone()).is_some_and(|reply| fits(&self.jobs, &reply))
     }
 
-    /// Hands the call to the connection, which is driven next.
+    /// Polls the outcome for the first time, which hands the command to the connection. The
+    /// connection is driven right after; only then the call is on its way. An outcome that is ready
+    /// already is kept for `poll`.
     pub(super) fn start(&mut self, cx: &mut Context<'_>) {
         if let Poll::Ready(answer) = self.answering.as_mut().poll(cx) {
             self.early = Some(answer);
         }
     }
 
+    /// Polls the outcome. The one that `start` kept comes first. After it was ready, the call must
+    /// not be polled again: the connection removes it.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
         self.early.take().map_or_else(|| self.answering.as_mut().poll(cx), Poll::Ready)
     }
 
-    /// How long the server may be silent.
+    /// Returns how long the server may be silent: the budget of the first job, as all jobs of a
+    /// store have the same.
     pub(super) fn budget(&self) -> Duration {
         self.jobs.first().map_or(Duration::ZERO, |job| job.timeout.budget)
     }
 
-    /// When the next of those who wait gives up, or it has failed, or its connection is silent.
+    /// Returns when the call needs attention next.
+    ///
+    /// - Before `until`: when the first of its callers times out, or at `until`.
+    /// - After it: when the connection will have been silent for a budget.
     pub(super) fn next_late(&self) -> Option<Instant> {
         let waiting = self.jobs.iter().filter(|job| job.is_awaited()).map(|job| job.timeout.until);
         if self.is_late { Some(self.silent_since + self.budget()) } else { waiting.chain([self.until]).min() }
     }
 }
 
-/// How many checks requests have.
+/// Returns how many checks some requests have together. Batches are measured in checks, not in
+/// requests.
 pub(super) fn checks(jobs: &[Job]) -> usize {
     jobs.iter().map(|job| job.request.size()).sum()
 }
 
-/// Reads what a script returned to some requests, if it can be that.
+/// Reads what the script returned for `jobs`. Returns `None` if it cannot be that: not a bulk
+/// string, or too short for that many checks. Whether each part is whole shows only when it is
+/// taken (see `fits` and `answer`).
 pub(super) fn read(jobs: &[Job], value: Value) -> Option<Reply> {
     match value {
         Value::BulkString(bytes) => Reply::read(bytes.into(), checks(jobs)),
@@ -120,13 +162,17 @@ pub(super) fn read(jobs: &[Job], value: Value) -> Option<Reply> {
     }
 }
 
-/// Whether a reply answers all of some requests, and no more.
+/// Returns whether a reply has a whole part for each of `jobs`, and nothing more.
 pub(super) fn fits(jobs: &[Job], reply: &Reply) -> bool {
     reply.answers(jobs.iter().map(|job| &job.request))
 }
 
-/// Answers each request with its part of what a script returned. Returns whether that was an answer to
-/// all of them.
+/// Completes each job with its part of the reply, in order. Returns whether the reply had a whole
+/// part for each and nothing more; if not, the connection is out of step and must not be used
+/// again.
+///
+/// Jobs without a part receive `failure`, which is set to the error of an unreadable reply unless
+/// it is set already: several calls that fail for one reason share one error.
 pub(super) fn answer(jobs: Vec<Job>, reply: Option<Reply>, failure: &mut Option<Error>) -> bool {
     let Some(mut reply) = reply else {
         fail(jobs, failure.get_or_insert_with(no_decision));
@@ -141,7 +187,8 @@ pub(super) fn answer(jobs: Vec<Job>, reply: Option<Reply>, failure: &mut Option<
     is_whole && reply.is_empty()
 }
 
-/// Answers each request with the error.
+/// Completes all `jobs` with the same error. Settlements among them are logged once for the whole
+/// call, as their callers seldom wait for the outcome.
 #[cold]
 pub(super) fn fail(jobs: Vec<Job>, error: &Error) {
     // One line a call: clients must not fill the log while Redis is away.

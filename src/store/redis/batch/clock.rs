@@ -1,4 +1,20 @@
-//! What a lane does at a time: it ends the wait of those who are late, and asks again.
+//! What a lane does at a time: it times out callers and calls, sends again, and connects again.
+//!
+//! All times of a lane are in one alarm, which goes off at the earliest, or before. Each part then
+//! takes what is due by now and returns when its next is due, and the alarm is set to the earliest
+//! of these.
+//!
+//! There are three kinds of timeout, which say different things of the server:
+//!
+//! - *A caller's deadline*, earlier than its budget: it receives an error, and the server's breaker
+//!   counts nothing.
+//! - *A budget of a job that was not sent*: it waited for the connection or for calls in flight.
+//!   The server's breaker counts one failure for all that waited through the same silence.
+//! - *A call's budget*: the server was sent the call and did not reply. Counted likewise; the call
+//!   stays in flight, as its reply tells what to refund.
+//!
+//! A connection is retired once it received no reply at all for a whole budget: one that is slow,
+//! but replies, is kept.
 
 use std::task::Context;
 use std::time::Duration;
@@ -14,7 +30,8 @@ use super::timeout::is_same;
 use crate::store::redis::connections::Failure;
 
 impl Core {
-    /// Ends the wait of those who are late, if somebody may be.
+    /// Does what is due, if the alarm went off, and sets the alarm anew. The loop ends as each turn
+    /// handles all that is due and only later times are left.
     pub(super) fn look_at_the_clock(&mut self, lane: &Lane, cx: &mut Context<'_>) {
         if let Some(first) = lane.turns.with(|queue| queue.first_late()) {
             self.alarm.set(first);
@@ -29,14 +46,15 @@ impl Core {
         }
     }
 
-    /// Connects again if that is due by now; returns when it is.
+    /// Has the lane connect again if that is due. Returns when it is due otherwise.
     fn connect_again(&mut self, now: Instant) -> Option<Instant> {
         let due = self.connect_again.take_if(|again| *again <= now);
         self.has_more |= due.is_some();
         self.connect_again
     }
 
-    /// Asks again what is due by now; returns when the next is.
+    /// Puts jobs whose pause has ended back to the front of the queue, unless another server has
+    /// their slot by now. Returns when the next are due.
     fn ask_again(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
         let (due, later) = std::mem::take(&mut self.later).into_iter().partition(|(again, _)| *again <= now);
         self.later = later;
@@ -48,7 +66,10 @@ impl Core {
         self.later.iter().map(|(again, _)| *again).min()
     }
 
-    /// Ends the wait of jobs that were not sent in time; returns when the next one is late.
+    /// Times out queued jobs and borrowers. Returns when the next one is due.
+    ///
+    /// The timeout counts as a failure of the server only if a job among them was waiting for the
+    /// server for a whole budget: not one that waited for a slot, nor a settlement, nor a deadline.
     fn late_jobs(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
         let (jobs, borrowers, next) = lane.turns.with(|queue| {
             let (jobs, borrowers) = queue.take_late(now);
@@ -71,7 +92,8 @@ impl Core {
         next
     }
 
-    /// Learns that somebody waited for so long, and was not sent.
+    /// Counts that callers waited for a whole budget without being sent, and retires the connection
+    /// if it is silent: the call they waited behind may be too recent to be late itself.
     fn is_waited_for(&mut self, lane: &Lane, now: Instant, budget: Duration) {
         if self.is_silent_anew(now, budget) {
             lane.server.waited();
@@ -84,8 +106,8 @@ impl Core {
         }
     }
 
-    /// Ends the wait of those whose calls were not answered in time; returns when the next one is late.
-    /// A connection that answered nobody meanwhile is not used again.
+    /// Times out callers of calls in flight, and calls. Returns when the next is due. Retires the
+    /// connection if a late call is still in silence.
     fn late_calls(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
         self.late_of_retired(lane, now);
         let Line::Up(connection, _) = &mut self.line else { return self.retired_until() };
@@ -111,6 +133,7 @@ impl Core {
         [next, self.retired_until()].into_iter().flatten().min()
     }
 
+    /// Times out what is in flight on retired connections, and closes those whose time is over.
     fn late_of_retired(&mut self, lane: &Lane, now: Instant) {
         for mut connection in std::mem::take(&mut self.retired) {
             for call in connection.calls.iter_mut().filter(|call| !call.is_late) {
@@ -124,6 +147,7 @@ impl Core {
         }
     }
 
+    /// Returns when a retired connection needs attention next.
     fn retired_until(&self) -> Option<Instant> {
         let calls = self.retired.iter().flat_map(|connection| &connection.calls).filter(|call| !call.is_late);
         let calls = calls.filter_map(Call::next_late);
@@ -131,7 +155,9 @@ impl Core {
         calls.chain(ends).min()
     }
 
-    /// Ends the wait of the callers of a call who are late.
+    /// Times out the callers of a call that are late by now, with one error. If the call's budgets
+    /// have all run out, it is reported as failed: as a new failure, or as one that was counted
+    /// with another.
     fn late_callers(&mut self, lane: &Lane, call: &mut Call, now: Instant) {
         let mut jobs = call.jobs.iter_mut().filter(|job| job.is_awaited() && job.timeout.until <= now).peekable();
         if let Some(timeout) = jobs.peek().map(|job| job.timeout) {
@@ -146,7 +172,8 @@ impl Core {
         }
     }
 
-    /// Whether the server's silence is another failure than the one that was counted last.
+    /// Returns whether a silence that is noticed now is another failure than the one counted last;
+    /// if so it is noted. Timeouts within a quarter of a budget are one.
     fn is_silent_anew(&mut self, now: Instant, budget: Duration) -> bool {
         let is_new = self.silent.is_none_or(|since| !is_same(since, now, budget));
         if is_new {

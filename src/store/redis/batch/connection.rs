@@ -1,4 +1,13 @@
-//! A connection and the calls on it.
+//! A connection and the calls in flight on it.
+//!
+//! The connection's two halves are separate: a handle, which can be cloned and queues commands
+//! ([`Shared`]), and a driver, which writes and reads. Nothing is sent unless the driver is polled,
+//! and only the runner at work on the lane polls it, so calls and socket make progress together, in
+//! one task. Where the application supplies a pool, its connections are driven by tasks of their
+//! own, and the driver here does nothing.
+//!
+//! The number of replies received is counted for the whole connection. Calls remember it from when
+//! they were made, and so tell a slow server from a silent one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,20 +23,24 @@ use super::server::Server;
 use crate::core::Error;
 use crate::store::redis::connections::{Driver, Failure, Link, Room};
 
-/// A connection, and which one in a row it is.
+/// A handle on a connection, to send on it, with its number. Clones are of the same connection.
 #[derive(Clone)]
 pub(in crate::store::redis) struct Shared {
+    /// Queues commands; what it returns completes once the lane has driven the connection.
     pub(in crate::store::redis) handle: MultiplexedConnection,
+    /// The number of the connection, unique in the process.
     pub(super) number: u64,
-    /// How many questions were answered on it.
+    /// The number of replies received on it, by all clones.
     answers: Arc<AtomicU64>,
 }
 
 impl Shared {
+    /// Returns how many replies were received, by whomever. Errors of the server count too.
     pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
+    /// Counts a reply: the connection works.
     pub(super) fn count_answer(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
@@ -39,18 +52,22 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A connection, what sends and receives on it, and the calls that wait for an answer.
+/// A connection with its driver, and its calls in flight.
 pub(super) struct Connection {
+    /// The handle that calls are made with.
     pub(super) shared: Shared,
+    /// Writes and reads while it is polled; ready once the connection has ended.
     driver: Driver,
-    /// Its place in the pool, as long as calls are made on it.
+    /// Its place in the pool, held as long as calls are made on it.
     pub(super) room: Option<Room>,
+    /// The calls in flight, in the order in which they were made.
     pub(super) calls: SmallVec<[Call; 2]>,
-    /// Until when it may be polled for late answers, once no new calls are made on it.
+    /// When it is closed at the latest, set when it is retired.
     pub(super) polled_until: Option<Instant>,
 }
 
 impl Connection {
+    /// A connection without calls, from what a pool opened.
     pub(super) fn new(link: Link) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Link { connection: handle, driver, room } = link;
@@ -58,24 +75,26 @@ impl Connection {
         Self { shared, driver, room, calls: SmallVec::new(), polled_until: None }
     }
 
-    /// Sends and receives; `true` once the connection has ended.
+    /// Writes and reads all that it can. Returns whether the connection has ended, after which it
+    /// must not be driven again.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
         self.driver.as_mut().poll(cx).is_ready()
     }
 
-    /// How many batches of calls are on their way.
+    /// Returns how many rounds of calls are in flight. Calls of one round are next to each other.
     pub(super) fn rounds(&self) -> usize {
         let mut rounds: SmallVec<[u64; 4]> = self.calls.iter().map(|call| call.round).collect();
         rounds.dedup();
         rounds.len()
     }
 
-    /// Whether calls wait for an answer on it.
+    /// Returns whether calls are in flight on it.
     pub(super) fn is_waited_for(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// Fails what is left of its calls, on a connection that was given up before: that was counted then.
+    /// Fails the calls in flight on a connection that was retired before, which was counted then,
+    /// so the breaker's permits are released without a verdict.
     pub(super) fn fail(mut self, server: &dyn Server, error: Error) {
         let error = server.error(error);
         for Call { jobs, permit, .. } in self.calls.drain(..) {
@@ -84,12 +103,12 @@ impl Connection {
         }
     }
 
-    /// Its calls that were not answered.
+    /// Returns the calls in flight and closes the connection.
     pub(super) fn into_calls(self) -> SmallVec<[Call; 2]> {
         self.calls
     }
 
-    /// The calls that were answered, and how.
+    /// Removes and returns the calls that are complete, in the order in which they were made.
     pub(super) fn answered(&mut self, cx: &mut Context<'_>) -> SmallVec<[(Call, Answer); 2]> {
         let mut answered = SmallVec::new();
         let mut place = 0;

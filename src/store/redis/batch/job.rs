@@ -1,4 +1,19 @@
-//! A request on its way to Redis, and who waits for it.
+//! A request on its way to Redis, and the caller that waits for the reply.
+//!
+//! A [`Job`] is what queues, calls and lanes pass on. It is consumed when it completes (`answer`),
+//! so it completes once. The caller may have stopped waiting at any point before:
+//!
+//! | caller | waits for | if it drops its receiver |
+//! | --- | --- | --- |
+//! | `Waits` | a decision or a change | before sending, the job is left out; after, what it took stays taken |
+//! | `Late` | the reply after a timeout, to refund it | nothing is refunded |
+//! | `Settles` | a settlement | it is sent all the same |
+//! | `Gone` | nothing | |
+//!
+//! The only transition is `Waits` to `Late`, or to `Gone` if the receiver was dropped, in
+//! `time_out`: it happens for jobs in flight, when the caller's timeout ends before the reply is
+//! there. Jobs that were never sent are completed with the error instead, as nothing can be late of
+//! them.
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -6,31 +21,45 @@ use super::timeout::Timeout;
 use crate::core::Error;
 use crate::store::redis::wire::{Answered, Request, Way};
 
-/// What a caller receives.
+/// What a caller that waits receives: its part of the reply, or why there is none.
 pub(in crate::store::redis) type Response = Result<Answered, Unanswered>;
 
-/// What became of a settlement.
+/// What the caller of a settlement receives: its part of the reply, or why there is none. After an
+/// error the changes may have been made or not.
 pub(in crate::store::redis) type Settled = Result<Answered, Error>;
 
-/// Why there is no answer, and whether one may still come.
+/// Why there is no reply, and the means to receive one that comes late.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Unanswered {
+    /// The error for the caller. All jobs that failed together have one that counts as one failure.
     pub(in crate::store::redis) error: Error,
-    /// The answer to what was sent, if it comes after all.
+    /// The reply to what was sent, if it comes after all. `None` if the request was never sent, or
+    /// if its outcome will never be known.
     pub(in crate::store::redis) late: Option<Late>,
 }
 
-/// An answer that nobody waits for any more.
+/// A reply that comes after its caller timed out.
+///
+/// The store waits for it in the background, to refund what the request took.
 #[derive(Debug)]
 pub(in crate::store::redis) enum Late {
-    /// Of what was sent.
+    /// The lane ended the wait of a request in flight; it completes this channel if the reply is
+    /// received.
     Sent(oneshot::Receiver<Answered>),
-    /// Of what another runtime does, which was not there to say what became of it.
+    /// The caller ended its own wait, as the lane of another runtime did not do so in time. The
+    /// lane may yet complete the request in any way.
     Elsewhere(oneshot::Receiver<Response>),
 }
 
 impl Late {
-    /// The answer, if it comes.
+    /// Waits for the late reply. Returns `None` if there will be none.
+    ///
+    /// It ends in a bounded time as long as the lane's runtime runs: late replies are waited for on
+    /// a connection for 10 s at most once it is replaced, and jobs are dropped with their lane.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropped, the reply is lost, and what the request took stays taken.
     pub(in crate::store::redis) async fn answer(self) -> Option<Answered> {
         let response = match self {
             Self::Sent(answer) => return answer.await.ok(),
@@ -50,32 +79,42 @@ impl From<Error> for Unanswered {
     }
 }
 
-/// One request on its way.
+/// One request on its way, with what is needed to send it again elsewhere.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Job {
+    /// What is sent. A lane reads no more of it than its number of checks.
     pub(super) request: Request,
+    /// The receiver of the reply.
     pub(super) caller: Caller,
+    /// The time in which the reply is of use.
     pub(super) timeout: Timeout,
-    /// The slot that its keys are in.
+    /// The slot of its keys, which all are in the same one: 0 to 16383 on a Redis Cluster, and 0 on
+    /// any other server.
     pub(in crate::store::redis) slot: u16,
+    /// How the call is sent: plainly, or after `ASKING` while the slot is being moved.
     pub(in crate::store::redis) way: Way,
-    /// It is not to share a call.
+    /// Whether it must not share a call. Set once the server has answered `TRYAGAIN`, so that one
+    /// request whose keys are not all there does not fail others.
     pub(super) is_alone: bool,
-    /// How often it was sent anew.
+    /// How often it was sent anew, because it was surely not sent before or because a node
+    /// redirected it. Both are limited.
     pub(in crate::store::redis) tries: u8,
 }
 
-/// Who receives the answer.
+/// The receiver of a job's reply.
 #[derive(Debug)]
 pub(in crate::store::redis) enum Caller {
-    /// Somebody who may go away.
+    /// A caller that waits for a decision or a change, and may stop waiting by dropping its
+    /// receiver.
     Waits(oneshot::Sender<Response>),
-    /// Somebody who was told that there was no answer in time, and gives back what is taken.
+    /// A caller that received a timeout error already. It waits in the background for the reply, to
+    /// refund what was taken; errors are dropped.
     Late(oneshot::Sender<Answered>),
-    /// Perhaps nobody: it is a settlement, and is sent in any case. Once it is on its way it has a place
-    /// among a bounded number.
+    /// The caller of a settlement, who may or may not wait: it is sent in any case. The permit is
+    /// its place among a limited number of settlements in flight (`settling.rs`), taken when it is
+    /// queued and released with the job.
     Settles(Option<OwnedSemaphorePermit>, oneshot::Sender<Settled>),
-    /// Nobody any more.
+    /// Nobody: the caller stopped waiting while the request was in flight.
     Gone,
 }
 
@@ -86,11 +125,13 @@ impl AsRef<Request> for Job {
 }
 
 impl Job {
+    /// A job to be sent plainly, which may share a call and was not sent before.
     pub(in crate::store::redis) fn new(request: Request, caller: Caller, timeout: Timeout, slot: u16) -> Self {
         Self { request, caller, timeout, slot, way: Way::Plain, is_alone: false, tries: 0 }
     }
 
-    /// Whether nobody wants it any more.
+    /// Returns whether nobody waits for an immediate reply, so that a job that was not sent need
+    /// not be. Settlements are never idle.
     pub(super) fn is_idle(&self) -> bool {
         match &self.caller {
             Caller::Waits(answer) => answer.is_closed(),
@@ -99,23 +140,26 @@ impl Job {
         }
     }
 
-    /// Whether somebody may wait for the answer.
+    /// Returns whether a caller may still wait for the reply, and so has to be timed out.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self.caller, Caller::Waits(_))
     }
 
-    /// Keeps its place among settlements on their way.
+    /// Holds a settlement's place until the job completes. For other jobs it releases the place.
     pub(super) fn keep(&mut self, place: OwnedSemaphorePermit) {
         if let Caller::Settles(kept, _) = &mut self.caller {
             *kept = Some(place);
         }
     }
 
+    /// Returns whether it is a settlement: sent in any case, in the order of the queue, and moved
+    /// to another lane if its own ends.
     pub(in crate::store::redis) fn is_settlement(&self) -> bool {
         matches!(self.caller, Caller::Settles(..))
     }
 
-    /// Answers whoever is still there.
+    /// Completes the job. The send is ignored if the receiver was dropped, and a late caller
+    /// receives replies only.
     pub(in crate::store::redis) fn answer(self, answer: Result<Answered, Error>) {
         match (self.caller, answer) {
             // A caller who went away needs no answer.
@@ -126,7 +170,8 @@ impl Job {
         }
     }
 
-    /// Ends the wait of a caller whose request was sent and not yet answered.
+    /// Ends the wait of a caller whose request is in flight: it receives the error, and a channel
+    /// for the late reply. `error` is called only if there is a caller that waits.
     pub(super) fn time_out(&mut self, error: impl FnOnce() -> Error) {
         if !self.is_awaited() {
             return;

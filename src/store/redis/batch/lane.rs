@@ -1,4 +1,19 @@
-//! One lane: what its tasks and its callers share, and how it ends.
+//! A lane: what its tasks and its callers share, and how it ends.
+//!
+//! A lane is the way from one runtime to one server. Callers add jobs to its queue; its runners
+//! (`runner.rs`) work on its core, one at a time (`turns.rs`). This file has the state that both
+//! see, and the operations on it that fail or move many jobs at once.
+//!
+//! How a lane ends:
+//!
+//! 1. its runtime drops a runner, or one panics: `close` is called from the runner's `Drop`;
+//! 2. or nobody will come any more (`is_last`), and the runner at work finds nothing left to do.
+//!
+//! `close` may be called several times, at any time and by several threads. Whoever has the core
+//! when the lane ends fails what it had, exactly once (`models/closing.rs`).
+//!
+//! Locking: the queue and the turns have one mutex, `current` and `stall` have their own. None is
+//! held while another one is taken, or while a job is completed or a waker is called.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -24,54 +39,67 @@ use crate::store::redis::wire::Calls;
 
 /// The way from one runtime to one server.
 pub(super) struct Lane {
+    /// The queue, and the core for whichever runner works.
     pub(super) turns: Turns<Queue, Box<Core>>,
+    /// Where the lane leads to.
     pub(super) server: Arc<dyn Server>,
+    /// How calls are made of jobs.
     pub(super) settings: Arc<Settings>,
+    /// The runtime whose tasks drive the lane.
     pub(super) runtime: Handle,
+    /// The ID of `runtime`, by which callers find their lane.
     pub(super) runtime_id: Id,
-    /// The connection that calls are made on.
+    /// The connection that calls are made on, for callers that use it directly; `None` while there
+    /// is none. Written by the runner at work.
     pub(super) current: Mutex<Option<Shared>>,
+    /// Takes over settlements when the lane ends; it may have been dropped by then.
     pub(super) successor: Weak<dyn Successor>,
-    /// What those receive who wait when it ends.
+    /// The error of all that wait when the lane ends: one, as it is one failure.
     pub(super) end: OnceLock<Error>,
-    /// What callers on other runtimes receive who waited while it was not run.
+    /// The error of callers on other runtimes that timed out by their own clock, as this lane was
+    /// not driven. Those of one stall share it.
     pub(super) stall: Mutex<Lateness>,
-    /// Nobody else will come.
+    /// Set once no further job will come: the lane ends when all is sent and answered.
     pub(super) is_last: AtomicBool,
 }
 
-/// How calls are made of requests.
+/// How calls are made of jobs. The same for all lanes of a store.
 pub(in crate::store::redis) struct Settings {
+    /// Whether scripts or functions of a library are called.
     pub(in crate::store::redis) calls: Calls,
-    /// The time of decisions; the server's if there is none.
+    /// The clock of decisions, whose time is sent along; the server's own if there is none.
     pub(in crate::store::redis) clock: Option<Arc<dyn Clock>>,
-    /// Checks of all calls that leave together, at most.
+    /// The limit of checks in all calls of one round. A request that has more leaves alone.
     pub(in crate::store::redis) batch_size: usize,
 }
 
-/// Whoever takes over what a lane that ended has not sent.
+/// Takes over what a lane that ended has not sent: `Home`, which has the other lanes.
 pub(super) trait Successor: Send + Sync {
-    /// Sends settlements in the lane's place.
+    /// Sends settlements in the lane's place, in their order. It neither blocks nor fails; it is
+    /// called when a lane ends, from whichever thread.
     fn adopt(&self, settlements: Vec<Job>);
 }
 
 impl Lane {
-    /// The connection that calls are made on, if there is one.
+    /// Returns the connection that calls are made on, if there is one. It may be lost or replaced
+    /// by the time it is used, which its number shows.
     pub(super) fn current(&self) -> Option<Shared> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Sets the connection that `current` returns. Called by the runner at work when it connects or
+    /// gives a connection up, and at the end.
     pub(super) fn publish(&self, current: Option<Shared>) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = current;
     }
 
-    /// Fails decisions that wait; settlements stay for the next connection.
+    /// Fails the decisions that wait by now. Settlements stay for the next connection.
     pub(super) fn fail_decisions(&self, error: &Error) {
         call::fail(self.turns.with(|queue| queue.take_decisions(Instant::now())), error);
     }
 
-    /// Fails decisions that had been asked for when a connection attempt `began`, and those who had
-    /// wanted the connection. Returns whether others wait.
+    /// Fails the decisions and borrowers that waited when a connection attempt `began`: it was made
+    /// for them. Later ones get an attempt of their own. Returns whether any of those wait.
     pub(super) fn fail_with(&self, began: Instant, error: &Error) -> bool {
         let (decisions, borrowers, is_awaited) =
             self.turns.with(|queue| (queue.take_decisions(began), queue.take_borrowers_by(began), queue.is_awaited()));
@@ -82,9 +110,11 @@ impl Lane {
         is_awaited
     }
 
-    /// Ends the lane, wherever it stands. All who wait receive one error, as it is one failure.
-    /// Settlements that were not sent move to another lane; what becomes of those on their way is not
-    /// known.
+    /// Ends the lane, wherever it stands. `core` is the core if the caller has it, as a runner at
+    /// work does; a resting core is taken from the turns.
+    ///
+    /// All who wait receive one error. Settlements that were not sent move to another lane; the
+    /// outcome of those in flight is not known, and they fail with the others.
     pub(super) fn close(&self, core: Option<Box<Core>>) {
         let (rest, runners) = self.turns.close();
         self.publish(None);
@@ -108,8 +138,8 @@ impl Lane {
 }
 
 impl Core {
-    /// Gives up its connections, which says nothing of the server. Adds the jobs of calls on their way to
-    /// `sent`, and those that were to be asked again to `unsent`.
+    /// Gives up the connections, which says nothing of the server. Adds the jobs of calls in flight
+    /// to `sent`, and those that wait for a retry to `unsent`; the caller completes or moves them.
     fn end(self, lane: &Lane, sent: &mut Vec<Job>, unsent: &mut Vec<Job>) {
         let (current, leave) = match self.line {
             Line::Up(connection, leave) => (Some(*connection), leave),
@@ -125,6 +155,7 @@ impl Core {
     }
 }
 
+/// The error of all that wait when their lane ends with its runtime.
 #[cold]
 pub(in crate::store::redis) fn stopped() -> Error {
     Error::new(Kind::Store, "the call to Redis was stopped: its runtime has ended")

@@ -1,4 +1,21 @@
 //! The connection of a lane: made when something waits for it, and given up when it fails.
+//!
+//! States of `Line`, and what changes them:
+//!
+//! | from | to | when |
+//! | --- | --- | --- |
+//! | `Down` | `Connecting` | a job waits and the breaker gives a permit, or a borrower waits |
+//! | `Connecting` | `Up` | the attempt succeeds: borrowers receive the connection, jobs are sent |
+//! | `Connecting` | `Down` | it fails: all who waited when it began fail with it |
+//! | `Up` | `Down` | `lose`: the connection ended, or is out of step; its calls fail |
+//! | `Up` | `Down`, retired | `retire`: it is silent or leads to a replica; its calls may still be answered |
+//!
+//! A failed attempt is not repeated for its own sake: the next job causes the next one. Only
+//! settlements, for which nobody may come, have the lane connect again after `CONNECT_PAUSE`.
+//! Retired connections receive replies for up to 10 s, so that what was taken for callers that
+//! timed out can be refunded.
+//!
+//! Each loss counts as one failure for the server's breaker, however many calls it ends.
 
 use std::mem;
 use std::task::{Context, Poll};
@@ -19,21 +36,23 @@ use crate::core::error::Kind;
 use crate::store::breaker::Permit;
 use crate::store::redis::connections::{Failure, Link, failed};
 
-/// How often a job is sent anew that was surely not sent before.
+/// The limit of times that a job is sent anew on another connection, having surely not been sent
+/// before.
 const MOST_TRIES: u8 = 3;
 
-/// Before it connects, or asks, again for settlements that wait.
+/// The pause before the lane connects, or sends, again for settlements that wait.
 pub(super) const CONNECT_PAUSE: Duration = Duration::from_millis(250);
 
-/// Connections that are only polled for late answers.
+/// The limit of retired connections of a lane; of more, the oldest is closed.
 const MOST_RETIRED: usize = 4;
 
-/// For so long, also while the server answers on a newer one: what is on its way on another path may
-/// take longer than that takes to be made.
+/// How long a retired connection receives late replies, also while the server responds on a newer
+/// one: what is on its way on another network path may take longer than a new connection takes.
 const LATE_ANSWERS: Duration = Duration::from_secs(10);
 
 impl Core {
-    /// Connects if something waits for that.
+    /// Begins to connect if something waits for a connection, polls the attempt, and lends the
+    /// connection to those who want it.
     pub(super) fn connect(&mut self, lane: &Lane, cx: &mut Context<'_>) {
         if matches!(self.line, Line::Down) {
             self.begin_to_connect(lane);
@@ -47,6 +66,11 @@ impl Core {
         self.lend(lane);
     }
 
+    /// Begins an attempt if a job or borrower waits.
+    ///
+    /// Without a permit, decisions fail with the breaker's error; the attempt is made all the same
+    /// if a borrower waits, as its call may find that the server responds again. Settlements are
+    /// first offered to the server that has their slot by now.
     fn begin_to_connect(&mut self, lane: &Lane) {
         if self.connect_again.is_some() {
             send_elsewhere(lane);
@@ -66,6 +90,9 @@ impl Core {
         self.line = Line::Connecting(lane.server.connect(), leave.unwrap_or_default(), Instant::now());
     }
 
+    /// Ends an attempt: `began` is when it began, `leave` its permit. A success resets what is
+    /// known of silence; the permit goes to the first call. A failure is reported once, and fails
+    /// those who waited when the attempt began.
     fn is_connected(&mut self, lane: &Lane, connected: Result<Link, Error>, leave: Option<Permit>, began: Instant) {
         match connected {
             Ok(link) => {
@@ -84,7 +111,8 @@ impl Core {
         }
     }
 
-    /// Connects again in a moment if settlements wait: nobody else may come.
+    /// Sets when to connect again, if anything still waits: after a failure these are settlements,
+    /// and those who came during the attempt.
     fn connect_later(&mut self, lane: &Lane) {
         if lane.turns.with(|queue| queue.is_empty()) {
             return;
@@ -94,7 +122,8 @@ impl Core {
         self.alarm.set(again);
     }
 
-    /// Gives the connection to those who asked for it.
+    /// Gives the connection to the callers that want it themselves, and retires it if one of them
+    /// found it to be of no use meanwhile.
     fn lend(&mut self, lane: &Lane) {
         let Line::Up(connection, _) = &self.line else { return };
         let (borrowers, discarded) = lane.turns.with(|queue| (queue.take_borrowers(), queue.discarded.take()));
@@ -106,8 +135,13 @@ impl Core {
         }
     }
 
-    /// Gives up a connection that has ended. All its calls fail as one; what was surely not sent is
-    /// sent on the next one. The failure is the one that others were told of already.
+    /// Gives up a connection that has ended or is out of step. `lost` are all calls on it, with the
+    /// error of those that received one.
+    ///
+    /// With `is_unsent`, calls that were surely not sent go back to the front of the queue, up to
+    /// `MOST_TRIES` times. All others fail as one: with `failure`, if others received that already
+    /// for the same loss, else with the error of the first. The breaker learns of one failure; the
+    /// other permits are released without a verdict.
     pub(super) fn lose(
         &mut self,
         lane: &Lane,
@@ -137,7 +171,11 @@ impl Core {
         }
     }
 
-    /// Makes no further calls on the connection. Late answers still come.
+    /// Makes no further calls on the connection and closes it at once if no call is in flight.
+    /// Otherwise late replies are still received on it, and its place in the pool is free for the
+    /// next one.
+    ///
+    /// Calls in flight keep their callers until these time out.
     pub(super) fn retire(&mut self, lane: &Lane) {
         let Line::Up(mut connection, _) = self.disconnect(lane) else { return };
         // Somebody may wait for the next one.
@@ -154,6 +192,8 @@ impl Core {
         self.retired.push(*connection);
     }
 
+    /// Takes the connection out of use and returns it. A permit that no call has used is released:
+    /// nothing was sent by it.
     fn disconnect(&mut self, lane: &Lane) -> Line {
         lane.publish(None);
         let mut before = mem::replace(&mut self.line, Line::Down);
@@ -165,7 +205,8 @@ impl Core {
     }
 }
 
-/// Hands over what another server has by now, as the replica of one that is dead.
+/// Moves queued jobs to the server that has their slot by now, as the replica that replaced a dead
+/// primary; the rest goes back in its order. On a single server nothing moves.
 fn send_elsewhere(lane: &Lane) {
     // None of it was sent, so it was not sent to and fro either.
     let waiting = lane.turns.with(Queue::take_all).into_iter().map(|job| Job { tries: 0, ..job });
@@ -173,6 +214,7 @@ fn send_elsewhere(lane: &Lane) {
     lane.turns.with(|queue| queue.put_back(here.into_iter()));
 }
 
+/// The error of a lost connection; `cause` is what the client library reported, if it did.
 pub(super) fn lost_connection(cause: Option<&RedisError>) -> Error {
     match cause {
         Some(cause) => failed(cause),

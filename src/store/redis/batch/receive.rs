@@ -1,4 +1,22 @@
-//! What the server answers: to whom it goes, and whether it can be an answer to what was asked.
+//! Replies: to whom each goes, and whether it can be a reply to what was sent.
+//!
+//! What comes in are the outcomes of calls that the connection has ready; what goes out are
+//! completed jobs, retries and reports to the server's breaker. The file decides for each outcome:
+//!
+//! | outcome | what happens |
+//! | --- | --- |
+//! | a reply that fits | each job receives its part |
+//! | an error of the server | the jobs fail, or move to another server, or are sent again alone |
+//! | an error of a replica | as above, and the connection is retired |
+//! | the connection ended | all calls fail as one; what was surely not sent is sent again |
+//! | a reply that does not fit | likewise, without sending again: the connection is out of step |
+//!
+//! Redis replies in order and without identifiers, so one reply too many or too few shifts all
+//! later ones to the wrong calls. For that reason a reply that cannot be one to its call ends the
+//! connection, and replies received together with it are not used either.
+//!
+//! A reply counts as a sign of life (`is_answered`) whatever it says. Breakers learn of each call
+//! once.
 
 use std::task::Context;
 use std::time::Duration;
@@ -19,14 +37,19 @@ use crate::core::Error;
 use crate::store::redis::connections::{Failure, failed, is_cut, is_of_the_connection};
 use crate::store::redis::wire::Reply;
 
-/// Before keys of a slot that is on its way to another server are asked for again.
+/// The pause before a job is sent again whose slot is being moved.
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Calls that were answered, and how.
+/// Calls that are complete, with their outcomes, in the order in which they were made.
 type Answered = SmallVec<[(Call, Answer); 2]>;
 
 impl Core {
-    /// Writes and reads. Returns the jobs to answer, with their answers.
+    /// Writes what was queued on the connection and reads what has come. Returns the jobs with
+    /// their replies, which `answer` completes after the next calls were written.
+    ///
+    /// Calls that failed are dealt with here. Calls are marked as perhaps sent if the connection
+    /// still works; if it has ended while exactly one call was without this mark, that one was
+    /// surely not sent.
     pub(super) fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) -> SmallVec<[(Vec<Job>, Value); 2]> {
         let Line::Up(connection, _) = &mut self.line else { return SmallVec::new() };
         let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
@@ -49,7 +72,7 @@ impl Core {
         ended.into_iter().filter_map(|(call, answer)| self.finish(lane, call, answer)).collect()
     }
 
-    /// Ends a call that was answered. Returns its jobs and their answer, or refuses them if that is an error.
+    /// Ends a call that has an outcome. Returns its jobs and their reply; an error is dealt with.
     fn finish(&mut self, lane: &Lane, call: Call, answer: Answer) -> Option<(Vec<Job>, Value)> {
         let Call { jobs, permit, .. } = call;
         match answer {
@@ -71,6 +94,7 @@ impl Core {
         }
     }
 
+    /// Notes that the server replied: the silence, if there was one, is over.
     fn is_answered(&mut self) {
         (self.late, self.silent) = (Lateness::default(), None);
         if let Line::Up(connection, _) = &self.line {
@@ -78,8 +102,11 @@ impl Core {
         }
     }
 
-    /// Answers calls, in the order of the replies. Gives up a connection whose reply is no answer to its
-    /// call: the next one may be to the call before.
+    /// Completes the jobs of calls, in the order of their replies.
+    ///
+    /// Several replies are first checked all together, and none is used unless all fit: one that
+    /// does not fit may be the reply to the call before. Then the connection is given up. However
+    /// many calls such a failure ends, it has one error.
     pub(super) fn answer(&mut self, lane: &Lane, answered: SmallVec<[(Vec<Job>, Value); 2]>) {
         let read = |(jobs, value): (Vec<Job>, Value)| {
             let reply = call::read(&jobs, value);
@@ -106,7 +133,8 @@ impl Core {
         }
     }
 
-    /// Receives what comes late, on connections that are not used any more.
+    /// Receives late replies on retired connections, and closes those that have ended, are out of
+    /// step, or have no calls left.
     pub(super) fn receive_late(&mut self, lane: &Lane, cx: &mut Context<'_>) {
         if self.retired.is_empty() {
             return;
@@ -122,7 +150,10 @@ impl Core {
         }
     }
 
-    /// Returns whether more can be answers to what was asked.
+    /// Completes calls of a retired connection. Returns whether further replies on it can be right.
+    ///
+    /// The connection's loss was counted when it was retired, so what fails here is not counted
+    /// again. `failure` is set to the error that its calls share.
     fn answer_late(&mut self, lane: &Lane, answered: Answered, failure: &mut Option<Error>) -> bool {
         let is_whole = |(call, answer): &(Call, Answer)| answer.as_ref().map_or(true, |value| call.fits(value));
         let mut is_in_step = are_in_step(lane, &answered) && (answered.len() < 2 || answered.iter().all(is_whole));
@@ -151,7 +182,8 @@ impl Core {
         is_in_step && goes_on
     }
 
-    /// Fails what the server refused, unless it is to be asked for elsewhere, or again.
+    /// Deals with jobs that the server refused, as the server's rules say: another server has taken
+    /// them, they are sent again alone, or they fail.
     fn refuse(&mut self, lane: &Lane, jobs: Vec<Job>, refusal: &RedisError) {
         match lane.server.redirect(jobs, refusal) {
             Redirected::Elsewhere => {}
@@ -160,8 +192,9 @@ impl Core {
         }
     }
 
-    /// Asks again for jobs of a slot that is on its way to another server: each alone, for one must not
-    /// fail with another one, and not again at once.
+    /// Sends jobs of a slot that is being moved again, each alone, as one must not fail with
+    /// another one. Those that had shared a call go back to the queue at once; one that was alone
+    /// already is sent after a pause.
     fn ask_alone(&mut self, lane: &Lane, mut jobs: Vec<Job>) {
         for job in &mut jobs {
             job.is_alone = true;
@@ -174,7 +207,8 @@ impl Core {
         self.ask_later(jobs, SLOT_PAUSE);
     }
 
-    /// Asks again after a pause, or ends the wait in time of callers who have less time than that.
+    /// Sends jobs again after a pause, or earlier if a caller's timeout ends before that: then the
+    /// job is taken up to be completed with the timeout error.
     pub(super) fn ask_later(&mut self, jobs: Vec<Job>, pause: Duration) {
         let ends = jobs.iter().filter(|job| job.is_awaited()).map(|job| job.timeout.until);
         let again = ends.fold(Instant::now() + pause, Instant::min);
@@ -183,9 +217,9 @@ impl Core {
     }
 }
 
-/// Whether all of these can be answers to what was asked. Else none is believed: which of them came first is not
-/// known, as a call that loads its script has several, and an error may be the answer to the call before. What came
-/// before the connection was cut is good.
+/// Returns whether all of these can be replies to what was sent. If not, none is used: which of
+/// them came first is not known, as a call that loads its script has several replies, and an error
+/// may be the reply to the call before. What came before the connection was cut is good.
 fn are_in_step(lane: &Lane, answered: &Answered) -> bool {
     // Without an error it shows, and matters, only when they are given.
     let has_errors = answered.iter().any(|(_, answer)| answer.is_err());

@@ -1,4 +1,16 @@
-//! The tasks that run a lane, and what wakes them.
+//! The tasks that drive a lane, and what wakes them.
+//!
+//! A runner is a task of the lane's runtime. Woken, it begins a turn; if it is its turn, it takes
+//! the core, works on it in up to `ROUNDS` rounds, and puts it back. Sockets, timers and calls are
+//! registered with a waker of the lane, not of the runner: what becomes ready wakes whichever
+//! runner can run (`Lane::stir`).
+//!
+//! This file also has the lane's operations that wake: `push`, `borrow`, `discard` and `finish`.
+//! Each changes the queue under the lock, and wakes after the lock is released, as a waker may run
+//! code of any executor.
+//!
+//! A runner ends with its lane. Dropped before that, by its runtime or by a panic, it ends the
+//! lane: nobody else would.
 #![allow(clippy::result_large_err, reason = "the error is the job, which is moved either way")]
 
 use std::future::Future;
@@ -18,24 +30,27 @@ use super::turns::{End, Turn, Turns, Wake};
 use crate::core::Error;
 use crate::core::error::Kind;
 
-/// Runners that a lane begins with.
+/// The number of runners that a lane begins with, if it may have as many.
 const RUNNERS: usize = 4;
 
-/// Runners of a lane at most.
+/// The limit of runners of a lane, however many workers its runtime has.
 const MOST_RUNNERS: usize = 32;
 
-/// How often a runner looks for more to do before others have their turn.
+/// How many rounds of work a turn has before other tasks of the thread run.
 const ROUNDS: usize = 8;
 
 /// A task that works on a lane when it is its turn.
 pub(super) struct Runner {
+    /// The lane, which also is the waker `inner`.
     lane: Arc<Lane>,
+    /// Its number among the lane's runners, from 0.
     number: usize,
-    /// Wakes whichever runner can run.
+    /// The waker that the core's resources receive: it wakes whichever runner can run.
     inner: Waker,
 }
 
 impl Runner {
+    /// A runner of a lane, which is spawned on the lane's runtime.
     pub(super) fn new(lane: Arc<Lane>, number: usize) -> Self {
         let inner = Waker::from(Arc::clone(&lane));
         Self { lane, number, inner }
@@ -45,6 +60,7 @@ impl Runner {
 impl Future for Runner {
     type Output = ();
 
+    /// Takes one turn, if it is this runner's. Ready once the lane has ended.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Self { lane, number, inner } = &*self;
         let mut core = match lane.turns.begin(*number, cx.waker()) {
@@ -89,7 +105,10 @@ impl Drop for Runner {
 }
 
 impl Lane {
-    /// A lane from a runtime to a server, with its first runners.
+    /// Starts a lane from `runtime` to `server`, with its first runners; nothing is connected yet.
+    ///
+    /// It may have one runner on a runtime of one thread, and one more than there are workers on
+    /// others, so that each worker may hold back one.
     pub(super) fn start(
         runtime: Handle,
         server: Arc<dyn Server>,
@@ -117,7 +136,11 @@ impl Lane {
         lane
     }
 
-    /// Adds a job to the queue.
+    /// Adds a job to the queue, and wakes a runner if the queue says that it is due. A job that
+    /// finds the queue full is completed with an error.
+    ///
+    /// A settlement wakes two runners: the caller may go on for long without an `.await`, and the
+    /// second wake-up makes the first runner free to run on other threads.
     ///
     /// # Errors
     ///
@@ -137,11 +160,11 @@ impl Lane {
         Ok(())
     }
 
-    /// Asks for the connection itself.
+    /// Queues a caller that wants the connection itself. If too many wait it receives an error.
     ///
     /// # Errors
     ///
-    /// If the lane has ended.
+    /// The borrower, if the lane has ended.
     pub(super) fn borrow(self: &Arc<Self>, borrower: Borrower) -> Result<(), Borrower> {
         let (added, wake) = self.turns.push(thread(), borrower, Queue::borrow)?;
         self.perform(wake);
@@ -151,7 +174,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Says that a connection is of no use.
+    /// Reports that the connection of this number is of no use. Ignored if it is not the current
+    /// one any more, or if the lane has ended.
     #[cfg_attr(not(any(feature = "cluster", feature = "redis-cell")), allow(dead_code, reason = "scripts need none"))]
     pub(super) fn discard(self: &Arc<Self>, number: u64) {
         let discard = |queue: &mut Queue, number| (queue.discarded = Some(number), true);
@@ -160,16 +184,18 @@ impl Lane {
         }
     }
 
-    /// Lets the lane end once all is sent and answered.
+    /// Lets the lane end once all is sent and answered. Called when no further job can come.
     pub(super) fn finish(self: &Arc<Self>) {
         self.is_last.store(true, Ordering::Release);
         self.stir();
     }
 
+    /// Wakes a runner, or has the runner at work look again.
     fn stir(self: &Arc<Self>) {
         self.perform(self.turns.stir(thread()));
     }
 
+    /// Does what the turns ask for, after their lock was released.
     fn perform(self: &Arc<Self>, wake: Wake) {
         match wake {
             Wake::Nobody => {}
@@ -178,12 +204,14 @@ impl Lane {
         }
     }
 
+    /// Spawns the runner of a number on the lane's runtime. If that has shut down, the runner is
+    /// dropped at once, which ends the lane.
     fn spawn(self: &Arc<Self>, number: usize) {
         self.runtime.spawn(Runner::new(Arc::clone(self), number));
     }
 }
 
-/// Resources of the core wake the lane.
+/// The waker of the core's resources: sockets, timers and calls wake the lane.
 impl Waked for Lane {
     fn wake(self: Arc<Self>) {
         self.stir();
@@ -194,12 +222,15 @@ impl Waked for Lane {
     }
 }
 
-/// A mark of the calling thread.
+/// Returns a mark of the calling thread, different from that of every other live thread: the
+/// address of a thread-local. 0 while the thread is being destroyed.
 fn thread() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
     MARK.try_with(|mark| std::ptr::from_ref(mark).addr()).unwrap_or_default()
 }
 
+/// The error of a decision or a borrower that finds the queue full. It is no failure of the server,
+/// and breakers do not count it.
 #[cold]
 fn too_many() -> Error {
     Error::new(Kind::Crowd, "too many decisions wait for Redis")

@@ -1,4 +1,4 @@
-//! Jobs that nobody sends.
+//! Jobs for tests of queues and lanes, which are never sent.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use super::job::{Caller, Job, Response};
 use super::timeout::Timeout;
 use crate::store::redis::wire::Request;
 
-/// What a caller waits with.
+/// What the caller of a decision waits with; dropping it makes the job idle.
 pub(super) type Waiting = oneshot::Receiver<Response>;
 
-/// A budget that ends so many milliseconds after a time.
+/// A budget of `after` milliseconds that began at `start`.
 pub(super) fn timeout(start: Instant, after: u64) -> Timeout {
     let budget = Duration::from_millis(after);
     Timeout { budget, ends: start + budget, until: start + budget }
 }
 
-/// A decision over so many checks; its slot tells it from others.
+/// A decision over so many checks, and its caller. Tests tell jobs apart by their slots.
 pub(super) fn decision(slot: u16, checks: usize, timeout: Timeout) -> (Job, Waiting) {
     let (answer, waiting) = oneshot::channel();
     (Job::new(Request::of_size(checks), Caller::Waits(answer), timeout, slot), waiting)
 }
 
-/// A settlement, likewise.
+/// A settlement over so many checks, whose caller does not wait.
 pub(super) fn settlement(slot: u16, checks: usize, timeout: Timeout) -> Job {
     Job::new(Request::of_size(checks), Caller::Settles(None, oneshot::channel().0), timeout, slot)
 }

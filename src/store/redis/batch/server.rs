@@ -1,4 +1,13 @@
-//! What a lane leads to.
+//! The server that a lane leads to, as a trait.
+//!
+//! A lane knows how to connect, send and receive; everything that differs between a single server
+//! and a primary of a Redis Cluster is behind [`Server`]: where to connect to, whether a circuit
+//! breaker permits a call, and what a refusal means. `OneServer` is here; the primary is in
+//! `redis/cluster/`.
+//!
+//! The order of calls is: `ask` before connecting or before a call, then `learn` once with that
+//! permit and the outcome. A permit that is not used is returned by `learn` with `Failure::Unsent`,
+//! so that a breaker waits for no probe that was never sent.
 
 use std::fmt;
 use std::future::Future;
@@ -12,74 +21,88 @@ use crate::core::Error;
 use crate::store::breaker::Permit;
 use crate::store::redis::connections::{Failure, Link, Source, is_lost, is_redirection};
 
-/// A connection that is being made.
+/// A connection attempt. The lane sets it no limit of its own and drops it when it ends.
 pub(in crate::store::redis) type Connecting = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send>>;
 
 /// What becomes of jobs that a server refused.
 #[derive(Debug)]
 pub(in crate::store::redis) enum Redirected {
-    /// Another server answers them.
+    /// Another server has taken them.
     #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "one server has every slot"))]
     Elsewhere,
-    /// They are asked again here, each alone.
+    /// They are sent again to this server, each alone.
     #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "one server has every slot"))]
     Later(Vec<Job>),
-    /// They have failed.
+    /// They fail with the refusal.
     Failed(Vec<Job>),
 }
 
-/// One server: how it is connected to, whether it is asked, and what its refusals mean.
+/// One server: how it is connected to, whether it may be called, and what its refusals mean.
+///
+/// Methods are called by the runner at work on a lane, and from `Drop`; they must not block. By
+/// default there is no breaker and no other server.
 pub(in crate::store::redis) trait Server: fmt::Debug + Send + Sync + 'static {
-    /// Makes a connection.
+    /// Makes a connection, ready for use. Called for one attempt at a time by each lane.
     fn connect(&self) -> Connecting;
 
-    /// Leave to make a call; or why it is not made.
+    /// Returns the permit for a call or a connection attempt; `None` where the server has no
+    /// breaker.
     ///
     /// # Errors
     ///
-    /// If the server failed too often a moment ago.
+    /// If the breaker is open: the server failed too often a moment ago.
     fn ask(&self) -> Result<Option<Permit>, Error> {
         Ok(None)
     }
 
-    /// Learns what became of a call: once for each.
+    /// Learns the outcome of what a permit was given for, once for each: `failure` is `None` if the
+    /// server replied with a decision.
     fn learn(&self, permit: Option<Permit>, failure: Option<&Failure>) {
         let _ = (permit, failure);
     }
 
-    /// Counts a failure of those who waited and were not sent.
+    /// Counts a failure of callers that waited for a whole budget and were never sent, which no
+    /// permit stands for.
     fn waited(&self) {}
 
-    /// Whether an error says that the connection has ended, or answered something else than was asked.
+    /// Returns whether an error means that the connection has ended, or returned something else
+    /// than a reply to what was sent. Redirections do, by default, as a single server sends nobody
+    /// elsewhere.
     fn is_lost(&self, error: &RedisError) -> bool {
         // One server that has all keys sends nobody elsewhere.
         is_lost(error) || is_redirection(error)
     }
 
-    /// Takes over jobs that the server refused as another one is to answer them.
+    /// Decides what becomes of jobs that the server refused, and moves them if another one is to
+    /// decide them.
     fn redirect(&self, jobs: Vec<Job>, refusal: &RedisError) -> Redirected {
         let _ = refusal;
         Redirected::Failed(jobs)
     }
 
-    /// Takes over a job that is asked again; returns it if it is to be asked here.
+    /// Moves a job that was not sent to the server that has its slot by now; returns it if that is
+    /// this one.
     fn again(&self, job: Job) -> Option<Job> {
         Some(job)
     }
 
-    /// The error as one of this server.
+    /// Returns the error as one of this server, which then has the state of its breaker, so that
+    /// the layer counts no failure of one server for all.
     fn error(&self, error: Error) -> Error {
         error
     }
 }
 
-/// One server, which has every key: at an address, or the primary that sentinels name. Whether it is asked is for the layer's breaker to say.
+/// One server that has every key: at an address, or the primary that sentinels name. It has no
+/// breaker of its own, as the layer's is enough.
 #[derive(Debug)]
 pub(super) struct OneServer {
+    /// Where connections come from.
     source: Arc<Source>,
 }
 
 impl OneServer {
+    /// A server that `source` connects to.
     pub(super) fn new(source: Source) -> Self {
         Self { source: Arc::new(source) }
     }

@@ -1,4 +1,12 @@
-//! How long an answer is waited for, and the error where there is none.
+//! How long a reply is waited for, and the error if there is none in time.
+//!
+//! A decision has a budget, set for the store, and perhaps an earlier deadline, set by its caller.
+//! Both are kept, as they say different things: the end of a whole budget is a sign that the server
+//! is unavailable, whereas a short deadline is not. Settlements wait longer than a budget, as
+//! nobody waits for them and what they refund is owed.
+//!
+//! All times are of tokio's clock, which tests can pause. Nothing here waits; `clock.rs` and
+//! callers on other runtimes do.
 
 use std::time::Duration;
 
@@ -9,55 +17,61 @@ use crate::core::error::Kind;
 use crate::store::Deadline;
 use crate::store::redis::connections::{Failure, failed};
 
-/// Longer than any budget that is meant.
+/// The limit of a budget: longer than any that is meant, and short enough to be added to a time.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
 
-/// Who waits for a lane of another runtime looks at the clock by itself, this much later.
+/// How much later than its timeout a caller of another runtime's lane looks at the clock by itself,
+/// so that normally the lane ends the wait.
 pub(in crate::store::redis) const GRACE: Duration = Duration::from_millis(5);
 
-/// How long a settlement waits for a connection.
+/// How long a settlement may wait to be sent.
 const SETTLEMENT_WAIT: Duration = Duration::from_secs(10);
 
-/// A budget that runs.
+/// A budget that runs, perhaps cut short by a deadline.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store::redis) struct Timeout {
+    /// The whole budget, at most one year. It also is how long a server may be silent.
     pub(in crate::store::redis) budget: Duration,
-    /// When the budget is over.
+    /// When the budget has run out.
     pub(in crate::store::redis) ends: Instant,
-    /// When the answer is of no use any more: then, or earlier; or later, of a settlement.
+    /// When the reply is of no use any more: at `ends`; earlier by a deadline; later for a
+    /// settlement.
     pub(in crate::store::redis) until: Instant,
 }
 
 impl Timeout {
-    /// The whole of a budget, from now on.
+    /// A whole budget, from now on.
     pub(in crate::store::redis) fn new(budget: Duration) -> Self {
         Self::by(budget, Deadline::none())
     }
 
-    /// A budget of which only the part up to a deadline can be used.
+    /// A budget from now on, of which only the part up to `deadline` can be used. A deadline in the
+    /// past ends the wait at once.
     pub(in crate::store::redis) fn by(budget: Duration, deadline: Deadline) -> Self {
         let budget = budget.min(FOREVER);
         let ends = Instant::now() + budget;
         Self { budget, ends, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
     }
 
-    /// That of a settlement, which waits longer: the budget says when the server is silent.
+    /// The timeout of a settlement: 10 s, or the budget if that is longer.
     pub(in crate::store::redis) fn of_settlement(budget: Duration) -> Self {
         let timeout = Self::new(budget);
         Self { until: timeout.began() + timeout.budget.max(SETTLEMENT_WAIT), ..timeout }
     }
 
-    /// When it began.
+    /// Returns when the wait began.
     pub(in crate::store::redis) fn began(self) -> Instant {
         self.ends.checked_sub(self.budget).unwrap_or(self.ends)
     }
 
-    /// Whether it ends before its budget does, which says nothing of the server.
+    /// Returns whether it ends before its budget does, in which case a timeout says nothing of the
+    /// server.
     pub(in crate::store::redis) fn is_cut_short(self) -> bool {
         self.until < self.ends
     }
 
-    /// How long it lasts: what timers, which count milliseconds, make of it.
+    /// Returns how long it lasts, for messages: a deadline is rounded up to the milliseconds that
+    /// timers count in.
     fn time(self) -> Duration {
         let time = self.until.saturating_duration_since(self.began());
         if !self.is_cut_short() {
@@ -66,12 +80,12 @@ impl Timeout {
         Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
     }
 
-    /// The error of those who waited for so long.
+    /// Returns the error of a caller that waited for so long.
     pub(in crate::store::redis) fn error(self) -> Error {
         Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.time()))
     }
 
-    /// The error of a failure.
+    /// Returns the error of a call that failed.
     pub(in crate::store::redis) fn error_of(self, failure: Failure) -> Error {
         match failure {
             Failure::Late => self.error(),
@@ -82,12 +96,14 @@ impl Timeout {
     }
 }
 
-/// What those receive who are late now, and since when: late at once is one failure.
+/// The error of those who time out now, and since when it is in use. Callers that wait through the
+/// same silence share it, so that layers count one failure.
 #[derive(Debug, Default)]
 pub(super) struct Lateness(Option<(Instant, Error)>);
 
 impl Lateness {
-    /// The error of those who are late now: who waited for the same silence tells nothing new.
+    /// Returns the error for a caller that times out now: the one in use if that is less than a
+    /// quarter of a budget old, else a new one.
     pub(super) fn error(&mut self, now: Instant, timeout: Timeout) -> Error {
         let known = self.0.take().filter(|(since, _)| is_same(*since, now, timeout.budget));
         let (_, error) = self.0.insert(known.unwrap_or_else(|| (now, timeout.error())));
@@ -95,7 +111,8 @@ impl Lateness {
     }
 }
 
-/// Whether who was late then and who is late now waited for the same.
+/// Returns whether a timeout at `then` and one at `now` are of the same silence: less than a
+/// quarter of a budget apart.
 pub(super) fn is_same(then: Instant, now: Instant, budget: Duration) -> bool {
     now.saturating_duration_since(then) < budget / 4
 }

@@ -1,4 +1,14 @@
-//! The work on a lane: making calls of what waits, receiving, connecting, and looking at the clock.
+//! A round of work on a lane: its order, and making calls of queued jobs.
+//!
+//! The order matters for latency: replies are read, the next calls are made and written, and only
+//! then the jobs of the replies are completed. Completing wakes callers, which occupy the threads
+//! while Redis would wait for the next call.
+//!
+//! How a call is made: a batch is taken from the queue, not larger than `Settings::batch_size` and
+//! than makes the calls in flight alike in size; it is cut into parts by slot, and each part
+//! becomes a call of the same round. At most `CALLS` rounds are in flight, so that Redis and the
+//! process work at the same time, and jobs that come meanwhile form the next batch. Under little
+//! load a job is thus sent at once and alone; under much load batches grow by themselves.
 
 #[cfg(test)]
 mod tests;
@@ -17,14 +27,17 @@ use crate::store::clock::micros;
 use crate::store::redis::connections;
 use crate::store::redis::wire::{Packed, Way};
 
-/// Calls in flight at once; what comes meanwhile leaves in the next.
+/// The limit of rounds in flight on a connection; jobs that come meanwhile leave in the next.
 pub(super) const CALLS: usize = 2;
 
-/// Checks that are not worth two calls.
+/// The number of checks that is not worth two calls.
 const LEAST: usize = 4;
 
 impl Core {
-    /// Does all that can be done now.
+    /// Does all that can be done now, and returns whether to go on at once.
+    ///
+    /// After `calm`, everything that another thread may have changed is looked at once more, so
+    /// nothing that happened before it is lost.
     pub(super) fn work(&mut self, lane: &Lane, cx: &mut Context<'_>) -> Next {
         let mut answered = self.receive(lane, cx);
         self.send(lane, cx);
@@ -40,7 +53,11 @@ impl Core {
         if std::mem::take(&mut self.has_more) { Next::Work } else { Next::Rest }
     }
 
-    /// Says in the queue when it is looked at again.
+    /// Notes in the queue when the lane looks at it again, which tells pushing threads whether to
+    /// wake it.
+    ///
+    /// What was queued since the last look may rely on a reply that has come meanwhile, or on a
+    /// timer that has gone off: in these cases another round follows.
     fn rest(&mut self, lane: &Lane) {
         let is_busy = match &self.line {
             Line::Up(connection, _) => connection.rounds() >= CALLS,
@@ -57,7 +74,7 @@ impl Core {
         self.has_more |= is_waiting && (!is_watched || !is_busy && matches!(self.line, Line::Up(..)));
     }
 
-    /// Makes calls with what waits, unless two are on their way.
+    /// Makes calls of queued jobs, until two rounds are in flight or the queue is empty.
     fn send(&mut self, lane: &Lane, cx: &mut Context<'_>) {
         while let Some(jobs) = self.next_batch(lane) {
             self.round += 1;
@@ -67,7 +84,8 @@ impl Core {
         }
     }
 
-    /// Takes what the next call is made of.
+    /// Takes the jobs of the next round; `None` without a connection, with `CALLS` rounds in
+    /// flight, or without jobs.
     fn next_batch(&self, lane: &Lane) -> Option<Vec<Job>> {
         let Line::Up(connection, _) = &self.line else { return None };
         if connection.rounds() >= CALLS {
@@ -81,7 +99,8 @@ impl Core {
         Some(jobs).filter(|jobs| !jobs.is_empty())
     }
 
-    /// Makes a call with jobs of one slot.
+    /// Makes a call of jobs of one slot. It uses the permit of the connection attempt if that is
+    /// still there, else one of its own; without one the jobs fail or wait.
     fn call(&mut self, lane: &Lane, mut jobs: Vec<Job>, cx: &mut Context<'_>) {
         let Line::Up(connection, leave) = &mut self.line else { return };
         let permit = match leave.take().map_or_else(|| lane.server.ask(), |permit| Ok(Some(permit))) {
@@ -96,7 +115,8 @@ impl Core {
         connection.calls.push(call);
     }
 
-    /// Fails decisions that the server is not asked for; settlements wait until it is asked again.
+    /// Fails decisions, as the server's breaker permits no call. Settlements wait and are tried
+    /// again after `CONNECT_PAUSE`.
     fn not_asked(&mut self, jobs: Vec<Job>, error: &Error) {
         let (settlements, decisions): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_settlement);
         call::fail(decisions, error);
@@ -106,7 +126,8 @@ impl Core {
     }
 }
 
-/// The answer to a call for jobs, which are put in its order.
+/// Returns the future of a call's outcome, and puts the jobs in the order of the reply. Nothing is
+/// sent before it is polled.
 fn answering(settings: &Settings, mut connection: MultiplexedConnection, jobs: &mut [Job]) -> Answering {
     Packed::sort(jobs);
     let way = jobs.first().map_or(Way::Plain, |job| job.way);
@@ -115,7 +136,9 @@ fn answering(settings: &Settings, mut connection: MultiplexedConnection, jobs: &
     Box::pin(async move { connections::call(program, &mut connection, &call, way).await })
 }
 
-/// The parts of a batch, each a call of its own: of keys in one slot.
+/// Cuts a batch into calls: each of jobs of one slot that are sent the same way, in their order,
+/// and each job that must be alone by itself. A batch of one part, which is usual, is neither
+/// sorted nor copied.
 fn parts(mut jobs: Vec<Job>) -> impl Iterator<Item = Vec<Job>> {
     let part = |job: &Job| (job.slot, job.way, job.is_alone);
     let is_one = jobs.iter().all(|job| part(job) == part(&jobs[0]) && !job.is_alone);
@@ -133,10 +156,11 @@ fn parts(mut jobs: Vec<Job>) -> impl Iterator<Item = Vec<Job>> {
     whole.into_iter().chain(parts)
 }
 
-/// How many checks the next call may have, with `sent` on their way and `waiting` in the queue.
+/// Returns how many checks the next round may have, with `sent` in flight and `waiting` in the
+/// queue: all that wait if nothing is in flight, else half of both together, but at least `LEAST`.
 ///
-/// All calls on their way are to be of like size: a short one behind a long one ends before the long
-/// one's callers can ask again, and then the server waits for the process.
+/// Calls in flight should be alike in size: a short one behind a long one ends before the callers
+/// of the long one can call again, and then the server waits for the process.
 fn share(sent: usize, waiting: usize) -> usize {
     if sent == 0 { waiting } else { (sent + waiting).div_ceil(CALLS).max(LEAST) }
 }

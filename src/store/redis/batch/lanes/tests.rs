@@ -1,3 +1,5 @@
+//! Tests of what happens to settlements while lanes come and go.
+
 use std::thread;
 use std::time::Duration;
 

@@ -1,15 +1,16 @@
-//! Lanes that are closed at any point.
+//! Models of lanes that end at any point: every item is handled, left in the queue, or returned to
+//! who pushed it, and the core is given up once.
 
 use super::*;
 
-/// Closes a lane as `Lane::close` does; returns what was left in the queue.
+/// Closes a lane as `Lane::close` does, and returns what was left in the queue.
 fn close(worker: &mut Worker) -> Vec<Item> {
     let (_, wakers) = worker.lane.turns.close();
     assert!(!wakers.is_empty(), "they have to run once more to be over");
     worker.lane.turns.with(std::mem::take)
 }
 
-/// Each item was handled, or left, or given back.
+/// Asserts that each accepted item was handled or left exactly once, and that others were neither.
 #[track_caller]
 fn is_complete(lane: &Lane, left: &[Item], accepted: &[(Item, bool)]) {
     let handled = lane.handled();
@@ -19,7 +20,7 @@ fn is_complete(lane: &Lane, left: &[Item], accepted: &[(Item, bool)]) {
     }
 }
 
-/// Nobody works on it, and nobody will.
+/// Asserts that nobody works on a lane and nobody will, whatever is called.
 #[track_caller]
 fn is_over(lane: &Lane) {
     assert!(lane.turns.is_over());
@@ -32,6 +33,8 @@ fn is_over(lane: &Lane) {
     assert!(matches!(lane.turns.another(1), Wake::Nobody));
 }
 
+/// Two threads push and run runners while a third one closes the lane, also with a runner that
+/// pauses after one round.
 #[test]
 fn every_item_is_handled_or_left_or_given_back_wherever_the_lane_stands_when_it_ends() {
     for rounds in [1, 8] {
@@ -54,6 +57,7 @@ fn every_item_is_handled_or_left_or_given_back_wherever_the_lane_stands_when_it_
     }
 }
 
+/// A thread that has seen the lane's end has its item returned.
 #[test]
 fn who_pushes_after_the_end_has_the_item_back() {
     explore(3, || {
@@ -72,6 +76,7 @@ fn who_pushes_after_the_end_has_the_item_back() {
     });
 }
 
+/// One thread works and pauses while two others close the lane: one of the three receives the core.
 #[test]
 fn the_core_is_given_up_once_whether_or_not_a_runner_works_on_it() {
     explore(3, || {

@@ -1,7 +1,13 @@
-//! Turns in every order in which threads can take them.
+//! A model of turns, tried by loom in every order in which threads can take them.
 //!
-//! A worker here is what a worker thread of tokio is: it runs tasks one after the other, and the runners
-//! that it wakes once its task is over. One that is stuck never runs them.
+//! `turns.rs` is compiled once more here, with loom's locks. Queue and core are as simple as can
+//! be: a list of numbers, and a counter that only one worker can have. A [`Worker`] is what a
+//! worker thread of tokio is: it runs tasks one after the other, and the runners that it woke once
+//! its task is over. One that is stuck never runs them.
+//!
+//! The models claim what the page of `turns.rs` calls invariants: every item is handled once
+//! (`sharing`), also if threads block for ever (`stuck`), and whatever the lane's end interrupts
+//! (`closing`).
 
 mod closing;
 mod sharing;
@@ -31,10 +37,11 @@ use turns::{End, Turn, Turns, Wake};
 /// What is pushed.
 type Item = usize;
 
-/// A lane and what was done on it.
+/// A lane, and what was done on it.
 struct Lane {
     /// The core is a number that nobody else has: how often somebody worked.
     turns: Turns<Vec<Item>, usize>,
+    /// The wakers of all runners, which `will_wake` distinguishes.
     wakers: Vec<Waker>,
     /// Which runners were woken and have not begun since: waking them again does nothing.
     is_woken: Vec<AtomicBool>,
@@ -42,10 +49,11 @@ struct Lane {
     rounds: usize,
     /// In the order in which they were taken. No lock of the model: who looks does so in one step.
     handled: Mutex<Vec<Item>>,
-    /// Runners that any worker may run.
+    /// Runners that any worker may run, as if tokio had moved them to its shared queue.
     anybodys: sync::Mutex<Vec<usize>>,
 }
 
+/// A waker that does nothing: workers run what they woke by themselves.
 struct Number;
 
 impl Waked for Number {
@@ -53,11 +61,12 @@ impl Waked for Number {
 }
 
 impl Lane {
-    /// A lane whose first runners wait already.
+    /// A lane with `first` runners that wait already, and at most `most`.
     fn new(first: usize, most: usize) -> Arc<Self> {
         Self::with_rounds(first, most, 8)
     }
 
+    /// As `new`, with the number of rounds after which a runner pauses.
     fn with_rounds(first: usize, most: usize, rounds: usize) -> Arc<Self> {
         let wakers = (0..most).map(|_| Waker::from(Arc::new(Number))).collect();
         let is_woken = (0..most).map(|_| AtomicBool::new(false)).collect();
@@ -67,10 +76,12 @@ impl Lane {
         lane
     }
 
+    /// Returns the items handled so far, in their order.
     fn handled(&self) -> Vec<Item> {
         self.handled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Asserts that each of these items was handled exactly once.
     #[track_caller]
     fn has_handled(&self, items: impl IntoIterator<Item = Item>) {
         let handled = self.handled();
@@ -100,6 +111,7 @@ struct Worker {
 }
 
 impl Worker {
+    /// A worker of a lane; `mark` is what `thread()` would return on it.
     fn new(lane: &Arc<Lane>, mark: usize) -> Self {
         Self { lane: Arc::clone(lane), mark, woken: Vec::new() }
     }
@@ -118,6 +130,7 @@ impl Worker {
         accepted
     }
 
+    /// Does what the turns ask for: the runner is noted, to run once the task is over.
     fn perform(&mut self, wake: Wake) {
         let runner = match wake {
             Wake::Nobody => return,
@@ -158,7 +171,7 @@ impl Worker {
         runner.is_some()
     }
 
-    /// What a runner does, as `Runner::poll` and `Core::work` do it.
+    /// Runs a runner for one turn, as `Runner::poll` and `Core::work` do.
     fn poll(&mut self, runner: usize) {
         let lane = Arc::clone(&self.lane);
         lane.is_woken[runner].store(false, Ordering::Relaxed);
@@ -186,14 +199,14 @@ impl Worker {
     }
 }
 
-/// Tries a model in all orders with so many switches at most from threads that could go on.
+/// Tries a model in all orders with at most `switches` switches away from threads that could go on.
 fn explore(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(switches);
     builder.check(model);
 }
 
-/// Waits for threads.
+/// Waits for threads, and returns what each returned.
 fn join<R>(threads: impl IntoIterator<Item = thread::JoinHandle<R>>) -> Vec<R> {
     threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
 }

@@ -1,7 +1,10 @@
-//! Items are handled whoever pushes them and whoever runs the runners.
+//! Models of runners that share the work: items are handled whoever pushes them and whichever
+//! worker runs the runners, in the order of each thread, and nothing that happens while a runner
+//! works is missed.
 
 use super::*;
 
+/// Two threads push two items each, and run what they woke only after that.
 #[test]
 fn every_item_is_handled_once_all_who_were_woken_have_run() {
     for (first, most) in [(1, 1), (2, 2), (1, 2)] {
@@ -20,6 +23,7 @@ fn every_item_is_handled_once_all_who_were_woken_have_run() {
     }
 }
 
+/// Three threads push at once, with one runner and one more that may be spawned.
 #[test]
 fn every_item_of_three_threads_is_handled() {
     explore(2, || {
@@ -29,6 +33,7 @@ fn every_item_of_three_threads_is_handled() {
     });
 }
 
+/// What one thread woke is run by another one, as work stealing does.
 #[test]
 fn runners_that_begin_on_other_threads_leave_nothing() {
     explore(3, || {
@@ -52,6 +57,7 @@ fn runners_that_begin_on_other_threads_leave_nothing() {
     });
 }
 
+/// Two threads push in turn with runners: no runner overtakes another one with items of one thread.
 #[test]
 fn items_of_one_thread_are_handled_in_their_order() {
     explore(3, || {
@@ -70,6 +76,7 @@ fn items_of_one_thread_are_handled_in_their_order() {
     });
 }
 
+/// Runners pause after each round: the rest is handled by the same one or another.
 #[test]
 fn a_runner_that_pauses_goes_on_or_another_one_does() {
     for most in [1, 2] {
@@ -87,6 +94,7 @@ fn a_runner_that_pauses_goes_on_or_another_one_does() {
     }
 }
 
+/// Two threads stir a runner that ends its turn: it looks again, or one of them wakes it.
 #[test]
 fn what_stirs_a_runner_at_work_makes_it_look_again() {
     explore(3, || {
@@ -114,6 +122,7 @@ fn what_stirs_a_runner_at_work_makes_it_look_again() {
     });
 }
 
+/// An item is pushed around `calm`: the runner sees it in the queue, or looks again, or is woken.
 #[test]
 fn what_happens_after_a_runner_looked_is_not_forgotten() {
     explore(3, || {

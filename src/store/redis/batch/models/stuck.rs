@@ -1,7 +1,12 @@
-//! Runners that were woken and never begin, as their threads are blocked.
+//! Models of runners that were woken and never begin, as their threads are blocked.
+//!
+//! The items of other threads are handled all the same, as long as one thread runs. What the
+//! blocked thread itself pushed is handled with the next item of any other thread.
 
 use super::*;
 
+/// One thread pushes and never runs what it woke. The other one's items are handled as soon as its
+/// task ends.
 #[test]
 fn a_thread_that_blocks_keeps_no_other_one_from_having_its_items_handled() {
     for (first, most) in [(2, 2), (1, 2)] {
@@ -21,6 +26,7 @@ fn a_thread_that_blocks_keeps_no_other_one_from_having_its_items_handled() {
     }
 }
 
+/// Two of three threads push and block: a third runner works for the third one.
 #[test]
 fn all_threads_but_one_may_block() {
     for (first, most) in [(3, 3), (1, 3)] {
@@ -42,6 +48,7 @@ fn all_threads_but_one_may_block() {
     }
 }
 
+/// Items of a thread that blocked are handled with the next item of another one.
 #[test]
 fn what_was_pushed_before_a_thread_blocked_is_handled_with_what_others_push() {
     explore(3, || {
@@ -55,6 +62,8 @@ fn what_was_pushed_before_a_thread_blocked_is_handled_with_what_others_push() {
     });
 }
 
+/// A thread that wakes two runners keeps the last one only; the first one runs elsewhere, and has
+/// all items.
 #[test]
 fn a_thread_that_wakes_another_runner_before_it_blocks_leaves_the_first_one_to_others() {
     for (first, most) in [(2, 2), (1, 2), (1, 3)] {
@@ -78,6 +87,7 @@ fn a_thread_that_wakes_another_runner_before_it_blocks_leaves_the_first_one_to_o
     }
 }
 
+/// A runner pauses and its thread blocks: others wake another runner.
 #[test]
 fn a_runner_that_paused_and_does_not_go_on_keeps_no_item_from_being_handled() {
     explore(3, || {

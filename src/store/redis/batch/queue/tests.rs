@@ -1,3 +1,6 @@
+//! Tests of the queue: its order, its limits and its bounds on time, as examples and by random
+//! traces.
+
 use std::collections::HashMap;
 use std::time::Duration;
 

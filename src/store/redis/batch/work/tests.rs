@@ -1,3 +1,5 @@
+//! Tests of how batches are cut into calls.
+
 use tokio::time::Instant;
 
 use super::super::samples::{self, timeout};
