@@ -4,15 +4,16 @@
 //! while a lane connects, and a lane serves many callers: a closure that blocks its thread, or
 //! panics, must not stop it. So each call runs in a task of its own, and of the calls that may
 //! block their thread at most half of the runtime's threads are taken, so that timers and decisions
-//! go on. Whether a call blocks is known after its first poll: one that has returned from it has
-//! yielded.
+//! go on. A call may block its thread until its first poll returns, and again when it is given up
+//! and its task does not end: it counts as blocking meanwhile.
 
 use std::future::poll_fn;
+use std::mem;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::runtime::{Handle, Id};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
 /// The tasks of a store's closures.
@@ -25,12 +26,32 @@ pub(in crate::store::redis) struct OwnTasks {
 /// A runtime, and how many of its threads are free.
 type Threads = (Id, Arc<Semaphore>);
 
+/// The thread that a call may be blocking, which its task gives back at the latest when it ends.
+type Thread = Mutex<Option<OwnedSemaphorePermit>>;
+
+/// The one who waits for a call. When it gives up, the call counts as blocking its thread for as long as its task lives.
+struct Caller {
+    thread: Weak<Thread>,
+    threads: Arc<Semaphore>,
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.upgrade() else { return };
+        let mut thread = thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            // If none is left, nobody else is called until one of those that hold them ends.
+            *thread = Arc::clone(&self.threads).try_acquire_owned().ok();
+        }
+    }
+}
+
 impl OwnTasks {
     /// Calls a closure, and waits for what it returns, in a task of its own: the caller drives a connection
     /// for others too, which a closure that blocks its thread, or panics, must not stop.
     ///
-    /// Waits first while closures that were called, and have not awaited anything yet, keep half of the runtime's
-    /// threads: they may block them.
+    /// Waits first while half of the runtime's threads are kept by closures that may block them: those that were called
+    /// and have not awaited anything yet, and those that were given up and still run.
     ///
     /// # Errors
     ///
@@ -44,17 +65,21 @@ impl OwnTasks {
         F: FnOnce() -> T + Send + 'static,
         T: Future<Output: Send + 'static> + Send + 'static,
     {
-        let thread = self.threads_here().acquire_owned().await.ok();
+        let threads = self.threads_here();
+        let thread = Arc::new(Mutex::new(Arc::clone(&threads).acquire_owned().await.ok()));
+        let _caller = Caller { thread: Arc::downgrade(&thread), threads };
         let mut tasks = JoinSet::new();
         // Two tasks wake another worker, where one alone would run on this one: if the closure blocks that,
         // nobody else would look at I/O and timers meanwhile.
         tokio::spawn(async {});
         tasks.spawn(async move {
-            let (mut thread, mut called) = (thread, pin!(async move { call().await }));
+            let (mut first, mut called) = (true, pin!(async move { call().await }));
             poll_fn(|cx| {
                 let polled = called.as_mut().poll(cx);
-                // It did not block.
-                thread = None;
+                if mem::take(&mut first) {
+                    // It did not block.
+                    *thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                }
                 polled
             })
             .await
@@ -114,6 +139,24 @@ mod tests {
             call.await.expect("it does not panic");
         }
         assert_eq!(most.load(Ordering::SeqCst), 2, "of four threads");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn those_that_are_given_up_and_block_leave_half_of_the_threads_free() {
+        let (tasks, running, most) =
+            (OwnTasks::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        for _ in 0..6 {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            let block = move || async move {
+                tokio::task::yield_now().await;
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(300));
+                running.fetch_sub(1, Ordering::SeqCst);
+            };
+            tokio::time::timeout(Duration::from_millis(20), tasks.run(block)).await.expect_err("it blocks");
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 2, "of four threads");
+        tasks.run(|| async {}).await.expect("they come back");
     }
 
     #[tokio::test]
