@@ -33,7 +33,7 @@
 //! - A refused request takes nothing from any policy. On a Redis Cluster, policies whose keys are in several slots are
 //!   decided separately, and what some of them took is refunded; until then others may be refused those units.
 //! - `Retry-After` is never 0: after that time the request is admitted, unless others took the units before. Where a
-//!   cached refusal or a look-up decided, it covers the policies that are known to refuse.
+//!   cached refusal or a lookup decided, it covers the policies that are known to refuse.
 //! - Every decision is bounded in time, by 100 ms unless the layer or the store sets another budget. When the store does
 //!   not decide by then, a local store does ([`OnFailure::Fallback`]), unless the layer sets something else. It counts
 //!   separately, so more than the limit can be admitted then.

@@ -1,8 +1,8 @@
 //! What all users of the same limits share: rules, a store, and what happens when it fails.
 //!
 //! Layers, services and limiters hold the limits behind an `ArcSwap`, so that rules can be replaced while requests are in
-//! flight. A decision that needs no look-up goes straight to the store; the others come here ([`Limits::decide_later`]),
-//! where one deadline bounds a look at what is known, the look-ups, and the decision.
+//! flight. A decision that needs no lookup goes straight to the store; the others come here ([`Limits::decide_later`]),
+//! where one deadline bounds a look at what is known, the lookups, and the decision.
 
 use std::future::poll_fn;
 use std::mem;
@@ -88,19 +88,19 @@ impl Limits {
         self.inner.supports(&requirements)
     }
 
-    /// Returns the deadline of a decision that begins now, its look-ups included.
+    /// Returns the deadline of a decision that begins now, its lookups included.
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::after(self.store.time_for_all())
     }
 
-    /// Decides a plan that needs look-ups, all of it within one budget.
+    /// Decides a plan that needs lookups, all of it within one budget.
     ///
-    /// A request that its known checks refuse causes no look-up. Of the time left after that, look-ups have half, and the
+    /// A request that its known checks refuse causes no lookup. Of the time left after that, lookups have half, and the
     /// store has what they leave.
     ///
     /// # Errors
     ///
-    /// The refusal of the first rule that refuses by its look-up.
+    /// The refusal of the first rule that refuses by its lookup.
     pub(crate) async fn decide_later<F: Finding>(&self, mut plan: Plan<F>) -> Result<DecidedBy, F::Refusal> {
         let deadline = self.deadline();
         if let Some((timer, refused)) = peek::refusal(&self.store, &plan.checks, deadline).await {
@@ -112,7 +112,7 @@ impl Limits {
         Ok((plan.rules, timer, decided))
     }
 
-    /// Makes the look-ups of a plan in half of the time that is left, and inserts their checks.
+    /// Makes the lookups of a plan in half of the time that is left, and inserts their checks.
     pub(crate) async fn find_out<F: Finding>(&self, plan: &mut Plan<F>, deadline: Deadline) -> Result<(), F::Refusal> {
         let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
         let found = look_up(mem::take(&mut plan.findings), half).await?;
@@ -121,14 +121,14 @@ impl Limits {
     }
 }
 
-/// A look-up, and its result once there is one.
+/// A lookup, and its result once there is one.
 type One<F> = (F, Option<Found<<F as Finding>::Refusal>>);
 
-/// Runs look-ups side by side and returns the checks they lead to, with the indexes of their rules; or the refusal of the
+/// Runs lookups side by side and returns the checks they lead to, with the indexes of their rules; or the refusal of the
 /// first rule that refuses.
 ///
-/// A look-up that is not complete at `until` is treated as [late](Finding::late). Outside of a tokio runtime there are no
-/// timers, so every look-up is awaited.
+/// A lookup that is not complete at `until` is treated as [late](Finding::late). Outside of a tokio runtime there are no
+/// timers, so every lookup is awaited.
 async fn look_up<F: Finding>(findings: Vec<F>, until: Option<Instant>) -> Result<Vec<(usize, Check)>, F::Refusal> {
     let until = until.filter(|_| Runtime::try_current().is_ok());
     let mut timer = until.map(|until| Box::pin(sleep_until(until)));
@@ -154,7 +154,7 @@ async fn look_up<F: Finding>(findings: Vec<F>, until: Option<Instant>) -> Result
     Ok(checks)
 }
 
-/// Polls the look-ups that are pending; returns whether all are complete, or one refuses.
+/// Polls the lookups that are pending; returns whether all are complete, or one refuses.
 fn poll_each<F: Finding>(each: &mut [One<F>], cx: &mut Context<'_>) -> bool {
     for (finding, known) in each.iter_mut().filter(|(_, known)| known.is_none()) {
         if let Poll::Ready(found) = finding.poll(cx) {

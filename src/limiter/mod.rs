@@ -3,9 +3,9 @@
 //! A [`Rule`] is a named quota. [`Limits`] are the rules in force, the store that decides by them, and what happens when
 //! it fails. A [`Limiter`] and a layer over HTTP share them, and they are replaced as a whole while they are used: a
 //! decision ends by the limits it began with. A [`Plan`] holds the checks of one decision, of which some may need a
-//! look-up first.
+//! lookup first.
 //!
-//! Keys and units come in, [`Decision`]s go out. This module calls stores and look-ups, and knows no request.
+//! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and knows no request.
 
 mod limits;
 mod peek;
@@ -155,7 +155,7 @@ impl Limiter {
         self.change_failure(|rules| rules.instances = instances.get())
     }
 
-    /// Sets the timeout of one decision, look-ups included; 0 becomes 1 ms. The default is the
+    /// Sets the timeout of one decision, lookups included; 0 becomes 1 ms. The default is the
     /// [budget of the store](Store::budget), or 100 ms if it has none.
     ///
     /// The shorter of this budget and that of the store applies: see
@@ -391,7 +391,7 @@ fn plan<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>>
     plan
 }
 
-/// Returns a look at each rule's counter of a key, after the look-ups of tiers, and the deadline of the decision.
+/// Returns a look at each rule's counter of a key, after the lookups of tiers, and the deadline of the decision.
 async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 2]>, Deadline) {
     let mut plan = plan(limits, key, Some(0));
     let deadline = if plan.findings.is_empty() { Deadline::none() } else { limits.deadline() };

@@ -1,6 +1,6 @@
 //! A look at the known checks of a request, before anything is looked up for it.
 //!
-//! A flood of refused requests must not become a flood of look-ups. So the checks whose keys and quotas are known are
+//! A flood of refused requests must not become a flood of lookups. So the checks whose keys and quotas are known are
 //! looked at first, which takes nothing; only a request that they would admit goes on. The look is built so that its
 //! wait is the wait of the check itself, and deny caches can keep it as a refusal.
 

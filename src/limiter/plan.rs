@@ -1,7 +1,7 @@
-//! The plan of one decision: the checks that are known, and those that need a look-up first.
+//! The plan of one decision: the checks that are known, and those that need a lookup first.
 //!
 //! Rules are named by their index in the list of all, and checks stay in that order wherever they come from, as outcomes
-//! are listed in it. The plan is generic over its look-ups: those of a layer also find keys, and may refuse.
+//! are listed in it. The plan is generic over its lookups: those of a layer also find keys, and may refuse.
 
 use std::task::{Context, Poll};
 
@@ -20,7 +20,7 @@ pub(crate) struct Plan<F> {
     pub(crate) rules: Places,
     /// Their checks, in the same order.
     pub(crate) checks: SmallVec<[Check; 2]>,
-    /// The look-ups of the other rules.
+    /// The lookups of the other rules.
     pub(crate) findings: Vec<F>,
 }
 
@@ -32,14 +32,14 @@ pub(crate) trait Finding {
     /// Returns the index of the rule.
     fn rule(&self) -> usize;
 
-    /// Polls the look-up.
+    /// Polls the lookup.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Found<Self::Refusal>>;
 
-    /// Returns the result for a look-up that times out.
+    /// Returns the result for a lookup that times out.
     fn late(&self) -> Found<Self::Refusal>;
 }
 
-/// The result of a look-up.
+/// The result of a lookup.
 pub(crate) enum Found<R> {
     /// The check of the rule.
     Check(Check),

@@ -31,7 +31,7 @@ use crate::metrics::Refusals;
 #[must_use]
 pub struct Rule {
     name: PolicyName,
-    /// Where no look-up finds another.
+    /// Where no lookup finds another.
     quota: Quota,
     /// In units.
     cost: u64,
@@ -114,7 +114,7 @@ impl Rule {
         Self { mode: Mode::Shadow, ..self }
     }
 
-    /// Sets a look-up of the quota by key; the quota of the rule applies where it finds none.
+    /// Sets a lookup of the quota by key; the quota of the rule applies where it finds none.
     ///
     /// A client whose limit or burst changes keeps the units used; a quota with another window or algorithm starts with
     /// fresh state.
@@ -147,12 +147,12 @@ impl Rule {
         &self.name
     }
 
-    /// Returns the quota that applies where no look-up finds another.
+    /// Returns the quota that applies where no lookup finds another.
     pub fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// Removes the look-up of quotas.
+    /// Removes the lookup of quotas.
     pub(crate) fn without_tiers(self) -> Self {
         Self { tiers: None, ..self }
     }

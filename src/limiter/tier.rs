@@ -1,7 +1,7 @@
 //! Tiers: quotas that are looked up by key, such as by the plan of a customer.
 //!
 //! A [`TierLookup`] wraps an async function of the caller in a bounded cache and shields what it queries: requests with one
-//! key share a look-up, and few are in flight at a time. A look-up never refuses: without a result in time, the quota of
+//! key share a lookup, and few are in flight at a time. A lookup never refuses: without a result in time, the quota of
 //! the rule applies.
 
 use std::error::Error as StdError;
@@ -13,12 +13,12 @@ use crate::core::{Key, Quota};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 use crate::store::Answer;
 
-/// A cached, asynchronous look-up of the quota of a key.
+/// A cached, asynchronous lookup of the quota of a key.
 ///
 /// The function receives a [`Lookup`]: the key, and the value that the client sent, of which the key may hold only a hash.
 /// Without a result in time the quota of the policy or rule applies. What the function queries is shielded from load:
 ///
-/// - Concurrent requests with the same key share one look-up, which runs to its end even if they are dropped.
+/// - Concurrent requests with the same key share one lookup, which runs to its end even if they are dropped.
 /// - It is made only for requests that no other policy, whose key and quota are known at once, refuses: those are checked
 ///   first, without taking anything.
 /// - At most 256 are in flight ([`in_flight`](Self::in_flight)). A request that would need one more gets the quota of the
@@ -28,7 +28,7 @@ use crate::store::Answer;
 /// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
 ///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second.
 ///
-/// Clones share the cache and the look-ups in flight. Outside of a tokio runtime each request makes its own look-up,
+/// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookup,
 /// without a timeout.
 ///
 /// # Examples
@@ -61,7 +61,7 @@ impl Looked for Option<Quota> {
 }
 
 impl TierLookup {
-    /// A look-up by an async function; `None` selects the quota of the policy or rule.
+    /// A lookup by an async function; `None` selects the quota of the policy or rule.
     ///
     /// A change in what the function returns is seen when the cached result expires: see [`lifetime`](Self::lifetime).
     pub fn new<F, T, E>(look: F) -> Self
@@ -102,7 +102,7 @@ impl TierLookup {
         Self { lookups: self.lookups.lifetime(lifetime) }
     }
 
-    /// Sets the timeout of a look-up, 50 ms by default.
+    /// Sets the timeout of a lookup, 50 ms by default.
     ///
     /// Requests wait no longer than their [budget](crate::RateLimitLayer::budget) allows; a result that comes after that,
     /// and within the timeout, is cached for the next request.
@@ -110,14 +110,14 @@ impl TierLookup {
         Self { lookups: self.lookups.timeout(timeout) }
     }
 
-    /// Sets how many look-ups are in flight at most, 256 by default; 0 becomes 1.
+    /// Sets how many lookups are in flight at most, 256 by default; 0 becomes 1.
     pub fn in_flight(self, lookups: usize) -> Self {
         Self { lookups: self.lookups.in_flight(lookups) }
     }
 
     /// Returns the quota of a key, ready if it is cached, or `None` for that of the rule.
     ///
-    /// `raw_values` is called only for a look-up.
+    /// `raw_values` is called only for a lookup.
     pub(crate) fn find(&self, key: &Key, raw_values: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
         match self.lookups.find(key, raw_values) {
             Answer::Ready(found) => Answer::Ready(found.unwrap_or(None)),

@@ -19,7 +19,7 @@ async fn a_change_is_one_line_however_many_requests_there_are() {
             decided_by(&layer).await;
             advance(ms(100)).await;
         }
-        assert_eq!(log.count("the store is not asked for now"), outage, "{}", log.text());
+        assert_eq!(log.count("the store is not called for now"), outage, "{}", log.text());
         assert_eq!(log.count("a local one limits now"), outage, "{}", log.text());
         assert_eq!(log.count("the store decides again"), outage - 1, "{}", log.text());
         store.becomes(Mood::Decides);

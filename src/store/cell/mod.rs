@@ -9,8 +9,8 @@
 //! - `throttle.rs` writes the command and reads the reply.
 //! - `store.rs` and `builder.rs` are the public store and its settings.
 //!
-//! It knows one module of the Redis store only, `plain`, which lends it connections; it has no
-//! queue, no script and no state of its own.
+//! Of the Redis store it knows the public settings, and `plain`, which lends it connections; it has
+//! no queue, no script and no state of its own.
 
 mod builder;
 mod rate;

@@ -28,16 +28,16 @@ pub(super) struct Known {
     /// The floor of the check that was refused.
     pub(super) floor: u64,
     pub(super) remaining: u64,
-    /// When the store was asked.
+    /// When the store was called.
     pub(super) sent: u64,
-    /// Until when this may be told.
+    /// Until when this may be returned.
     pub(super) until: u64,
     /// When the demand fits again, counted from the answer: never early.
     pub(super) retry_at: u64,
     pub(super) reset_at: u64,
-    /// How often the counter had been forgotten when the store was asked.
+    /// How often the counter had been forgotten when the store was called.
     pub(super) generation: u64,
-    /// What the other checks of the refused request were told.
+    /// What the refusal said of the other checks of the request.
     pub(super) others: Option<Arc<[Other]>>,
 }
 
@@ -47,11 +47,7 @@ pub(super) struct Other {
     /// Of counter, quota and kind of demand, as in [`Place`].
     pub(super) hash: u64,
     /// What was left of it then.
-    ///
-    /// What was left of it then.
     pub(super) remaining: u64,
-    /// When the counter resets, counted from the answer.
-    ///
     /// When the counter resets, counted from the answer.
     pub(super) reset_at: u64,
 }
@@ -82,10 +78,10 @@ pub(super) struct Place {
 }
 
 impl Known {
-    /// What a refusal says that was asked for at `sent` and answered `now`, for up to `cap_us`.
+    /// Returns what a refusal says whose call was made at `sent` and returned `now`, for up to `cap_us`.
     pub(super) fn new(check: &Check, outcome: &Outcome, generation: u64, sent: u64, now: u64, cap_us: u64) -> Self {
         let wait = outcome.retry_after();
-        // A tick that had begun when the store was asked is over before a whole one has passed.
+        // A tick that had begun when the store was called is over before a whole one has passed.
         let begun = check.counter.quota.tick().micros() - 1;
         let surely = wait.map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun));
         Self {

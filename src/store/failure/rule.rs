@@ -43,7 +43,7 @@ const BUDGET: Duration = Duration::from_millis(100);
 ///
 /// # Keys
 ///
-/// The same rule is for keys that could not be looked up, as a [look-up](crate::key::lookup)
+/// The same rule is for keys that could not be looked up, as a [lookup](crate::key::lookup)
 /// failed, timed out, or was one too many. The store decides the other policies as ever. With
 /// [`Fallback`](Self::Fallback) the policy counts all such requests together, with its own quota,
 /// or, where it [refuses](crate::MissingKey::Deny) those without a key or

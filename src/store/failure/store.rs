@@ -67,7 +67,7 @@ impl<S: Store> FailureStore<S> {
         self.without.next_probe(error)
     }
 
-    /// Returns how long one decision may take, look-ups included.
+    /// Returns how long one decision may take, lookups included.
     pub(crate) fn time_for_all(&self) -> Duration {
         self.budget
     }
@@ -242,10 +242,10 @@ async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result
 
 /// The error of a probe whose runtime was shut down.
 fn stopped() -> Error {
-    Error::new(Kind::Store, "the runtime that asked the store was shut down")
+    Error::new(Kind::Store, "the runtime of the call to the store was shut down")
 }
 
 /// The error of a request while the breaker is open.
 fn not_asked() -> Error {
-    Error::new(Kind::Connection, "the store is not asked, as it failed too often a moment ago")
+    Error::new(Kind::Connection, "the store is not called, as it failed too often a moment ago")
 }

@@ -148,7 +148,7 @@ impl Without {
         }
         match self.breaker.failed(permit, self.now()) {
             Some(BreakerState::Closed) => self.changed(Some(error)),
-            Some(_) => tracing::debug!(error = format!("{error:#}"), "the store is still away"),
+            Some(_) => tracing::debug!(error = format!("{error:#}"), "the store is still unavailable"),
             None => log(rule, error),
         }
     }
@@ -158,7 +158,7 @@ impl Without {
         if let Some(error) = error {
             self.health.opened();
             let (error, rule) = (format!("{error:#}"), self.rules.on_failure);
-            tracing::warn!(error, ?rule, "the store is not asked for now: it failed too often");
+            tracing::warn!(error, ?rule, "the store is not called for now: it failed too often");
         } else {
             self.health.closed();
             let failed_for = self.since(self.breaker.first_failure());
@@ -199,7 +199,7 @@ impl Without {
             Some(first) if self.since(first) >= allow_for => {
                 // Outages of several servers overlap: each is told once.
                 if self.allowed_up_to.fetch_max(first + 1, Ordering::Relaxed) < first + 1 {
-                    tracing::warn!(?allow_for, "the store is away for so long that a local one limits now");
+                    tracing::warn!(?allow_for, "the store is unavailable for so long that a local one limits now");
                 }
                 OnFailure::Fallback
             }

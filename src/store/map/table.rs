@@ -4,8 +4,9 @@
 //! mean nothing any more. The table decides when a sweep is due and how much room it has; what an entry is worth is its
 //! store's to decide.
 //!
-//! Invariant: there are at most `capacity` entries, in a table no larger than those need, however often they come and
-//! go. No method but `insert` and `find_or_insert` allocates.
+//! Invariant: there are at most `capacity` entries, however often they come and go, in a table no larger than those need;
+//! one whose capacity is within 1/32 of its places may grow to twice that once. No method but `insert` and
+//! `find_or_insert` allocates.
 
 use std::mem;
 
@@ -156,13 +157,13 @@ fn insert<E: Entry>(entries: &mut HashTable<E>, entry: E) -> &mut E {
 }
 
 /// Makes a table anew that has no free places left because removed entries left marks in theirs: it would
-/// grow to twice what its entries need. One that is at most half full cleans itself when it is to grow.
+/// grow to twice what its entries need. One that is less than half full cleans itself when it is to grow.
 #[cold]
 fn clean<E: Entry>(entries: &mut HashTable<E>) {
     // Of eight places one stays free.
     let places = entries.num_buckets() / 8 * 7;
     let len = entries.len();
-    if len > places / 2 && len + places / MARKED_SHARE < places {
+    if len >= places / 2 && len + places / MARKED_SHARE < places {
         let marked = mem::replace(entries, HashTable::with_capacity(places));
         for entry in marked {
             entries.insert_unique(entry.hash(), entry, E::hash);
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_full_table_takes_no_more_places_however_often_its_entries_come_and_go() {
-        for capacity in [1_000, 1_562, 1_700] {
+        for (capacity, most) in [(1_000, 2_048), (1_562, 2_048), (1_700, 2_048), (1_750, 4_096), (1_792, 4_096)] {
             let mut table = Table::new(capacity);
             let mut next = 0;
             for round in 0..200 {
@@ -226,7 +227,7 @@ mod tests {
                     insert(&mut table, next);
                     next += 1;
                 }
-                assert!(table.entries.num_buckets() <= 2_048, "{capacity} entries, round {round}");
+                assert!(table.entries.num_buckets() <= most, "{capacity} entries, round {round}");
                 table.sweep(|number| !number.is_multiple_of(7 + round % 11));
             }
         }

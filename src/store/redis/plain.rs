@@ -2,8 +2,8 @@
 //! its keys.
 //!
 //! Settings and a URL come in; calls of any command go out, over the same lanes, timeouts and
-//! errors as the script's. The store on redis-cell (`store/cell/`) is the only user, and knows
-//! nothing else of this folder. Calls share no batch here, as each is a command of its own, and the
+//! errors as the script's. The store on redis-cell (`store/cell/`) is the only user; of this folder
+//! it knows besides the settings that both stores have in public. Calls share no batch here, as each is a command of its own, and the
 //! server is not checked for its Lua.
 
 use std::time::Duration;

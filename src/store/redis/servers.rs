@@ -1,8 +1,8 @@
 //! Where decisions are made: on one server, or on the primaries of a Cluster.
 //!
 //! Jobs and slots come in from the engine; they go to the lanes that lead to the right server. This
-//! is the only file outside `cluster/` and `builder/` in which the two differ, and the feature
-//! `cluster` matters: one server is treated as a Cluster whose slots are all slot 0.
+//! is the only place outside `cluster/` and `builder/` in which a call takes another way for a
+//! Cluster: one server is treated as a Cluster whose slots are all slot 0.
 
 use tokio::runtime::{Handle, Id};
 

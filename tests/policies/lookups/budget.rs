@@ -115,7 +115,7 @@ async fn the_store_has_what_the_lookups_leave() {
     let layer = |late, own| RateLimitLayer::new(Late(memory(), late, own), tiered(directory.tiers(ms(30))));
     let own = layer(ms(80), Some(ms(100)));
     assert_eq!(source(&takes(&own, ms(100)).await), Source::Fallback, "a store with a budget of its own, too");
-    assert_eq!(source(&takes(&own, ms(80)).await), Source::Store, "without look-ups it has all of it");
+    assert_eq!(source(&takes(&own, ms(80)).await), Source::Store, "without lookups it has all of it");
 }
 
 #[tokio::test(start_paused = true)]

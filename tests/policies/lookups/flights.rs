@@ -1,4 +1,4 @@
-//! A look-up belongs to none of the requests that wait for it.
+//! A lookup belongs to none of the requests that wait for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ fn layer(lookup: TierLookup) -> RateLimitLayer {
     RateLimitLayer::new(memory(), tiered(lookup))
 }
 
-/// A look-up that ends when a test says so.
+/// A lookup that ends when a test says so.
 fn gated(directory: &Directory) -> (Arc<Notify>, TierLookup) {
     let open = Arc::new(Notify::new());
     let gate = Arc::clone(&open);
@@ -58,7 +58,7 @@ async fn a_request_that_is_polled_once_and_left_holds_up_no_other() {
     assert_eq!(directory.asked(), 1);
 }
 
-/// The worker that began a look-up may go on with what blocks it, and not get to the look-up.
+/// The worker that began a lookup may go on with what blocks it, and not get to the lookup.
 #[test]
 fn a_lookup_is_made_while_the_task_that_began_it_blocks_its_thread() {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -86,7 +86,7 @@ fn a_lookup_is_made_while_the_task_that_began_it_blocks_its_thread() {
         });
         blocks.await.expect("no panic")
     });
-    assert!(made, "the look-up waited for the worker that began it");
+    assert!(made, "the lookup waited for the worker that began it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn a_lookup_that_panics_fails_for_all_who_wait_and_is_made_again_after_a_s
     let asked = directory.clone();
     let lookup = directory.tiers_by(move |_| {
         let first = asked.asked() == 1;
-        assert!(!first, "the first look-up panics");
+        assert!(!first, "the first lookup panics");
         std::future::ready(Ok(Some(PRO)))
     });
     let layer = layer(lookup);

@@ -1,4 +1,4 @@
-//! What operators are told of look-ups.
+//! What operators are told of lookups.
 
 use std::future::Future;
 

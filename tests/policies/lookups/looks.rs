@@ -81,7 +81,7 @@ async fn what_is_refused_by_a_look_is_what_a_decision_refuses() {
                 for token in 0..6 {
                     admitted += usize::from(status(&layer, &format!("{name}-{token}")).await == 200);
                 }
-                assert_eq!(directory.asked(), admitted, "{} {name}: one look-up for each that is admitted", rig.name);
+                assert_eq!(directory.asked(), admitted, "{} {name}: one lookup for each that is admitted", rig.name);
             }
         }
     })

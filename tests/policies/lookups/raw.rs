@@ -1,4 +1,4 @@
-//! A look-up has the value the client sent; nobody else has.
+//! A lookup has the value the client sent; nobody else has.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use super::rig::{MANY, Text, memory};
 
 const LONG: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef-and-more";
 
-/// What look-ups were given: a text for each value, and how they show themselves.
+/// What lookups were given: a text for each value, and how they show themselves.
 type Seen = Arc<Mutex<Vec<(Vec<Option<String>>, String)>>>;
 
 fn seeing() -> (Seen, TierLookup) {
@@ -27,7 +27,7 @@ fn seeing() -> (Seen, TierLookup) {
     (seen, lookup)
 }
 
-/// The values that a look-up by a key has for a request.
+/// The values that a lookup by a key has for a request.
 async fn values(key: impl KeyExtractor, request: Request<axum::body::Body>) -> Vec<Option<String>> {
     let (seen, lookup) = seeing();
     let layer = RateLimitLayer::new(memory(), Policy::new("user", MANY).key(key).tier_lookup(lookup));
@@ -35,7 +35,7 @@ async fn values(key: impl KeyExtractor, request: Request<axum::body::Body>) -> V
     let response: Response<_> = app.oneshot(request).await.expect("a response");
     assert_eq!(response.status(), 200);
     let seen = seen.lock().expect("nobody panics");
-    let [(values, shown)] = &seen[..] else { panic!("one look-up, not {seen:?}") };
+    let [(values, shown)] = &seen[..] else { panic!("one lookup, not {seen:?}") };
     for value in values.iter().flatten().filter(|value| value.starts_with("sk_")) {
         assert!(!shown.contains(value.as_str()), "{shown}");
     }
@@ -49,7 +49,7 @@ fn asks(uri: &str, header: &'static str, value: &str) -> Request<axum::body::Bod
     request.expect("a request")
 }
 
-/// Checks what a look-up by a key has.
+/// Checks what a lookup by a key has.
 async fn has(key: impl KeyExtractor, header: &'static str, value: &str, expected: &str) {
     assert_eq!(values(key, asks("/users/7", header, value)).await, [Some(expected.to_owned())]);
 }

@@ -86,7 +86,7 @@ impl Directory {
     }
 }
 
-/// Counts by the token, with the quotas of a look-up.
+/// Counts by the token, with the quotas of a lookup.
 pub(crate) fn tiered(lookup: TierLookup) -> Policy {
     Policy::new("token", MANY).key(key::header("x-token")).tier_lookup(lookup)
 }

@@ -9,7 +9,7 @@ use super::rig::{Directory, HOUR, MANY, Rig, by, memory, ms, on_each_store, send
 
 const TWO: Quota = Quota::fixed_window(2, HOUR);
 
-/// Counts by a key whose look-up fails.
+/// Counts by a key whose lookup fails.
 fn broken(quota: Quota) -> Policy {
     let directory = Directory::default();
     Policy::new("account", quota).key(directory.accounts_by(|_| ready(Err("the directory is away"))))

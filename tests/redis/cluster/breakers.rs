@@ -290,13 +290,13 @@ async fn the_log_names_the_primary_once_a_change() {
         app.time_to_return(&own).await;
         take(&app.store, &own, 0).await.expect("it is back");
         for text in
-            [" WARN tollgate::store::redis::cluster::node: a primary is not asked for now", "a primary decides again"]
+            [" WARN tollgate::store::redis::cluster::node: a primary is not called for now", "a primary decides again"]
         {
             let lines = log.lines(text);
             assert_eq!(lines.iter().filter(|line| line.contains(&address)).count(), outage, "{text}: {}", log.text());
         }
     }
-    assert_eq!(log.count("the store is not asked"), 0, "{}", log.text());
+    assert_eq!(log.count("the store is not called"), 0, "{}", log.text());
     cluster.nodes.iter_mut().for_each(RedisServer::kill);
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(1_500) {

@@ -4,9 +4,10 @@
 //! lane sends; the lane drives the connection for both. Loading scripts when a store connects, the
 //! questions about slots on a Redis Cluster, and redis-cell's `CL.THROTTLE` go this way.
 //!
-//! Such a call bypasses the queue and the server's circuit breaker, and is limited only by its
-//! timeout. Its outcome is reported to the connection: a reply counts as one, so that nobody takes
-//! the connection for silent, and a lost or silent connection is discarded.
+//! Such a call bypasses the queue and the server's circuit breaker. A plain command is limited by
+//! its timeout, and its outcome is reported to the connection: a reply counts as one, so that nobody
+//! takes the connection for silent, and a lost or silent connection is discarded. What prepares a
+//! server is limited by the timeout of those who wait for it.
 
 use std::sync::Arc;
 

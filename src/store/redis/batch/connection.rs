@@ -93,8 +93,8 @@ impl Connection {
         !self.calls.is_empty()
     }
 
-    /// Fails the calls in flight on a connection that was retired before, which was counted then,
-    /// so the breaker's permits are released without a verdict.
+    /// Fails the calls in flight on a retired connection. Its loss was counted when it was retired,
+    /// or it was closed for no failure, so the breaker's permits are released without a verdict.
     pub(super) fn fail(mut self, server: &dyn Server, error: Error) {
         let error = server.error(error);
         for Call { jobs, permit, .. } in self.calls.drain(..) {

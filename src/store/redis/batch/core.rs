@@ -34,7 +34,8 @@ pub(super) struct Core {
     /// Jobs that are sent again at a time: those of a slot that is being moved, and settlements
     /// whose server's breaker is open.
     pub(super) later: Vec<(Instant, Vec<Job>)>,
-    /// When the lane connects again for settlements that wait; `None` unless an attempt failed.
+    /// When the lane connects again for settlements that wait; `None` unless an attempt failed, or
+    /// the circuit breaker refused one.
     pub(super) connect_again: Option<Instant>,
     /// The timer for the earliest of all times above and below.
     pub(super) alarm: Alarm,

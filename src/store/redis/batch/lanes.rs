@@ -242,7 +242,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The error of a call outside of a tokio runtime, where no lane can be made.
 #[cold]
 pub(in crate::store::redis) fn no_runtime() -> Error {
-    Error::new(Kind::Store, "Redis cannot be asked outside of a tokio runtime")
+    Error::new(Kind::Store, "Redis cannot be called outside of a tokio runtime")
 }
 
 impl fmt::Debug for Lanes {

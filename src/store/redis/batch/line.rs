@@ -198,7 +198,7 @@ impl Core {
         lane.publish(None);
         let mut before = mem::replace(&mut self.line, Line::Down);
         if let Line::Up(_, leave) = &mut before {
-            // Nothing was asked by it.
+            // Nothing was sent by it.
             lane.server.learn(leave.take(), Some(&Failure::Unsent));
         }
         before

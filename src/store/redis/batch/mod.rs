@@ -39,7 +39,7 @@
 //! | rounds in flight on a connection | 2 | jobs wait for the next reply |
 //! | checks in a round | `Settings::batch_size` | jobs wait for the next round |
 //! | retired connections of a lane | 4, for 10 s | the oldest is closed |
-//! | runners of a lane | workers + 1, at most 32 | one of them will run |
+//! | runners of a lane | workers + 1, at most 32; 1 on a `current_thread` runtime | one of them will run |
 //!
 //! # Invariants
 //!

@@ -117,7 +117,7 @@ impl Core {
         let is_whole =
             |(jobs, reply): &(Vec<Job>, Option<Reply>)| reply.as_ref().is_some_and(|reply| call::fits(jobs, reply));
         let mut is_in_step = replies.len() < 2 || replies.iter().all(is_whole);
-        // However many calls it is told to, it is one.
+        // It is one failure, however many jobs get it.
         let mut failure = None;
         for (jobs, reply) in replies {
             if is_in_step {
@@ -152,8 +152,8 @@ impl Core {
 
     /// Completes calls of a retired connection. Returns whether further replies on it can be right.
     ///
-    /// The connection's loss was counted when it was retired, so what fails here is not counted
-    /// again. `failure` is set to the error that its calls share.
+    /// A refusal counts as one. The connection's loss does not: it was counted when it was retired.
+    /// `failure` is set to the error that its calls share.
     fn answer_late(&mut self, lane: &Lane, answered: Answered, failure: &mut Option<Error>) -> bool {
         let is_whole = |(call, answer): &(Call, Answer)| answer.as_ref().map_or(true, |value| call.fits(value));
         let mut is_in_step = are_in_step(lane, &answered) && (answered.len() < 2 || answered.iter().all(is_whole));
@@ -170,8 +170,8 @@ impl Core {
                     lane.server.learn(permit, Some(&Failure::Answered(error)));
                 }
                 answer => {
-                    // What came of other calls before the connection was lost is good, and its loss was counted when it
-                    // was given up.
+                    // What came of other calls before the connection was lost is good. Its loss was counted when it was
+                    // retired.
                     goes_on = false;
                     lane.server.learn(permit, Some(&Failure::Unsent));
                     let error = failure.get_or_insert_with(|| lost_connection(answer.err().as_ref())).shared();

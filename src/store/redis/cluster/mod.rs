@@ -16,7 +16,8 @@
 //! | `TRYAGAIN` | some of the job's keys are here, some there | the job waits, then is sent alone |
 //! | `CLUSTERDOWN`, `MASTERDOWN`, `READONLY` | the node cannot decide | the job fails, the slots are looked up |
 //!
-//! `store/redis/servers.rs` is the only user of this folder.
+//! `store/redis/servers.rs` is the only user of this folder, but for `builder/`, which makes a
+//! Cluster of its settings.
 
 mod address;
 mod look;

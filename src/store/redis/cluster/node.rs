@@ -83,7 +83,7 @@ impl Node {
 
     /// Returns the error of a call that is not made as the circuit breaker is open.
     pub(super) fn not_asked(&self) -> Error {
-        let text = format!("the primary at {} is not asked, as it failed too often a moment ago", self.address);
+        let text = format!("the primary at {} is not called, as it failed too often a moment ago", self.address);
         Error::new(Kind::Connection, text)
     }
 
@@ -109,7 +109,7 @@ impl Node {
     fn count(&self, permit: Permit, failure: &dyn fmt::Display) {
         match self.breaker.failed(permit, self.now()) {
             Some(BreakerState::Closed) => self.changed(Some(failure)),
-            Some(_) => tracing::debug!(primary = %self.address, error = %failure, "the primary is still away"),
+            Some(_) => tracing::debug!(primary = %self.address, error = %failure, "the primary is still unavailable"),
             None => {}
         }
     }
@@ -120,7 +120,7 @@ impl Node {
         let primary = &self.address;
         if let Some(error) = failure {
             self.health.opened();
-            tracing::warn!(%primary, %error, "a primary is not asked for now: it failed too often");
+            tracing::warn!(%primary, %error, "a primary is not called for now: it failed too often");
         } else {
             self.health.closed();
             let failed_for = Duration::from_millis(self.now().saturating_sub(self.breaker.first_failure()));
@@ -212,7 +212,7 @@ mod tests {
         }
         tokio::time::advance(Duration::from_millis(9)).await;
         let error = node.ask().expect_err("it failed too often");
-        assert_eq!(error.to_string(), "the primary at [::1]:7000 is not asked, as it failed too often a moment ago");
+        assert_eq!(error.to_string(), "the primary at [::1]:7000 is not called, as it failed too often a moment ago");
         let Outage { next_probe, failing_since } = node.outage();
         assert_eq!((next_probe, node.is_asked()), (Duration::from_millis(41), false));
         assert_eq!(failing_since, Some(start + Duration::from_millis(1)));

@@ -12,7 +12,8 @@
 //!
 //! Which calls are made is for `batch/` and `cluster/`, but for the one that shows that the server
 //! is a Redis, and for loading scripts. A connection is never returned to its pool: it is used
-//! until it ends, and its place is free as soon as its `Room` is dropped. Every step is bounded in
+//! until it ends, and its place is free as soon as its `Room` is dropped; but for one of the
+//! application's own pool, which goes back there. Every step is bounded in
 //! time.
 
 mod check;

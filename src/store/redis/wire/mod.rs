@@ -14,7 +14,7 @@
 //! that Lua's doubles hold it exactly.
 //!
 //! Nothing here knows a connection, or waits for anything: all of it can be tested without a
-//! server. Only `store/redis/` and, for the names of its keys, the store on redis-cell know it.
+//! server. Only `store/redis/` knows it.
 
 mod names;
 mod needs;

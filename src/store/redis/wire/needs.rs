@@ -23,6 +23,11 @@ const ALGORITHMS: [Algorithm; Algorithm::EACH.len()] = {
         numbered[algorithm.facts().number as usize - 1] = algorithm;
         place += 1;
     }
+    place = 0;
+    while place < numbered.len() {
+        assert!(numbered[place].facts().number as usize == place + 1, "two algorithms have the same number");
+        place += 1;
+    }
     numbered
 };
 
