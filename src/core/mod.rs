@@ -16,6 +16,7 @@ pub(crate) mod decision;
 pub(crate) mod error;
 mod key;
 mod name;
+pub(crate) mod observer;
 pub(crate) mod quota;
 mod receipt;
 mod requirement;

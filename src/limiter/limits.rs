@@ -17,8 +17,9 @@ use tokio::time::{Instant, sleep_until};
 use super::peek;
 use super::plan::{Finding, Found, Places, Plan};
 use super::rule::Rule;
+use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
-use crate::metrics::{Decisions, Timer};
+use crate::metrics;
 use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, SharedStore, Store};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
@@ -28,8 +29,8 @@ pub(crate) struct Limits {
     pub(super) rules: Vec<Rule>,
     /// The settings for failures; `store` was built with them.
     pub(crate) failure: FailureRules,
-    /// The metrics of decisions.
-    pub(crate) decisions: Decisions,
+    /// What decisions are reported to.
+    pub(crate) observer: DecisionObserver,
     /// The store that the caller passed in.
     inner: SharedStore,
     /// The same store behind a circuit breaker, a budget and the rule for failures.
@@ -68,7 +69,7 @@ impl Limits {
     pub(crate) fn new(inner: SharedStore) -> Self {
         let failure = FailureRules::default();
         let store = Arc::new(FailureStore::new(Arc::clone(&inner), failure));
-        Self { rules: Vec::new(), failure, decisions: Decisions::default(), inner, store }
+        Self { rules: Vec::new(), failure, observer: metrics::of_decisions(), inner, store }
     }
 
     /// Sets the rules; the store must [support](Self::supports) them.
@@ -103,11 +104,11 @@ impl Limits {
     /// The refusal of the first rule that refuses by its lookup.
     pub(crate) async fn decide_later<F: Finding>(&self, mut plan: Plan<F>) -> Result<DecidedBy, F::Refusal> {
         let deadline = self.deadline();
-        if let Some((timer, refused)) = peek::refusal(&self.store, &plan.checks, deadline).await {
+        if let Some((timer, refused)) = peek::refusal(&self.store, &self.observer, &plan.checks, deadline).await {
             return Ok((plan.rules, timer, refused));
         }
         self.find_out(&mut plan, deadline).await?;
-        let timer = Timer::start();
+        let timer = self.observer.start();
         let decided = self.store.decide(&plan.checks, deadline).wait().await;
         Ok((plan.rules, timer, decided))
     }

@@ -33,7 +33,6 @@ pub use self::rule::Rule;
 pub use self::tier::TierLookup;
 use crate::core::{Decision, Error, Key, Quota};
 use crate::lookup::RawValues;
-use crate::metrics::Timer;
 use crate::store::{Answer, BreakerState, Change, Check, Deadline, Decided, FailureRules, OnFailure, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
@@ -364,13 +363,14 @@ impl Limiter {
         let now = self.in_force.now();
         let limits = now.limits();
         let plan = plan(limits, key, units);
-        let (rules, timer, decided) = if plan.findings.is_empty() {
-            let timer = Timer::start();
-            (plan.rules, timer, limits.store.decide(&plan.checks, Deadline::none()).wait().await)
+        let (timer, decided) = if plan.findings.is_empty() {
+            let timer = limits.observer.start();
+            (timer, limits.store.decide(&plan.checks, Deadline::none()).wait().await)
         } else {
-            limits.decide_later(plan).await.unwrap_or_else(|refused| match refused {})
+            let (_, timer, decided) = limits.decide_later(plan).await.unwrap_or_else(|refused| match refused {});
+            (timer, decided)
         };
-        limits.decisions.decided(timer, &decided, rules.iter().map(|place| limits.rules[*place].refusals()));
+        limits.observer.decided(timer, &decided);
         let Decided { decision, receipt } = decided?;
         limits.store.settle(receipt, &[]);
         Ok(decision)

@@ -6,8 +6,8 @@
 
 use smallvec::SmallVec;
 
+use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Decision, Error, Outcome};
-use crate::metrics::Timer;
 use crate::store::{Check, Deadline, Decided, FailureStore, Mode, Receipt, SharedStore, Store};
 
 /// The looks of one request.
@@ -18,13 +18,14 @@ type Looks = SmallVec<[Check; 2]>;
 /// Takes nothing, and calls the store at most once.
 pub(super) async fn refusal(
     store: &FailureStore<SharedStore>,
+    observer: &DecisionObserver,
     checks: &[Check],
     deadline: Deadline,
 ) -> Option<(Timer, Result<Decided, Error>)> {
     if !checks.iter().any(may_refuse) {
         return None;
     }
-    let timer = Timer::start();
+    let timer = observer.start();
     if let Some(refused) = store.recall(checks) {
         return Some((timer, Ok(refused)));
     }

@@ -8,7 +8,6 @@ use std::fmt;
 use super::reserve::Share;
 use super::tier::TierLookup;
 use crate::core::{Error, Mode, PolicyName, Quota, Requirement, Settles};
-use crate::metrics::Refusals;
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
@@ -40,8 +39,6 @@ pub struct Rule {
     /// The share of the capacity that only critical checks may use.
     reserve: Option<Share>,
     tiers: Option<TierLookup>,
-    /// The counters of refusals, for metrics.
-    refusals: Refusals,
 }
 
 impl Rule {
@@ -79,7 +76,6 @@ impl Rule {
             settles: Settles::AsTaken,
             reserve: None,
             tiers: None,
-            refusals: Refusals::default(),
         })
     }
 
@@ -186,10 +182,6 @@ impl Rule {
 
     pub(crate) fn tiers(&self) -> Option<&TierLookup> {
         self.tiers.as_ref()
-    }
-
-    pub(crate) fn refusals(&self) -> &Refusals {
-        &self.refusals
     }
 
     /// Returns what the rule requires of a store.

@@ -3,40 +3,31 @@
 //! Every request counts once: by the source and the verdict of its decision, or, if there was none, under the source
 //! `none` by the reason. Only decisions are timed, from the call of the store; extracting and looking up keys is not.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use metrics::{Counter, Histogram};
 use tokio::time::Instant;
 
 use super::health;
 use super::names::{DECISION_SECONDS, DECISIONS};
-use super::{Refusals, Undecided as Reason};
-use crate::core::{Decided, Decision, Error, Source};
-
-/// The time of the call of a store.
-#[derive(Clone, Copy)]
-pub(crate) struct Timer(Instant);
-
-impl Timer {
-    /// Starts now, by tokio's clock.
-    pub(crate) fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Records the time since then.
-    fn stop(self, seconds: &Histogram) {
-        seconds.record(self.0.elapsed());
-    }
-}
+use super::refusals::Refusals;
+use crate::core::observer::{ObserveDecisions, Undecided as Reason};
+use crate::core::{Decided, Decision, Error, PolicyName, Source};
 
 /// Counts the decisions of a layer. Its handles are registered at the first one, with the recorder installed by then.
-#[derive(Clone, Default)]
-pub(crate) struct Decisions {
-    handles: OnceLock<Box<Handles>>,
+pub(super) struct Decisions {
+    /// The zero of the clock, which is tokio's.
+    start: Instant,
+    handles: OnceLock<Handles>,
+    /// Of the policies that were decided by so far.
+    policies: ArcSwap<HashMap<PolicyName, Arc<Refusals>>>,
 }
 
 /// The handles, one for each source.
-#[derive(Clone)]
 struct Handles {
     /// Decisions of the store itself.
     store: BySource,
@@ -52,7 +43,6 @@ struct Handles {
 }
 
 /// The handles of one source of decisions; a decision is allowed or refused, and always timed.
-#[derive(Clone)]
 struct BySource {
     allowed: Counter,
     refused: Counter,
@@ -60,7 +50,6 @@ struct BySource {
 }
 
 /// The handles of the source `none`: requests that needed no decision, or for which there was none.
-#[derive(Clone)]
 struct Undecided {
     /// No policy applies.
     allowed: Counter,
@@ -77,26 +66,49 @@ struct Undecided {
 }
 
 impl Decisions {
-    /// Counts and times a decision, and counts the policies that refused; `policies` are those in it, in its order.
-    pub(crate) fn decided<'a>(
-        &self,
-        timer: Timer,
-        decided: &Result<Decided, Error>,
-        policies: impl IntoIterator<Item = &'a Refusals>,
-    ) {
+    pub(super) fn new() -> Self {
+        Self { start: Instant::now(), handles: OnceLock::new(), policies: ArcSwap::default() }
+    }
+
+    fn handles(&self) -> &Handles {
+        self.handles.get_or_init(Handles::new)
+    }
+
+    /// Counts with the handles of a policy, which are kept from the first time on.
+    fn with_policy(&self, policy: &PolicyName, count: impl FnOnce(&Refusals)) {
+        if let Some(refusals) = self.policies.load().get(policy) {
+            return count(refusals);
+        }
+        let refusals = Arc::<Refusals>::default();
+        self.policies.rcu(|policies| {
+            let mut policies = HashMap::clone(policies);
+            policies.entry(policy.clone()).or_insert_with(|| Arc::clone(&refusals));
+            policies
+        });
+        // Handles of the same names count together.
+        count(&refusals);
+    }
+}
+
+impl ObserveDecisions for Decisions {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn decided(&self, began: Duration, decided: &Result<Decided, Error>) {
         let handles = self.handles();
+        let took = self.now().saturating_sub(began);
         let Ok(Decided { decision, .. }) = decided else {
             handles.undecided.unavailable.increment(1);
-            return timer.stop(&handles.undecided.seconds);
+            return handles.undecided.seconds.record(took);
         };
-        handles.count(timer, decision);
-        for (refusals, outcome) in policies.into_iter().zip(decision.outcomes()) {
-            refusals.count(outcome);
+        handles.count(took, decision);
+        for outcome in decision.outcomes() {
+            self.with_policy(outcome.policy_name(), |refusals| refusals.count(outcome));
         }
     }
 
-    /// Counts a request that is refused without a decision.
-    pub(crate) fn turned_away(&self, reason: Reason) {
+    fn undecided(&self, reason: Reason) {
         let undecided = &self.handles().undecided;
         let counter = match reason {
             Reason::Forbidden => &undecided.forbidden,
@@ -107,8 +119,14 @@ impl Decisions {
         counter.increment(1);
     }
 
-    fn handles(&self) -> &Handles {
-        self.handles.get_or_init(|| Box::new(Handles::new()))
+    fn ambiguous(&self, policy: &PolicyName) {
+        self.with_policy(policy, |refusals| refusals.count_ambiguous(policy));
+    }
+}
+
+impl fmt::Debug for Decisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decisions").finish_non_exhaustive()
     }
 }
 
@@ -127,7 +145,7 @@ impl Handles {
     }
 
     /// Counts a decision by its source; one over no policies has none, and is not timed.
-    fn count(&self, timer: Timer, decision: &Decision) {
+    fn count(&self, took: Duration, decision: &Decision) {
         if decision.outcomes().is_empty() {
             return self.undecided.allowed.increment(1);
         }
@@ -140,7 +158,7 @@ impl Handles {
         };
         let counter = if decision.is_allowed() { &by.allowed } else { &by.refused };
         counter.increment(1);
-        timer.stop(&by.seconds);
+        by.seconds.record(took);
     }
 }
 

@@ -10,10 +10,11 @@ use metrics::{Counter, Gauge};
 
 use super::names::{BREAKER_CHANGES, BREAKERS_OPEN, STORE_FAILURES};
 use crate::core::Error;
+use crate::core::observer::ObserveStore;
 
 /// The health of a layer's store. When it is dropped, its open breakers no longer count.
 #[derive(Debug, Default)]
-pub(crate) struct StoreHealth {
+pub(super) struct StoreHealth {
     handles: OnceLock<Handles>,
     /// How many of its breakers are not closed.
     open: AtomicU32,
@@ -35,8 +36,13 @@ struct Handles {
 }
 
 impl StoreHealth {
-    /// Counts a decision that the store failed to make, by the kind of error.
-    pub(crate) fn failed(&self, error: &Error) {
+    fn handles(&self) -> &Handles {
+        self.handles.get_or_init(Handles::new)
+    }
+}
+
+impl ObserveStore for StoreHealth {
+    fn failed(&self, error: &Error) {
         let handles = self.handles();
         let counter = if error.is_timeout() {
             &handles.timeouts
@@ -48,22 +54,16 @@ impl StoreHealth {
         counter.increment(1);
     }
 
-    /// Counts a breaker that was closed and has opened.
-    pub(crate) fn opened(&self) {
+    fn opened(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
         self.handles().open.increment(1.0);
         self.handles().opened.increment(1);
     }
 
-    /// Counts a breaker that has closed again.
-    pub(crate) fn closed(&self) {
+    fn closed(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.handles().open.decrement(1.0);
         self.handles().closed.increment(1);
-    }
-
-    fn handles(&self) -> &Handles {
-        self.handles.get_or_init(Handles::new)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Counts the refusals of one policy, and the requests whose key was ambiguous for it.
 //!
-//! A policy holds its own handles, as its name is their label; they last as long as the policy.
+//! The name of the policy is the label of its handles, so each policy of a layer has its own.
 
 use std::sync::OnceLock;
 
@@ -11,8 +11,8 @@ use crate::core::{Mode, Outcome, PolicyName};
 
 /// The refusals of a policy. Its handles are registered with its first outcome, so that a policy which has not refused
 /// yet is seen at 0.
-#[derive(Clone, Default)]
-pub(crate) struct Refusals {
+#[derive(Default)]
+pub(super) struct Refusals {
     /// Refusals in force.
     enforced: OnceLock<Counter>,
     /// Refusals that shadow mode turned into a log line.
@@ -23,7 +23,7 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     /// Counts an outcome of the policy, if it is a refusal.
-    pub(crate) fn count(&self, outcome: &Outcome) {
+    pub(super) fn count(&self, outcome: &Outcome) {
         let (handle, mode) = match outcome.mode() {
             Mode::Enforce => (&self.enforced, "enforce"),
             Mode::Shadow => (&self.in_shadow, "shadow"),
@@ -38,7 +38,7 @@ impl Refusals {
     }
 
     /// Counts a request whose key is ambiguous.
-    pub(crate) fn count_ambiguous(&self, policy: &PolicyName) {
+    pub(super) fn count_ambiguous(&self, policy: &PolicyName) {
         self.ambiguous(policy).increment(1);
     }
 

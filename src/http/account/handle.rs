@@ -14,7 +14,6 @@ use http::Response;
 use super::Shared;
 use crate::core::{Decision, Error, Key};
 use crate::http::policy::Policy;
-use crate::metrics::Timer;
 use crate::store::{Check, Counter, Deadline, Store};
 
 /// The real cost of a request in units, for the extensions of its response.
@@ -186,9 +185,9 @@ impl Handle {
         limits.supports(iter::once(rule))?;
         let counter = Counter { policy: rule.name().clone(), key, quota: *rule.quota() };
         let check = Check { settles: rule.settles(), ..Check::new(counter, rule.units()) };
-        let timer = Timer::start();
+        let timer = limits.observer.start();
         let decided = limits.store.decide(&[check], Deadline::none()).wait().await;
-        limits.decisions.decided(timer, &decided, [rule.refusals()]);
+        limits.observer.decided(timer, &decided);
         Ok(self.shared.add(policy, decided?))
     }
 

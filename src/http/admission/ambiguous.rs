@@ -21,7 +21,7 @@ impl Judge<'_> {
     /// The request counts in `tollgate_ambiguous_keys_total`, whatever becomes of it.
     pub(super) fn ambiguous(self, keyless: Keyless, rule: MissingKey) -> Resolved {
         let policy = self.policy;
-        policy.rule().refusals().count_ambiguous(policy.rule().name());
+        self.gate.limits.observer.ambiguous(policy.rule().name());
         tracing::debug!(policy = policy.name(), ?rule, "a request has an ambiguous key");
         if let Some(list) = policy.options().deny.as_deref().filter(|list| list.has_values()) {
             let offered = self.offered();

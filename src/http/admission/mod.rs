@@ -20,12 +20,12 @@ use http::request::Parts;
 
 pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Waiting};
+use crate::core::observer::Timer;
 use crate::core::{Decision, Error, Mode, Outcome};
 use crate::http::account::Account;
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 use crate::limiter::{Places, Plan};
-use crate::metrics::Timer;
 use crate::store::{Answer, Deadline, Decided, Store};
 
 /// The account of an admitted request, or the reason for which it is not admitted.
@@ -60,7 +60,7 @@ impl Admission {
         if !plan.findings.is_empty() {
             return Self::after_lookups(gate, plan);
         }
-        let timer = Timer::start();
+        let timer = gate.limits.observer.start();
         match gate.limits.store.decide(&plan.checks, Deadline::none()) {
             Answer::Ready(decided) => Admission::Known(Some(verdict(gate, &plan.rules, timer, decided))),
             Answer::Pending(pending) => Admission::Deciding { pending, policies: plan.rules, timer },
@@ -97,15 +97,14 @@ impl Admission {
 /// Counts a refusal that came before the store decided, and returns it.
 fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
     if let Some(reason) = refusal.undecided() {
-        gate.limits.decisions.turned_away(reason);
+        gate.limits.observer.undecided(reason);
     }
     refusal
 }
 
 /// Returns the verdict of a decision, after counting and logging it.
 fn verdict(gate: &Arc<Gate>, policies: &[usize], timer: Timer, decided: Result<Decided, Error>) -> Verdict {
-    let refusals = policies.iter().map(|place| gate.policies[*place].rule().refusals());
-    gate.limits.decisions.decided(timer, &decided, refusals);
+    gate.limits.observer.decided(timer, &decided);
     let decided = decided.map_err(Refusal::Failed)?;
     log_shadows(&decided.decision);
     if decided.decision.is_allowed() {

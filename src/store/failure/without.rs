@@ -24,7 +24,8 @@ use super::spell::Spell;
 use crate::core::Error;
 use crate::core::call::{CallId, Heard};
 use crate::core::decision::{Decision, Outcome, Source};
-use crate::metrics::StoreHealth;
+use crate::core::observer::StoreObserver;
+use crate::metrics;
 use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
 use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
 
@@ -46,16 +47,16 @@ pub(super) struct Without {
     allowed_up_to: AtomicU64,
     /// Failures of servers that respond otherwise.
     spell: Spell,
-    /// The metrics of failures and of the breaker.
-    health: StoreHealth,
+    /// What failures and changes of the breaker are reported to.
+    observer: StoreObserver,
 }
 
 impl Without {
     /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
         let (breaker, local) = (Breaker::new(), MemoryStore::new());
-        let (allowed_up_to, spell, health) = (AtomicU64::new(0), Spell::default(), StoreHealth::default());
-        Self { rules, breaker, heard: Heard::new(), local, start: Instant::now(), allowed_up_to, spell, health }
+        let (allowed_up_to, spell, observer) = (AtomicU64::new(0), Spell::default(), metrics::of_store());
+        Self { rules, breaker, heard: Heard::new(), local, start: Instant::now(), allowed_up_to, spell, observer }
     }
 
     /// Returns the time in milliseconds since `start`.
@@ -129,7 +130,7 @@ impl Without {
         if error.is_invalid() {
             return self.breaker.gave_up(permit, || self.now());
         }
-        self.health.failed(error);
+        self.observer.failed(error);
         if error.is_of_a_crowd() {
             // Nothing was asked that could have failed.
             self.left(permit);
@@ -156,11 +157,11 @@ impl Without {
     /// Logs and counts that the store is not called any more, after an error, or is called again.
     fn changed(&self, error: Option<&Error>) {
         if let Some(error) = error {
-            self.health.opened();
+            self.observer.opened();
             let (error, rule) = (format!("{error:#}"), self.rules.on_failure);
             tracing::warn!(error, ?rule, "the store is not called for now: it failed too often");
         } else {
-            self.health.closed();
+            self.observer.closed();
             let failed_for = self.since(self.breaker.first_failure());
             tracing::info!(?failed_for, "the store decides again");
         }

@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use super::address::Address;
 use crate::core::Error;
 use crate::core::error::Kind;
-use crate::metrics::StoreHealth;
+use crate::core::observer::StoreObserver;
+use crate::metrics;
 use crate::store::BreakerState;
 use crate::store::breaker::{Breaker, Permit, millis};
 use crate::store::outage::Outage;
@@ -36,8 +37,8 @@ pub(super) struct Node {
     pub(super) lanes: Lanes,
     /// Opens when the node fails too often. Its times are milliseconds since `start`.
     breaker: Breaker,
-    /// Counts it among the open circuit breakers of the metrics.
-    health: StoreHealth,
+    /// What changes of the circuit breaker are reported to.
+    observer: StoreObserver,
     /// When the node was made.
     start: Instant,
 }
@@ -45,7 +46,7 @@ pub(super) struct Node {
 impl Node {
     /// Returns a node at an address, whose circuit breaker is closed.
     pub(super) fn new(address: Address, lanes: Lanes) -> Self {
-        Self { address, lanes, breaker: Breaker::new(), health: StoreHealth::default(), start: Instant::now() }
+        Self { address, lanes, breaker: Breaker::new(), observer: metrics::of_store(), start: Instant::now() }
     }
 
     /// Returns a permit to make one call, whose result is to be reported by [`learn`](Self::learn).
@@ -119,10 +120,10 @@ impl Node {
     fn changed(&self, failure: Option<&dyn fmt::Display>) {
         let primary = &self.address;
         if let Some(error) = failure {
-            self.health.opened();
+            self.observer.opened();
             tracing::warn!(%primary, %error, "a primary is not called for now: it failed too often");
         } else {
-            self.health.closed();
+            self.observer.closed();
             let failed_for = Duration::from_millis(self.now().saturating_sub(self.breaker.first_failure()));
             tracing::info!(%primary, ?failed_for, "a primary decides again");
         }

@@ -1,0 +1,126 @@
+//! What is reported of decisions and of the health of stores, for whoever counts or traces it.
+//!
+//! Limiters, layers and stores report here, by types of this module's neighbours only; they do not know who observes
+//! them. [`metrics`](crate::metrics) does, with the feature of that name. Without an observer a report costs a branch,
+//! and no clock is read.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Decided, Error, PolicyName};
+
+/// The reason for which there was no decision on a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Undecided {
+    /// It lacks a key that it must have, or its client is on a deny list.
+    Forbidden,
+    /// Its key is ambiguous.
+    Ambiguous,
+    /// A key extractor rejected it.
+    Rejected,
+    /// No decision could be made.
+    Unavailable,
+}
+
+/// Observes the decisions of a layer or limiter.
+pub(crate) trait ObserveDecisions: fmt::Debug + Send + Sync {
+    /// Returns the time of the clock by which decisions are timed, from any zero.
+    fn now(&self) -> Duration;
+
+    /// The store returned: a decision, or an error. It was called at `began`.
+    fn decided(&self, began: Duration, decided: &Result<Decided, Error>);
+
+    /// A request was refused without a decision.
+    fn undecided(&self, reason: Undecided);
+
+    /// The key of a request is ambiguous for a policy, whatever becomes of the request.
+    fn ambiguous(&self, policy: &PolicyName);
+}
+
+/// Observes the health of one store, or of one primary of a Cluster. Dropped with it.
+pub(crate) trait ObserveStore: fmt::Debug + Send + Sync {
+    /// It failed to make a decision.
+    fn failed(&self, error: &Error);
+
+    /// Its circuit breaker was closed, and has opened.
+    fn opened(&self);
+
+    /// Its circuit breaker has closed again.
+    fn closed(&self);
+}
+
+/// The observer of a layer or limiter, if there is one. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DecisionObserver(Option<Arc<dyn ObserveDecisions>>);
+
+/// When a store was called, if somebody observes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer(Option<Duration>);
+
+impl DecisionObserver {
+    /// Reports to `observer`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn new(observer: impl ObserveDecisions + 'static) -> Self {
+        Self(Some(Arc::new(observer)))
+    }
+
+    /// Starts the timer of a call.
+    pub(crate) fn start(&self) -> Timer {
+        Timer(self.0.as_ref().map(|observer| observer.now()))
+    }
+
+    /// See [`ObserveDecisions::decided`].
+    pub(crate) fn decided(&self, timer: Timer, decided: &Result<Decided, Error>) {
+        if let (Some(observer), Timer(Some(began))) = (&self.0, timer) {
+            observer.decided(began, decided);
+        }
+    }
+
+    /// See [`ObserveDecisions::undecided`].
+    pub(crate) fn undecided(&self, reason: Undecided) {
+        if let Some(observer) = &self.0 {
+            observer.undecided(reason);
+        }
+    }
+
+    /// See [`ObserveDecisions::ambiguous`].
+    pub(crate) fn ambiguous(&self, policy: &PolicyName) {
+        if let Some(observer) = &self.0 {
+            observer.ambiguous(policy);
+        }
+    }
+}
+
+/// The observer of a store, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct StoreObserver(Option<Box<dyn ObserveStore>>);
+
+impl StoreObserver {
+    /// Reports to `observer`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn new(observer: impl ObserveStore + 'static) -> Self {
+        Self(Some(Box::new(observer)))
+    }
+
+    /// See [`ObserveStore::failed`].
+    pub(crate) fn failed(&self, error: &Error) {
+        if let Some(observer) = &self.0 {
+            observer.failed(error);
+        }
+    }
+
+    /// See [`ObserveStore::opened`].
+    pub(crate) fn opened(&self) {
+        if let Some(observer) = &self.0 {
+            observer.opened();
+        }
+    }
+
+    /// See [`ObserveStore::closed`].
+    pub(crate) fn closed(&self) {
+        if let Some(observer) = &self.0 {
+            observer.closed();
+        }
+    }
+}
