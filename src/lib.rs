@@ -15,13 +15,32 @@
 //! # let _ = app;
 //! ```
 //!
+//! `peer_ip` needs the address of the connection: serve the app with
+//! `app.into_make_service_with_connect_info::<SocketAddr>()`. Without it all clients share one counter. Behind a proxy,
+//! use [`key::client_ip`].
+//!
+//! To share limits among processes, use a [`RedisStore`]. All policies of a layer are decided together:
+//!
+//! ```no_run
+//! use tollgate::{Quota, RateLimitLayer, RedisStore, key};
+//!
+//! # async fn run() -> Result<(), tollgate::Error> {
+//! let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+//! let layer = RateLimitLayer::composite(store)
+//!     .ip(Quota::per_minute(300))
+//!     .user(Quota::per_hour(5_000).burst(200), key::header("x-api-key"));
+//! # let _ = layer;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Overview
 //!
 //! - A [`Policy`] is a named limit: a [`Quota`] (an algorithm, a **limit** in units, a **window**), a [`key`] that
 //!   identifies the client, and options. A request has a **cost**, 1 unit by default.
-//! - A [`Store`] keeps the counters and makes the [`Decision`]: [`MemoryStore`] for one process, [`RedisStore`] for many.
-//!   Around them, a [`LeaseStore`] or [`HybridStore`] saves calls for hot keys and far regions, and a [`DenyCache`], which
-//!   a `RedisStore` has inside, for refused requests.
+//! - A [`Store`] keeps the counters and makes the [`Decision`]: [`MemoryStore`] for one process, [`RedisStore`] for
+//!   many. A store can be wrapped to save calls: in a [`LeaseStore`] for hot keys, in a [`HybridStore`] for distant
+//!   regions, and in a [`DenyCache`] for refused requests. A `RedisStore` has a deny cache built in.
 //! - [`OnFailure`] says what decides when the store fails, and a [circuit breaker](BreakerState) keeps requests from
 //!   waiting for it.
 //! - Handlers find the [`Decision`] and a [`Handle`] in the extensions of the request: the handle charges and refunds
@@ -32,10 +51,10 @@
 //!
 //! - A refused request takes nothing from any policy. On a Redis Cluster, policies whose keys are in several slots are
 //!   decided separately, and what some of them took is refunded; until then others may be refused those units.
-//! - `Retry-After` is never 0: after that time the request is admitted, unless others took the units before. Where a
-//!   cached refusal or a lookup decided, it covers the policies that are known to refuse.
-//! - Every decision is bounded in time, by 100 ms unless the layer or the store sets another budget. When the store does
-//!   not decide by then, a local store does ([`OnFailure::Fallback`]), unless the layer sets something else. It counts
+//! - `Retry-After` is never 0, and a request that is retried after it is admitted, unless others took the units first.
+//!   If the refusal was cached, or was made before a lookup, it covers only the policies that are known to refuse.
+//! - Every decision takes bounded time: 100 ms, unless the layer or the store sets another budget. If the store does
+//!   not decide within it, a local store does, unless the layer sets another [`OnFailure`]. The local store counts
 //!   separately, so more than the limit can be admitted then.
 //! - Memory is bounded whatever clients send, and clients cannot choose a key in Redis.
 //!
@@ -61,7 +80,7 @@
 //! | `tollgate_breakers_open` | gauge | |
 //! | `tollgate_breaker_changes_total` | counter | `to` |
 //!
-//! `docs/metrics.md` in the package has the values of labels, and what to alert on.
+//! `docs/metrics.md` in the repository lists the values of the labels, and what to alert on.
 //!
 //! # Features
 //!

@@ -101,7 +101,13 @@ impl<'a> Field<'a> {
 
     /// Returns a whole number of 0 or more, or the error that it is none.
     pub(super) fn whole(&self) -> Result<u64, Error> {
-        self.as_whole().ok_or_else(|| self.wrong("a whole number, 0 or more, without quotes"))
+        self.as_whole().ok_or_else(|| {
+            let is_larger = self.value.get_ref().as_integer().is_some_and(|number| !number.as_str().starts_with('-'));
+            if is_larger {
+                return self.error(format!("{} is too large: give at most {}", self.name, u64::MAX));
+            }
+            self.wrong("a whole number, 0 or more, without quotes")
+        })
     }
 
     /// Returns a number with or without a fraction, or the error that it is none; its bounds are the caller's to
@@ -178,7 +184,7 @@ impl<'a> Field<'a> {
             return Ok(());
         }
         let advice = "leave out white space around it, and control characters";
-        Err(self.error(format!("{what} has {text:?}, which no header can say: {advice}")))
+        Err(self.error(format!("{what} has {text:?}, which cannot be the value of a header: {advice}")))
     }
 }
 

@@ -31,34 +31,33 @@
 //! | field | what it holds | default |
 //! | --- | --- | --- |
 //! | `name` | a letter, then up to 63 letters, digits, `.`, `_` or `-`; unique in the file | required |
-//! | `limit` | units per window, at least 1 | required |
+//! | `limit` | units per window, at least 1, within the algorithm's [bounds](crate::Quota#bounds) | required |
 //! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error | required |
-//! | `key` | who is counted: one of the [keys](#keys), or a list of up to 8 that is counted as one | `"global"` |
+//! | `key` | the key of requests: one of the [keys](#keys), or a list of up to 8 that are joined | `"global"` |
 //! | `algorithm` | the name of an [`Algorithm`](crate::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
-//! | `burst` | the capacity of a token bucket | the limit |
+//! | `burst` | the capacity of a token bucket, at least 1 | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
-//! | `cost` | units a request takes, 0 only looks; or `"header:NAME"`, whose value says them, in digits | 1 |
-//! | `count` | what counts, once it is answered: `"all"`, `"failures"` (4xx and 5xx), `"successes"` (all others) or a list of statuses | `"all"` |
+//! | `cost` | units a request takes, where 0 takes nothing; or `"header:NAME"`, a header with that number, in digits | 1 |
+//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others) or a list of statuses from 100 to 999 | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
 //! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |
 //! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list; `{ value = "TEXT" }` is a value whatever it looks like, `{ value = "TEXT", key = "header:NAME" }` one of that part | none |
-//! | `deny` | clients that are always refused, in the same words | none |
+//! | `deny` | clients that are always refused, in the same form as `allow` | none |
 //! | `serve_unknown_addresses` | whether clients of unknown address are served where `deny` has addresses | `false` |
-//! | `reserve` | the fraction of the capacity that is kept for critical requests, above 0 and below 1 | none |
-//! | `critical` | `{ header = "NAME", value = "TEXT" }`: the requests whose header has this value, and no other beside it, are critical | with `reserve` |
+//! | `reserve` | the fraction of the capacity that is reserved for critical requests, above 0 and below 1 | none |
+//! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | required with `reserve` |
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
 //! | `advertise` | whether headers and bodies name the policy | `true` |
 //! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
-//! | `metered` | whether handlers say the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
+//! | `metered` | whether handlers report the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
 //! | `preflights` | whether CORS preflights count | `false` |
-//! | `preflights_without_key` | whether CORS preflights pass without the key that `missing_key = "deny"` asks for: see [`Policy::preflights_without_key`](crate::Policy::preflights_without_key) | `false` |
-//! | `refund_dropped` | whether a request whose client goes away gets back what it took | `false` |
+//! | `preflights_without_key` | whether CORS preflights pass without the key that `missing_key = "deny"` requires: see [`Policy::preflights_without_key`](crate::Policy::preflights_without_key) | `false` |
+//! | `refund_dropped` | whether a request is refunded if its client disconnects before there is a response | `false` |
 //!
-//! A request whose cost is above the capacity is never admitted. Where a header says the cost, one that
-//! is missing, or is not all digits, stands for 1; what is larger than any number is larger than any
-//! capacity; of several lines, or values with commas between, the one that says most counts. White space
-//! around the value of a header counts nowhere.
+//! A request whose cost is above the capacity is never admitted. If the cost comes from a header that is missing or is
+//! not all digits, it is 1. A number too large to represent is above any capacity. If the header has several lines, or
+//! values separated by commas, the largest counts. White space around the value of a header is ignored everywhere.
 //!
 //! **Who sets those headers?** Clients send what they like: a cost of 0, a tier, a priority. Where `cost`,
 //! `critical` or `tiers` read a header, something before the layer has to set it or remove it.
@@ -76,9 +75,9 @@
 //!
 //! ## Tiers
 //!
-//! The value of the header that `by` names chooses the limit; it is compared with the tiers' names as it
-//! is, letter by letter. A request without it, with a name that is none, or with several that differ, has
-//! the policy's own `limit`.
+//! The value of the header named by `by` chooses the limit; it is compared byte for byte with the names of the tiers. A
+//! request without the header, with a name that is not in the table, or with several values that differ, has the
+//! policy's own `limit`.
 //! Algorithm and window are the policy's, and so are `burst` and `queue`; without a `burst`, a tier's
 //! bucket holds the tier's limit.
 //!
@@ -86,12 +85,12 @@
 //!
 //! | field | what it holds | default |
 //! | --- | --- | --- |
-//! | `trusted_proxies` | CIDRs and addresses of the proxies that tell the client's address | none |
+//! | `trusted_proxies` | CIDRs and addresses of the proxies that are trusted to name the client's address | none |
 //! | `trusted_hops` | instead: how many proxies there are before the server, 0 to 64 | 0 |
-//! | `forwarded` | the header they tell it in: `"x-forwarded-for"`, `"forwarded"`, or one with a single address, such as `"cf-connecting-ip"` | `"x-forwarded-for"` |
+//! | `forwarded` | the header in which they name it: `"x-forwarded-for"`, `"forwarded"`, or one with a single address, such as `"cf-connecting-ip"` | `"x-forwarded-for"` |
 //! | `on_failure` | `"fallback"`, `"allow"` or `"deny"`: see [`OnFailure`](crate::OnFailure) | `"fallback"` |
-//! | `allow_for` | with `"allow"`: for how long all is admitted in one outage, before it is as with `"fallback"` | `"60s"` |
-//! | `instances` | how many processes share the limits | 1 |
+//! | `allow_for` | with `"allow"`: for how long all is admitted in one outage, above 0; after that as with `"fallback"` | `"60s"` |
+//! | `instances` | how many processes share the limits, 1 to 4294967295 | 1 |
 //!
 //! The first three say how `"client_ip"`, `allow` and `deny` know a client's address:
 //! [`client_ip`](fn@crate::key::client_ip) has the rules. They need the feature `axum`.

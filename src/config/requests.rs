@@ -66,7 +66,7 @@ fn with_routes(policy: Policy, given: Field<'_>) -> Result<Policy, Error> {
 
 #[cfg(not(feature = "axum"))]
 fn with_routes(_: Policy, given: Field<'_>) -> Result<Policy, Error> {
-    Err(given.error("routes are known with the feature axum only: turn it on, or leave them out"))
+    Err(given.error("routes are known with the feature axum only: enable it, or leave them out"))
 }
 
 /// The elements of a list that is not empty, each of which is one of `name`.
@@ -155,7 +155,7 @@ pub(super) fn with_reserve(policy: Policy, table: Table<'_>) -> Result<Policy, E
             policy.try_reserve(units, is_critical).map_err(|error| share.error(error))
         }
         (Some((share, _)), None) => {
-            Err(share.error("reserve is kept for nobody: add critical = { header = \"...\", value = \"...\" }"))
+            Err(share.error("reserve has no critical requests: add critical = { header = \"...\", value = \"...\" }"))
         }
         (None, Some((critical, ..))) => {
             Err(critical.error("critical has no effect without a reserve: add a line reserve = 0.2"))

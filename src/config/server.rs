@@ -135,7 +135,7 @@ fn read_instances(given: Field<'_>) -> Result<NonZeroU32, Error> {
 fn refuse_client(table: Table<'_>) -> Result<(), Error> {
     let Some(given) = FIELDS[..3].iter().find_map(|name| table.get(name)) else { return Ok(()) };
     let name = given.name;
-    Err(given.error(format!("{name} has a meaning with the feature axum only: turn it on, or leave it out")))
+    Err(given.error(format!("{name} has a meaning with the feature axum only: enable it, or leave it out")))
 }
 
 /// Which proxies are trusted to tell the client's address.
@@ -153,9 +153,9 @@ fn read_client(table: Table<'_>) -> Result<ClientIp, Error> {
     match (client, table.get("forwarded")) {
         (Some(client), Some(header)) => read_from(client, header),
         (Some(client), None) => Ok(client),
-        (None, Some(header)) => {
-            Err(header.error("forwarded is believed of nobody: add trusted_proxies = [\"...\"] or trusted_hops = N"))
-        }
+        (None, Some(header)) => Err(header.error(
+            "forwarded has no effect without a trusted proxy: add trusted_proxies = [\"...\"] or trusted_hops = N",
+        )),
         (None, None) => Ok(key::client_ip()),
     }
 }

@@ -94,7 +94,7 @@ enum Outcomes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Source {
-    /// The store.
+    /// The store itself.
     Store,
     /// A cached refusal: see [`DenyCache`](crate::DenyCache).
     DenyCache,
@@ -103,7 +103,7 @@ pub enum Source {
     Lease,
     /// A local store, while the shared one is unavailable.
     Fallback,
-    /// Nothing: the store is unavailable, and the layer or limiter admits all requests.
+    /// Nothing (fail-open): the store is unavailable, and [`OnFailure::Allow`](crate::OnFailure::Allow) admits all.
     Open,
 }
 

@@ -4,7 +4,7 @@
 //! head of a request into one decision, [`account`] keeps what it took until that is settled, and [`headers`] and
 //! [`response`] write what the client receives. [`gate`] holds what all services of one layer share.
 //!
-//! Only this module knows HTTP. How much is left is decided below it, by [`limiter`](crate::limiter) and the
+//! No module below this one knows HTTP. How much is left is decided below it, by [`limiter`](crate::limiter) and the
 //! [stores](crate::store), which see policies as rules and clients as keys.
 
 mod account;

@@ -181,7 +181,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store fails and [`OnFailure::Deny`] is set. Otherwise a failed store is no error:
+    /// If the store fails, [`OnFailure::Deny`] is set and a rule is enforced. Otherwise a failed store is no error:
     /// [`Decision::source`] is what decided instead.
     ///
     /// # Cancellation
@@ -219,12 +219,13 @@ impl Limiter {
         self.decide(key, Some(units)).await
     }
 
-    /// Checks until it is admitted, for up to `timeout`; returns the last refusal if that is not long enough.
+    /// Repeats a check until it is admitted, for up to `timeout`; if that is not long enough, returns the last refusal.
     ///
-    /// After a refusal it sleeps for [`retry_after`](Decision::retry_after) and up to a tenth of that more, so that many
-    /// tasks do not wake at once, and checks again. A refusal that ends after the timeout, or never, is returned at once.
-    /// An admitted check also sleeps for the [delay](Decision::delay) of a queueing leaky bucket, which the timeout does
-    /// not bound. Tasks are not admitted in the order in which they came.
+    /// After a refusal it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
+    /// tasks do not wake at once, and checks again. If the wait would end after the timeout, or no wait can help, it
+    /// returns the refusal at once. The timeout bounds neither the last check, which may take its
+    /// [budget](Self::budget), nor the [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check
+    /// sleeps as well. Tasks are not admitted in the order in which they came.
     ///
     /// # Errors
     ///
@@ -273,7 +274,8 @@ impl Limiter {
     /// Returns what a key has left of every rule, without taking anything.
     ///
     /// The decision is always admitted; [`Outcome::remaining`](crate::Outcome::remaining) is 0 where the next unit
-    /// would be refused. While the store is unavailable, it is about the local fallback.
+    /// would be refused. While the store is unavailable, [`OnFailure`] decides what it shows: the
+    /// local fallback's counters, or a full quota with `Allow`; with `Deny` it is an error.
     ///
     /// # Errors
     ///
@@ -307,12 +309,19 @@ impl Limiter {
 
     /// Resets the counters of a key, of every rule, as if it had taken nothing.
     ///
+    /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
+    /// are. The timeout is the store's own [budget](Store::budget), if it has one.
+    ///
     /// The rules are reset one after the other. If they look tiers up, the counter that is reset is the one of the
     /// key's present tier.
     ///
     /// # Errors
     ///
     /// If the store fails for one of the rules; those before it are reset.
+    ///
+    /// # Cancellation
+    ///
+    /// If the future is dropped, the rules before the current one are reset, and the current one may be.
     pub async fn reset(&self, key: &Key) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
@@ -324,6 +333,8 @@ impl Limiter {
 
     /// Refunds a key up to `units` of every rule, and no more than it has taken.
     ///
+    /// It calls the store as [`reset`](Self::reset) does.
+    ///
     /// Checks through the same store see the refund as soon as this returns. Another process, or another store of this
     /// process, may have cached a refusal, which it keeps for up to the cap of its [`DenyCache`](crate::DenyCache), 1 s
     /// by default.
@@ -331,6 +342,10 @@ impl Limiter {
     /// # Errors
     ///
     /// If the store fails for one of the rules; those before it are refunded.
+    ///
+    /// # Cancellation
+    ///
+    /// If the future is dropped, the rules before the current one are refunded, and the current one may be.
     ///
     /// # Examples
     ///

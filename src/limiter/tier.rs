@@ -73,12 +73,16 @@ impl TierLookup {
         Self { lookups: Lookups::new(look) }
     }
 
-    /// Sets how many results are cached at most, 10,000 by default.
+    /// Sets how many results are cached at most, 10,000 by default; with 0 nothing is cached.
+    ///
+    /// This and the other methods that set something return lookups with an empty cache of their own.
     pub fn capacity(self, keys: u64) -> Self {
         Self { lookups: self.lookups.capacity(keys) }
     }
 
-    /// Sets how long a quota is cached, 60 s by default. `None` is cached for that time or 10 s, whichever is shorter.
+    /// Sets how long a quota is cached, 60 s by default, 365 days at most. `None` is cached for that time or 10 s,
+    /// whichever is shorter;
+    /// failures are cached for 1 s.
     ///
     /// # Examples
     ///

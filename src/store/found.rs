@@ -20,7 +20,12 @@ impl Found {
                 );
             }
             #[cfg(feature = "redis")]
-            Found::Foreign => tracing::warn!(policy, "a value that is not ours was set aside"),
+            Found::Foreign => {
+                tracing::warn!(
+                    policy,
+                    "a value in Redis that tollgate did not write was set aside: does another program use the prefix?"
+                );
+            }
         }
     }
 }

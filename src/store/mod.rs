@@ -1,23 +1,22 @@
 //! Where state lives and decisions are made: the trait [`Store`] and the stores of this crate.
 //!
-//! What comes in are [`Check`]s: a counter, a cost and a floor each. What goes out is a decision
-//! over all of them, with a [`Receipt`] by which units can be refunded or charged later. Stores
-//! know counters, quotas and time; they know neither HTTP nor policies beyond their names.
+//! A store decides [`Check`]s: each has a counter, a cost and a floor. It returns one decision over all of them, with a
+//! [`Receipt`] by which units can be refunded or charged later. Stores know counters, quotas and time, but neither HTTP
+//! nor anything of a policy but its name.
 //!
 //! | store | where the counters are | feature |
 //! | --- | --- | --- |
 //! | [`MemoryStore`] | in this process | |
-//! | `RedisStore` | in Redis, a Cluster included | `redis` |
-//! | `RedisCellStore` | in Redis, by the module redis-cell | `redis-cell` |
+//! | `RedisStore` | in Redis, or a Redis Cluster | `redis` |
+//! | `RedisCellStore` | in Redis, in the module redis-cell | `redis-cell` |
 //!
-//! Stores around a store take any of these, or each other: [`DenyCache`] caches refusals,
-//! [`LeaseStore`] takes units in advance for keys in heavy use, and [`HybridStore`] admits first
-//! and charges at each tick. Layers put one more around all, which decides when the store fails:
-//! see [`OnFailure`].
-//!
-//! Files directly in this folder are what several stores need: time (`clock`, `deadline`), deciding
-//! several checks as one (`evaluate`), what stores around stores share (`around`), errors of one
-//! server of several (`outage`), and the circuit `breaker`.
+//! Other stores wrap one of these, or each other: [`DenyCache`] caches refusals, [`LeaseStore`] takes units in advance
+//! for hot keys, and [`HybridStore`] admits first and charges at each tick. A layer wraps its store once more, to
+//! decide when the store fails: see [`OnFailure`].
+
+// Files directly in this folder are what several stores need: time (`clock`, `deadline`), deciding several checks as
+// one (`evaluate`), what stores around stores share (`around`), errors of one server of several (`outage`), and the
+// circuit `breaker`.
 
 mod around;
 pub(crate) mod breaker;

@@ -95,10 +95,10 @@ pub trait Store: Send + Sync + 'static {
     /// moment: see [`OnFailure`](crate::OnFailure). Errors that are [invalid](Error::is_invalid) do
     /// not count.
     ///
-    /// The store makes each decision at most once, but what failed may have been taken all the
-    /// same: if the connection was lost, it stays taken; after a timeout, it is refunded when the
-    /// reply comes after all, by a store that can do so, as nobody relied on it. A decision that is
-    /// ended by a layer's own timer, as the store has no budget, is dropped.
+    /// The store makes each decision at most once, but a decision that failed may have taken its units all the same. If
+    /// the connection was lost, they stay taken. After a timeout, a store that can refund them does so when the late
+    /// reply arrives. If the store has no budget, and the layer's own timer ends the decision, its answer is dropped:
+    /// see Cancellation.
     ///
     /// # Cancellation
     ///
@@ -107,13 +107,12 @@ pub trait Store: Send + Sync + 'static {
     /// knows, a client that disconnected was served.
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>>;
 
-    /// Decides as [`decide`](Self::decide) does, but by the server, whatever this process could
-    /// decide by itself.
+    /// Decides as [`decide`](Self::decide) does, but always by calling the server, even if this process could decide by
+    /// itself.
     ///
-    /// A layer whose store failed finds out with the decision of a request whether it is available
-    /// again. A decision from memory would not show that, and for a key in heavy use there may be
-    /// no other: so a store around a store that decides by itself has to pass this on to the inner
-    /// one. By default it is `decide`.
+    /// After a failure, a layer uses the decision of a single request to find out whether the server is available
+    /// again. A decision from memory would not show that, and for a hot key there may be no other kind. So a wrapper
+    /// that decides by itself must pass a probe on to its inner store. The default calls `decide`.
     ///
     /// # Errors
     ///

@@ -47,7 +47,9 @@ impl Quota {
         accept(Self::checked(Algorithm::TokenBucket, limit, window))
     }
 
-    /// `limit` units in each window, windows being aligned to the Unix epoch.
+    /// `limit` units in each window; windows are aligned to the Unix epoch.
+    ///
+    /// Around a boundary up to twice the limit is admitted within one window's length.
     ///
     /// # Panics
     ///
@@ -105,7 +107,11 @@ impl Quota {
         accept(Self::checked(Algorithm::LeakyBucket, limit, window))
     }
 
-    /// Sets how many requests of a leaky bucket may wait for their turn.
+    /// Sets how many requests of a leaky bucket may wait for their turn; 0 by default, which refuses a request that
+    /// comes too early.
+    ///
+    /// With a cost of 1 unit each, a queued request waits for at most `places * window / limit`. The
+    /// [budget](crate::RateLimitLayer::budget) does not bound that wait.
     ///
     /// # Panics
     ///

@@ -12,26 +12,26 @@ use std::time::Duration;
 pub(crate) use self::tick::Tick;
 use crate::core::algorithm::Algorithm;
 
-/// How much one key may take: an algorithm, a limit in units, and the window the limit speaks of.
+/// How much one key may take: an algorithm, a limit in units, and the window that the limit applies to.
 ///
-/// Constructors are `const` and panic on what can never work, so a bad constant does not compile;
-/// each has a `try_` twin for values that come from a file or a user.
+/// Constructors are `const` and panic on values that can never work, so a wrong constant does not compile; each has a
+/// `try_` variant that returns an error, for values from a file or a user.
 ///
 /// # Bounds
 ///
-/// Decisions are exact in integers below 2^52. A tick is 1 µs for windows up to 60 s and 1 ms for
-/// longer ones; a window is a whole number of ticks, and shorter than 69 years. How much fits:
+/// Decisions are exact: all arithmetic is in integers below 2^52. A tick is 1 µs for windows up to 60 s and 1 ms for
+/// longer ones. A window is a whole number of ticks, and shorter than 69 years. The largest limits:
 ///
-/// | algorithm | largest limit, with the window in ticks | what takes more |
+/// | algorithm | largest limit, with the window in ticks | for a larger limit |
 /// | --- | --- | --- |
-/// | token bucket | about 2^51 / window: 37 million a minute, 26 million a day; for the burst too | the same rate over a shorter window |
-/// | leaky bucket | about 2^50 / window, for the queue too | the same rate over a shorter window |
+/// | token bucket | about 2^51 / window: 37 million a minute, 26 million a day; the burst likewise | the same rate over a shorter window |
+/// | leaky bucket | about 2^50 / window; the queue likewise | the same rate over a shorter window |
 /// | sliding window | about 2^51 / window, below 2^47 | a fixed window |
-/// | sliding log | 10,000, as it keeps 4 bytes a unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
-/// | fixed window | below 2^49, whatever the window | nothing |
+/// | sliding log | 10,000, as it keeps 4 bytes per unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
+/// | fixed window | below 2^49, whatever the window | none |
 ///
-/// The error of a limit that is too large names the largest one for that window, and what takes the
-/// limit that was given, if anything does.
+/// If a limit is too large, the error names the largest one for that window, and an alternative that supports it, if
+/// there is one.
 ///
 /// # Examples
 ///

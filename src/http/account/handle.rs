@@ -152,8 +152,8 @@ impl Handle {
     /// Checks one more policy, by a key that is known only now, and takes its fixed cost if it fits.
     ///
     /// The store is that of this handle's layer. Of the policy, only its name, quota, cost,
-    /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped) and
-    /// [`unadvertised`](Policy::unadvertised) matter here.
+    /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
+    /// [`unadvertised`](Policy::unadvertised) and [`shadow`](Policy::shadow) matter here.
     ///
     /// What the first 64 checks of a request take before its response is settled with the request, and is in the
     /// headers. What later checks take is settled with an earlier check of the same key, if there is one; else only
@@ -184,15 +184,15 @@ impl Handle {
         let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
         limits.supports(iter::once(rule))?;
         let counter = Counter { policy: rule.name().clone(), key, quota: *rule.quota() };
-        let check = Check { settles: rule.settles(), ..Check::new(counter, rule.units()) };
+        let check = Check { settles: rule.settles(), mode: rule.mode(), ..Check::new(counter, rule.units()) };
         let timer = limits.observer.start();
         let decided = limits.store.decide(&[check], Deadline::none()).wait().await;
         limits.observer.decided(timer, &decided);
         Ok(self.shared.add(policy, decided?))
     }
 
-    /// Returns the response to a refused request, as the layer sends it: 429 with a problem document and the headers of
-    /// the limits.
+    /// Returns the response to a refused request: 429 with a problem document and the headers of the limits, also for
+    /// gRPC calls and with a body for HEAD requests.
     ///
     /// A response that [`on_reject`](crate::RateLimitLayer::on_reject) builds needs the head of the request, and is not
     /// used here.

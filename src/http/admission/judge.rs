@@ -2,8 +2,8 @@
 //!
 //! The order of steps is a promise: scope (method, route, `when`), deny and allow lists of addresses, the key, deny and
 //! allow lists of keys, the quota of the key. So a denied address is refused whatever its key; an allowed one needs no
-//! key and is not counted, but a denied key is refused from there too; and closures for costs and tiers run only for
-//! requests that are counted.
+//! key and is not counted, but a denied key is refused from there too. Closures for costs and tiers run before the key
+//! is extracted, and not for requests that cannot be counted.
 //!
 //! A judge is a few references, and is copied. After a lookup it goes on without the head of the request, which the
 //! inner service's request has by then.

@@ -30,15 +30,15 @@ pub enum Dialect {
 ///
 /// | header | value |
 /// | --- | --- |
-/// | `RateLimit-Policy` | of each policy its name, `q` (units) and `w` (seconds in which they are refilled) |
-/// | `RateLimit` | of each policy its name, `r` (units left) and `t` (seconds that they have to last, or to wait for some) |
-/// | `X-RateLimit-Limit` | units of the policy that binds |
-/// | `X-RateLimit-Remaining` | units left of it |
-/// | `X-RateLimit-Reset` | when all of it is left again: Unix time, or [seconds from now](Self::reset_in_seconds) |
-/// | `X-RateLimit-Used` | units of it that are not left, with [`with_used`](Self::with_used) |
+/// | `RateLimit-Policy` | for each policy that applies: its name, `q` (units) and `w` (seconds in which they are refilled) |
+/// | `RateLimit` | for each policy that applies, or of a refusal each that refuses: its name, `r` (units left) and `t` (seconds: how long these have to last, or if none are left, the wait for more) |
+/// | `X-RateLimit-Limit` | the limit of the binding policy, in units |
+/// | `X-RateLimit-Remaining` | its units left |
+/// | `X-RateLimit-Reset` | when all its units are available again: Unix time, or [seconds from now](Self::reset_in_seconds) |
+/// | `X-RateLimit-Used` | its units that are not left, with [`with_used`](Self::with_used) |
 /// | `X-RateLimit-Resource` | its name, with [`with_resource`](Self::with_resource) |
 ///
-/// The policy that binds is the one with the least left; of a refused request, the one with the longest wait.
+/// The binding policy is the one with the fewest units left, or of a refusal the one with the longest wait.
 ///
 /// Policies that are [unadvertised](crate::Policy::unadvertised) or in [shadow mode](crate::Policy::shadow) are in none
 /// of them.
@@ -46,7 +46,7 @@ pub enum Dialect {
 /// # Headers of inner services
 ///
 /// Headers that the inner service or an upstream has set are merged, so that the stricter limit is what clients see.
-/// `RateLimit` and `RateLimit-Policy` get the members of both. Of the `X-RateLimit-*`, the set that leaves less is kept
+/// `RateLimit` and `RateLimit-Policy` get the members of both, except in a refusal from inside, which stays as it is. Of the `X-RateLimit-*`, the set that leaves less is kept
 /// as a whole. Members of another draft are dropped where ours are written, as clients would ignore a line in two
 /// syntaxes altogether.
 ///

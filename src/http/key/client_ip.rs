@@ -37,7 +37,7 @@ enum Source {
     Single(HeaderName),
 }
 
-/// Identifies clients by their address: IPv4 whole, IPv6 by its /56 prefix.
+/// Identifies clients by their IP address: the full IPv4 address, or the /56 prefix of an IPv6 address.
 ///
 /// IPv6 addresses that embed an IPv4 address count as that address: mapped ones, and those of NAT64
 /// (`64:ff9b::/96`), 6to4 (`2002::/16`) and Teredo (`2001::/32`). A NAT64 gateway with a prefix of its own network is
@@ -47,11 +47,11 @@ enum Source {
 /// with [`peer_ip`](super::peer_ip), which also says how the app has to be served. Without a peer address there is no
 /// key, and by default such requests [share](MissingKey::Share) one counter.
 ///
-/// Behind proxies, configure the ones you trust: by their networks ([`trusted_proxies`](ClientIp::trusted_proxies)),
-/// or by how many there are ([`trusted_hops`](ClientIp::trusted_hops)). The addresses in `X-Forwarded-For` are then
-/// read from right to left. Starting with the peer, each trusted proxy vouches for the next address to the left; the
-/// first address that is not a trusted proxy is the client. If all are trusted, it is the left-most one. What a
-/// client writes into the header itself is further to the left, and is never reached:
+/// Behind proxies, configure the ones you trust: by their networks ([`trusted_proxies`](ClientIp::trusted_proxies)), or
+/// by how many there are ([`trusted_hops`](ClientIp::trusted_hops)). The addresses in `X-Forwarded-For` are then read
+/// from right to left. Starting with the peer, each trusted proxy vouches for the next address to the left; the first
+/// address that is not a trusted proxy's is the client's. If all are trusted proxies, the leftmost address is the
+/// client's. What a client writes into the header itself is further to the left, and is never reached:
 ///
 /// - The headers of a peer that is not trusted are ignored.
 /// - A hop that is not an address ends the chain, and so does the 65th: the client is then the last address before

@@ -5,11 +5,10 @@
 
 /// What a policy does with a request whose key is missing or ambiguous.
 ///
-/// An [ambiguous](super::Extracted::Ambiguous) key is never skipped, and never starts a counter of its own: a client
-/// could have either by sending one header twice. All such requests of a policy share one counter, with the policy's
-/// own quota, apart from the requests without a key; or they are refused. If the extractor knows the client's address,
-/// as a joined key with `client_ip` does, those
-/// of one address (IPv4 whole, IPv6 by its /56 prefix) share one.
+/// An [ambiguous](super::Extracted::Ambiguous) key is never skipped and never gets a fresh counter; otherwise a client
+/// could escape its limit by sending a header twice. Requests with an ambiguous key are refused, or share one counter
+/// of the policy, with the policy's own quota, apart from requests without a key. If the extractor knows the client's
+/// address, as a joined key with `client_ip` does, they share one counter for each address (IPv4) or /56 prefix (IPv6).
 ///
 /// # Examples
 ///
@@ -25,7 +24,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// The policy does not apply to requests without a key; those with an ambiguous key are counted together.
+    /// The policy does not limit requests without a key; those with an ambiguous key are counted together.
     Skip,
     /// The request is refused: with 403 if it has no key, with 400 if its key is ambiguous.
     Deny,

@@ -94,8 +94,8 @@ fn warn_once() {
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
         tracing::warn!(
-            "requests carry no peer address, so limits by IP address cannot identify clients: serve the app with \
-             `into_make_service_with_connect_info::<SocketAddr>()`"
+            "requests have no peer address, so limits by IP address count all clients together by default: serve the \
+             app with `into_make_service_with_connect_info::<SocketAddr>()`"
         );
     });
 }

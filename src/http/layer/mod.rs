@@ -35,11 +35,11 @@ use crate::store::{BreakerState, FailureRules, OnFailure, Store};
 /// It has no type parameters, so it can be named, stored and returned. Clones share all state, and so do the services
 /// that a layer makes.
 ///
-/// All policies of a layer are one decision: a request that one of them refuses takes nothing from the others. Layers
-/// around layers cannot do that.
+/// All policies of a layer are decided together: a request that one of them refuses takes nothing from the others.
+/// Nested layers cannot do that.
 ///
-/// The methods that set something return a layer of its own, with the counters of the same store: set what there is
-/// to set before the layer is applied.
+/// Each setter returns a new layer with the same store and counters; services that were made before keep their
+/// settings. So configure a layer completely before you apply it.
 ///
 /// # Examples
 ///
@@ -172,9 +172,9 @@ impl RateLimitLayer {
     ///
     /// After that a local fallback limits, until the store decides again. Zero is the same as [`OnFailure::Fallback`].
     ///
-    /// The time counts from the first failure since the store last replied. Where a primary of a Redis Cluster replies
-    /// but some of its keys fail (while their slot is being moved, say), it counts from the first such failure, and
-    /// starts anew once there was none for as long.
+    /// The time counts from the first failure since the store last replied. If a primary of a Redis Cluster replies,
+    /// but requests for some of its keys fail (while their slot is being moved, say), it counts from the first such
+    /// failure, and starts anew after the same time without one.
     ///
     /// # Examples
     ///
@@ -212,23 +212,23 @@ impl RateLimitLayer {
         self.change_failure(|rules| rules.instances = instances.get())
     }
 
-    /// Sets the budget of one decision: how long it may take, whatever the store.
+    /// Sets the budget of one decision: the longest it may take.
     ///
-    /// Without this it is the [store's own budget](Store::budget), which is 100 ms for a
-    /// [`RedisStore`](crate::RedisStore), and 100 ms for a store that has none. The shorter of this budget and the
-    /// store's holds. Zero is taken as 1 ms, and timers add up to 2 ms. Outside of a tokio runtime with timers enabled
-    /// only the store's budget holds.
+    /// The default is the [store's own budget](Store::budget), 100 ms for a [`RedisStore`](crate::RedisStore), or 100
+    /// ms for a store that has none. If both are set, the shorter one applies. Zero is taken as 1 ms, and timers add up
+    /// to 2 ms. Outside of a tokio runtime with timers enabled only the store's budget applies.
     ///
-    /// The budget covers all that a request waits for before it is admitted. Where keys or quotas have to be looked up,
-    /// the lookups run concurrently and have half of the time; the store has what they leave. If the lookup of a quota
-    /// times out, the policy's own quota counts; if that of a key does, it has failed: see
-    /// [`OnFailure`](OnFailure#keys).
+    /// The budget covers everything that a request waits for before it is admitted, except its turn in the queue of a
+    /// leaky bucket. Lookups of keys and quotas run concurrently and get half of the budget; the store gets the rest.
+    /// If the lookup of a quota times out, the policy's own quota applies; if the lookup of a key does, it has failed:
+    /// see [`OnFailure`](OnFailure#keys).
     ///
-    /// What the store does not decide within the budget is decided as [`on_failure`](Self::on_failure) sets. Its late
-    /// reply is dropped: units it took stay taken, and slots are released.
+    /// If the store does not decide within the budget, [`on_failure`](Self::on_failure) does. If the store's reply
+    /// comes later, a store with a budget of its own, such as a `RedisStore`, refunds what it took; with any other
+    /// store the units stay taken. Slots are released in both cases.
     ///
-    /// On a Redis Cluster set the store's budget, and no shorter one here: a layer does not know which primary it
-    /// waited for, so what times out only here counts as a failure of all of them.
+    /// On a Redis Cluster set the budget of the store instead of a shorter one here: a layer does not know which
+    /// primary it waited for, so its own timeout counts as a failure of all of them.
     ///
     /// # Examples
     ///

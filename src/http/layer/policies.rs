@@ -17,8 +17,8 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the store does not [support](crate::Store::supports) the policy together with the earlier ones, which most
-    /// stores do for all, or if no request can match one of its [routes](crate::Policy::routes) or an entry of its
+    /// If the store does not [support](crate::Store::supports) the policy together with the earlier ones (most stores
+    /// support everything), or if no request can match one of its [routes](crate::Policy::routes) or an entry of its
     /// [lists](crate::AccessList). The other methods that add a policy panic for the same reasons.
     ///
     /// # Examples
@@ -100,6 +100,9 @@ impl RateLimitLayer {
     }
 
     /// Adds a policy named `user`, whose key is `key`.
+    ///
+    /// Requests without this key are not limited by it, unless the key is an IP address. To refuse them instead, add a
+    /// [`policy`](Self::policy) with [`missing_key`](crate::Policy::missing_key).
     ///
     /// # Panics
     ///

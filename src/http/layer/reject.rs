@@ -23,10 +23,12 @@ use crate::core::Decision;
 use crate::lookup::Warning;
 
 impl RateLimitLayer {
-    /// Sets the closure that builds the response to refused requests, instead of a 429 with a problem document.
+    /// Sets a closure that builds the response when a policy refuses a request, instead of a 429 with a problem
+    /// document.
     ///
-    /// It receives the head of the request and the decision. The headers of the limits, `Retry-After` and
-    /// `Cache-Control: no-store` are added to the response that it returns, unless that has them already.
+    /// It receives the head of the request and the decision. `Retry-After`, `Cache-Control: no-store` and the rate
+    /// limit headers are added to the response, unless it has them already. The closure is called for gRPC calls as
+    /// well, to whose clients a 429 is the status `UNAVAILABLE`, and not for responses without a decision: 400 or 403 for the key, 403 for a deny list, and 503.
     ///
     /// # Examples
     ///
@@ -52,8 +54,7 @@ impl RateLimitLayer {
         })
     }
 
-    /// Sets the closure that builds the response to refused requests, as [`on_reject`](Self::on_reject), of anything
-    /// that axum makes a response of.
+    /// Like [`on_reject`](Self::on_reject), but the closure may return anything that implements axum's `IntoResponse`.
     ///
     /// The body must be complete, as text, JSON and bytes are. A streamed body is not waited for: the layer then sends
     /// its own response, and logs a warning with the code `rejection_streamed`, once a second at most.
@@ -98,7 +99,7 @@ fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
     if STREAMED.is_due() {
         tracing::warn!(
             code = "rejection_streamed",
-            "the body that reject_with returned is streamed: the layer's own response was sent instead"
+            "the body that reject_with returned is streamed or failed: the layer's own response was sent instead"
         );
     }
     None

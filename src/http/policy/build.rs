@@ -16,6 +16,9 @@ use crate::limiter::{Share, TierLookup};
 impl Policy {
     /// Sets the extractor of the key by which requests are counted, instead of one counter for all.
     ///
+    /// By default the policy does not apply to requests without this key, unless it is an IP key: see
+    /// [`missing_key`](Self::missing_key).
+    ///
     /// # Examples
     ///
     /// ```
@@ -97,7 +100,7 @@ impl Policy {
 
     /// Applies the policy only to requests with these methods, instead of all.
     ///
-    /// GET includes HEAD, as axum's handlers of GET respond to both.
+    /// GET includes HEAD, as axum's handlers of GET respond to both. With no methods the policy never applies.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.with(|options| options.scope.methods = Some(methods.into_iter().collect()))
     }
@@ -138,11 +141,11 @@ impl Policy {
         self.with(|options| options.scope.when = Some(Arc::new(applies)))
     }
 
-    /// Counts CORS preflights too.
+    /// Counts CORS preflights too, which by default take no units.
     ///
-    /// By default they are not counted. All else holds for them as for other requests, as anybody can send what looks
-    /// like a preflight: a [`deny`](Self::deny) list refuses them, an extractor may reject them, and
-    /// [`MissingKey::Deny`] refuses those without a key.
+    /// In all other respects preflights are treated as other requests, because anybody can send what looks like one: a
+    /// [`deny`](Self::deny) list refuses them, an extractor may reject them, and [`MissingKey::Deny`] refuses those
+    /// without a key.
     pub fn with_preflights(self) -> Self {
         self.with(|options| options.scope.preflights = true)
     }
@@ -216,16 +219,18 @@ impl Policy {
         Self { rule, ..self }.with(|options| options.tier = Some(Arc::new(quota)))
     }
 
-    /// Looks up the quota by the key, or by the value of which it holds a hash.
+    /// Looks up the quota by the key; the lookup also receives the value that the client sent, if the key holds only
+    /// its hash.
     ///
-    /// The policy's own quota holds where none is found. Replaces [`tier`](Self::tier), whose rules for changes of a
-    /// quota hold here too. [`TierLookup`] has an example.
+    /// If the lookup finds no quota, the policy's own applies. Replaces [`tier`](Self::tier), whose rules for changes
+    /// of a quota apply here too. [`TierLookup`] has an example.
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {
         let rule = self.rule.tier_lookup(lookup);
         Self { rule, ..self }.with(|options| options.tier = None)
     }
 
-    /// Reserves a fraction of the capacity for critical requests: others are refused if less than it would remain.
+    /// Reserves a fraction of the capacity for critical requests: other requests are refused if they would leave less
+    /// than the reserve.
     ///
     /// The fraction is rounded to a millionth, and the reserved units are rounded up.
     ///
@@ -264,7 +269,8 @@ impl Policy {
 
     /// Sets shadow mode: the policy decides, counts and logs, but never refuses and is not advertised.
     ///
-    /// For trying a policy on real traffic.
+    /// Use it to try a policy on real traffic. Each request that the policy would refuse is logged at `info` level,
+    /// without a limit on the number of lines.
     pub fn shadow(self) -> Self {
         Self { rule: self.rule.shadow(), ..self }
     }

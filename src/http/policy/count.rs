@@ -62,7 +62,8 @@ impl Count {
     /// Counts only failures: client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0, and
     /// errors of the inner service.
     ///
-    /// For example, against guessed passwords: a login that responds 401 counts.
+    /// Use it against password guessing: a login that responds with 401 counts. So does every other 4xx and 5xx; to
+    /// count 401 only, use [`statuses`](Self::statuses).
     ///
     /// # Examples
     ///
@@ -83,7 +84,8 @@ impl Count {
         Self { rule: Rule::Outcome { failed: false } }
     }
 
-    /// Counts only responses with these HTTP statuses; errors of the inner service do not count.
+    /// Counts only responses with these HTTP statuses; errors of the inner service do not count. Without any, every
+    /// request is refunded.
     ///
     /// # Examples
     ///

@@ -30,12 +30,13 @@ use crate::limiter::Rule;
 
 /// A named limit: a quota, and the key by which requests are counted against it.
 ///
-/// By default all requests count, together, and take 1 unit each. Policies with one name share their counters if the
-/// store, the key, the algorithm and the window are the same.
+/// By default a policy counts all requests together, at 1 unit each. Policies with the same name share their counters
+/// if the store, the key, the algorithm and the window are the same.
 ///
 /// # Examples
 ///
-/// Five failed logins in 15 minutes for each account, whoever tries; a login fails if the handler responds 401:
+/// Five failed logins in 15 minutes for each account, whoever tries; a login has failed if the response is a 4xx or
+/// 5xx:
 ///
 /// ```
 /// use std::time::Duration;

@@ -20,9 +20,10 @@ use crate::http::gate::SharedGate;
 /// A [`Service`] that limits the rate of requests to the service inside, as a
 /// [`RateLimitLayer`](crate::RateLimitLayer) sets.
 ///
-/// A request that is not admitted gets a response of this crate: 429 if a policy refuses it; 400 or 403 if its key is
-/// ambiguous or missing, or on a deny list; 503 if no decision could be made; or what a key extractor rejects it with.
-/// The inner service is not called then. Its errors are passed on, and this service adds none.
+/// A request that is not admitted gets a response of this crate: 429 (for gRPC a status in a 200) if a policy refuses it, 400 if its key is
+/// ambiguous, 403 if its key is missing or its client is on a deny list, 503 if no decision could be made (see
+/// [`OnFailure`](crate::OnFailure)), or the response with which a key extractor rejects it. The inner service is not
+/// called then. Errors of the inner service are passed on, and this service adds none.
 ///
 /// A request in the queue of a leaky bucket waits for its turn in the [`ResponseFuture`].
 ///

@@ -1,7 +1,7 @@
 //! The status service: shows clients what is left of their limits, and takes nothing.
 //!
-//! A request comes in, the policies it matches are checked at cost 0, and a JSON document goes out, with the numbers
-//! that the headers of that client's next response would have. It never shows more than those headers would: policies
+//! A request comes in, the policies of its client are checked at cost 0, and a JSON document goes out, with the
+//! numbers that headers would have now. It never shows more than those headers would: policies
 //! in shadow mode, unadvertised ones, and, for anonymous clients, those whose key anybody can make up are left out.
 //!
 //! Closures of the application run on requests that they were not written for; if one panics, the connection lives.

@@ -45,11 +45,13 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 ///   own.
 /// - Costs are not computed. A policy whose closure panics is left out, with a warning with the code
 ///   `status_panicked`, once a second at most.
-/// - Policies are left out if the request lacks their key, if they are in shadow mode or unadvertised, or if their
+/// - Policies are left out if the request lacks their key (unless such requests [share](crate::MissingKey::Share) a
+///   counter, which is shown then), if they are in shadow mode or unadvertised, or if their
 ///   [allow list](crate::Policy::allow) has the client.
 /// - A client that the layer refuses before the store decides, as it is on a [deny list](crate::Policy::deny), say,
 ///   gets the same response here if that policy applies to the status request too.
-/// - If the store fails, the response is 503.
+/// - If the store fails, the response shows what [`OnFailure`](crate::OnFailure) decides instead: what is left of this
+///   process's share, or a full quota with `Allow`; with `Deny` it is 503.
 ///
 /// # Examples
 ///

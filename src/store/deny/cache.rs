@@ -17,34 +17,34 @@ const DEFAULT_CAP: Duration = Duration::from_secs(1);
 /// Refusals that are kept, unless another [capacity](DenyCacheBuilder::capacity) is set.
 const DEFAULT_CAPACITY: usize = 100_000;
 
-/// A store around a store that remembers its refusals, so that a flood of refused requests costs the
-/// inner store nothing.
+/// A store around a store that caches refusals, so that a flood of refused requests costs the inner store nothing.
 ///
-/// A [`RedisStore`](crate::RedisStore) has one inside. What the inner store refused for some time is
-/// refused without asking it for that time, counted from when it was asked, but for 1 s at most (the
-/// [cap](DenyCacheBuilder::cap)): the same cost from the same counter under the same quota, and a
-/// larger one too, unless the algorithm is a sliding one. Those are asked about each cost, as only
-/// the store knows how long another has to wait. Nothing is ever admitted that the inner store was
-/// not asked about.
+/// A [`RedisStore`](crate::RedisStore) has one built in. After the inner store refused a check, the same check is
+/// refused without calling it for as long as that refusal lasts, and for at most 1 s (the
+/// [cap](DenyCacheBuilder::cap)), counted from when the inner store was called. The same check is the same cost from
+/// the same counter under the same quota. A larger cost is refused as well, unless the algorithm is a sliding one: then
+/// only the store knows how long another cost has to wait, so it is called once for each. Nothing is ever admitted from
+/// the cache.
 ///
-/// What one sees of it:
+/// What callers see:
 ///
-/// - [`Decision::source`](crate::Decision::source) is [`DenyCache`](crate::Source::DenyCache).
-///   `retry_after` counts down to when the store said the request fits; over several policies it is
-///   the largest that is known. `remaining` is what was told with the refusal.
-/// - Policies of the request that are not known to refuse it are told as they were last seen in a
-///   request refused like this (the first five of them), else with a `remaining` of 0.
-/// - A refund, charge or reset through this store is seen at once; one that is settled in the
-///   background and takes more than 100 ms to arrive, one made elsewhere, or the loss of a counter by
-///   the store itself, within the cap.
-/// - A changed quota is seen at once, as refusals belong to a quota.
+/// - [`Decision::source`](crate::Decision::source) is [`DenyCache`](crate::Source::DenyCache). `retry_after` counts
+///   down to the time at which, according to the store, the request fits; with several policies it is the longest that
+///   is known. `remaining` is that of the cached refusal.
+/// - Policies that are not known to refuse the request have the outcome that they had when a request was last refused
+///   in this way (for the first five of them), otherwise a `remaining` of 0.
+/// - A refund, charge or reset through this store takes effect at once. One that is settled in the background and takes
+///   longer than 100 ms to arrive, one made elsewhere, or the loss of a counter by the store itself takes effect within
+///   the cap.
+/// - A changed quota takes effect at once, as a refusal belongs to one quota.
 ///
-/// Not answered from memory are looks (cost 0), checks [settled by outcome](crate::store::Settles),
-/// and requests that have a check in [shadow](crate::store::Mode) or two of one counter. Bounded: by
-/// default 100,000 refusals are kept, in 15 MB for requests of one policy and 30 MB at most, however
-/// long their keys are and however many policies they have; while all are live, further ones are not
-/// remembered. Of a counter 84 bits of a hash are kept that nobody outside can predict, as by a
-/// [`MemoryStore`](crate::MemoryStore). Clones share them.
+/// Never refused from the cache are looks (cost 0), checks [settled by outcome](crate::store::Settles), and requests
+/// with a check in [shadow mode](crate::store::Mode) or with two checks of one counter.
+///
+/// Memory is bounded: by default 100,000 refusals are cached, in 15 MB for requests with one policy and 30 MB at most,
+/// however long the keys are and however many policies there are. While all of them are live, further refusals are not
+/// cached. A counter is identified by 84 bits of a hash that nobody outside can predict, as in a
+/// [`MemoryStore`](crate::MemoryStore). Clones share the cache.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///
 /// # fn main() -> Result<(), tollgate::Error> {
 /// let store = DenyCache::builder().cap(Duration::from_millis(200)).build(MemoryStore::new())?;
-/// assert_eq!(store.answered(), 0);
+/// assert_eq!(store.refused_from_cache(), 0);
 /// # Ok(())
 /// # }
 /// ```
@@ -116,8 +116,8 @@ impl<S> DenyCache<S> {
     }
 
     /// Returns how many requests were refused without calling the inner store, by all clones together.
-    pub fn answered(&self) -> u64 {
-        self.refusals.answered()
+    pub fn refused_from_cache(&self) -> u64 {
+        self.refusals.refused_from_cache()
     }
 
     /// Returns how many refusals are kept, outlived ones that were not yet dropped included.

@@ -1,4 +1,4 @@
-//! The rules of the deny cache: what is answered from earlier refusals, what is cached, and when it is forgotten.
+//! The rules of the deny cache: what is refused from earlier refusals, what is cached, and when it is forgotten.
 //!
 //! Checks come in, before and after the store's decision; refusals go out. Three things end a cached refusal: its time
 //! (`until`, in `table`), a change of its counter through this process (a new generation, in `slots`), and an admitted
@@ -45,7 +45,7 @@ pub(crate) struct Refusals {
     /// The longest a refusal is served, in microseconds.
     cap_us: u64,
     /// How many requests were refused from memory.
-    answered: AtomicU64,
+    from_cache: AtomicU64,
 }
 
 /// What is known of each check of a request, in their order.
@@ -63,13 +63,13 @@ impl Refusals {
             fingerprints: Fingerprints::new(),
             clock,
             cap_us,
-            answered: AtomicU64::new(0),
+            from_cache: AtomicU64::new(0),
         }
     }
 
-    /// How many requests were refused without asking the store.
-    pub(crate) fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
+    /// Returns how many requests were refused without calling the store.
+    pub(crate) fn refused_from_cache(&self) -> u64 {
+        self.from_cache.load(Ordering::Relaxed)
     }
 
     /// Returns how many refusals are kept, outlived ones included.
@@ -116,7 +116,7 @@ impl Refusals {
         if known.iter().all(Option::is_none) {
             return None;
         }
-        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.from_cache.fetch_add(1, Ordering::Relaxed);
         let outcomes = checks.iter().zip(marks).zip(&known).map(|((check, mark), found)| match found {
             Some(found) => denied(check, Demand::of(check), found, now),
             None => last_known(check, self.hash(mark, check, Demand::of(check)), &known, now),
@@ -245,7 +245,7 @@ impl fmt::Debug for Refusals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Refusals")
             .field("cap_us", &self.cap_us)
-            .field("answered", &self.answered)
+            .field("from_cache", &self.from_cache)
             .finish_non_exhaustive()
     }
 }

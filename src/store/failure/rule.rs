@@ -16,41 +16,42 @@ const BUDGET: Duration = Duration::from_millis(100);
 ///
 /// # What is a failure
 ///
-/// Lost connections, timeouts and refusals of the server are failures. A failure is a call or a
-/// connection, not each of those who waited for it: a store may decide many requests in one call,
-/// and they fail and succeed together. Of any other store each decision is a call, and so is each
-/// that the layer ends by a timer of its own, as the store has no [budget](crate::Store::budget).
+/// Timeouts, lost connections and errors returned by the server are failures. One failed call or connection is one
+/// failure, however many requests waited for it: a store may decide many requests in one call, and they fail or succeed
+/// together. For other stores each decision counts as a call, and so does each decision that the layer ends with its
+/// own timer, because the store has no [budget](crate::Store::budget).
 ///
-/// After 5 failures in a row, or after 10 within a second that are at least half of the calls since
-/// the first of them, the store is not called any more, so that no request has to wait for its
-/// timeout during an outage. Where more than 250 calls are answered in such a second, the latest of
-/// them count.
+/// After 5 failures in a row, or after 10 within a second that are at least half of the calls since the first of them,
+/// the circuit breaker opens: the store is no longer called, so that during an outage no request waits for a timeout.
+/// If more than 250 calls return within that second, only the latest of them count.
 ///
 /// # Probes
 ///
-/// Single requests then probe the store, the first 50 ms later, the following ones at most 500 ms
-/// after the last began, whether or not that one has an outcome yet, until one is answered. A probe
-/// calls the server itself, even if a store around it could decide; it goes on if its client
-/// disconnects, and fails after 15 s, however long the budget is. So limits are shared again within
-/// 500 ms of the store's return, plus the time to the next request, and what its reply takes. A
-/// store that fails again within a second of that is left alone for longer than at first, but not
-/// for more than 500 ms. See [`breaker_state`](crate::RateLimitLayer::breaker_state).
+/// While the breaker is open, single requests probe the store: the first 50 ms later, each further one at most 500 ms
+/// after the previous probe began, even if that has no result yet. The first probe that succeeds closes the breaker. A
+/// probe calls the server itself, even if a store around it could decide. It continues if its client disconnects, and
+/// times out after the budget, or after 15 s if the budget is longer. So limits are shared again within 500 ms of the
+/// store's return, plus the time until the next request and the time its reply takes. If the store fails again within a
+/// second of that, probes start with a longer pause than the first time, of at most 500 ms. See
+/// [`breaker_state`](crate::RateLimitLayer::breaker_state).
 ///
-/// On a Redis Cluster that holds for each primary by itself: failures of one of them are not
-/// counted by the layer, the slots of the others are limited by them, and a replica that takes over
-/// is called at once. See [`RedisStore::breakers`](crate::RedisStore::breakers). One server, or the
-/// primary that sentinels name, is all of the store, so the layer's breaker is enough.
+/// On a Redis Cluster each primary has a breaker of its own: the layer does not count failures of one primary, the
+/// other primaries still decide for their slots, and a replica that takes over is called at once. See
+/// [`RedisStore::breakers`](crate::RedisStore::breakers). For a single server, or the primary that sentinels name, the
+/// layer's breaker is the only one.
 ///
 /// # Keys
 ///
-/// The same rule is for keys that could not be looked up, as a [lookup](crate::key::lookup)
-/// failed, timed out, or was one too many. The store decides the other policies as ever. With
-/// [`Fallback`](Self::Fallback) the policy counts all such requests together, with its own quota,
-/// or, where it [refuses](crate::MissingKey::Deny) those without a key or
-/// [denies](crate::Policy::deny) keys of some values, refuses them with 503; with
-/// [`Allow`](Self::Allow), however long it lasts, it does not apply to them, not even what it
-/// denies; with [`Deny`](Self::Deny) they are refused with 503. A warning with the code
-/// `key_unknown` is logged, once a second at most.
+/// The same rule applies to keys that could not be looked up, because a [lookup](crate::key::lookup) failed, timed out
+/// or was not started, as too many were in flight. The store still decides the other policies.
+///
+/// - [`Fallback`](Self::Fallback): the policy counts all such requests together, with its own quota. If it
+///   [refuses](crate::MissingKey::Deny) requests without a key, or [denies](crate::Policy::deny) some values of the
+///   key, it refuses them with 503 instead.
+/// - [`Allow`](Self::Allow): the policy does not apply to them, its deny list included, for as long as lookups fail.
+/// - [`Deny`](Self::Deny): they are refused with 503.
+///
+/// A warning with the code `key_unknown` is logged, at most once a second.
 ///
 /// # Clients
 ///
@@ -75,13 +76,14 @@ pub enum OnFailure {
     /// A local memory store decides, with quotas divided by the number of
     /// [instances](crate::RateLimitLayer::instances).
     ///
-    /// The share is rounded up, and at least 1. A request that costs more than the share holds needs
-    /// all of it, and the rest is a debt that is paid before the next one is admitted. Headers show
-    /// the quota as it was configured, and what is left of the share.
+    /// The share is rounded up, and at least 1. The default is one instance, so unless `instances` is set every process
+    /// admits the whole limit. A request that costs more than the share holds needs all of it, and the rest is a debt
+    /// that is paid off before the next one is admitted. Headers show the configured quota, and what is left of the
+    /// share.
     #[default]
     Fallback,
-    /// The request is admitted, but not for longer than the layer is set to
-    /// [allow](crate::RateLimitLayer::allow_for): then it is as [`Fallback`](Self::Fallback).
+    /// The request is admitted, for as long as [`allow_for`](crate::RateLimitLayer::allow_for) says, 60 s of one outage
+    /// by default. After that [`Fallback`](Self::Fallback) applies.
     Allow,
     /// The request is refused with 503. `Retry-After` is the time until the store, or the primary
     /// of a Cluster that failed, is probed again; at least 1 s.

@@ -236,7 +236,8 @@ async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result
     if Runtime::try_current().is_err() {
         return pending.await;
     }
-    let late = |late| Error::new(Kind::Timeout, format!("the store did not answer in {budget:?}")).with_source(late);
+    let late =
+        |late| Error::new(Kind::Timeout, format!("the store did not decide within {budget:?}")).with_source(late);
     timeout_at(deadline, pending).await.map_err(late)?
 }
 

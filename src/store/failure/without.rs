@@ -159,11 +159,11 @@ impl Without {
         if let Some(error) = error {
             self.observer.opened();
             let (error, rule) = (format!("{error:#}"), self.rules.on_failure);
-            tracing::warn!(error, ?rule, "the store is not called for now: it failed too often");
+            tracing::warn!(error, ?rule, "the store is not called for now: it failed too often (breaker open)");
         } else {
             self.observer.closed();
             let failed_for = self.since(self.breaker.first_failure());
-            tracing::info!(?failed_for, "the store decides again");
+            tracing::info!(?failed_for, "the store decides again (breaker closed)");
         }
     }
 
@@ -200,7 +200,7 @@ impl Without {
             Some(first) if self.since(first) >= allow_for => {
                 // Outages of several servers overlap: each is told once.
                 if self.allowed_up_to.fetch_max(first + 1, Ordering::Relaxed) < first + 1 {
-                    tracing::warn!(?allow_for, "the store is unavailable for so long that a local one limits now");
+                    tracing::warn!(?allow_for, "the outage of the store exceeds allow_for: a local one limits now");
                 }
                 OnFailure::Fallback
             }

@@ -26,38 +26,38 @@ const DEFAULT_ALLOWANCE: u64 = 10;
 /// Keys that are kept, unless another capacity is set.
 const DEFAULT_CAPACITY: usize = 10_000;
 
-/// A store for processes far from the inner one: it admits at once, counts, and pays at each tick.
+/// A store for processes far from the inner one: it admits at once, counts, and charges the inner store at each tick.
 ///
-/// **The bound**: all processes together admit at most (processes − 1) × allowance units more than
-/// the quota allows in any window (of a bucket, in any interval); one process alone admits no more
-/// than that. What requests charge besides, and change by hand, is no admission and may go past the limit
-/// as [`Change::Charge`] says; it is sent at once, and what this process admits is less by it from then on.
+/// **The bound**: all processes together admit at most (processes − 1) × allowance units more than the quota allows in
+/// any window (for a bucket, in any interval); one process alone never admits more than the quota. Charges by handlers
+/// and changes by hand are not admissions, and may exceed the limit as [`Change::Charge`] says; they are sent at once,
+/// and reduce what this process admits from then on.
 ///
-/// At each tick every key in use is charged what was admitted since, and looked at: until the next
-/// look this process may admit what remains, but not more than the allowance. The balance may become
-/// negative, and then nothing is admitted before the debt is paid off. Stores keep a debt of at most
-/// one more capacity, so choose an allowance of which (processes − 1) are less; and not less than one
-/// process admits of a key in a tick and the way there and back, for what goes beyond it has to wait
-/// for the inner store.
+/// **Ticks**: at each tick, every key in use is charged for what was admitted since the last one, and its counter is
+/// looked at. Until the next look this process may admit what remains, but no more than the allowance. The balance may
+/// become negative; then nothing is admitted until the debt is paid off.
 ///
-/// The first request of a key, one that costs more than may be admitted, reserves, leaky buckets and
-/// looks are decided by the inner store, after what is owed for their keys has been paid, both within
-/// the inner store's [budget](Store::budget). If it is away, its errors are returned once the allowance
-/// is used up. `remaining` is what the last look said, less what was admitted here since.
+/// **The allowance**: stores keep a debt of at most one more capacity, so (processes − 1) × allowance has to be less
+/// than the capacity. On the other hand, the allowance should cover what one process admits for a key during a tick and
+/// a round trip, as requests beyond it wait for the inner store.
 ///
-/// **Charges whose answer is lost**, or later than the budget (500 ms, if there is none), are sent once
-/// more, when the inner store has answered a look, and never a third time. So each unit counts at most
-/// once more than it was used; and it is not counted only if both charges failed. Of one key that is at
-/// most an allowance in an outage. Of a charge that the store cuts, what it left out is not owed: refunds are
-/// counted against that first.
+/// The inner store decides the first request of a key, requests that cost more than may be admitted, reserves, leaky
+/// buckets and looks, after it was charged what is owed for their keys; both within its [budget](Store::budget). If it
+/// is unavailable, its errors are returned once the allowance is used up. `remaining` is what the last look returned,
+/// less what was admitted here since.
 ///
-/// **Refunds** of units that were not charged yet lower the debt; of the last 16 charges of a key they go to
-/// the inner store, of earlier ones and of those lost twice they give nothing back. While a key is reset,
-/// nothing is admitted here; afterwards nothing goes back that was taken before the reset was answered. Of a
-/// reset by another process it knows nothing.
+/// **Lost replies**: a charge without a reply within the budget (500 ms, if there is none) is sent once more, after the
+/// inner store has replied to a look, and never a third time. So each unit counts at most once more than it was used,
+/// and is not counted only if both charges failed: in one outage that is at most an allowance for each key. What the
+/// store cuts from a charge is not owed; refunds are counted against that first.
 ///
-/// To admit exactly and cheaply near Redis, use [`LeaseStore`](crate::LeaseStore). Needs a tokio
-/// runtime: outside of any, the inner store decides everything.
+/// **Refunds** of units that were not charged yet lower the debt. Refunds of units in the last 16 charges of a key go
+/// to the inner store; units of earlier charges, and of those lost twice, are not refunded. While a key is reset,
+/// nothing is admitted here, and units taken before the reset are not refunded after it. A reset by another process is
+/// not noticed.
+///
+/// Near Redis, prefer a [`LeaseStore`](crate::LeaseStore), which is exact. Needs a tokio runtime: outside of one, the
+/// inner store decides everything.
 ///
 /// # Examples
 ///
@@ -103,18 +103,17 @@ impl HybridStore {
         HybridStoreBuilder { inner, tick: DEFAULT_TICK, allowance: DEFAULT_ALLOWANCE, capacity: DEFAULT_CAPACITY }
     }
 
-    /// Pays all that is owed; from then on the inner store decides every request.
+    /// Charges all that is owed; from then on the inner store decides every request.
     ///
-    /// Dropping the last clone loses no debt either: it is paid at the next tick, if the runtime
-    /// lives so long.
+    /// Dropping the last clone loses no debt either: it is charged at the next tick, if the runtime still runs then.
     ///
     /// # Errors
     ///
-    /// If the inner store could not be paid. It may be called again.
+    /// If the inner store could not be charged. Call it again to retry.
     ///
     /// # Cancellation
     ///
-    /// Dropped, what is on its way arrives; it may be called again.
+    /// Charges in flight still arrive if the future is dropped. Call it again to charge the rest.
     pub async fn close(&self) -> Result<(), Error> {
         close(&self.shared).await
     }

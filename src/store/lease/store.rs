@@ -23,27 +23,29 @@ const DEFAULT_SHARE: f64 = 0.1;
 /// Hot keys there is room for, unless another capacity is set.
 const DEFAULT_CAPACITY: usize = 10_000;
 
-/// A store that takes units for hot keys in advance, many in one call, and admits with them locally.
+/// A store that takes units for hot keys from the inner store in advance, many in one call, and admits requests with
+/// them locally.
 ///
-/// **The bound**: every unit admitted was charged in the inner store before, at most
-/// τ = min(1 s, window / 10) ago and in the same window, so any interval of length *d* admits at most
-/// what the quota allows in *d* + τ; fixed and sliding windows hold exactly.
+/// **The bound**: every admitted unit was charged in the inner store at most τ = min(1 s, window / 10) earlier and in
+/// the same window. So any interval of length *d* admits at most what the quota allows in *d* + τ, and fixed and
+/// sliding windows hold exactly.
 ///
-/// **The cost**: units that one process holds are refused to the others, for at most τ; a crash loses
-/// them, and so does what a bucket refilled while they were held unspent. `remaining` counts the
-/// units this process holds and those that were left when it took them, so it is up to τ old.
+/// **The cost**: units that one process holds are refused to the others, for at most τ. A crash loses them, and what a
+/// bucket refilled while they were held unspent is lost too. `remaining` counts the units this process holds and those
+/// that were left when it took them, so it is up to τ old.
 ///
-/// **When to use it**: for keys that one process is asked for many times in τ (a route, a tenant, a
-/// global limit), most of all where such keys burden one node of a Redis Cluster. Other keys are
-/// decided by the inner store, one call each, as without it.
+/// **When to use it**: for keys that one process decides many times within τ (a route, a tenant, a global limit), above
+/// all where such keys burden one node of a Redis Cluster. Other keys are decided by the inner store, one call each, as
+/// without it.
 ///
-/// A key is hot from 8 requests in τ on. Leases follow its rate, up to a share of the limit; the
-/// next one is asked for in the background before one is spent. A request with several checks is
-/// admitted locally if leases pay all of them, checks in shadow too; else the inner store decides it
-/// as a whole. It always decides looks, reserves, leaky buckets, and whatever costs more than is
-/// held. Unspent units go back when their key falls idle and when their time is over: by a task that
-/// looks each 50 ms, over an inner store that answers at once with the next request or look at any key,
-/// as there may be no runtime. A raised limit leaves leases as they are; a lowered one gives them back.
+/// A key is hot from 8 requests within τ. Leases follow its rate, up to a share of the limit; the next lease is taken
+/// in the background before the current one is spent. A request with several checks is admitted locally if leases cover
+/// all of them, those in shadow mode included; otherwise the inner store decides it as a whole. The inner store always
+/// decides looks, reserves, leaky buckets, and whatever costs more than is held.
+///
+/// Unspent units are returned when their key becomes idle and when their lease ends: by a task that runs every 50 ms,
+/// or, if the inner store decides without waiting (then there may be no runtime), with the next request or look for any
+/// key. A raised limit leaves leases as they are; a lowered one returns them.
 ///
 /// Clones share leases. Needs a tokio runtime if the inner store does.
 ///
@@ -107,19 +109,17 @@ impl LeaseStore {
         self.leases.counts()
     }
 
-    /// Gives all leases back, and takes none any more: every request then goes to the inner store.
+    /// Returns all leases, and takes no more: from then on every request goes to the inner store.
     ///
-    /// Waits for the lease calls in flight, and for the inner store to answer a look at each counter
-    /// that units went back to. Dropping the last clone gives back too, all at once, and waits for
-    /// nothing: what an inner store does not take any more stays taken. A
-    /// [`RedisStore`](crate::RedisStore) has at most 4,096 settlements on their way, and sends none
-    /// after its runtime has ended.
+    /// Waits for the lease calls in flight, and for the reply of the inner store to a look at each counter to which
+    /// units were returned. Dropping the last clone also returns everything, but without waiting: what the inner store
+    /// no longer accepts stays taken. A [`RedisStore`](crate::RedisStore) has at most 4,096 settlements in flight, and
+    /// sends none after its runtime has ended.
     ///
     /// # Cancellation
     ///
-    /// Once polled, it loses nothing: what is held has been handed to the inner store before it waits,
-    /// or is when it is dropped, and leases that come later go back as they come. It may be called
-    /// again, to wait for them.
+    /// Once the future was polled, dropping it loses nothing: units held were passed to the inner store, or are when it
+    /// is dropped, and leases that arrive later are returned as they arrive. Call it again to wait for them.
     pub async fn close(&self) -> LeaseCounts {
         close(&self.leases).await
     }

@@ -24,21 +24,22 @@ const DEFAULT_CAPACITY: usize = 1_000_000;
 ///
 /// # Eviction
 ///
-/// Idle keys, whose state says nothing any more, are dropped as new ones come. If all are active, keys
-/// make way by class: first those that have units left, then those that have used up all, and last those
-/// being refused. A quarter of the room is the first class's own, a quarter the second's, and half the
-/// last's: others do not push it out of that. Within a class those go first for which the fewest requests
-/// came, admitted or refused, since they were last idle, and the requests of those that go are discounted
-/// from all that stay. So whoever can make up keys, as many as it likes, to have a counter forgotten:
+/// When a new key needs room, idle keys, which hold no information, are dropped first. If all keys are active, they are
+/// evicted by class: first those with units left, then those that have used up all, and last those that are being
+/// refused. Each class has room from which the others cannot evict it: a quarter, a quarter and half of the capacity.
+/// Within a class, the keys with the fewest requests (admitted or refused) since they were last idle are evicted first,
+/// and the count of an evicted key is subtracted from the counts of those that stay.
 ///
-/// - has no key forgotten that is being refused by made-up keys that are not refused themselves, though
-///   they have used up all they had;
-/// - needs at least as many requests as a fifth of the capacity for each request that is forgotten, and two
-///   fifths, of keys that are refused, where the key is being refused: 100 requests of a key are paid by 20
-///   million others at the default capacity, spent before the key is idle by itself.
+/// So a client that makes up keys, however many, to have a counter evicted:
 ///
-/// That holds for up to 127 requests of one key, as no more of them are told apart, and for requests that
-/// make up one key: one that makes up keys of several policies counts as several.
+/// - cannot evict a key that is being refused, unless its made-up keys are being refused themselves; using up all their
+///   units is not enough;
+/// - needs, for each request that is forgotten, at least a fifth of the capacity in requests of its own; if the key is
+///   being refused, two fifths, with keys that are refused. At the default capacity, 100 requests of a key take 20
+///   million others, sent before that key becomes idle by itself.
+///
+/// This holds for up to 127 requests of one key, as no more are counted, and for requests with one made-up key each:
+/// one with made-up keys in several policies counts as several.
 ///
 /// # Memory
 ///

@@ -21,18 +21,15 @@ use crate::store::{
 
 /// Counters in Redis, shared by all processes that use it.
 ///
-/// A script decides at the server's time, over all policies of the request; requests that come
-/// while calls are in flight share the next one. Behind it is one server, a Cluster
-/// (`RedisStoreBuilder::connect_cluster` says what differs there), or the primary that sentinels
-/// name. What was refused a moment ago is refused without a call, as a
-/// [`DenyCache`](crate::DenyCache) does.
+/// A script decides over all policies of a request, by the server's clock; concurrent requests share calls. The store
+/// connects to one server, to a Cluster (`RedisStoreBuilder::connect_cluster` says what differs there), or to the
+/// primary that sentinels name. It caches refusals for up to 1 s, as a [`DenyCache`](crate::DenyCache) does.
 ///
-/// The store survives restarts of the server: a decision that fails meanwhile returns an error
-/// within its budget (100 ms unless it is [set](crate::store::RedisStoreBuilder::budget)), and the next ones
-/// connect again. Clones share connections and cached refusals. Decisions need a tokio runtime with
-/// I/O and time enabled.
+/// The store survives restarts of the server: a decision that fails meanwhile returns an error within its budget (100
+/// ms unless it is [set](crate::store::RedisStoreBuilder::budget)), and later ones connect again. Clones share
+/// connections and cached refusals. Decisions need a tokio runtime with I/O and time enabled.
 ///
-/// A decision takes at most 255 checks. Keys in Redis begin with `tollgate:` unless a
+/// A decision has at most 255 checks: one for each policy that applies. Keys in Redis begin with `tollgate:` unless a
 /// [prefix](crate::store::RedisStoreBuilder::prefix) is set, and each has a time to live.
 ///
 /// # Cancellation
@@ -106,11 +103,11 @@ impl RedisStore {
     /// use tollgate::RedisStore;
     ///
     /// let store = RedisStore::connect_lazy("redis://127.0.0.1:6379")?;
-    /// assert_eq!(store.answered_from_deny_cache(), 0);
+    /// assert_eq!(store.refused_from_cache(), 0);
     /// # Ok::<(), tollgate::Error>(())
     /// ```
-    pub fn answered_from_deny_cache(&self) -> u64 {
-        self.engine.refusals.as_ref().map_or(0, |refusals| refusals.answered())
+    pub fn refused_from_cache(&self) -> u64 {
+        self.engine.refusals.as_ref().map_or(0, |refusals| refusals.refused_from_cache())
     }
 
     /// Has Redis decide, and lets the deny cache learn from the decision, if there is a question

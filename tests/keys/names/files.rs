@@ -97,7 +97,7 @@ fn texts_that_no_header_can_say_are_faults() {
         "limit = 10\nreserve = 0.5\ncritical = { header = \"x-priority\", value = \" high\" }",
     ] {
         let fault = fault(fields);
-        assert!(fault.contains("which no header can say"), "{fault}");
+        assert!(fault.contains("which cannot be the value of a header"), "{fault}");
     }
 }
 

@@ -77,7 +77,7 @@ fn a_month_that_may_be_meant_for_a_minute_is_refused_with_both_ways_to_write_it(
 #[test]
 fn reserves_tiers_and_switches_are_checked() {
     all_refused(&[
-        ("reserve = 0.2", 3, &["kept for nobody", "critical = {"]),
+        ("reserve = 0.2", 3, &["no critical requests", "critical = {"]),
         ("critical = { header = \"a\", value = \"b\" }", 3, &["without a reserve", "reserve = 0.2"]),
         ("reserve = 1\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve 1 ", "above 0 and below 1"]),
         ("reserve = 0.0\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve 0 ", "above 0 and below 1"]),

@@ -109,6 +109,16 @@ async fn a_refusal_tells_of_the_account_and_the_layer_does_not_contradict_it() {
 }
 
 #[tokio::test]
+async fn a_policy_in_shadow_mode_refuses_no_check() {
+    on_each_store(async |rig| {
+        let service = login(&rig.layer([Policy::new("all", TEN)]), account_policy().shadow());
+        assert_eq!(statuses(&service, ["ada", "ada", "ada"].map(of)).await, [200, 200, 200], "{}", rig.name);
+        assert_eq!(left_of(rig, "ada").await, 0, "{}: it counts", rig.name);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_hidden_policy_of_a_handler_was_named_by_its_refusal() {
     on_each_store(async |rig| {
         let service = login(&rig.layer([]), account_policy().unadvertised());

@@ -303,5 +303,5 @@ async fn the_log_names_the_primary_once_a_change() {
         app.source(&own).await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(log.count("no node of the Redis Cluster tells its slots"), 1, "{}", log.text());
+    assert_eq!(log.count("no node of the Redis Cluster returned its slots"), 1, "{}", log.text());
 }

@@ -224,11 +224,11 @@ fn a_clock_that_steps_back_ends_what_was_known_later() {
 fn it_counts_what_it_answers() {
     let rig = Rig::new();
     rig.refuse("ada", HOURLY);
-    assert_eq!((rig.store.answered(), rig.store.len()), (0, 1));
+    assert_eq!((rig.store.refused_from_cache(), rig.store.len()), (0, 1));
     for _ in 0..7 {
         rig.remembers(&[check("ada", HOURLY, 1)]);
     }
-    assert_eq!((rig.store.answered(), rig.store.len()), (7, 1));
+    assert_eq!((rig.store.refused_from_cache(), rig.store.len()), (7, 1));
 }
 
 /// Refuses with a source of its own, and fails those who ask for nothing.

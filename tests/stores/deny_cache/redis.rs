@@ -72,7 +72,7 @@ async fn flood(settings: RedisStoreBuilder, requests: usize) -> (u64, u64) {
         async move { assert!(!decide(&store, &[check(&(number % 100).to_string(), QUOTA, 1)]).await.is_allowed()) }
     });
     asked.buffer_unordered(64).collect::<Vec<()>>().await;
-    (calls(&server) - before, store.answered_from_deny_cache())
+    (calls(&server) - before, store.refused_from_cache())
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn clones_share_what_they_remember() {
     refuse(&store.clone(), "ada").await;
     assert_eq!(server.keys().len(), 1);
     assert_eq!(source(&store, "ada").await, (Source::DenyCache, false));
-    assert_eq!(store.clone().answered_from_deny_cache(), 1);
+    assert_eq!(store.clone().refused_from_cache(), 1);
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ impl Timeout {
 
     /// Returns the error of a caller that waited for so long.
     pub(in crate::store::redis) fn error(self) -> Error {
-        Error::new(Kind::Timeout, format!("Redis did not answer in {:?}", self.time()))
+        Error::new(Kind::Timeout, format!("Redis did not reply within {:?}", self.time()))
     }
 
     /// Returns the error of a call that failed.

@@ -72,8 +72,8 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting or a URL is wrong, or no node can be reached, is one of a Cluster, and accepts
-    /// the scripts.
+    /// If a setting or a URL is wrong, or if none of the nodes can be reached, belongs to a Cluster and accepts the
+    /// scripts.
     ///
     /// # Examples
     ///
@@ -96,9 +96,10 @@ impl RedisStoreBuilder {
         self.prepared(nodes, &address).await
     }
 
-    /// Connects to the primary that sentinels know by a name, and loads the scripts. The sentinels are
-    /// known as `redis://[user:password@]host:port`; user and password are for them, those of the
-    /// primary are set by [`primary_user`](Self::primary_user) and
+    /// Connects to the primary that Redis Sentinel knows by this name, and loads the scripts.
+    ///
+    /// The URLs, `redis://[user:password@]host:port`, are those of the sentinels, and so are their user and password.
+    /// Those for the primary are set with [`primary_user`](Self::primary_user) and
     /// [`primary_password`](Self::primary_password).
     ///
     /// After a failover a decision fails once, and the next ones are made by the new primary as soon
@@ -120,21 +121,34 @@ impl RedisStoreBuilder {
         self.prepared(primary, &address).await
     }
 
-    /// Uses a pool that the application has. Its server is not called before the first decision.
+    /// Uses a pool of the application. Its server is not called before the first decision.
     ///
-    /// The pool opens its connections by itself, and drives each by a task of its own. So a
-    /// decision takes a hop more than over a connection that [`connect`](Self::connect) opens, and
-    /// a lost connection is noticed later: by the first decision that was sent on it. A server that
-    /// is no Redis is found by the first decision too. Connections are taken from the pool for
-    /// good.
+    /// The pool opens its connections itself, and runs each in a task of its own. So a decision takes one more hop
+    /// between tasks than over a connection that [`connect`](Self::connect) opens, and a lost connection is noticed
+    /// only by the first decision that is sent on it. A server that is not Redis is noticed by the first decision, too.
+    /// The store keeps the connections that it takes from the pool.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use tollgate::RedisStore;
+    /// use tollgate::deadpool_redis::{Config, Runtime};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pool = Config::from_url("redis://127.0.0.1:6379").create_pool(Some(Runtime::Tokio1))?;
+    /// let store = RedisStore::builder().prefix("shop").from_pool(pool)?;
+    /// # let _ = store;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// If a setting is wrong, or [`credentials`](Self::credentials) or [`dial`](Self::dial) is set,
-    /// of which the pool makes no use.
+    /// If a setting is wrong, or if [`credentials`](Self::credentials) or [`dial`](Self::dial) is set, which the pool
+    /// does not use.
     pub fn from_pool(self, pool: Pool) -> Result<RedisStore, Error> {
         if self.credentials.is_some() || self.dialer.is_some() {
-            let text = "neither credentials nor a closure that dials are of use to a pool that is there already: it connects by itself";
+            let text = "a pool of yours connects by itself: leave out credentials and a closure that dials";
             return Err(Error::invalid(text));
         }
         let source = Source::given(pool, self.calls, self.connect_timeout.saturating_mul(CHECKING));

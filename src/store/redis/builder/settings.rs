@@ -127,11 +127,10 @@ impl RedisStoreBuilder {
     /// Sets how many connections there are to each server at most, instead of 16; 0 is refused,
     /// unless the pool is [given](Self::from_pool).
     ///
-    /// All decisions of a runtime share one pipelined connection to a server. Where more runtimes
-    /// make decisions than this, as with one runtime for each thread of many, those beyond share
-    /// the connection of another one, and wait for that runtime: set no less than there are. A
-    /// connection that stopped responding is kept for up to 10 s besides, for replies that come
-    /// late.
+    /// All decisions of a runtime share one pipelined connection to each server. Set at least as many as there are
+    /// runtimes that make decisions, such as with one runtime per thread: any more runtimes share the connection of
+    /// another one, and wait for it. A connection that stopped responding is kept in addition, for up to 10 s, to
+    /// receive late replies.
     ///
     /// # Examples
     ///
@@ -199,9 +198,9 @@ impl RedisStoreBuilder {
         Self { budget, ..self }
     }
 
-    /// Sets how long connecting to a server may take, instead of 500 ms; where sentinels are called
-    /// first, it may take eight times as long. Then the server may take twice this to show that it
-    /// counts as Redis does. Zero is refused.
+    /// Sets how long connecting to a server may take, instead of 500 ms; with sentinels, which are called first, eight
+    /// times as long. A new server may then take twice this time for the check that its Lua arithmetic is that of
+    /// Redis. Zero is refused.
     ///
     /// A decision does not wait longer than its budget for a connection; connecting goes on
     /// meanwhile.

@@ -42,7 +42,7 @@ impl Cluster {
             let looked = cluster.look(look.number, failed.as_ref(), limit).await;
             let was_lost = cluster.is_lost.swap(looked.is_err(), Ordering::Relaxed);
             if let (Err(error), false) = (&looked, was_lost) {
-                tracing::warn!(error = format!("{error:#}"), "no node of the Redis Cluster tells its slots");
+                tracing::warn!(error = format!("{error:#}"), "no node of the Redis Cluster returned its slots");
             }
             look.end(looked.is_ok());
         });
@@ -82,7 +82,7 @@ impl Cluster {
             match loaded {
                 Ok(Ok(Err(error))) if error.is_store() => return Err(error),
                 Ok(Ok(Ok(()))) => {}
-                _ => tracing::warn!("a primary of the Redis Cluster does not answer"),
+                _ => tracing::warn!("a primary of the Redis Cluster did not respond: it gets its scripts later"),
             }
         }
         Ok(())
@@ -175,5 +175,5 @@ impl Cluster {
 
 /// Returns the error of a server that has no slots.
 fn no_cluster() -> Error {
-    Error::new(Kind::Store, "it tells no slots: is it a node of a Redis Cluster?")
+    Error::new(Kind::Store, "it returned no slots: is it a node of a Redis Cluster?")
 }

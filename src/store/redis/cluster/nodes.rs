@@ -60,10 +60,10 @@ impl Cluster {
         budget: Duration,
     ) -> Result<Arc<Self>, Error> {
         let Some(login) = known.first().map(|first| pools.server(first)) else {
-            return Err(Error::invalid("a Cluster is not found without a URL: give at least one"));
+            return Err(Error::invalid("no URL of a Redis Cluster node was given: give at least one"));
         };
         let seeds: Option<Vec<Address>> = known.iter().map(address_of).collect();
-        let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster is not reached by a socket file: give host:port"))?;
+        let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster cannot use a Unix socket: give host:port"))?;
         pools.check()?;
         let (map, looks) = (ArcSwap::from_pointee(Map::empty()), Looks::new());
         let (start, is_lost) = (Instant::now(), AtomicBool::new(false));

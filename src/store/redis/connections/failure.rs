@@ -81,7 +81,7 @@ fn is_of_a_replica(error: &RedisError) -> bool {
 /// lost connection, or a refusal of the server.
 pub(in crate::store::redis) fn failed(error: &RedisError) -> Error {
     let (kind, text) = if error.is_timeout() {
-        (Kind::Timeout, "Redis did not answer in time")
+        (Kind::Timeout, "Redis did not reply in time")
     } else if error.is_io_error() || error.is_connection_dropped() {
         (Kind::Connection, "the connection to Redis was lost")
     } else {

@@ -92,7 +92,7 @@ impl Pools {
         let as_in_url = Self { credentials: None, ..self.clone() };
         let sentinels: Vec<Server> = sentinels.iter().map(|sentinel| as_in_url.server(sentinel)).collect();
         let Some(first) = sentinels.first() else {
-            return Err(Error::invalid("without a sentinel nobody names the primary: give at least one URL"));
+            return Err(Error::invalid("no URL of a sentinel was given: give at least one"));
         };
         let primary = Server { login: Login::new(login.into(), self.credentials.clone()), ..first.clone() };
         let sentinels = Sentinels::new(sentinels, name, primary, self.connect_timeout);

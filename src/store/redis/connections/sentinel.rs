@@ -68,7 +68,7 @@ impl Sentinels {
     /// Bounds one step by the timeout; `who` is named in the error.
     async fn in_time<T>(&self, who: &str, step: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let late = |late| {
-            let text = format!("{who} did not answer in {:?}", self.timeout);
+            let text = format!("{who} did not reply within {:?}", self.timeout);
             Error::new(Kind::Timeout, text).with_source(late)
         };
         timeout(self.timeout, step).await.map_err(late)?
@@ -93,7 +93,7 @@ impl Sentinels {
         let role: Vec<Value> = link.drive(cmd("ROLE").query_async(&mut connection)).await.map_err(not_connected)?;
         match role.first() {
             Some(Value::BulkString(role)) if role == b"master" => Ok(link),
-            _ => Err(not_connected(format!("{} is named as the primary, and says it is none", primary.address))),
+            _ => Err(not_connected(format!("{} was named as the primary, but is not one", primary.address))),
         }
     }
 }

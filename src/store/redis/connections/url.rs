@@ -19,7 +19,7 @@ pub(in crate::store::redis) fn server(url: &str) -> Result<ConnectionInfo, Error
     let info = url.into_connection_info().map_err(|error| Error::invalid(fault(url)).with_source(error))?;
     if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
         return Err(Error::invalid(
-            "a server that proves nothing is not used: give its root certificate, not #insecure",
+            "#insecure is not supported, as it skips the verification of the server: give its root certificate instead",
         ));
     }
     Ok(info)
@@ -32,7 +32,7 @@ fn fault(url: &str) -> &'static str {
     if encrypted && !cfg!(feature = "tls") {
         "this Redis URL asks for TLS: enable the feature `tls` of tollgate"
     } else {
-        "the Redis URL is not one: give redis://[user:password@]host:port[/db], rediss:// for TLS, or \
+        "not a valid Redis URL: give redis://[user:password@]host:port[/db], rediss:// for TLS, or \
          redis+unix:///path"
     }
 }
