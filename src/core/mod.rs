@@ -19,6 +19,7 @@ mod name;
 pub(crate) mod quota;
 mod receipt;
 mod requirement;
+mod settlement;
 
 pub use algorithm::Algorithm;
 pub use answer::{Answer, Settling};
@@ -31,5 +32,6 @@ pub use key::Key;
 pub(crate) use key::Kind;
 pub use name::PolicyName;
 pub use quota::Quota;
-pub use receipt::{Applied, Decided, Receipt, Settlement, StoreId, Taken};
+pub use receipt::{Decided, Receipt, StoreId, Taken};
 pub use requirement::Requirement;
+pub use settlement::{Applied, Settlement};

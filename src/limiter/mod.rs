@@ -302,7 +302,7 @@ impl Limiter {
         let limits = now.limits();
         let (looks, deadline) = looks(limits, key).await;
         let Decided { decision, receipt } = limits.store.decide(&looks, deadline).wait().await?;
-        limits.store.settle(receipt, &[]);
+        drop(limits.store.settle(receipt, &[]));
         Ok(decision)
     }
 
@@ -372,7 +372,7 @@ impl Limiter {
         };
         limits.decisions.decided(timer, &decided, rules.iter().map(|place| limits.rules[*place].refusals()));
         let Decided { decision, receipt } = decided?;
-        limits.store.settle(receipt, &[]);
+        drop(limits.store.settle(receipt, &[]));
         Ok(decision)
     }
 }

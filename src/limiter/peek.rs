@@ -34,7 +34,7 @@ pub(super) async fn refusal(
         Err(error) => return Some((timer, Err(error))),
     };
     let nothing = Receipt::empty(receipt.store());
-    store.settle(receipt, &[]);
+    drop(store.settle(receipt, &[]));
     let refused = checks.iter().zip(decision.outcomes()).any(|(check, look)| may_refuse(check) && !fits(check, look));
     refused.then(|| {
         let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| as_decided(check, look));
