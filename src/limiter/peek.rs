@@ -39,7 +39,7 @@ pub(super) async fn refusal(
     refused.then(|| {
         let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| as_decided(check, look));
         let decision = Decision::new(outcomes, decision.source());
-        (timer, Ok(Decided { decision, receipt: nothing }))
+        (timer, Ok(Decided::new(decision, nothing)))
     })
 }
 
@@ -52,7 +52,7 @@ fn may_refuse(check: &Check) -> bool {
 /// The wait of such a look is that of the check, too.
 fn look(check: &Check) -> Check {
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
-    Check { cost: 0, floor: check.floor.saturating_add(more), ..check.clone() }
+    check.clone().cost(0).floor(check.floor.saturating_add(more))
 }
 
 /// Returns whether the check is one of a queue, which goes by its first free slot, whatever the cost.
