@@ -58,13 +58,9 @@ fn resident() -> Option<u64> {
 }
 
 fn ask(store: &impl Store, number: u64, quota: Quota) {
-    let counter = Counter {
-        policy: "policy".try_into().expect("a valid name"),
-        key: Key::new("user", number.to_string()),
-        quota,
-    };
+    let counter = Counter::new("policy".try_into().expect("a valid name"), Key::new("user", number.to_string()), quota);
     let answer = store.decide(&[Check::new(counter, 1)], Deadline::none()).wait().now_or_never();
-    answer.expect("memory answers at once").expect("memory never fails");
+    drop(answer.expect("memory answers at once").expect("memory never fails"));
 }
 
 /// Asks for each of many new keys a few times; what is in use must not grow once all is full.
@@ -116,7 +112,7 @@ impl Store for Refuses {
         let mut outcomes: Vec<Outcome> = checks.iter().map(|check| Outcome::allowed(check, 7)).collect();
         outcomes[0] = Outcome::denied(&checks[0], 0, hour);
         let decision = Decision::new(outcomes, Source::Store);
-        StoreAnswer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
+        StoreAnswer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
     }
 
     keeps_nothing!();
@@ -140,9 +136,7 @@ fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, u
     let settings = DenyCache::builder().with_clock(move || Duration::from_secs(clock.load(Ordering::Relaxed)));
     let settings = settings.cap(Duration::from_secs(60)).capacity(usize::try_from(capacity).expect("it is small"));
     let store = settings.build(Refuses).expect("the settings are valid");
-    let check = |policy: &str, key| {
-        Check::new(Counter { policy: policy.try_into().expect("a valid name"), key, quota: ONE }, 1)
-    };
+    let check = |policy: &str, key| Check::new(Counter::new(policy.try_into().expect("a valid name"), key, ONE), 1);
     let others = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|policy| check(policy, Key::new("k", "v")));
     let (mut most, mut kept) = (0, usize::MAX);
     for round in 0..2 {

@@ -71,7 +71,7 @@ fn run(quota: Quota) -> Vec<Request> {
     let now = Arc::new(AtomicU64::new(start));
     let clock = Arc::clone(&now);
     let store = MemoryStore::builder().with_clock(move || Duration::from_millis(clock.load(Ordering::Relaxed))).build();
-    let counter = Counter { policy: "chart".try_into().expect("a valid name"), key: Key::new("user", "ada"), quota };
+    let counter = Counter::new("chart".try_into().expect("a valid name"), Key::new("user", "ada"), quota);
     let decide = |at: u64| {
         now.store(start + at, Ordering::Relaxed);
         let Answer::Ready(Ok(decided)) = store.decide(&[Check::new(counter.clone(), 1)], Deadline::none()) else {

@@ -140,7 +140,7 @@ fn read_quota(table: Table<'_>) -> Result<Quota, Error> {
     let window = table.required("window", "this policy has no window: add a line window = \"60s\"")?;
     let (units, period) = (limit.whole()?, window.period()?);
     // With the smallest limit only the window can be at fault.
-    form.quota(1, period).map_err(|error| window.error(error))?;
+    let _ = form.quota(1, period).map_err(|error| window.error(error))?;
     let quota = form.quota(units, period).map_err(|error| limit.error(error))?;
     with_units(quota, table, |field, error| field.error(error))
 }

@@ -15,7 +15,7 @@
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// let (policy, key) = (PolicyName::try_from("rows")?, Key::new("user", "ada"));
-/// let counter = Counter { policy, key, quota: Quota::fixed_window(100, std::time::Duration::from_secs(3_600)) };
+/// let counter = Counter::new(policy, key, Quota::fixed_window(100, std::time::Duration::from_secs(3_600)));
 ///
 /// let store = MemoryStore::new();
 /// let charged = store.adjust(&counter, Change::Charge(30)).wait().await?;

@@ -18,15 +18,13 @@ use super::{Key, PolicyName, Quota};
 /// use tollgate::store::Counter;
 /// use tollgate::{Key, PolicyName, Quota};
 ///
-/// let counter = Counter {
-///     policy: PolicyName::try_from("mail")?,
-///     key: Key::new("user", "ada"),
-///     quota: Quota::per_hour(100),
-/// };
+/// let counter = Counter::new(PolicyName::try_from("mail")?, Key::new("user", "ada"), Quota::per_hour(100));
 /// assert_eq!(counter.quota.limit(), 100);
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+#[non_exhaustive]
 pub struct Counter {
     /// The name of the policy.
     pub policy: PolicyName,
@@ -37,6 +35,11 @@ pub struct Counter {
 }
 
 impl Counter {
+    /// The counter of `key` under the policy of that name, which `quota` bounds.
+    pub fn new(policy: PolicyName, key: Key, quota: Quota) -> Self {
+        Self { policy, key, quota }
+    }
+
     /// Returns whether both counters have the same state in a store.
     pub(crate) fn shares_state(&self, other: &Counter) -> bool {
         // Compares the numbers first, as most policies of a layer have the same key.
@@ -57,9 +60,9 @@ impl Counter {
 /// use tollgate::{Key, MemoryStore, PolicyName, Quota, Store};
 ///
 /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
-/// let counter = Counter { policy, key, quota: Quota::per_hour(100) };
+/// let counter = Counter::new(policy, key, Quota::per_hour(100));
 /// // 30 units, as long as 50 are left after them.
-/// let check = Check { floor: 50, ..Check::new(counter, 30) };
+/// let check = Check::new(counter, 30).floor(50);
 ///
 /// let store = MemoryStore::new();
 /// let Answer::Ready(decided) = store.decide(&[check], Deadline::none()) else {
@@ -67,10 +70,12 @@ impl Counter {
 /// };
 /// let decided = decided?;
 /// assert!(decided.decision.is_allowed());
-/// store.settle(decided.receipt, &[]);
+/// drop(store.settle(decided.receipt, &[]));
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct Check {
     /// The counter to take from.
     pub counter: Counter,
@@ -86,8 +91,33 @@ pub struct Check {
 
 impl Check {
     /// An enforced check of `cost` units without a floor, which keeps what it took.
+    ///
+    /// Any number of units is allowed: 0 is a look, and more than the capacity of the quota never fits.
     pub fn new(counter: Counter, cost: u64) -> Self {
         Self { counter, cost, floor: 0, mode: Mode::Enforce, settles: Settles::AsTaken }
+    }
+
+    /// Sets the units to take: 0 makes the check a look.
+    pub fn cost(self, cost: u64) -> Self {
+        Self { cost, ..self }
+    }
+
+    /// Sets the units that must remain after the cost was taken, by default 0.
+    ///
+    /// Any number is allowed. If cost and floor are more than the capacity of the quota, the check never fits, unless it
+    /// is a look.
+    pub fn floor(self, floor: u64) -> Self {
+        Self { floor, ..self }
+    }
+
+    /// Sets whether the request is refused if the check does not fit, by default [`Mode::Enforce`].
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Sets whether what the check takes may be refunded, by default [`Settles::AsTaken`].
+    pub fn settles(self, settles: Settles) -> Self {
+        Self { settles, ..self }
     }
 }
 

@@ -56,6 +56,7 @@ use super::{Check, Mode};
 /// # let _ = handler;
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a decision that nobody reads limits nothing"]
 pub struct Decision {
     outcomes: Outcomes,
     source: Source,

@@ -42,6 +42,7 @@ const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add
 /// assert_eq!(long.as_str().len(), "path:#".len() + 32);
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[must_use]
 pub struct Key {
     /// `<kind>:<value>`, escaped.
     text: SmolStr,

@@ -20,6 +20,7 @@ pub(crate) mod observer;
 pub(crate) mod quota;
 mod receipt;
 mod requirement;
+mod settlement;
 
 pub use algorithm::Algorithm;
 pub use answer::{Answer, Settling};
@@ -32,5 +33,6 @@ pub use key::Key;
 pub(crate) use key::Kind;
 pub use name::PolicyName;
 pub use quota::Quota;
-pub use receipt::{Applied, Decided, Receipt, Settlement, StoreId, Taken};
+pub use receipt::{Decided, Receipt, StoreId, Taken};
 pub use requirement::Requirement;
+pub use settlement::{Applied, Settlement};

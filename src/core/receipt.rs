@@ -1,15 +1,14 @@
 //! Receipts: what a decision took, so that it can be refunded or charged further.
 //!
 //! A [`Receipt`] goes with each [`Decision`] and names the store that made it, so that stores around stores pass it to
-//! the one it belongs to. Settling it applies [`Settlement`]s, each a [`Change`] to what one check took, and returns what
-//! was [`Applied`]. A receipt can be settled once: it is not `Clone`, and settling consumes it.
+//! the one it belongs to. A receipt can be settled once: it is not `Clone`, and settling consumes it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
 use super::call::CallId;
-use super::{Change, Counter, Decision, Outcome};
+use super::{Counter, Decision};
 
 /// The identity of a store, unique in the process.
 ///
@@ -45,14 +44,14 @@ impl StoreId {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
 /// let (policy, key) = (PolicyName::try_from("rows")?, Key::new("user", "ada"));
-/// let counter = Counter { policy, key, quota: Quota::fixed_window(100, std::time::Duration::from_secs(3_600)) };
+/// let counter = Counter::new(policy, key, Quota::fixed_window(100, std::time::Duration::from_secs(3_600)));
 ///
 /// let store = MemoryStore::new();
 /// let decided = store.decide(&[Check::new(counter, 10)], Deadline::none()).wait().await?;
 /// assert_eq!(decided.receipt.taken()[0].units, 10);
 ///
 /// // It was 3 units in the end.
-/// let refund = Settlement { check: 0, change: Change::Refund(7) };
+/// let refund = Settlement::new(0, Change::Refund(7));
 /// let applied = store.settle(decided.receipt, &[refund]).wait().await?;
 /// assert_eq!(applied[0].units, 7);
 /// assert_eq!(applied[0].outcome.as_ref().map(|outcome| outcome.remaining()), Some(97));
@@ -71,7 +70,24 @@ pub struct Receipt {
 /// A decision, with the receipt to settle it by.
 ///
 /// They are two values because a decision is cloned for all who read it, and a receipt is used once.
+///
+/// # Examples
+///
+/// A store that refuses all requests returns this one, without a wait:
+///
+/// ```
+/// use tollgate::store::{Answer, Check, Decided, Receipt, StoreId};
+/// use tollgate::{Decision, Error, Outcome, Source};
+///
+/// fn refuse(id: StoreId, checks: &[Check]) -> Answer<Result<Decided, Error>> {
+///     let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, None));
+///     Answer::Ready(Ok(Decided::new(Decision::new(outcomes, Source::Store), Receipt::new(id, []))))
+/// }
+/// # let _ = refuse(StoreId::new(), &[]);
+/// ```
 #[derive(Debug)]
+#[must_use = "a decision that nobody reads limits nothing, and its receipt is to be settled"]
+#[non_exhaustive]
 pub struct Decided {
     /// The decision.
     pub decision: Decision,
@@ -79,8 +95,31 @@ pub struct Decided {
     pub receipt: Receipt,
 }
 
+impl Decided {
+    /// A decision, with the receipt for what was taken: an empty one, if the request was refused.
+    pub fn new(decision: Decision, receipt: Receipt) -> Self {
+        Self { decision, receipt }
+    }
+}
+
 /// The units that one check took.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::{Counter, Receipt, StoreId, Taken};
+/// use tollgate::{Key, PolicyName, Quota};
+///
+/// let counter = Counter::new(PolicyName::try_from("rows")?, Key::new("user", "ada"), Quota::per_hour(100));
+/// // 7 units, for which the store's state accounts at 1,000 in its own measure of time.
+/// let taken = Taken::new(counter, 7, 1_000).floor(50);
+/// let receipt = Receipt::new(StoreId::new(), [taken]);
+/// assert_eq!(receipt.taken()[0].units, 7);
+/// # Ok::<(), tollgate::Error>(())
+/// ```
 #[derive(Clone, Debug)]
+#[must_use]
+#[non_exhaustive]
 pub struct Taken {
     /// The counter they were taken from.
     pub counter: Counter,
@@ -92,6 +131,36 @@ pub struct Taken {
     pub stamp: u64,
     /// The slot that is held, for stores that hold one, else 0.
     pub slot: u64,
+}
+
+impl Taken {
+    /// `units` taken from `counter`, with the stamp by which the store finds them; without a floor or a slot.
+    ///
+    /// 0 units are those of a look, or of a check in shadow mode that did not fit. The stamp is in whatever measure of
+    /// time the store has: nobody else reads it.
+    pub fn new(counter: Counter, units: u64, stamp: u64) -> Self {
+        Self { counter, units, floor: 0, stamp, slot: 0 }
+    }
+
+    /// Sets how many units were taken.
+    pub fn units(self, units: u64) -> Self {
+        Self { units, ..self }
+    }
+
+    /// Sets the [floor](super::Check::floor) of the check in units, by default 0.
+    pub fn floor(self, floor: u64) -> Self {
+        Self { floor, ..self }
+    }
+
+    /// Sets the stamp by which the store finds the units, in the store's own measure of time.
+    pub fn stamp(self, stamp: u64) -> Self {
+        Self { stamp, ..self }
+    }
+
+    /// Sets the slot that is held: any number but 0, which is none and the default.
+    pub fn slot(self, slot: u64) -> Self {
+        Self { slot, ..self }
+    }
 }
 
 impl Receipt {
@@ -135,75 +204,5 @@ impl Receipt {
     /// Returns what each check took, in the order of the checks; nothing after a refusal.
     pub fn taken(&self) -> &[Taken] {
         &self.taken
-    }
-}
-
-/// The result of a [`Change`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Applied {
-    /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge, or
-    /// where units no longer count.
-    pub units: u64,
-    /// The time at which the store's state accounts for the units that were charged, or for those that are left after a
-    /// refund: the [stamp](Taken::stamp) to settle them with.
-    pub stamp: u64,
-    /// The outcome of a look at the counter after the change, if the store knows it.
-    pub outcome: Option<Outcome>,
-}
-
-impl Applied {
-    /// A result of `units` that were charged or refunded, and their stamp in the store's own measure of time.
-    pub fn new(units: u64, stamp: u64) -> Self {
-        Self { units, stamp, outcome: None }
-    }
-
-    /// Sets the outcome of a look at the counter after the change.
-    #[must_use]
-    pub fn with_outcome(self, outcome: Outcome) -> Self {
-        Self { outcome: Some(outcome), ..self }
-    }
-}
-
-/// A [`Change`] to what one check of a receipt took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settlement {
-    /// The index of the check in the decision. A change to one that does not exist does nothing.
-    pub check: usize,
-    /// The change.
-    pub change: Change,
-}
-
-impl Settlement {
-    /// Returns what the checks before this one took.
-    pub(crate) fn before<'a>(&self, receipt: &'a Receipt) -> &'a [Taken] {
-        receipt.taken.get(..self.check).unwrap_or_default()
-    }
-
-    /// Returns what the check took and the change to make to it, with a refund bounded by that; `None` if there is
-    /// nothing to do.
-    pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a Taken, Change)> {
-        let taken = receipt.taken.get(self.check)?;
-        match self.change {
-            Change::Refund(units) if units.min(taken.units) > 0 => {
-                Some((taken, Change::Refund(units.min(taken.units))))
-            }
-            Change::Charge(units) if units > 0 => Some((taken, self.change)),
-            _ => None,
-        }
-    }
-
-    /// Applies each change and returns the results; `make` applies those that have something to do, from what the checks
-    /// before took, what this one took, and the change.
-    pub(crate) fn each(
-        changes: &[Self],
-        receipt: &Receipt,
-        mut make: impl FnMut(&[Taken], &Taken, Change) -> Applied,
-    ) -> Vec<Applied> {
-        let each = changes.iter().map(|settlement| match settlement.of(receipt) {
-            Some((taken, change)) => make(settlement.before(receipt), taken, change),
-            None => Applied::new(0, receipt.taken.get(settlement.check).map_or(0, |taken| taken.stamp)),
-        });
-        each.collect()
     }
 }

@@ -25,13 +25,13 @@ use super::{PolicyName, Quota, Settles};
 /// }
 ///
 /// let (policy, quota) = (PolicyName::try_from("mail")?, Quota::per_hour(100));
-/// let mut requirement = Requirement::new(&policy, &quota);
+/// let requirement = Requirement::new(&policy, &quota);
 /// assert!(supports(&[requirement.clone()]).is_ok());
-/// requirement.reserves = true;
-/// assert!(supports(&[requirement]).is_err());
+/// assert!(supports(&[requirement.reserves()]).is_err());
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 #[non_exhaustive]
 pub struct Requirement<'a> {
     /// The name of the policy.
@@ -48,5 +48,15 @@ impl<'a> Requirement<'a> {
     /// The requirement of a policy that refunds nothing and has no reserve.
     pub fn new(policy: &'a PolicyName, quota: &'a Quota) -> Self {
         Self { policy, quota, settles: Settles::AsTaken, reserves: false }
+    }
+
+    /// Sets whether units may be refunded by what becomes of a request, by default [`Settles::AsTaken`].
+    pub fn settles(self, settles: Settles) -> Self {
+        Self { settles, ..self }
+    }
+
+    /// Requires that checks may have a [floor](super::Check::floor) above 0.
+    pub fn reserves(self) -> Self {
+        Self { reserves: true, ..self }
     }
 }

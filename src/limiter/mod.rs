@@ -303,7 +303,7 @@ impl Limiter {
         let limits = now.limits();
         let (looks, deadline) = looks(limits, key).await;
         let Decided { decision, receipt } = limits.store.decide(&looks, deadline).wait().await?;
-        limits.store.settle(receipt, &[]);
+        drop(limits.store.settle(receipt, &[]));
         Ok(decision)
     }
 
@@ -387,7 +387,7 @@ impl Limiter {
         };
         limits.observer.decided(timer, &decided);
         let Decided { decision, receipt } = decided?;
-        limits.store.settle(receipt, &[]);
+        drop(limits.store.settle(receipt, &[]));
         Ok(decision)
     }
 }

@@ -35,12 +35,12 @@ pub(super) async fn refusal(
         Err(error) => return Some((timer, Err(error))),
     };
     let nothing = Receipt::empty(receipt.store());
-    store.settle(receipt, &[]);
+    drop(store.settle(receipt, &[]));
     let refused = checks.iter().zip(decision.outcomes()).any(|(check, look)| may_refuse(check) && !fits(check, look));
     refused.then(|| {
         let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| as_decided(check, look));
         let decision = Decision::new(outcomes, decision.source());
-        (timer, Ok(Decided { decision, receipt: nothing }))
+        (timer, Ok(Decided::new(decision, nothing)))
     })
 }
 
@@ -53,7 +53,7 @@ fn may_refuse(check: &Check) -> bool {
 /// The wait of such a look is that of the check, too.
 fn look(check: &Check) -> Check {
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
-    Check { cost: 0, floor: check.floor.saturating_add(more), ..check.clone() }
+    check.clone().cost(0).floor(check.floor.saturating_add(more))
 }
 
 /// Returns whether the check is one of a queue, which goes by its first free slot, whatever the cost.

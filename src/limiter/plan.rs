@@ -99,7 +99,7 @@ impl Draft {
     /// Returns the check about `key`; `rule` is the one with the draft's index.
     pub(crate) fn check(&self, rule: &Rule, key: Key) -> Check {
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(&self.quota));
-        let counter = Counter { policy: rule.name().clone(), key, quota: self.quota };
+        let counter = Counter::new(rule.name().clone(), key, self.quota);
         Check { counter, cost: self.cost, floor, mode: rule.mode(), settles: rule.settles() }
     }
 }

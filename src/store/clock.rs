@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime};
 ///     .build();
 ///
 /// let (policy, key) = (PolicyName::try_from("api")?, Key::new("user", "ada"));
-/// let check = Check::new(Counter { policy, key, quota: Quota::per_minute(1) }, 1);
+/// let check = Check::new(Counter::new(policy, key, Quota::per_minute(1)), 1);
 /// let decide = || store.decide(std::slice::from_ref(&check), Deadline::none());
 /// assert!(decide().wait().await?.decision.is_allowed());
 /// assert!(!decide().wait().await?.decision.is_allowed());

@@ -99,7 +99,7 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
     let is_in_line = taken.counter.quota.facts().refund == Refund::LastInLine;
     let keeps = matches!(change, Change::Refund(_)) && (units == 0 || !is_in_line);
     let look = Check { floor: taken.floor, ..Check::new(taken.counter.clone(), 0) };
-    Applied::new(units, if keeps { taken.stamp } else { step.stamp }).with_outcome(outcome(&look, step))
+    Applied::new(units, if keeps { taken.stamp } else { step.stamp }).outcome(outcome(&look, step))
 }
 
 /// Returns the change to what was taken, as the algorithm is to make it. `before` is what the same

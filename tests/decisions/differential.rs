@@ -94,7 +94,7 @@ impl Pair {
     /// Lets settlements be made: the store keeps the order of what it is asked.
     async fn let_settlements_go(&self) {
         let look = check("nobody", Quota::per_second(1), 0);
-        self.redis.decide(&[look], Deadline::none()).wait().await.expect("the server answers");
+        drop(self.redis.decide(&[look], Deadline::none()).wait().await.expect("the server answers"));
     }
 
     async fn adjust(&self, key: &str, quota: Quota, change: Change) {
@@ -221,7 +221,7 @@ impl Lane {
         let cost = course.cost(rng, quota);
         let floor = if one_in(rng, 6) { *pick(rng, &[1, 2, 3, 30, u64::MAX]) } else { 0 };
         let mode = if one_in(rng, 6) { Mode::Shadow } else { Mode::Enforce };
-        Check { floor, mode, ..check(&self.key, quota, cost) }
+        check(&self.key, quota, cost).floor(floor).mode(mode)
     }
 
     /// Gives back of two requests as if they were parts of one.
@@ -239,7 +239,7 @@ impl Lane {
         }
         let each = (0..checks).rev().map(|check| {
             let change = Change::Refund(course.units(rng, quotas[0]));
-            Settlement { check, change }
+            Settlement::new(check, change)
         });
         let changes: Vec<_> = each.collect();
         pair.settle([parts(0), parts(1)], &changes).await;
@@ -251,7 +251,7 @@ impl Lane {
             let (request, receipts) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
             let check = rng.usize(..request.len());
             let change = change(course, rng, request[check].counter.quota);
-            pair.settle(receipts, &[Settlement { check, change }]).await;
+            pair.settle(receipts, &[Settlement::new(check, change)]).await;
         }
         if one_in(rng, 8) && self.receipts.len() > 1 {
             self.change_many(course, pair, rng).await;

@@ -27,11 +27,7 @@ async fn connected(redis: &RedisServer) -> RedisStore {
 }
 
 fn check(cost: u64) -> Check {
-    let counter = Counter {
-        policy: "user".try_into().expect("a valid name"),
-        key: Key::hashed("header x-user", "ada"),
-        quota: ONE,
-    };
+    let counter = Counter::new("user".try_into().expect("a valid name"), Key::hashed("header x-user", "ada"), ONE);
     Check::new(counter, cost)
 }
 

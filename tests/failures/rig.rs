@@ -103,9 +103,11 @@ impl Moody {
         match self.mood() {
             Mood::Decides => decide(checks),
             Mood::Remembers => {
-                let Answer::Ready(Ok(Decided { decision, receipt })) = decide(checks) else { panic!("memory decides") };
+                let Answer::Ready(Ok(Decided { decision, receipt, .. })) = decide(checks) else {
+                    panic!("memory decides")
+                };
                 let decision = Decision::new(decision.outcomes().iter().cloned(), Source::DenyCache);
-                Answer::Ready(Ok(Decided { decision, receipt }))
+                Answer::Ready(Ok(Decided::new(decision, receipt)))
             }
             Mood::DecidesIn(time) => {
                 let decided = decide(checks);

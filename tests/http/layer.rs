@@ -21,11 +21,11 @@ use http_body_util::{BodyExt, Full};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tollgate::key::{self, Extracted, KeyExtractor};
 use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, StoreId,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, StoreId, Taken,
 };
 use tollgate::{
-    Decision, Error, Key, MemoryStore, MissingKey, OnFailure, Outcome, Policy, Quota, RateLimit, RateLimitLayer,
-    ResponseBody, ResponseFuture, Source, Store,
+    Decision, Error, Handle, Headers, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy, PolicyName,
+    Quota, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source, StatusService, Store,
 };
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -171,12 +171,12 @@ where
 
 fn allow(checks: &[Check]) -> Decided {
     let outcomes = checks.iter().map(|check| Outcome::allowed(check, 7));
-    Decided { decision: Decision::new(outcomes, Source::Store), receipt: Receipt::new(StoreId::new(), []) }
+    Decided::new(Decision::new(outcomes, Source::Store), Receipt::new(StoreId::new(), []))
 }
 
 fn deny(checks: &[Check]) -> Decided {
     let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::from_secs(3))));
-    Decided { decision: Decision::new(outcomes, Source::Store), receipt: Receipt::new(StoreId::new(), []) }
+    Decided::new(Decision::new(outcomes, Source::Store), Receipt::new(StoreId::new(), []))
 }
 
 fn away() -> Error {
@@ -398,7 +398,7 @@ fn a_refusal_without_a_wait_is_told_as_a_second_not_as_zero() {
     let store = Stub::new(|checks| {
         let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::ZERO)));
         let decision = Decision::new(outcomes, Source::Store);
-        Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
+        Answer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
     });
     let response = send(&RateLimitLayer::new(store, Policy::new("all", MANY)).layer(Hello::default()), request());
     assert_eq!(header(&response, "retry-after"), "1");
@@ -756,6 +756,7 @@ fn a_join_with_a_key_that_is_shared_when_missing_is_shared_too() {
 // Types.
 
 fn assert_kind<T: Clone + Send + Sync + 'static>() {}
+fn assert_shared<T: fmt::Debug + Send + Sync + 'static>() {}
 fn assert_send<T: Send>() {}
 
 /// A layer can be a field, and what it makes too.
@@ -778,6 +779,15 @@ fn the_layer_and_its_service_can_be_named_cloned_sent_and_shared() {
     expect(&app.layer.layer(Hello::default()), request(), 200);
     expect(&app.layer.clone().layer(Hello::default()), request(), 429);
     assert_eq!(app.service.into_inner().calls(), 1);
+}
+
+#[test]
+fn what_stores_read_and_return_can_be_sent_and_shared_and_printed() {
+    assert_shared::<(Counter, Check, Settlement, Taken, Applied, Outcome)>();
+    assert_shared::<(Decision, Decided, Receipt, Error)>();
+    assert_shared::<(Key, PolicyName, Quota, Rule, Policy, Extracted)>();
+    assert_shared::<(RateLimitLayer, RateLimit<()>, StatusService, Limiter, MemoryStore, Handle, Headers)>();
+    assert_send::<Answer<Decided>>();
 }
 
 /// A chunk of a body that is not `Bytes`.

@@ -102,7 +102,7 @@ pub(crate) async fn take(store: &RedisStore, key: &str, cost: u64) -> Receipt {
 /// Gives back all that was taken.
 pub(crate) fn give_back(store: &RedisStore, receipt: Receipt) {
     let units = receipt.taken()[0].units;
-    store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(units) }]);
+    drop(store.settle(receipt, &[Settlement::new(0, Change::Refund(units))]));
 }
 
 pub(crate) fn check(key: &str, cost: u64) -> Check {

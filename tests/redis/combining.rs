@@ -23,10 +23,7 @@ async fn store(server: &RedisServer) -> RedisStore {
 
 fn check(key: usize, limit: u64, cost: u64) -> Check {
     let key = Key::new("user", key.to_string());
-    Check::new(
-        Counter { policy: "combined".try_into().expect("a valid name"), key, quota: Quota::fixed_window(limit, DAY) },
-        cost,
-    )
+    Check::new(Counter::new("combined".try_into().expect("a valid name"), key, Quota::fixed_window(limit, DAY)), cost)
 }
 
 type Deciding = std::pin::Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>;
@@ -139,7 +136,7 @@ async fn who_leads_a_call_without_room_for_its_own_request_waits_no_longer_than_
     let server = RedisServer::start();
     let store = RedisStore::builder().budget(BUDGET).batch_size(4).connect(&server.url()).await.unwrap();
     let checks: Vec<_> = (0..3).map(|key| check(key, 100, 1)).collect();
-    store.decide(&checks, Deadline::none()).wait().await.unwrap();
+    drop(store.decide(&checks, Deadline::none()).wait().await.unwrap());
     server.pause();
     let start = std::time::Instant::now();
     // Two are sent, the third waits, and with the fourth there are six checks, of which three are sent.
@@ -163,7 +160,7 @@ async fn a_caller_that_goes_away_before_its_call_takes_nothing() {
     }
     drop(callers.drain(2..));
     for caller in callers {
-        caller.await.expect("decided");
+        drop(caller.await.expect("decided"));
     }
     let look = store.decide(&[check(0, 100, 0)], Deadline::none()).wait().await.expect("decided").decision;
     assert_eq!(look.outcomes()[0].remaining(), 98, "two calls were sent at once, the others waited");
@@ -206,7 +203,7 @@ async fn nothing_overtakes_a_settlement() {
     let server = RedisServer::start();
     let store = store(&server).await;
     let charge = |decided: Decided, units| {
-        store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Charge(units) }]);
+        drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Charge(units))]));
     };
     for round in 0..500 {
         let ask = async |cost| pending(&store, check(round, 50, cost)).await.expect("the server is up");
@@ -230,10 +227,7 @@ fn any_check(keys: usize) -> Check {
         _ => Quota::leaky_bucket(limit, window),
     };
     let cost = fastrand::u64(..3);
-    Check::new(
-        Counter { policy: "any".try_into().expect("a valid name"), key: Key::new("user", key.to_string()), quota },
-        cost,
-    )
+    Check::new(Counter::new("any".try_into().expect("a valid name"), Key::new("user", key.to_string()), quota), cost)
 }
 
 async fn decisions(store: &impl Store, checks: &[Check]) -> Vec<Decision> {

@@ -49,7 +49,7 @@ async fn a_wrong_password_is_a_connection_error_that_does_not_tell_it() {
         assert_says(&error, &["password", "127.0.0.1"]);
         assert!(!format!("{error:#} {error:?}").contains("battery"), "{error:?}");
     }
-    take(&patient_store(&server).await, "right", 1).await.unwrap();
+    drop(take(&patient_store(&server).await, "right", 1).await.unwrap());
 }
 
 /// A server that is no Redis: it answers whatever it is asked with the same text, if any.
@@ -132,5 +132,5 @@ async fn the_longest_timeouts_are_no_panic() {
     let server = RedisServer::start();
     let settings = RedisStore::builder().connect_timeout(Duration::MAX).budget(Duration::MAX);
     let store = settings.connect(&server.url()).await.unwrap();
-    take(&store, "patient", 1).await.unwrap();
+    drop(take(&store, "patient", 1).await.unwrap());
 }

@@ -30,11 +30,11 @@ async fn no_operation_leaves_a_key_that_never_expires() {
         for change in [Change::Refund(1), Change::Charge(1), Change::Charge(1_000)] {
             let decided = store.decide(&[check("a", quota, 2)], Deadline::none()).wait().await.unwrap();
             server.assert_every_key_expires();
-            store.settle(decided.receipt, &[Settlement { check: 0, change }]);
+            drop(store.settle(decided.receipt, &[Settlement::new(0, change)]));
             store.adjust(&counter("b", quota), change).wait().await.unwrap();
             server.assert_every_key_expires();
-            store.decide(&[check("a", quota, 0)], Deadline::none()).wait().await.unwrap();
-            store.decide(&[check("a", quota, 51)], Deadline::none()).wait().await.unwrap();
+            drop(store.decide(&[check("a", quota, 0)], Deadline::none()).wait().await.unwrap());
+            drop(store.decide(&[check("a", quota, 51)], Deadline::none()).wait().await.unwrap());
             server.assert_every_key_expires();
         }
     }
@@ -46,7 +46,7 @@ async fn a_key_is_gone_once_its_state_says_nothing() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let brief = Quota::token_bucket(1_000, Duration::from_millis(20));
-    store.decide(&[check("brief", brief, 1_000)], Deadline::none()).wait().await.unwrap();
+    drop(store.decide(&[check("brief", brief, 1_000)], Deadline::none()).wait().await.unwrap());
     for _ in 0..1_000 {
         if server.ask::<u64>(&["DBSIZE"]) == 0 {
             return;
@@ -92,7 +92,7 @@ async fn hostile_values_have_keys_of_their_own_that_are_bounded_and_have_one_pai
     let values = hostile_values();
     for value in &values {
         for key in [Key::new("k{}", value), Key::hashed("h{}", value)] {
-            let check = Check::new(Counter { key, ..counter("", FIFTY) }, 1);
+            let check = Check::new(Counter::new("policy".try_into().expect("a valid name"), key, FIFTY), 1);
             let decision = store.decide(&[check], Deadline::none()).wait().await.unwrap().decision;
             let start = value.escape_ascii().take(40).map(char::from).collect::<String>();
             assert_eq!(first_remaining(&decision), 49, "{start}... shares its key with another value");
@@ -113,7 +113,7 @@ async fn all_policies_over_one_key_share_a_slot_of_a_cluster() {
     let store = patient_store(&server).await;
     let mut checks = QUOTAS.map(|quota| check("ada", quota, 1));
     checks[0].counter.policy = "other".try_into().expect("a valid name");
-    store.decide(&checks, Deadline::none()).wait().await.unwrap();
+    drop(store.decide(&checks, Deadline::none()).wait().await.unwrap());
     let tag = |key: &String| key.split(['{', '}']).nth(1).map(str::to_owned);
     let tags: HashSet<_> = server.keys().iter().map(tag).collect();
     assert_eq!((server.keys().len(), tags), (4, HashSet::from([Some("key:ada".to_owned())])));
@@ -143,7 +143,7 @@ fn put(server: &RedisServer, key: &str, foreign: &[&str]) {
 async fn a_foreign_value_under_our_key_counts_as_new() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
-    take(&store, "ours", 7).await.unwrap();
+    drop(take(&store, "ours", 7).await.unwrap());
     let key = server.keys().remove(0);
     for foreign in FOREIGN {
         put(&server, &key, foreign);
@@ -162,7 +162,7 @@ async fn counts_that_no_window_holds_count_as_new() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let decades = Quota::sliding_window(50, Duration::from_secs(60 * 365 * 86_400));
-    store.decide(&[check("ours", decades, 7)], Deadline::none()).wait().await.unwrap();
+    drop(store.decide(&[check("ours", decades, 7)], Deadline::none()).wait().await.unwrap());
     let key = server.keys().remove(0);
     // A time in this window, and counts whose product with it no number here holds.
     put(&server, &key, &["SET", "KEY", "\0\x01\x7f\x7f\x7f\x7f\x7fzzzzzzzzzzzz"]);
@@ -175,7 +175,7 @@ async fn counts_that_no_window_holds_count_as_new() {
 async fn a_state_with_a_byte_too_many_counts_as_new() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
-    take(&store, "ours", 7).await.unwrap();
+    drop(take(&store, "ours", 7).await.unwrap());
     let key = server.keys().remove(0);
     let _: i64 = server.ask(&["APPEND", &key, "x"]);
     assert_eq!(remaining(&store, "ours").await, 50);
@@ -185,7 +185,7 @@ async fn a_state_with_a_byte_too_many_counts_as_new() {
 async fn a_foreign_value_under_our_key_can_be_charged_and_reset() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
-    take(&store, "ours", 7).await.unwrap();
+    drop(take(&store, "ours", 7).await.unwrap());
     let (key, ours) = (server.keys().remove(0), counter("ours", FIFTY));
     for foreign in FOREIGN {
         put(&server, &key, foreign);

@@ -47,7 +47,7 @@ async fn run(quota: fn(u64) -> Quota) -> (usize, usize) {
             continue;
         }
         let change = if rng.bool() { Change::Refund(1) } else { Change::Charge(rng.u64(0..3)) };
-        store.settle(decided.receipt, &[Settlement { check: 0, change }]);
+        drop(store.settle(decided.receipt, &[Settlement::new(0, change)]));
         let since = Instant::now();
         let needed = decide(&store, quota, 0).await.decision.outcomes()[0].reset_after();
         // Redis counts lives in whole milliseconds, from a whole one, and tells what is left as well.
@@ -84,7 +84,7 @@ async fn windows_keep_their_expiry_until_they_end() {
 async fn a_limit_lowered_under_live_state_lengthens_its_life() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
-    decide(&store, Quota::token_bucket(1_000, WINDOW), 500).await;
+    drop(decide(&store, Quota::token_bucket(1_000, WINDOW), 500).await);
     let since = Instant::now();
     let needed =
         decide(&store, Quota::token_bucket(600, WINDOW).burst(1_000), 1).await.decision.outcomes()[0].reset_after();

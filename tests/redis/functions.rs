@@ -27,7 +27,7 @@ async fn functions_decide_settle_and_reset_as_scripts_do_on_the_same_counters() 
     let (by_functions, by_scripts) = (store(&server).await, super::stores::patient_store(&server).await);
     let taken = take(&by_functions, "a", 10).await.unwrap();
     assert_eq!(remaining(&by_scripts, "a").await, 40);
-    by_functions.settle(taken.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+    drop(by_functions.settle(taken.receipt, &[Settlement::new(0, Change::Refund(4))]));
     assert_eq!(remaining(&by_functions, "a").await, 44);
     assert!(!take(&by_functions, "a", 45).await.unwrap().decision.is_allowed());
     by_functions.adjust(&counter("a", super::stores::FIFTY), Change::Charge(40)).wait().await.unwrap();
@@ -40,7 +40,7 @@ async fn functions_decide_settle_and_reset_as_scripts_do_on_the_same_counters() 
 async fn functions_load_one_library_and_no_script_however_many_processes_connect() {
     let server = RedisServer::start();
     for _ in 0..3 {
-        take(&store(&server).await, "a", 1).await.unwrap();
+        drop(take(&store(&server).await, "a", 1).await.unwrap());
     }
     assert_eq!(libraries(&server), 1);
     assert_eq!(scripts(&server), "number_of_cached_scripts:0");
@@ -52,7 +52,7 @@ async fn a_server_that_lost_its_functions_gets_them_back_and_takes_once() {
     let store = store(&server).await;
     for round in 1..=5 {
         let (): () = server.ask(&["FUNCTION", "FLUSH", "SYNC"]);
-        take(&store, "flushed", 2).await.unwrap();
+        drop(take(&store, "flushed", 2).await.unwrap());
         assert_eq!((remaining(&store, "flushed").await, libraries(&server)), (50 - 2 * round, 1));
     }
 }
@@ -63,7 +63,7 @@ async fn libraries_of_other_versions_stay_where_they_are() {
     let other = "#!lua name=tollgate_0000000000000000\nredis.register_function('tollgate_0000000000000000', \
                  function() return 7 end)";
     let _: String = server.ask(&["FUNCTION", "LOAD", other]);
-    take(&store(&server).await, "a", 1).await.unwrap();
+    drop(take(&store(&server).await, "a", 1).await.unwrap());
     assert_eq!(libraries(&server), 2);
     assert_eq!(server.ask::<i64>(&["FCALL", "tollgate_0000000000000000", "0"]), 7);
 }

@@ -13,7 +13,7 @@ fn a_lazy_store_is_made_outside_a_runtime_and_asks_nothing_until_it_decides() {
     assert_eq!(connections(), 0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("one can be built");
     runtime.block_on(async {
-        take(&store, "ada", 1).await.expect("the first decision connects");
+        drop(take(&store, "ada", 1).await.expect("the first decision connects"));
         assert_eq!((remaining(&store, "ada").await, connections()), (49, 1));
     });
 }

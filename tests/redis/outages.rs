@@ -30,7 +30,7 @@ async fn a_server_that_was_killed_fails_decisions_in_time_until_it_is_back() {
     let mut server = RedisServer::start();
     let store = store_with_budget(&server, BUDGET).await;
     for _ in 0..3 {
-        take(&store, "before", 1).await.unwrap();
+        drop(take(&store, "before", 1).await.unwrap());
         server.kill();
         assert_away(&store).await;
         server.restart();
@@ -64,7 +64,7 @@ async fn callers_in_flight_when_the_server_dies_all_get_an_error_in_time() {
 async fn a_paused_server_costs_each_decision_its_budget_and_no_more() {
     let server = RedisServer::start();
     let store = store_with_budget(&server, BUDGET).await;
-    take(&store, "paused", 1).await.unwrap();
+    drop(take(&store, "paused", 1).await.unwrap());
     server.pause();
     let start = Instant::now();
     let error = take(&store, "paused", 1).await.expect_err("the server is paused");
@@ -107,7 +107,7 @@ async fn a_flush_of_the_scripts_fails_nothing_and_takes_once() {
     let store = patient_store(&server).await;
     for round in 1..=5 {
         let (): () = server.ask(&["SCRIPT", "FLUSH"]);
-        take(&store, "flushed", 2).await.unwrap();
+        drop(take(&store, "flushed", 2).await.unwrap());
         let (): () = server.ask(&["SCRIPT", "FLUSH"]);
         store.adjust(&counter("flushed", FIFTY), Change::Charge(1)).wait().await.unwrap();
         assert_eq!(remaining(&store, "flushed").await, 50 - 3 * round);
@@ -141,7 +141,7 @@ async fn a_connection_to_a_server_that_became_a_replica_is_replaced() {
     take(&store, "demoted", 1).await.expect_err("it still is one");
     assert_ne!(before, id(connections()), "the primary may be elsewhere by now");
     let (): () = server.ask(&["REPLICAOF", "NO", "ONE"]);
-    take(&store, "demoted", 1).await.unwrap();
+    drop(take(&store, "demoted", 1).await.unwrap());
 }
 
 #[tokio::test]
@@ -153,5 +153,5 @@ async fn a_full_server_refuses_a_decision_with_an_error_that_says_so() {
     assert!(error.is_store(), "{error:#}");
     assert!(format!("{error:#}").contains("memory"), "{error:#}");
     let (): () = server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
-    take(&store, "full", 1).await.unwrap();
+    drop(take(&store, "full", 1).await.unwrap());
 }

@@ -98,7 +98,7 @@ async fn a_refusal_changes_neither_a_value_nor_its_time_to_live() {
             for (cost, floor) in
                 [(quota.capacity(), 0), (quota.capacity() + 1, 0), (u64::MAX, 0), (1, u64::MAX), (1, 6)]
             {
-                let refused = redis.decide(&[Check { floor, ..check("full", quota, cost) }], Deadline::none()).await;
+                let refused = redis.decide(&[check("full", quota, cost).floor(floor)], Deadline::none()).await;
                 assert!(!refused.is_allowed(), "{quota}: {cost} above {floor}");
             }
             assert!(redis.decide(&[check("full", quota, 0)], Deadline::none()).await.is_allowed(), "{quota}: a look");
@@ -116,7 +116,7 @@ async fn a_refusal_of_an_unknown_key_writes_nothing() {
             "{quota}"
         );
         assert!(redis.decide(&[check("new", quota, 0)], Deadline::none()).await.is_allowed(), "{quota}");
-        let shadow = Check { mode: Mode::Shadow, ..check("new", quota, u64::MAX) };
+        let shadow = check("new", quota, u64::MAX).mode(Mode::Shadow);
         assert!(redis.decide(&[shadow], Deadline::none()).await.is_allowed(), "{quota}");
     }
     assert_eq!(redis.kept(), []);
@@ -134,7 +134,7 @@ async fn all_algorithms_of_a_request_take_their_units_or_none_does() {
             // The refusing check stands first, last, and in between.
             let mut checks: Vec<Check> = all(1).into_iter().filter(|check| check.counter.quota != QUOTAS[4]).collect();
             checks.retain(|check| check.counter.quota != *refusing);
-            let refused = Check { floor: u64::MAX, ..check("all", *refusing, 1) };
+            let refused = check("all", *refusing, 1).floor(u64::MAX);
             checks.insert(place.min(checks.len()), refused);
             let decision = redis.decide(&checks, Deadline::none()).await;
             assert!(!decision.is_allowed(), "{checks:?}");
@@ -184,7 +184,7 @@ async fn every_key_expires_whatever_was_done_to_it() {
                 let other = QUOTAS[rng.usize(..QUOTAS.len())];
                 let decided = redis.decided(&[check(key, quota, rng.u64(..4)), check(key, other, 1)]).await;
                 if rng.bool() {
-                    redis.store.settle(decided.receipt, &[Settlement { check: 0, change }]);
+                    drop(redis.store.settle(decided.receipt, &[Settlement::new(0, change)]));
                     // The connection keeps the order of what is sent: let it be sent.
                     for _ in 0..20 {
                         tokio::task::yield_now().await;

@@ -84,7 +84,7 @@ fn quota_of(number: usize) -> Quota {
 /// A check that leaves some units, and now and then asks for more than there are at all.
 fn reserved(rng: &mut Rng, key: &str, quota: Quota, cost: Range<u64>) -> Check {
     let cost = if rng.u8(..20) == 0 { rng.u64(30..40) } else { rng.u64(cost) };
-    Check { floor: rng.u64(0..4), ..check(key, quota, cost) }
+    check(key, quota, cost).floor(rng.u64(0..4))
 }
 
 /// A client's own counter, that of its group, perhaps in shadow, and now and then its own once more.

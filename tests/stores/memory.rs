@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Store};
-use tollgate::{Algorithm, Decision, MemoryStore, Quota};
+use tollgate::{Algorithm, Decision, Key, MemoryStore, Quota};
 
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;
@@ -137,7 +137,7 @@ fn looks_refusals_and_empty_refunds_keep_no_key() {
 fn counters_whose_texts_join_to_the_same_do_not_count_together() {
     let (store, _) = store(100);
     let named = |policy: &str, key: &str| {
-        let counter = Counter { policy: policy.try_into().expect("a valid name"), ..counter(key, TWO_A_MINUTE) };
+        let counter = Counter::new(policy.try_into().expect("a valid name"), Key::new("key", key), TWO_A_MINUTE);
         decide(&store, &[Check::new(counter, 2)]).is_allowed()
     };
     for (policy, key) in [("p", "ab"), ("bp", "a"), ("p", "abp"), ("pp", "ab"), ("b", "abp"), ("abp", "")] {
@@ -167,7 +167,7 @@ fn a_counter_of_another_limit_goes_on_from_its_state() {
     let (store, _) = store(100);
     for (_, algorithm) in Algorithm::ALL.iter().filter(|(name, _)| !matches!(*name, "gcra" | "leaky_bucket")) {
         let of = |limit| Quota::try_new(*algorithm, limit, Duration::from_secs(60)).expect("within the bounds");
-        store.reset(&counter("key", of(1)));
+        drop(store.reset(&counter("key", of(1))));
         assert!(decide(&store, &[check("key", of(5), 2)]).is_allowed());
         let looked = decide(&store, &[check("key", of(7), 0)]);
         assert_eq!(looked.outcomes()[0].remaining(), 5, "{algorithm:?}");

@@ -4,7 +4,7 @@ use tollgate::store::{Check, Counter};
 use tollgate::{Key, Quota};
 
 pub(crate) fn counter(key: &str, quota: Quota) -> Counter {
-    Counter { policy: "policy".try_into().expect("a valid name"), key: Key::new("key", key), quota }
+    Counter::new("policy".try_into().expect("a valid name"), Key::new("key", key), quota)
 }
 
 pub(crate) fn check(key: &str, quota: Quota, cost: u64) -> Check {

@@ -23,8 +23,7 @@ pub(super) fn run(keys: usize) {
     for step in 0..keys / CAPACITY {
         let of_step = Instant::now();
         for key in step * CAPACITY..(step + 1) * CAPACITY {
-            let counter =
-                Counter { policy: policy.clone(), key: Key::new("ip", address(key)), quota: Quota::per_hour(2) };
+            let counter = Counter::new(policy.clone(), Key::new("ip", address(key)), Quota::per_hour(2));
             assert!(allows(&store, &Check::new(counter, 1)), "a new key has its limit");
         }
         let nanos = of_step.elapsed().as_nanos() as f64 / CAPACITY as f64;

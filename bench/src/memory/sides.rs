@@ -110,7 +110,7 @@ impl Side for Tollgate {
     }
 
     fn check(&self, key: usize) {
-        let counter = Counter { policy: self.policy.clone(), key: self.keys[key].clone(), quota: self.quota };
+        let counter = Counter::new(self.policy.clone(), self.keys[key].clone(), self.quota);
         assert!(allows(&self.store, &Check::new(counter, 1)));
     }
 }

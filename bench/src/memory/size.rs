@@ -40,7 +40,7 @@ pub(super) fn print_of(side: &str) {
         let policy: PolicyName = "bench".try_into().expect("a valid name");
         for key in 0..KEYS {
             let key = Key::new("ip", address(key));
-            let counter = Counter { policy: policy.clone(), key, quota: Quota::per_hour(100) };
+            let counter = Counter::new(policy.clone(), key, Quota::per_hour(100));
             assert!(allows(&store, &Check::new(counter, 1)));
         }
         resident() - before

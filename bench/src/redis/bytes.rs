@@ -77,8 +77,7 @@ async fn decided(
     let before = server.used_memory(connection).await;
     for number in 0..keys {
         let key = Key::new("ip", text("198.51.100", number));
-        decide(store, Check::new(Counter { policy: "bench".try_into().expect("a valid name"), key, quota }, 1), true)
-            .await;
+        decide(store, Check::new(Counter::new("bench".try_into().expect("a valid name"), key, quota), 1), true).await;
     }
     (server.used_memory(connection).await - before) / keys as f64
 }
@@ -88,11 +87,11 @@ pub(super) async fn logs(server: &Server, connection: &mut MultiplexedConnection
     let mut rows = Vec::new();
     for units in [10_u64, 100, 200, 1_000] {
         server.flush(connection).await;
-        let counter = Counter {
-            policy: "bench".try_into().expect("a valid name"),
-            key: Key::new("ip", "log"),
-            quota: Quota::sliding_log(1_000, MINUTE),
-        };
+        let counter = Counter::new(
+            "bench".try_into().expect("a valid name"),
+            Key::new("ip", "log"),
+            Quota::sliding_log(1_000, MINUTE),
+        );
         for unit in 0..units {
             decide(store, Check::new(counter.clone(), 1), true).await;
             let (time, member) = (1_700_000_000_000_000 + unit, format!("1700000000{unit:06}-{unit}"));

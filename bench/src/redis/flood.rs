@@ -101,11 +101,8 @@ impl Flood {
 
     fn checks(&self, kind: Kind, mut draw: impl FnMut() -> usize, cost: u64) -> Vec<Check> {
         let check = |policy: &&str| {
-            let counter = Counter {
-                policy: (*policy).try_into().expect("a valid name"),
-                key: self.keys[draw()].clone(),
-                quota: kind.quota(),
-            };
+            let counter =
+                Counter::new((*policy).try_into().expect("a valid name"), self.keys[draw()].clone(), kind.quota());
             Check::new(counter, cost)
         };
         kind.policies().iter().map(check).collect()

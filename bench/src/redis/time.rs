@@ -65,7 +65,7 @@ async fn decision_micros(
 ) -> f64 {
     let check = |call: usize, cost: u64| {
         let key = Key::new("ip", text("198.51.100", call % 100));
-        Check::new(Counter { policy: "bench".try_into().expect("a valid name"), key, quota: kind.quota }, cost)
+        Check::new(Counter::new("bench".try_into().expect("a valid name"), key, kind.quota), cost)
     };
     if kind.denied {
         for call in 0..100 {

@@ -75,7 +75,7 @@ pub(super) struct Stored {
 impl Stored {
     fn check_of(&self, number: usize, cost: u64) -> Check {
         let key = self.keys[number % self.keys.len()].clone();
-        Check::new(Counter { policy: self.policy.clone(), key, quota: self.quota }, cost)
+        Check::new(Counter::new(self.policy.clone(), key, self.quota), cost)
     }
 
     /// Takes all there is from every key.

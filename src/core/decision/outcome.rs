@@ -22,7 +22,7 @@ const NO_WAIT: u64 = u64::MAX;
 /// use tollgate::{Decision, Key, Outcome, PolicyName, Quota, Source};
 ///
 /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
-/// let check = Check::new(Counter { policy, key, quota: Quota::per_hour(100) }, 1);
+/// let check = Check::new(Counter::new(policy, key, Quota::per_hour(100)), 1);
 ///
 /// let second = Duration::from_secs(1);
 /// let outcome = Outcome::denied(&check, 0, Some(36 * second)).resets_after(3_600 * second);
@@ -34,6 +34,7 @@ const NO_WAIT: u64 = u64::MAX;
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Outcome {
     policy: PolicyName,
     quota: Quota,

@@ -45,6 +45,7 @@ use crate::core::algorithm::Algorithm;
 /// assert!(Quota::try_per_second(0).is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
 pub struct Quota {
     algorithm: Algorithm,
     limit: u64,

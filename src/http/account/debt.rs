@@ -144,8 +144,7 @@ impl Debt {
         // If the store panics, it is unknown whether it charged them.
         let doubted = self.doubted;
         self.doubted = doubted.saturating_add(units);
-        let settling =
-            gate.limits.store.settle(self.parts.receipt_of_last(self.store), &[Settlement { check: 0, change }]);
+        let settling = gate.limits.store.settle(self.parts.receipt_of_last(self.store), &[Settlement::new(0, change)]);
         self.doubted = doubted;
         settling
     }

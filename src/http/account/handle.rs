@@ -183,8 +183,8 @@ impl Handle {
     pub async fn check(&self, policy: &Policy, key: Key) -> Result<Decision, Error> {
         let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
         limits.supports(iter::once(rule))?;
-        let counter = Counter { policy: rule.name().clone(), key, quota: *rule.quota() };
-        let check = Check { settles: rule.settles(), mode: rule.mode(), ..Check::new(counter, rule.units()) };
+        let counter = Counter::new(rule.name().clone(), key, *rule.quota());
+        let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles());
         let timer = limits.observer.start();
         let decided = limits.store.decide(&[check], Deadline::none()).wait().await;
         limits.observer.decided(timer, &decided);

@@ -22,7 +22,7 @@ pub(super) struct Parts {
 impl Parts {
     /// Creates the first part. Its slot is left out, as the receipt of the decision releases that.
     pub(super) fn new(taken: &Taken) -> Self {
-        Self { each: SmallVec::from_buf([Taken { slot: 0, ..taken.clone() }]), is_rest: false }
+        Self { each: SmallVec::from_buf([taken.clone().slot(0)]), is_rest: false }
     }
 
     /// Returns the counter that all parts are of.
@@ -48,7 +48,7 @@ impl Parts {
             last.units += units;
             return;
         }
-        let part = Taken { units, stamp, ..last.clone() };
+        let part = last.clone().units(units).stamp(stamp);
         if last.units == 0 && self.each.len() == 1 {
             self.each[0] = part;
             return;
@@ -76,7 +76,7 @@ impl Parts {
             if back > 0 {
                 (part.units, left) = (part.units - back, left - back);
                 self.is_rest = part.units > 0;
-                changes.push(Settlement { check, change: Change::Refund(back) });
+                changes.push(Settlement::new(check, Change::Refund(back)));
             }
         }
         while self.each.len() > 1 && self.last().units == 0 {
@@ -103,12 +103,9 @@ mod tests {
     use crate::core::{Key, Quota};
 
     fn parts(units: u64) -> Parts {
-        let counter = Counter {
-            policy: "policy".try_into().expect("a valid name"),
-            key: Key::new("global", ""),
-            quota: Quota::per_hour(100),
-        };
-        Parts::new(&Taken { counter, units, floor: 0, stamp: 1, slot: 7 })
+        let counter =
+            Counter::new("policy".try_into().expect("a valid name"), Key::new("global", ""), Quota::per_hour(100));
+        Parts::new(&Taken::new(counter, units, 1).slot(7))
     }
 
     #[test]

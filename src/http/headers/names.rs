@@ -15,9 +15,9 @@ pub(super) const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-res
 
 /// The headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
 ///
-/// It is all that any [`Headers`](crate::Headers) may send, so it need not change with them. `grpc-retry-pushback-ms`
-/// is for gRPC-Web calls that are translated outside of this layer; the translation exposes `grpc-status` and
-/// `grpc-message` itself.
+/// It is all that any [`Headers`](crate::Headers) may send, so it need not change with them. A later version may have
+/// more: rely on what is in it, not on how many. `grpc-retry-pushback-ms` is for gRPC-Web calls that are translated
+/// outside of this layer; the translation exposes `grpc-status` and `grpc-message` itself.
 ///
 /// # Examples
 ///

@@ -31,6 +31,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 ///
 /// Made by [`basic_user`], which has the rules and an example.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct BasicUser {
     /// Whether keys hold the name itself, not a hash of it.
     plain: bool,

@@ -42,6 +42,7 @@ struct Bearer;
 /// assert!(key.as_str().starts_with("bearer:#") && !key.as_str().contains("s3cret"));
 /// # Ok::<(), http::Error>(())
 /// ```
+#[must_use]
 pub fn bearer() -> impl KeyExtractor + Copy + fmt::Debug {
     Bearer
 }

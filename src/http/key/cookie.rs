@@ -19,6 +19,7 @@ use crate::lookup::RawValues;
 ///
 /// Made by [`cookie`], which has the rules and an example.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Cookie {
     name: String,
     kind: Kind,

@@ -14,6 +14,7 @@ use crate::core::Answer;
 /// An extractor that calls a closure with a request extension of type `T`.
 ///
 /// Made by [`extension`], which has the rules and an example.
+#[must_use]
 pub struct Extension<T, F> {
     find: F,
     of: PhantomData<fn(&T)>,

@@ -26,6 +26,7 @@ use crate::core::{Error, Key};
 /// assert!(matches!(Extracted::from(Err::<Key, _>(Ambiguous)), Extracted::Ambiguous));
 /// ```
 #[derive(Debug)]
+#[must_use]
 #[non_exhaustive]
 pub enum Extracted {
     /// The key that identifies the client.

@@ -197,6 +197,7 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 /// Made by [`KeyExtractor::and`], which has an example. Both extractors run for each request, and what is not ready is
 /// waited for at the same time.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Join<A, B> {
     pub(super) first: A,
     pub(super) second: B,

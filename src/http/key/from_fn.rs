@@ -35,6 +35,7 @@ use super::Extracted;
 /// assert_eq!(key.as_str(), "tenant:acme");
 /// # Ok::<(), http::Error>(())
 /// ```
+#[must_use]
 pub fn from_fn<F, R>(find: F) -> F
 where
     F: Fn(&Parts) -> R + Send + Sync + 'static,

@@ -26,6 +26,7 @@ struct Global;
 /// let policy = Policy::new("capacity", Quota::per_second(5_000)).key(key::global());
 /// # let _ = policy;
 /// ```
+#[must_use]
 pub fn global() -> impl KeyExtractor + Copy + fmt::Debug {
     Global
 }

@@ -19,6 +19,7 @@ use crate::lookup::RawValues;
 ///
 /// Made by [`header`], which has the rules and an example.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Header {
     name: HeaderName,
     kind: Kind,

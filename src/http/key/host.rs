@@ -21,6 +21,8 @@ static KIND: Kind = Kind::fixed("host:");
 ///
 /// Made by [`host`], which has the rules and an example.
 #[derive(Clone, Copy, Debug, Default)]
+#[must_use]
+#[non_exhaustive]
 pub struct Host;
 
 /// Counts requests by their host: that of the `Host` header, and of the URI (HTTP/2, and requests to a proxy).

@@ -129,8 +129,8 @@ impl<K> KeyLookup<K> {
     /// Looks up by a key that is known; `offered` is called only if nothing is cached.
     fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> Answer<Extracted> {
         match self.lookups.find(key, offered) {
-            Answer::Ready(found) => Answer::Ready(found.into()),
-            Answer::Pending(finding) => Answer::pending(async move { finding.await.into() }),
+            Answer::Ready(found) => Answer::Ready(FoundKey::extracted(found)),
+            Answer::Pending(finding) => Answer::pending(async move { FoundKey::extracted(finding.await) }),
         }
     }
 
@@ -141,7 +141,7 @@ impl<K> KeyLookup<K> {
             Extracted::Secret(secret) => secret.into_parts(),
             other => return other,
         };
-        lookups.find(&key, || offered).wait().await.into()
+        FoundKey::extracted(lookups.find(&key, || offered).wait().await)
     }
 }
 
@@ -195,16 +195,9 @@ impl FoundKey {
             Extracted::Failed(error) => return Err(*error),
         })
     }
-}
 
-impl Looked for FoundKey {
-    fn is_nothing(&self) -> bool {
-        !matches!(self, FoundKey::Key(_))
-    }
-}
-
-impl From<Result<FoundKey, Error>> for Extracted {
-    fn from(found: Result<FoundKey, Error>) -> Self {
+    /// Converts what a lookup found, or its error, to what an extractor returns.
+    fn extracted(found: Result<Self, Error>) -> Extracted {
         match found {
             Ok(FoundKey::Key(key)) => Extracted::Key(key),
             Ok(FoundKey::Missing) => Extracted::Missing,
@@ -212,6 +205,12 @@ impl From<Result<FoundKey, Error>> for Extracted {
             Ok(FoundKey::Rejected(response)) => Extracted::Rejected(Box::new(Response::clone(&response))),
             Err(error) => Extracted::Failed(Box::new(error)),
         }
+    }
+}
+
+impl Looked for FoundKey {
+    fn is_nothing(&self) -> bool {
+        !matches!(self, FoundKey::Key(_))
     }
 }
 

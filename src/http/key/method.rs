@@ -44,6 +44,7 @@ struct Method;
 /// assert_eq!(key.as_str(), "method:GET");
 /// # Ok::<(), http::Error>(())
 /// ```
+#[must_use]
 pub fn method() -> impl KeyExtractor + Copy + fmt::Debug {
     Method
 }

@@ -48,6 +48,7 @@ struct Path;
 /// assert!(matches!(key::path().extract(&parts), Answer::Ready(Extracted::Ambiguous)));
 /// # Ok::<(), http::Error>(())
 /// ```
+#[must_use]
 pub fn path() -> impl KeyExtractor + Copy + fmt::Debug {
     Path
 }

@@ -26,6 +26,7 @@ use crate::lookup::RawValues;
 ///
 /// Made by [`path_param`], which has the rules and an example.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct PathParam {
     name: String,
     kind: Kind,

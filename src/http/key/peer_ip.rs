@@ -19,6 +19,7 @@ use crate::core::Answer;
 ///
 /// Made by [`peer_ip`], which has the rules and an example.
 #[derive(Clone, Copy, Debug)]
+#[must_use]
 pub struct PeerIp {
     /// In bits, at most 128.
     v6_prefix: u8,

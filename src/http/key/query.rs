@@ -16,6 +16,7 @@ use crate::lookup::RawValues;
 ///
 /// Made by [`query`], which has the rules and an example.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Query {
     name: String,
     kind: Kind,

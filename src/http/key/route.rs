@@ -39,6 +39,7 @@ struct Route;
 ///     .layer(RateLimitLayer::new(MemoryStore::new(), policy));
 /// # let _ = app;
 /// ```
+#[must_use]
 pub fn route() -> impl KeyExtractor + Copy + fmt::Debug {
     Route
 }

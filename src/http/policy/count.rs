@@ -40,6 +40,7 @@ use crate::http::grpc;
 /// # let _ = count;
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct Count {
     rule: Rule,
 }

@@ -48,6 +48,7 @@ use crate::http::gate::SharedGate;
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use = "services do nothing unless called"]
 pub struct RateLimit<S> {
     inner: S,
     gate: SharedGate,

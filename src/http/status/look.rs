@@ -59,7 +59,7 @@ pub(super) async fn status(
     limits.find_out(&mut plan, deadline).await?;
     let decided = limits.store.decide(&plan.checks, deadline).wait().await;
     let Decided { decision, receipt } = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
-    limits.store.settle(receipt, &[]);
+    drop(limits.store.settle(receipt, &[]));
     Ok(Status::of(gate, &decision))
 }
 

@@ -67,6 +67,7 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use = "services do nothing unless called"]
 pub struct StatusService {
     gate: SharedGate,
     /// Which requests see all advertised policies; `None` if all requests see only those that are proven.

@@ -132,11 +132,7 @@ impl RedisCellStore {
 
 /// The counter that is looked at to try the server out; no request has it.
 fn nobodys_counter() -> Counter {
-    Counter {
-        policy: "connect".try_into().expect("a valid name"),
-        key: Key::new("connect", ""),
-        quota: Quota::per_second(1),
-    }
+    Counter::new("connect".try_into().expect("a valid name"), Key::new("connect", ""), Quota::per_second(1))
 }
 
 /// Explains a refusal that is about the module: it is not loaded, or may not be called. `None` for

@@ -164,10 +164,8 @@ mod tests {
     use crate::store::Counter;
 
     fn step(quota: Quota, cost: u64, reply: Reply) -> (bool, u64, u64, u64) {
-        let check = Check::new(
-            Counter { policy: "policy".try_into().expect("a valid name"), key: Key::new("key", "ada"), quota },
-            cost,
-        );
+        let check =
+            Check::new(Counter::new("policy".try_into().expect("a valid name"), Key::new("key", "ada"), quota), cost);
         let step = Throttle::of("key".to_owned(), &check).unwrap().step(&check, reply).unwrap();
         (step.fits, step.remaining, step.wait, step.reset)
     }
@@ -211,11 +209,7 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_an_error() {
         let check = Check::new(
-            Counter {
-                policy: "policy".try_into().expect("a valid name"),
-                key: Key::new("key", "ada"),
-                quota: Quota::per_minute(10),
-            },
+            Counter::new("policy".try_into().expect("a valid name"), Key::new("key", "ada"), Quota::per_minute(10)),
             1,
         );
         let throttle = Throttle::of("key".to_owned(), &check).unwrap();

@@ -122,7 +122,7 @@ impl Refusals {
             None => last_known(check, self.hash(mark, check, Demand::of(check)), &known, now),
         });
         let decision = Decision::new(outcomes, Source::DenyCache);
-        Some(Decided { decision, receipt: Receipt::new(self.id, []) })
+        Some(Decided::new(decision, Receipt::new(self.id, [])))
     }
 
     /// Remembers how a request was refused, if it was, and if the store itself said so.
@@ -145,7 +145,7 @@ impl Refusals {
         if decision.source() != Source::Store || outcomes.iter().all(|outcome| outcome.remaining() > 0) {
             return;
         }
-        let checks: SmallVec<[Check; 4]> = checks.iter().map(|look| Check { cost: 1, ..look.clone() }).collect();
+        let checks: SmallVec<[Check; 4]> = checks.iter().map(|look| look.clone().cost(1)).collect();
         let outcomes = checks.iter().zip(outcomes).map(|(check, look)| match look.remaining() {
             0 => Outcome::denied(check, 0, look.wait()).resets_after(look.reset_after()),
             _ => look.clone(),

@@ -32,7 +32,7 @@ pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> R
     decided.map(|Decided { decision, receipt }| {
         let receipt = with_debts(local, checks, &shares, &decision, receipt);
         let decision = decision.with_quotas_of(checks, Source::Fallback);
-        Decided { decision, receipt }
+        Decided::new(decision, receipt)
     })
 }
 
@@ -83,7 +83,7 @@ fn with_debts(
 /// the capacity of the whole, which bounds the debt.
 fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     let share = Receipt::new(local.id(), [taken.clone()]);
-    drop(local.settle(share, &[Settlement { check: 0, change: Change::Refund(taken.units) }]));
+    drop(local.settle(share, &[Settlement::new(0, Change::Refund(taken.units))]));
     let (whole, part) = (check.counter.quota, taken.counter.quota);
     // A debt is paid at the rate of the share.
     let quota = if whole.facts().returns_evenly { part.with_units(part.limit(), whole.capacity()) } else { whole };
@@ -91,7 +91,7 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     let Answer::Ready(Ok(Applied { units, stamp, .. })) = local.adjust(&counter, Change::Charge(check.cost)) else {
         unreachable!("memory answers at once")
     };
-    Taken { units, stamp, ..taken.clone() }
+    taken.clone().units(units).stamp(stamp)
 }
 
 /// Returns one instance's share of a quota, limit and capacity each rounded up: at least 1.

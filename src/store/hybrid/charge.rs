@@ -110,7 +110,8 @@ impl Charge {
     async fn attempt(&mut self) -> Result<Applied, Error> {
         let shared = Arc::clone(&self.shared);
         if self.again > 0 {
-            shared.bounded(shared.inner.decide(&[Check::new(self.counter.clone(), 0)], Deadline::none())).await?;
+            let look = Check::new(self.counter.clone(), 0);
+            drop(shared.bounded(shared.inner.decide(&[look], Deadline::none())).await?);
         }
         self.sent = true;
         shared.bounded(shared.inner.adjust(&self.counter, Change::Charge(self.first + self.again))).await

@@ -115,14 +115,14 @@ impl SharedBalances {
 
     /// Refunds units that a charge took in the inner store.
     pub(super) fn refund_charged(&self, counter: &Counter, units: u64, stamp: u64) -> Settling {
-        self.refund(Vec::new(), Taken { counter: counter.clone(), units, floor: 0, stamp, slot: 0 }, units)
+        self.refund(Vec::new(), Taken::new(counter.clone(), units, stamp), units)
     }
 
     /// Refunds units in the inner store of which a request took others `before`; nothing while its identity is
     /// unknown.
     pub(super) fn refund(&self, before: Vec<Taken>, taken: Taken, units: u64) -> Settling {
         let Some(&store) = self.inner_id.get() else { return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])) };
-        let change = Settlement { check: before.len(), change: Change::Refund(units) };
+        let change = Settlement::new(before.len(), Change::Refund(units));
         self.inner.settle(Receipt::new(store, before.into_iter().chain([taken])), &[change])
     }
 }

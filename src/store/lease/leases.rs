@@ -173,7 +173,7 @@ impl Leases {
             return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
         };
         let receipt = Receipt::new(store, before.iter().chain([taken]).cloned());
-        self.inner.settle(receipt, &[Settlement { check: before.len(), change }])
+        self.inner.settle(receipt, &[Settlement::new(before.len(), change)])
     }
 
     /// Puts units back into the lease they were spent from; `false` if they have to go back to the inner store.
@@ -195,7 +195,7 @@ impl Leases {
 fn with(held: &[u64], decided: Decided) -> Decided {
     let Decided { decision, receipt } = decided;
     let outcomes = decision.outcomes().iter().zip(held).map(|(outcome, units)| outcome.with_more(*units));
-    Decided { decision: Decision::new(outcomes, decision.source()), receipt }
+    Decided::new(Decision::new(outcomes, decision.source()), receipt)
 }
 
 impl Drop for Leases {

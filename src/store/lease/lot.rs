@@ -126,7 +126,7 @@ impl Lot {
             Refund::Counted | Refund::LastInLine if counts => self.left,
             Refund::Counted | Refund::LastInLine => 0,
         };
-        let change = Settlement { check: 0, change: Change::Refund(units) };
+        let change = Settlement::new(0, Change::Refund(units));
         drop(inner.settle(self.receipt, if units > 0 { std::slice::from_ref(&change) } else { &[] }));
         units
     }
@@ -159,7 +159,7 @@ mod tests {
 
     /// A lease of 50 units, asked for at 1 s and granted at 1.4 s.
     fn lot(store: &MemoryStore, quota: Quota) -> Lot {
-        let counter = Counter { policy: "p".try_into().expect("a valid name"), key: Key::new("k", "v"), quota };
+        let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), quota);
         let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)], Deadline::none()) else {
             panic!("memory answers at once")
         };

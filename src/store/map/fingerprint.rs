@@ -92,11 +92,7 @@ mod tests {
     use crate::core::{Key, Quota};
 
     fn counter(policy: &str, value: &str) -> Counter {
-        Counter {
-            policy: policy.try_into().expect("a valid name"),
-            key: Key::new("k", value),
-            quota: Quota::per_second(1),
-        }
+        Counter::new(policy.try_into().expect("a valid name"), Key::new("k", value), Quota::per_second(1))
     }
 
     #[test]

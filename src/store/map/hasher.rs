@@ -45,11 +45,7 @@ mod tests {
 
     #[test]
     fn no_two_stores_hash_a_key_alike_so_that_none_can_be_flooded_by_a_list_made_before() {
-        let counter = Counter {
-            policy: "p".try_into().expect("a valid name"),
-            key: Key::new("k", "v"),
-            quota: Quota::per_second(1),
-        };
+        let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), Quota::per_second(1));
         let hashes: std::collections::HashSet<u64> = (0..8).map(|_| CounterHasher::new().of(&counter)).collect();
         assert_eq!(hashes.len(), 8);
     }

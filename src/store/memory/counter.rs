@@ -94,7 +94,7 @@ mod tests {
     const STATE: State = State::Level { time: 1, amount: 2 };
 
     fn packed(rank: Rank) -> PackedCounter {
-        let counter = Counter { policy: "p".try_into().expect("a valid name"), key: Key::new("k", "v"), quota: HOURLY };
+        let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), HOURLY);
         PackedCounter::new(Fingerprints::new().of(&counter), STATE, rank)
     }
 
@@ -137,11 +137,8 @@ mod tests {
 
     #[test]
     fn a_counter_is_of_its_fingerprint_whatever_its_rank() {
-        let counter = |key: u32| Counter {
-            policy: "p".try_into().expect("a valid name"),
-            key: Key::new("k", key.to_string()),
-            quota: HOURLY,
-        };
+        let counter =
+            |key: u32| Counter::new("p".try_into().expect("a valid name"), Key::new("k", key.to_string()), HOURLY);
         let fingerprints = Fingerprints::new();
         for key in 0..200 {
             let of = fingerprints.of(&counter(key));

@@ -75,7 +75,7 @@ impl Engine {
 
     /// Refunds in the background all that a receipt proves to be taken.
     pub(super) fn refund_all(&self, receipt: &Receipt) {
-        let all = |check| Settlement { check, change: Change::Refund(u64::MAX) };
+        let all = |check| Settlement::new(check, Change::Refund(u64::MAX));
         let changes: SmallVec<[Settlement; 4]> = (0..receipt.taken().len()).map(all).collect();
         drop(self.settle(receipt, &changes));
     }

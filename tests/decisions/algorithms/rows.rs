@@ -75,7 +75,7 @@ impl Row {
     }
 
     fn check(&self, quota: Quota) -> Check {
-        Check { floor: self.floor, mode: self.mode, ..check(KEY, quota, self.cost) }
+        check(KEY, quota, self.cost).floor(self.floor).mode(self.mode)
     }
 }
 

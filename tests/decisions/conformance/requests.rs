@@ -83,7 +83,7 @@ async fn every_place_in_a_request_can_refuse_it() {
 #[tokio::test]
 async fn the_largest_time_to_retry_binds_a_refusal() {
     on_each_store(async |subject| {
-        decide(subject, 0, &request(8, 5, 0)).await;
+        let _ = decide(subject, 0, &request(8, 5, 0)).await;
         let refused = decide(subject, 0, &request(3, 2, 1)).await;
         assert_eq!(allowed(&refused), [false, false, true], "{}", subject.name);
         assert_eq!(refused.violated().count(), 2, "{}", subject.name);
@@ -96,7 +96,7 @@ async fn the_largest_time_to_retry_binds_a_refusal() {
 #[tokio::test]
 async fn a_limit_that_no_wait_helps_binds_a_refusal_before_one_to_wait_for() {
     on_each_store(async |subject| {
-        decide(subject, 0, &request(0, 5, 1)).await;
+        let _ = decide(subject, 0, &request(0, 5, 1)).await;
         assert_never(subject, 0, &request(11, 1, 1)).await;
         let refused = decide(subject, 0, &request(11, 1, 1)).await;
         assert_eq!(refused.binding().map(|outcome| *outcome.quota()), Some(IP), "{}", subject.name);
@@ -162,7 +162,7 @@ async fn the_same_counter_twice_waits_for_the_sum() {
     let bucket = Quota::token_bucket(4, Duration::from_secs(40));
     let pair = [check("twice", bucket, 2), check("twice", bucket, 2)];
     on_each_store(async |subject| {
-        decide(subject, 0, &[check("twice", bucket, 3)]).await;
+        let _ = decide(subject, 0, &[check("twice", bucket, 3)]).await;
         assert_waits(subject, 0, 30 * S, &pair).await;
     })
     .await;

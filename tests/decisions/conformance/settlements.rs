@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::store::Change::{Charge, Refund};
-use tollgate::store::{Check, Deadline, Mode, Settlement};
+use tollgate::store::{Deadline, Mode, Settlement};
 use tollgate::{MemoryStore, Outcome, Quota, Store};
 
 use crate::algorithms::rows::{S, admits, denies, run};
@@ -115,7 +115,7 @@ async fn a_charge_puts_a_bucket_into_debt_by_at_most_its_capacity() {
 async fn a_settlement_changes_the_check_it_names_and_no_other() {
     on_each_store(async |subject| {
         let decided = subject.decide(&[check("a", WINDOW, 2), check("b", BUCKET, 2)], Deadline::none()).await;
-        let changes = [Settlement { check: 1, change: Refund(1) }, Settlement { check: 2, change: Refund(1) }];
+        let changes = [Settlement::new(1, Refund(1)), Settlement::new(2, Refund(1))];
         subject.settle_all(decided, &changes).await;
         let left = subject.decide(&[check("a", WINDOW, 0), check("b", BUCKET, 0)], Deadline::none()).await.decision;
         let left: Vec<u64> = left.outcomes().iter().map(Outcome::remaining).collect();
@@ -128,7 +128,7 @@ async fn a_settlement_changes_the_check_it_names_and_no_other() {
 async fn a_shadow_check_that_took_nothing_has_nothing_to_give_back() {
     on_each_store(async |subject| {
         let _ = subject.take(0, WINDOW, 4).await;
-        let decided = subject.decide(&[Check { mode: Mode::Shadow, ..check(KEY, WINDOW, 3) }], Deadline::none()).await;
+        let decided = subject.decide(&[check(KEY, WINDOW, 3).mode(Mode::Shadow)], Deadline::none()).await;
         subject.settle(decided, Refund(3)).await;
         assert_remaining(subject, 0, WINDOW, 1).await;
     })

@@ -10,7 +10,7 @@ use crate::algorithms::subject::on_each_store;
 use crate::support::checks::check;
 
 fn shadow(key: &str, quota: Quota, cost: u64) -> Check {
-    Check { mode: Mode::Shadow, ..check(key, quota, cost) }
+    check(key, quota, cost).mode(Mode::Shadow)
 }
 
 #[tokio::test]

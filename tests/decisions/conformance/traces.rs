@@ -41,7 +41,7 @@ fn one(rng: &mut Rng) -> Check {
     let cost = [0, 1, 1, 1, 2, 3, 7][rng.usize(..7)];
     let floor = [0, 0, 0, 2][rng.usize(..4)];
     let mode = if rng.u64(0..6) == 0 { Mode::Shadow } else { Mode::Enforce };
-    Check { floor, mode, ..check(KEY, quota, cost) }
+    check(KEY, quota, cost).floor(floor).mode(mode)
 }
 
 /// Asks both stores, which must answer alike, and settles what they decide.
@@ -94,5 +94,5 @@ fn settlement(rng: &mut Rng, checks: usize) -> Vec<Settlement> {
     let units = rng.u64(1..9);
     let change = if rng.u64(0..2) == 0 { Change::Refund(units) } else { Change::Charge(units) };
     let check = rng.usize(..checks);
-    if rng.u64(0..4) == 0 { vec![Settlement { check, change }] } else { Vec::new() }
+    if rng.u64(0..4) == 0 { vec![Settlement::new(check, change)] } else { Vec::new() }
 }

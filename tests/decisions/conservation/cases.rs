@@ -52,7 +52,11 @@ impl Rig {
 }
 
 fn counter(quota: Quota) -> Counter {
-    Counter { policy: "policy".try_into().expect("a valid name"), key: Key::new("global", ""), quota }
+    counter_of(Key::new("global", ""), quota)
+}
+
+fn counter_of(key: Key, quota: Quota) -> Counter {
+    Counter::new("policy".try_into().expect("a valid name"), key, quota)
 }
 
 async fn on_each_store(test: impl AsyncFn(&Rig)) {
@@ -355,11 +359,11 @@ async fn what_a_handle_asks_for_after_the_response_is_given_back_by_it_alone() {
         let handle = response.extensions().get::<Handle>().expect("it was kept");
         let metered = Policy::new("policy", later).metered();
         for _ in 0..10 {
-            handle.check(&metered, Key::new("user", "ada")).await.expect("the store answers");
+            let _ = handle.check(&metered, Key::new("user", "ada")).await.expect("the store answers");
         }
         handle.refund(4);
         answered().await;
-        let user = Counter { key: Key::new("user", "ada"), ..counter(later) };
+        let user = counter_of(Key::new("user", "ada"), later);
         let looked = rig.store.decide(&[Check::new(user, 0)], Deadline::none()).wait().await;
         assert_eq!(looked.expect("the store answers").decision.outcomes()[0].remaining(), 44, "{}", rig.name);
         assert_eq!(rig.left(quota).await, 100, "{}: the request itself owes nothing more", rig.name);
@@ -575,7 +579,7 @@ async fn a_request_leaves_a_line_with_all_that_it_took_there() {
             let line = line.clone();
             async move {
                 for _ in 0..3 {
-                    handle(&request).check(&line, Key::new("global", "")).await.expect("the store answers");
+                    let _ = handle(&request).check(&line, Key::new("global", "")).await.expect("the store answers");
                 }
                 Ok::<_, Infallible>(Response::new(Text::default()))
             }
@@ -594,7 +598,7 @@ async fn a_handler_that_asks_one_counter_for_ever_is_shown_the_first_checks_and_
         let handler = move |handle: Handle| async move {
             let policy = Policy::new("policy", asked).count(Count::failures());
             for _ in 0..500 {
-                handle.check(&policy, Key::new("user", "ada")).await.expect("the store answers");
+                let _ = handle.check(&policy, Key::new("user", "ada")).await.expect("the store answers");
             }
             Response::new(Text::default())
         };
@@ -602,7 +606,7 @@ async fn a_handler_that_asks_one_counter_for_ever_is_shown_the_first_checks_and_
         let length: usize = response.headers().values().map(http::HeaderValue::len).sum();
         assert!(length < 8_000, "{}: {length} bytes of headers", rig.name);
         answered().await;
-        let user = Counter { key: Key::new("user", "ada"), ..counter(asked) };
+        let user = counter_of(Key::new("user", "ada"), asked);
         let looked = rig.store.decide(&[Check::new(user, 0)], Deadline::none()).wait().await;
         let left = looked.expect("the store answers").decision.outcomes()[0].remaining();
         assert_eq!(left, 5_000, "{}: nothing counts", rig.name);

@@ -153,7 +153,7 @@ async fn crowd(stores: &[Arc<dyn Store>], quota: Quota) -> u64 {
 async fn left(store: &dyn Store, quota: Quota) -> u64 {
     // Changes that follow answers are on their way for a moment.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let counter = Counter { policy: "policy".try_into().expect("a valid name"), key: Key::new("global", ""), quota };
+    let counter = Counter::new("policy".try_into().expect("a valid name"), Key::new("global", ""), quota);
     let looked = store.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await;
     looked.expect("the store answers").decision.outcomes()[0].remaining()
 }

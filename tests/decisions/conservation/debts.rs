@@ -213,11 +213,7 @@ impl History {
     }
 
     fn counter(&self, key: usize) -> Counter {
-        Counter {
-            policy: "policy".try_into().expect("a valid name"),
-            key: Key::new("key", key.to_string()),
-            quota: self.quota,
-        }
+        Counter::new("policy".try_into().expect("a valid name"), Key::new("key", key.to_string()), self.quota)
     }
 
     async fn step(&mut self) {
@@ -280,7 +276,7 @@ impl History {
         drop(locked);
         self.counts[1] += 1;
         self.rough.meters.store(true, Ordering::SeqCst);
-        let settling = self.hybrid.settle(receipt, &[Settlement { check: 0, change: Change::Charge(units) }]);
+        let settling = self.hybrid.settle(receipt, &[Settlement::new(0, Change::Charge(units))]);
         self.rough.meters.store(false, Ordering::SeqCst);
         tokio::spawn(async move {
             let applied = settling.wait().await;
@@ -293,9 +289,9 @@ impl History {
             };
             let is_current = owed.resets == resets;
             if let Some(request) = owed.open.iter_mut().find(|request| request.number == number) {
-                request.parts.push(Taken { units, stamp, ..last });
+                request.parts.push(last.units(units).stamp(stamp));
             } else if let Some(request) = owed.void.iter_mut().find(|request| request.number == number) {
-                request.parts.push(Taken { units, stamp, ..last });
+                request.parts.push(last.units(units).stamp(stamp));
             } else if is_current {
                 owed.ended += units;
             }
@@ -322,7 +318,7 @@ impl History {
             request.parts.pop();
         }
         self.counts[2] += 1;
-        drop(self.hybrid.settle(receipt, &[Settlement { check: 0, change: Change::Refund(units) }]));
+        drop(self.hybrid.settle(receipt, &[Settlement::new(0, Change::Refund(units))]));
     }
 
     fn end(&mut self, key: usize) {
@@ -379,7 +375,7 @@ impl History {
                 tollgate::Algorithm::SlidingLog => Quota::sliding_log(AMPLE, MONTH),
                 _ => Quota::fixed_window(AMPLE, MONTH),
             };
-            let look = Check::new(Counter { quota: ample, ..counter.clone() }, 0);
+            let look = Check::new(Counter::new(counter.policy.clone(), counter.key.clone(), ample), 0);
             let Answer::Ready(Ok(looked)) = self.rough.inner.decide(&[look], Deadline::none()) else {
                 panic!("memory answers")
             };

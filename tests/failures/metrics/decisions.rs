@@ -69,11 +69,11 @@ struct Says(Source, MemoryStore);
 
 impl Store for Says {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        let Answer::Ready(Ok(Decided { decision, receipt })) = self.1.decide(checks, deadline) else {
+        let Answer::Ready(Ok(Decided { decision, receipt, .. })) = self.1.decide(checks, deadline) else {
             panic!("memory decides")
         };
         let decision = Decision::new(decision.outcomes().iter().cloned(), self.0);
-        Answer::Ready(Ok(Decided { decision, receipt }))
+        Answer::Ready(Ok(Decided::new(decision, receipt)))
     }
 
     passes_on!(1: settle, adjust, reset);
@@ -190,7 +190,7 @@ async fn what_a_handler_and_a_limiter_ask_counts_and_a_look_does_not() {
         let (limits, account) = (request.extensions().get::<Handle>().expect("a handle").clone(), account.clone());
         async move {
             for _ in 0..2 {
-                limits.check(&account, Key::new("account", "ada")).await.expect("memory decides");
+                let _ = limits.check(&account, Key::new("account", "ada")).await.expect("memory decides");
             }
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
         }
@@ -205,8 +205,8 @@ async fn what_a_handler_and_a_limiter_ask_counts_and_a_look_does_not() {
     ]);
 
     let (limiter, ada) = (Limiter::new(MemoryStore::new(), [Rule::new("mail", ONE)]), Key::new("user", "ada"));
-    limiter.check(&ada).await.expect("memory decides");
-    limiter.check(&ada).await.expect("memory decides");
+    let _ = limiter.check(&ada).await.expect("memory decides");
+    let _ = limiter.check(&ada).await.expect("memory decides");
     watch.saw(&[
         ("decisions_total{source=store,verdict=allowed}", 1),
         ("decisions_total{source=store,verdict=refused}", 1),

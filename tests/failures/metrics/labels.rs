@@ -54,7 +54,7 @@ async fn nothing_of_a_request_is_a_label() {
     }
     let limiter = Limiter::new(MemoryStore::new(), policies().iter().map(|policy| policy.rule().clone()));
     for _ in 0..2 {
-        limiter.check(&Key::new("user", SECRET)).await.expect("memory decides");
+        let _ = limiter.check(&Key::new("user", SECRET)).await.expect("memory decides");
     }
     let all = watch.all();
     for (series, ..) in &all {

@@ -82,7 +82,7 @@ async fn send_and_drop(layer: &RateLimitLayer, inner: &Inner) -> Ends {
 }
 
 async fn taken(store: &impl Store, policy: &str, quota: Quota) -> u64 {
-    let counter = Counter { policy: policy.try_into().expect("a valid name"), key: Key::new("global", ""), quota };
+    let counter = Counter::new(policy.try_into().expect("a valid name"), Key::new("global", ""), quota);
     let decided = store.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await.expect("the store is there");
     LIMIT - decided.decision.outcomes()[0].remaining()
 }

@@ -127,7 +127,7 @@ fn a_status_for_all_is_built_for_keys_that_the_connection_or_the_server_says() {
         by(key::header("x-user")).shadow(),
     ];
     for (place, policy) in policies.into_iter().enumerate() {
-        layer([policy]).status_service().unwrap_or_else(|error| panic!("policy {place}: {error}"));
+        let _ = layer([policy]).status_service().unwrap_or_else(|error| panic!("policy {place}: {error}"));
     }
 }
 

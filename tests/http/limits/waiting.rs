@@ -133,7 +133,7 @@ impl Store for Refusing {
         assert!(self.1.fetch_add(1, Ordering::Relaxed) <= 1_000, "it is asked in a busy loop");
         let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(self.0)));
         let decision = Decision::new(outcomes, Source::Store);
-        Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
+        Answer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
     }
 
     keeps_nothing!();

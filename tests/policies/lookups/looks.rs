@@ -38,11 +38,8 @@ async fn a_refusal_before_a_lookup_is_told_as_any_other() {
                 let directory = Directory::default();
                 let without = rig.layer([all.clone()]);
                 let with = rig.layer([all, tiered(directory.tiers(ms(0)))]);
-                let counter = Counter {
-                    policy: name.as_str().try_into().expect("a valid name"),
-                    key: Key::new("global", ""),
-                    quota,
-                };
+                let counter =
+                    Counter::new(name.as_str().try_into().expect("a valid name"), Key::new("global", ""), quota);
                 for _ in 0..taken {
                     let decided = rig.store.decide(&[Check::new(counter.clone(), 1)], Deadline::none()).wait().await;
                     assert!(decided.expect("the store decides").decision.is_allowed());
@@ -176,12 +173,12 @@ async fn units_that_are_leased_here_are_not_missed_by_a_look() {
     let held = store.counts().held();
     assert!(held > 0, "leases are there");
     // All that the inner store has left is taken by others.
-    let counter = Counter { policy: "all".try_into().expect("a valid name"), key: Key::new("global", ""), quota };
+    let counter = Counter::new("all".try_into().expect("a valid name"), Key::new("global", ""), quota);
     let others_take = |check: Check| async {
         store.decide(&[check], Deadline::none()).wait().await.expect("memory decides").decision.is_allowed()
     };
     let rest = 100 - sent - held;
-    assert!(rest == 0 || others_take(Check { floor: 0, ..Check::new(counter, rest) }).await);
+    assert!(rest == 0 || others_take(Check::new(counter, rest).floor(0)).await);
     let directory = Directory::default();
     let layer = RateLimitLayer::composite(store.clone()).policies([all, tiered(directory.tiers(ms(0)))]);
     send(&layer, with_token("bob")).await;

@@ -63,7 +63,7 @@ impl Rig {
 
     /// What a counter has left, past any layer.
     pub(crate) async fn left(&self, policy: &str, key: &Key, quota: Quota) -> u64 {
-        let counter = Counter { policy: policy.try_into().expect("a valid name"), key: key.clone(), quota };
+        let counter = Counter::new(policy.try_into().expect("a valid name"), key.clone(), quota);
         let decided =
             self.store.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await.expect("the store is there");
         decided.decision.outcomes()[0].remaining()

@@ -11,7 +11,7 @@ use super::rig::{HOUR, THREE, assert_empty, decide, server, store};
 use crate::support::checks::{check, counter};
 
 fn of(key: Key) -> Check {
-    Check::new(Counter { policy: "user".try_into().expect("a valid name"), key, quota: THREE }, 1)
+    Check::new(Counter::new("user".try_into().expect("a valid name"), key, THREE), 1)
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn it_and_a_store_with_scripts_never_read_what_the_other_keeps() {
 async fn another_window_is_another_bucket_and_another_limit_is_the_same() {
     let server = server();
     let store = store(&server).await;
-    decide(&store, check("ada", THREE, 3)).await.unwrap();
+    drop(decide(&store, check("ada", THREE, 3)).await.unwrap());
     assert!(!decide(&store, check("ada", Quota::gcra(6, HOUR).burst(3), 3)).await.unwrap().decision.is_allowed());
     assert!(decide(&store, check("ada", Quota::gcra(3, HOUR * 2), 3)).await.unwrap().decision.is_allowed());
     let lowered = decide(&store, check("ada", Quota::gcra(3, HOUR).burst(1), 0)).await.unwrap().decision;
@@ -115,8 +115,8 @@ async fn what_it_cannot_do_is_an_error_also_where_no_layer_asked_before() {
     let store = store(&server).await;
     for checks in [
         vec![check("ada", THREE, 1), check("bob", THREE, 1)],
-        vec![Check { floor: 1, ..check("ada", THREE, 1) }],
-        vec![Check { settles: Settles::ByOutcome, ..check("ada", THREE, 1) }],
+        vec![check("ada", THREE, 1).floor(1)],
+        vec![check("ada", THREE, 1).settles(Settles::ByOutcome)],
         vec![check("ada", Quota::sliding_log(3, HOUR), 1)],
         vec![check("ada", Quota::gcra(3, Duration::from_millis(1_001)), 1)],
     ] {
@@ -135,10 +135,10 @@ async fn settling_changes_nothing() {
     let server = server();
     let store = store(&server).await;
     let receipt = decide(&store, check("ada", THREE, 2)).await.unwrap().receipt;
-    let taken = Taken { counter: counter("ada", THREE), units: 2, floor: 0, stamp: 0, slot: 0 };
+    let taken = Taken::new(counter("ada", THREE), 2, 0);
     let forged = Receipt::new(receipt.store(), [taken]);
     for receipt in [receipt, forged] {
-        store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(2) }]);
+        drop(store.settle(receipt, &[Settlement::new(0, Change::Refund(2))]));
     }
     assert_eq!(decide(&store, check("ada", THREE, 0)).await.unwrap().decision.outcomes()[0].remaining(), 1);
 }
@@ -148,7 +148,7 @@ async fn a_reset_starts_a_key_anew_and_no_other() {
     let server = server();
     let store = store(&server).await;
     for user in ["ada", "bob"] {
-        decide(&store, check(user, THREE, 3)).await.unwrap();
+        drop(decide(&store, check(user, THREE, 3)).await.unwrap());
     }
     store.reset(&counter("ada", THREE)).wait().await.unwrap();
     store.reset(&counter("nobody", THREE)).wait().await.unwrap();

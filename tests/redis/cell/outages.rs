@@ -39,7 +39,7 @@ async fn a_server_that_hangs_costs_a_budget_and_what_was_asked_is_done_once() {
     let server = server();
     let (patient, settings) = (store(&server).await, RedisCellStore::builder().budget(Duration::from_millis(50)));
     let store = settings.connect_timeout(Duration::from_secs(5)).connect(&server.url()).await.unwrap();
-    decide(&patient, check("ada", THREE, 1)).await.unwrap();
+    drop(decide(&patient, check("ada", THREE, 1)).await.unwrap());
     server.pause();
     let start = Instant::now();
     let error = decide(&store, check("ada", THREE, 1)).await.unwrap_err();
@@ -48,7 +48,7 @@ async fn a_server_that_hangs_costs_a_budget_and_what_was_asked_is_done_once() {
     assert!(error.is_timeout() && late < Duration::from_secs(1), "{error:#} after {late:?}");
     let looked = decide(&patient, check("ada", THREE, 0)).await.unwrap().decision;
     assert!([1, 2].contains(&looked.outcomes()[0].remaining()), "it is done once, or not at all");
-    decide(&store, check("bob", THREE, 1)).await.expect("the next one has a connection of its own");
+    drop(decide(&store, check("bob", THREE, 1)).await.expect("the next one has a connection of its own"));
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_server_that_lost_the_module_is_a_failure_of_the_store() {
     let error = decide(&store, check("ada", THREE, 1)).await.unwrap_err();
     assert!(error.is_store(), "{error:#}");
     let _: String = server.ask(&["ACL", "SETUSER", "default", "+cl.throttle"]);
-    decide(&store, check("ada", THREE, 1)).await.unwrap();
+    drop(decide(&store, check("ada", THREE, 1)).await.unwrap());
 }
 
 #[tokio::test]
@@ -69,5 +69,5 @@ async fn a_value_that_is_not_the_modules_is_an_error_and_ends_nothing() {
     let _: String = server.ask(&["SET", "tollgate:{key:ada}:policy:1c3600s", "three", "EX", "60"]);
     let error = decide(&store, check("ada", THREE, 1)).await.unwrap_err();
     assert!(error.is_store(), "{error:#}");
-    decide(&store, check("bob", THREE, 1)).await.unwrap();
+    drop(decide(&store, check("bob", THREE, 1)).await.unwrap());
 }

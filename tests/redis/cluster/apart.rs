@@ -21,7 +21,7 @@ fn remaining(decided: &Decided) -> Vec<u64> {
 }
 
 async fn left(store: &RedisStore, checks: &[Check]) -> Vec<u64> {
-    let looks: Vec<Check> = checks.iter().map(|check| Check { cost: 0, ..check.clone() }).collect();
+    let looks: Vec<Check> = checks.iter().map(|check| check.clone().cost(0)).collect();
     remaining(&decide(store, &looks).await)
 }
 
@@ -50,12 +50,12 @@ async fn a_decision_takes_from_all_slots_or_gives_back() {
 async fn a_receipt_gives_back_to_every_slot() {
     let cluster = Cluster::start();
     let store = cluster.store(PATIENCE).await;
-    let checks = checks(&cluster, [9, 8, 7]).map(|check| Check { cost: 3, ..check });
+    let checks = checks(&cluster, [9, 8, 7]).map(|check| check.cost(3));
     let decided = decide(&store, &checks).await;
     assert_eq!(left(&store, &checks).await, [6, 5, 4]);
     let changes = [Change::Refund(1), Change::Charge(1), Change::Refund(9)];
-    let changes = [0, 1, 2].map(|check| Settlement { check, change: changes[check] });
-    store.settle(decided.receipt, &changes);
+    let changes = [0, 1, 2].map(|check| Settlement::new(check, changes[check]));
+    drop(store.settle(decided.receipt, &changes));
     assert_eq!(left(&store, &checks).await, [7, 4, 7]);
 }
 
@@ -69,7 +69,7 @@ async fn a_shadow_in_another_slot_refuses_nothing_and_is_given_back_with_the_res
     let decided = decide(&store, &checks).await;
     assert!(decided.decision.is_allowed() && !decided.decision.outcomes()[1].is_allowed());
     assert_eq!(left(&store, &checks).await, [7, 0, 1]);
-    decide(&store, &checks).await;
+    drop(decide(&store, &checks).await);
     store.reset(&checks[1].counter).wait().await.unwrap();
     assert!(!decide(&store, &checks).await.decision.is_allowed());
     assert_eq!(left(&store, &checks).await, [6, 1, 0]);
@@ -104,7 +104,7 @@ async fn what_a_caller_who_went_away_took_in_vain_is_given_back() {
     let cluster = Cluster::start();
     let store = cluster.store(PATIENCE).await;
     let checks = checks(&cluster, [9, 1, 9]);
-    decide(&store, &checks).await;
+    drop(decide(&store, &checks).await);
     for _ in 0..10 {
         let asked =
             tokio::time::timeout(Duration::from_micros(50), store.decide(&checks, Deadline::none()).wait()).await;
@@ -119,7 +119,7 @@ async fn a_part_that_fails_fails_the_decision_and_the_others_give_back() {
     let mut cluster = Cluster::start();
     let store = cluster.store(Duration::from_millis(300)).await;
     let checks = checks(&cluster, [9, 9, 9]);
-    decide(&store, &checks).await;
+    drop(decide(&store, &checks).await);
     cluster.nodes[1].kill();
     let error = store.decide(&checks, Deadline::none()).wait().await.expect_err("a primary is away");
     assert!(error.is_connection() || error.is_timeout(), "{error:#}");

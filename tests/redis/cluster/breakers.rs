@@ -288,7 +288,7 @@ async fn the_log_names_the_primary_once_a_change() {
         }
         cluster.nodes[1].resume();
         app.time_to_return(&own).await;
-        take(&app.store, &own, 0).await.expect("it is back");
+        drop(take(&app.store, &own, 0).await.expect("it is back"));
         for text in
             [" WARN tollgate::store::redis::cluster::node: a primary is not called for now", "a primary decides again"]
         {

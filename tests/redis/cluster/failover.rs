@@ -18,7 +18,7 @@ async fn a_killed_primary_fails_its_own_slots_in_time_until_its_replica_takes_ov
     let store = cluster.store(BUDGET).await;
     let (own, other) = (cluster.key_on(1), cluster.key_on(2));
     for key in [&own, &other] {
-        take(&store, key, 1).await.unwrap();
+        drop(take(&store, key, 1).await.unwrap());
     }
     cluster.nodes[1].kill();
     let start = Instant::now();
@@ -27,12 +27,12 @@ async fn a_killed_primary_fails_its_own_slots_in_time_until_its_replica_takes_ov
         let error = take(&store, &own, 1).await.expect_err("its primary is dead");
         assert!(error.is_connection() || error.is_timeout(), "{error:#}");
         assert!(asked.elapsed() < BOUND, "{:?}", asked.elapsed());
-        take(&store, &other, 1).await.expect("its primary lives");
+        drop(take(&store, &other, 1).await.expect("its primary lives"));
     }
     assert!(start.elapsed() < NODE_TIMEOUT, "the replica had no time to take over: {:?}", start.elapsed());
     let waited = time_to_decide(&store, &own, &cluster.nodes[4]).await;
     assert!(waited < RETURN, "{waited:?}");
-    take(&store, &other, 1).await.expect("the Cluster is whole");
+    drop(take(&store, &other, 1).await.expect("the Cluster is whole"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,7 +41,7 @@ async fn a_paused_primary_keeps_nobody_waiting_for_the_others() {
     let store = cluster.store(BUDGET).await;
     let (own, other) = (cluster.key_on(0), cluster.key_on(2));
     for key in [&own, &other] {
-        take(&store, key, 1).await.unwrap();
+        drop(take(&store, key, 1).await.unwrap());
     }
     cluster.nodes[0].pause();
     let waiting = tokio::spawn({
@@ -51,7 +51,7 @@ async fn a_paused_primary_keeps_nobody_waiting_for_the_others() {
     let (mut asked, mut longest) = (0, Duration::ZERO);
     while !waiting.is_finished() {
         let start = Instant::now();
-        take(&store, &other, 0).await.expect("its primary lives");
+        drop(take(&store, &other, 0).await.expect("its primary lives"));
         longest = longest.max(start.elapsed());
         asked += 1;
     }
@@ -74,7 +74,7 @@ async fn settlements_that_a_killed_primary_was_not_sent_go_once_to_the_replica_t
     cluster.nodes[1].kill();
     take(&store, &other, 1).await.expect_err("its primary is dead");
     for receipt in receipts {
-        store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(3) }]);
+        drop(store.settle(receipt, &[Settlement::new(0, Change::Refund(3))]));
     }
     let waited = time_to_decide(&store, &other, &cluster.nodes[4]).await;
     assert!(waited < RETURN, "{waited:?}");
@@ -94,6 +94,6 @@ async fn a_store_connects_while_a_primary_is_away() {
     cluster.nodes[0].kill();
     let urls = [cluster.nodes[0].url(), cluster.nodes[2].url()];
     let store = tollgate::RedisStore::builder().budget(BUDGET).connect_cluster(urls).await.expect("a node is up");
-    take(&store, &other, 1).await.expect("its primary lives");
+    drop(take(&store, &other, 1).await.expect("its primary lives"));
     take(&store, &own, 1).await.expect_err("its primary is dead");
 }

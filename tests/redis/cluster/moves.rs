@@ -44,7 +44,7 @@ async fn a_slot_that_moves_in_the_middle_of_a_load_counts_on_exactly() {
     let slot = cluster.slot_of(&key);
     for (from, to) in [(0, 1), (1, new)] {
         store.reset(&check(&key, quota(500), 1).counter).wait().await.unwrap();
-        take(&store, &key, 1).await.unwrap();
+        drop(take(&store, &key, 1).await.unwrap());
         let done = Arc::new(AtomicBool::new(false));
         let asked: Vec<_> =
             (0..8).map(|_| tokio::spawn(count(store.clone(), key.clone(), Arc::clone(&done)))).collect();
@@ -81,14 +81,14 @@ async fn a_store_that_knows_an_old_place_asks_once_more_and_then_knows_the_new_o
     let cluster = Cluster::start();
     let store = cluster.store(PATIENCE).await;
     let key = cluster.key_on(2);
-    take(&store, &key, 10).await.unwrap();
+    drop(take(&store, &key, 10).await.unwrap());
     move_slot(&cluster, cluster.slot_of(&key), 2, 0);
     assert_eq!(remaining(&store, &key).await, 40);
     let errors = || cluster.nodes[2].ask::<String>(&["INFO", "errorstats"]);
     let moved = |stats: String| stats.lines().find(|line| line.starts_with("errorstat_MOVED")).map(str::to_owned);
     let before = moved(errors());
     for _ in 0..5 {
-        take(&store, &key, 1).await.unwrap();
+        drop(take(&store, &key, 1).await.unwrap());
     }
     assert_eq!(moved(errors()), before, "nobody else is asked");
     assert_eq!(remaining(&store, &key).await, 35);
@@ -100,7 +100,7 @@ async fn keys_of_one_request_that_are_on_two_nodes_are_waited_for_and_nothing_is
     let (store, patient) = (cluster.store(Duration::from_millis(200)).await, cluster.store(PATIENCE).await);
     let key = cluster.key_on(0);
     let checks = [check_of("a", &key, quota(9)), check_of("b", &key, quota(9))];
-    store.decide(&checks, Deadline::none()).wait().await.unwrap();
+    drop(store.decide(&checks, Deadline::none()).wait().await.unwrap());
     let (from, to, slot) = (&cluster.nodes[0], &cluster.nodes[1], &cluster.slot_of(&key).to_string());
     set_slot(to, slot, &["IMPORTING", &id(from)]);
     set_slot(from, slot, &["MIGRATING", &id(to)]);

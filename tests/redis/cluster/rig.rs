@@ -181,7 +181,7 @@ pub(crate) async fn remaining(store: &RedisStore, key: &str) -> u64 {
 
 /// A check of a policy of its own.
 pub(crate) fn check_of(policy: &str, key: &str, quota: Quota) -> Check {
-    Check::new(Counter { policy: policy.try_into().expect("a valid name"), key: Key::new("key", key), quota }, 1)
+    Check::new(Counter::new(policy.try_into().expect("a valid name"), Key::new("key", key), quota), 1)
 }
 
 /// Asks until a decision is made; returns how long after the replica took over that was.

@@ -50,7 +50,7 @@ fn the_first_decision_of_a_lazy_store_may_stop_and_those_of_other_runtimes_find_
     workers().block_on(async {
         for number in 0..20 {
             let decided = take(&store, &format!("k{number}"), 1).await;
-            decided.expect("it does not wait for a runtime that is not driven");
+            drop(decided.expect("it does not wait for a runtime that is not driven"));
         }
     });
 }
@@ -60,7 +60,7 @@ fn a_failover_is_followed_though_the_runtime_that_saw_it_first_has_stopped() {
     let (mut cluster, stopped, runtime) = (Cluster::start_with_replicas(), current_thread(), workers());
     let store = runtime.block_on(cluster.store(BUDGET));
     let key = cluster.key_on(1);
-    stopped.block_on(take(&store, &key, 1)).expect("the Cluster is whole");
+    drop(stopped.block_on(take(&store, &key, 1)).expect("the Cluster is whole"));
     cluster.nodes[1].kill();
     stopped.block_on(take(&store, &key, 1)).expect_err("its primary is dead");
     let waited = runtime.block_on(time_to_decide(&store, &key, &cluster.nodes[4]));
@@ -87,7 +87,7 @@ fn a_failover_is_followed_though_the_handlers_that_saw_it_first_block_their_thre
     let (mut cluster, runtime) = (Cluster::start_with_replicas(), workers());
     let store = runtime.block_on(cluster.store(BUDGET));
     let (key, is_over) = (cluster.key_on(1), Arc::new(AtomicBool::new(false)));
-    runtime.block_on(take(&store, &key, 1)).expect("the Cluster is whole");
+    drop(runtime.block_on(take(&store, &key, 1)).expect("the Cluster is whole"));
     cluster.nodes[1].kill();
     for _ in 0..FAILURES {
         runtime.block_on(take(&store, &key, 1)).expect_err("its primary is dead");
@@ -104,7 +104,7 @@ fn a_settlement_follows_its_slot_though_its_runtime_stopped_before_the_primary_b
     let store = runtime.block_on(cluster.store(BUDGET));
     let (key, old) = (cluster.key_on(1), format!("127.0.0.1:{}", cluster.nodes[1].port()));
     let receipt = stopped.block_on(take(&store, &key, 6)).expect("the Cluster is whole").receipt;
-    stopped.block_on(async { store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(3) }]) });
+    drop(stopped.block_on(async { store.settle(receipt, &[Settlement::new(0, Change::Refund(3))]) }));
     let _: String = cluster.nodes[4].ask(&["CLUSTER", "FAILOVER"]);
     let nodes = |node: &RedisServer| node.ask::<String>(&["CLUSTER", "NODES"]);
     let is_replica = |nodes: String| nodes.lines().any(|line| line.contains(&old) && line.contains("slave"));

@@ -20,7 +20,7 @@ async fn take_ample(store: &RedisStore, key: &str) -> Receipt {
 }
 
 fn give_back(store: &RedisStore, receipt: Receipt) {
-    drop(store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(1) }]));
+    drop(store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]));
 }
 
 #[tokio::test]

@@ -148,7 +148,7 @@ async fn wrong_counters(cluster: &Cluster, counts: &Counts, keys: Keys<'_>) -> V
         }
     }
     for (policy, (check, admitted)) in admitted {
-        let look = Check { cost: 0, ..check };
+        let look = check.cost(0);
         let looked = store.decide(&[look], Deadline::none()).wait().await.expect("the Cluster is whole");
         let outcome = &looked.decision.outcomes()[0];
         let used = outcome.limit() - outcome.remaining();

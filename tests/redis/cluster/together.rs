@@ -24,7 +24,7 @@ async fn many_keys_are_counted_on_all_primaries_and_each_exactly() {
     });
     let asked: Vec<_> = asked.collect();
     for number in 0..60 {
-        take(&store, &format!("key {number}"), 1).await.unwrap();
+        drop(take(&store, &format!("key {number}"), 1).await.unwrap());
     }
     let mut allowed = 0;
     for task in asked {
@@ -71,7 +71,7 @@ async fn settlements_adjustments_and_resets_find_their_node() {
     for place in 0..3 {
         let key = cluster.key_on(place);
         let taken = take(&store, &key, 10).await.unwrap();
-        store.settle(taken.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+        drop(store.settle(taken.receipt, &[Settlement::new(0, Change::Refund(4))]));
         assert_eq!(remaining(&store, &key).await, 44);
         store.adjust(&counter(&key, FIFTY), Change::Charge(40)).wait().await.unwrap();
         assert_eq!(remaining(&store, &key).await, 4);
@@ -90,7 +90,7 @@ async fn nodes_that_lost_their_scripts_get_them_back_and_take_once() {
         }
         for place in 0..3 {
             let key = cluster.key_on(place);
-            take(&store, &key, 2).await.unwrap();
+            drop(take(&store, &key, 2).await.unwrap());
             assert_eq!(remaining(&store, &key).await, 50 - 2 * round);
         }
     }
@@ -106,7 +106,7 @@ async fn functions_are_loaded_on_every_primary_and_again_where_they_are_lost() {
     let _: String = cluster.nodes[1].ask(&["FUNCTION", "FLUSH", "SYNC"]);
     for place in 0..3 {
         let key = cluster.key_on(place);
-        take(&store, &key, 2).await.unwrap();
+        drop(take(&store, &key, 2).await.unwrap());
         assert_eq!(remaining(&store, &key).await, 48);
     }
     assert!(libraries().eq([1, 1, 1]));

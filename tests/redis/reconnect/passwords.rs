@@ -29,7 +29,7 @@ async fn a_changed_password_stops_no_connection_but_the_next_one_and_the_error_s
     assert_returns(&store).await;
     let before = kept(&server);
     change(&server, &["resetpass", ">staple"]);
-    take(&store).await.expect("the connection that there is stays");
+    drop(take(&store).await.expect("the connection that there is stays"));
     kill(&server);
     failure(&store).await;
     for _ in 0..5 {
@@ -124,7 +124,7 @@ async fn credentials_take_the_place_of_those_in_the_url() {
     vault.rotate(&server, "right");
     let url = server.url().replace("redis://", "redis://nobody:wrong@");
     let store = vault.settings().connect(&url).await.expect("the URL's are not used");
-    take(&store).await.expect("it is connected");
+    drop(take(&store).await.expect("it is connected"));
     let clients: String = server.ask(&["CLIENT", "LIST"]);
     assert!(clients.contains("user=limiter"), "{clients}");
 }

@@ -60,7 +60,7 @@ async fn settlements_alone_find_out_that_their_connection_is_silent_and_those_be
     proxy.silence();
     let mut settled = Vec::new();
     for receipt in receipts {
-        settled.push(store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(1) }]));
+        settled.push(store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]));
         // Each leaves in a call of its own; the third waits for one of the others.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -75,7 +75,7 @@ async fn a_settlement_that_takes_longer_than_the_budget_arrives_though_its_store
     let store = connect(&server.url()).await;
     let receipt = take(&store).await.expect("there is room").receipt;
     let (): () = server.ask(&["CLIENT", "PAUSE", "400"]);
-    let settling = store.settle(receipt, &[Settlement { check: 0, change: Change::Refund(1) }]);
+    let settling = store.settle(receipt, &[Settlement::new(0, Change::Refund(1))]);
     drop(store);
     let applied = tokio::time::timeout(Duration::from_secs(5), settling.wait()).await.expect("it is answered");
     assert_eq!(applied.expect("it arrives")[0].units, 1);

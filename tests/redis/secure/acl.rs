@@ -55,7 +55,7 @@ async fn use_all(server: &RedisServer, store: &RedisStore, quota: Quota) -> Resu
     expect(take(store, quota, 10).await?.decision.is_allowed(), "the first take")?;
     let decided = take(store, quota, 10).await?;
     expect(!take(store, quota, 51).await?.decision.is_allowed(), "a refusal")?;
-    store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+    drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(4))]));
     expect(left(store, quota).await? == 34, "a refund")?;
     store.adjust(&counter("ada", quota), Change::Charge(4)).wait().await?;
     expect(left(store, quota).await? == 30, "a charge")?;
@@ -73,7 +73,7 @@ async fn all_operations(server: &RedisServer, settings: RedisStoreBuilder, url: 
         use_all(server, &store, quota).await?;
     }
     let checks = QUOTAS.map(|quota| check("bob", quota, 1));
-    store.decide(&checks, Deadline::none()).wait().await?;
+    drop(store.decide(&checks, Deadline::none()).wait().await?);
     let _: i64 = server.ask(&["CLIENT", "KILL", "USER", "limiter"]);
     for _ in 0..100 {
         if store.decide(&checks, Deadline::none()).wait().await.is_ok() {

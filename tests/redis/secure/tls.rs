@@ -92,7 +92,7 @@ async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, Error> {
 }
 
 pub(crate) async fn remaining_of(store: &RedisStore, key: Key, cost: u64) -> Result<u64, Error> {
-    let check = Check::new(Counter { policy: "policy".try_into().expect("a valid name"), key, quota: FIFTY }, cost);
+    let check = Check::new(Counter::new("policy".try_into().expect("a valid name"), key, FIFTY), cost);
     store.decide(&[check], Deadline::none()).wait().await.map(|decided| decided.decision.outcomes()[0].remaining())
 }
 

@@ -43,7 +43,7 @@ async fn time_to_decide(store: &RedisStore, watched: &Watched) -> Duration {
 async fn decisions_resume_on_the_replica_after_the_primary_was_killed() {
     let mut watched = Watched::start();
     let store = RedisStore::builder().budget(BUDGET).connect_sentinel(watched.urls(), NAME).await.unwrap();
-    take(&store, 10).await.unwrap();
+    drop(take(&store, 10).await.unwrap());
     assert_eq!(watched.primary.keys().len(), 1);
     let replicas: u64 = watched.primary.ask(&["WAIT", "1", "5000"]);
     assert_eq!(replicas, 1, "it was told");
@@ -64,7 +64,7 @@ async fn decisions_resume_on_the_replica_after_the_primary_was_killed() {
 async fn decisions_leave_a_primary_that_became_a_replica() {
     let watched = Watched::start();
     let store = RedisStore::builder().budget(BUDGET).connect_sentinel(watched.urls(), NAME).await.unwrap();
-    take(&store, 1).await.unwrap();
+    drop(take(&store, 1).await.unwrap());
     let _: String = watched.sentinels[0].ask(&["SENTINEL", "FAILOVER", NAME]).expect("there is a good replica");
     let demoted = || watched.primary.ask::<String>(&["INFO", "replication"]).contains("role:slave");
     wait_for("the old primary follows the new one", demoted);
@@ -78,7 +78,7 @@ async fn a_sentinel_that_is_away_is_passed_over() {
     let urls = watched.urls();
     watched.sentinels[0].kill();
     let store = RedisStore::builder().budget(BUDGET).connect_sentinel(&urls, NAME).await.expect("two are left");
-    take(&store, 1).await.unwrap();
+    drop(take(&store, 1).await.unwrap());
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn the_primary_may_ask_for_a_password_and_the_sentinels_for_none() {
     let error = RedisStore::connect_sentinel(watched.urls(), NAME).await.expect_err("no password was given");
     assert!(error.is_connection(), "{error:#}");
     let store = RedisStore::builder().primary_password("secret").connect_sentinel(watched.urls(), NAME).await.unwrap();
-    take(&store, 1).await.unwrap();
+    drop(take(&store, 1).await.unwrap());
 }
 
 #[tokio::test]

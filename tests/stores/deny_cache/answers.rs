@@ -36,7 +36,7 @@ fn a_refusal_in_the_middle_of_a_tick_is_over_with_the_tick_it_fits_in() {
     rig.clock.set(900);
     rig.refuse("ada", quota);
     rig.clock.set(9 * MS + 900);
-    rig.remembers(&[check("ada", quota, 1)]);
+    let _ = rig.remembers(&[check("ada", quota, 1)]);
     rig.clock.set(10 * MS);
     assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed());
 }
@@ -50,7 +50,7 @@ fn a_refusal_is_remembered_for_a_second_at_most_and_tells_the_whole_wait() {
     assert_eq!(told.retry_after(), Some(Duration::from_micros(900 * S - (S - 1))));
     rig.clock.set(S);
     assert!(!rig.asks(&[check("ada", HOURLY, 1)]).is_allowed());
-    rig.remembers(&[check("ada", HOURLY, 1)]);
+    let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
 }
 
 #[test]
@@ -58,9 +58,9 @@ fn the_cap_can_be_set() {
     let rig = Rig::with(|settings| settings.cap(Duration::from_millis(20)));
     rig.refuse("ada", HOURLY);
     rig.clock.set(20 * MS - 1);
-    rig.remembers(&[check("ada", HOURLY, 1)]);
+    let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
     rig.clock.set(20 * MS);
-    rig.asks(&[check("ada", HOURLY, 1)]);
+    let _ = rig.asks(&[check("ada", HOURLY, 1)]);
 }
 
 #[test]
@@ -76,10 +76,10 @@ fn a_smaller_cost_is_asked_of_the_store_and_replaces_what_was_known() {
     for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
         let rig = Rig::new();
         assert!(rig.decide(&[check("ada", quota, 3)], Deadline::none()).is_allowed());
-        rig.asks(&[check("ada", quota, 3)]);
-        rig.asks(&[check("ada", quota, 2)]);
-        rig.remembers(&[check("ada", quota, 2)]);
-        rig.remembers(&[check("ada", quota, 3)]);
+        let _ = rig.asks(&[check("ada", quota, 3)]);
+        let _ = rig.asks(&[check("ada", quota, 2)]);
+        let _ = rig.remembers(&[check("ada", quota, 2)]);
+        let _ = rig.remembers(&[check("ada", quota, 3)]);
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
     }
 }
@@ -111,7 +111,7 @@ fn a_larger_cost_of_a_sliding_algorithm_is_asked_once_as_its_wait_is_not_known()
                 break;
             }
         }
-        rig.remembers(&[check("ada", quota, 6)]);
+        let _ = rig.remembers(&[check("ada", quota, 6)]);
     }
 }
 
@@ -120,11 +120,11 @@ fn a_smaller_cost_that_is_admitted_has_the_larger_one_asked_about_as_it_waits_lo
     for quota in EACH.into_iter().filter(|quota| quota.algorithm() != tollgate::Algorithm::LeakyBucket) {
         let rig = Rig::new();
         assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
-        rig.asks(&[check("ada", quota, 3)]);
+        let _ = rig.asks(&[check("ada", quota, 3)]);
         rig.clock.set(10 * MS);
-        rig.remembers(&[check("ada", quota, 3)]);
+        let _ = rig.remembers(&[check("ada", quota, 3)]);
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-        rig.asks(&[check("ada", quota, 3)]);
+        let _ = rig.asks(&[check("ada", quota, 3)]);
     }
 }
 
@@ -133,12 +133,12 @@ fn what_can_never_fit_is_remembered_for_the_cap_and_tells_no_wait() {
     for quota in EACH {
         let rig = Rig::new();
         let (never, longer) = ([check("ada", quota, 5)], [check("ada", quota, u64::MAX)]);
-        rig.asks(&never);
+        let _ = rig.asks(&never);
         assert_eq!(rig.remembers(&never).retry_after(), None, "{quota}");
         assert_eq!(rig.remembers(&longer).retry_after(), None, "{quota}");
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
         rig.clock.set(S);
-        rig.asks(&never);
+        let _ = rig.asks(&never);
     }
 }
 
@@ -146,7 +146,7 @@ fn what_can_never_fit_is_remembered_for_the_cap_and_tells_no_wait() {
 fn a_reserve_is_refused_and_those_who_may_use_it_are_not() {
     for quota in EACH {
         let rig = Rig::new();
-        let with_floor = |floor| [Check { floor, ..check("ada", quota, 1) }];
+        let with_floor = |floor| [check("ada", quota, 1).floor(floor)];
         assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
         if quota.algorithm() == tollgate::Algorithm::LeakyBucket {
             assert!(
@@ -154,7 +154,7 @@ fn a_reserve_is_refused_and_those_who_may_use_it_are_not() {
                 "what is in the queue counts, not what is asked"
             );
         }
-        rig.asks(&with_floor(2));
+        let _ = rig.asks(&with_floor(2));
         assert_eq!(rig.remembers(&with_floor(2)).outcomes()[0], rig.plain(&with_floor(2)).outcomes()[0], "{quota}");
         assert!(rig.asks(&with_floor(0)).is_allowed(), "{quota}");
     }
@@ -165,7 +165,7 @@ fn the_floor_of_a_leaky_bucket_is_not_made_up_for_by_a_cost() {
     let rig = Rig::new();
     let quota = EACH[4];
     assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
-    rig.asks(&[Check { floor: 2, ..check("ada", quota, 1) }]);
+    let _ = rig.asks(&[check("ada", quota, 1).floor(2)]);
     assert!(rig.asks(&[check("ada", quota, 3)]).is_allowed(), "as much in sum, but it may queue for longer");
 }
 
@@ -176,7 +176,7 @@ fn a_changed_quota_is_asked_of_the_store() {
         rig.refuse("ada", quota);
         let other = |limit| Quota::try_new(quota.algorithm(), limit, quota.window()).unwrap();
         assert!(!rig.asks(&[check("ada", other(1), 1)]).is_allowed(), "{quota}");
-        rig.remembers(&[check("ada", quota, 1)]);
+        let _ = rig.remembers(&[check("ada", quota, 1)]);
         let more = other(1_000_000 / 500);
         assert_eq!(rig.asks(&[check("ada", more, 1)]).outcomes()[0].quota(), &more);
     }
@@ -197,7 +197,7 @@ fn a_look_is_always_asked_of_the_store() {
     let rig = Rig::new();
     rig.refuse("ada", HOURLY);
     assert!(rig.asks(&[check("ada", HOURLY, 0)]).is_allowed());
-    let floor = Check { floor: u64::MAX, ..check("ada", HOURLY, 0) };
+    let floor = check("ada", HOURLY, 0).floor(u64::MAX);
     assert!(rig.asks(&[floor]).is_allowed());
 }
 
@@ -205,10 +205,10 @@ fn a_look_is_always_asked_of_the_store() {
 fn a_shadow_policy_is_decided_by_the_store_each_time() {
     let rig = Rig::new();
     rig.refuse("ada", HOURLY);
-    rig.remembers(&[check("ada", HOURLY, 1)]);
-    let shadow = Check { mode: Mode::Shadow, ..check("bob", HOURLY, 1) };
-    rig.asks(&[check("ada", HOURLY, 1), shadow.clone()]);
-    rig.asks(&[shadow]);
+    let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
+    let shadow = check("bob", HOURLY, 1).mode(Mode::Shadow);
+    let _ = rig.asks(&[check("ada", HOURLY, 1), shadow.clone()]);
+    let _ = rig.asks(&[shadow]);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_clock_that_steps_back_ends_what_was_known_later() {
     rig.clock.set(10 * S);
     rig.refuse("ada", HOURLY);
     rig.clock.set(9 * S);
-    rig.asks(&[check("ada", HOURLY, 1)]);
+    let _ = rig.asks(&[check("ada", HOURLY, 1)]);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn it_counts_what_it_answers() {
     rig.refuse("ada", HOURLY);
     assert_eq!((rig.store.refused_from_cache(), rig.store.len()), (0, 1));
     for _ in 0..7 {
-        rig.remembers(&[check("ada", HOURLY, 1)]);
+        let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
     }
     assert_eq!((rig.store.refused_from_cache(), rig.store.len()), (7, 1));
 }
@@ -241,7 +241,7 @@ impl Store for Refusing {
         }
         let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::from_secs(9))));
         let decision = Decision::new(outcomes, self.0);
-        Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
+        Answer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
     }
 
     keeps_nothing!();
@@ -252,7 +252,7 @@ fn only_what_the_store_itself_refused_is_remembered() {
     for (source, calls) in [(Source::Store, 1), (Source::Fallback, 3), (Source::Lease, 3), (Source::DenyCache, 3)] {
         let rig = Rig::around(ManualClock::new(), Refusing(source), |settings| settings);
         for _ in 0..3 {
-            rig.decide(&[check("ada", HOURLY, 1)], Deadline::none());
+            let _ = rig.decide(&[check("ada", HOURLY, 1)], Deadline::none());
         }
         assert_eq!(rig.calls(), calls, "{source:?}");
     }

@@ -21,7 +21,7 @@ impl Store for Full {
     fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
         let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::from_secs(60))));
         let decision = Decision::new(outcomes, Source::Store);
-        Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(StoreId::new(), []) }))
+        Answer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
     }
 
     keeps_nothing!();
@@ -39,7 +39,7 @@ fn keys_take_no_more_room_than_there_is_however_many_come() {
         for number in 0..most / if capacity == 10_000 { 1 } else { 100 } {
             // All of them are live at first, then they outlive each other.
             rig.clock.set(number.saturating_sub(most / 2) * 10_000_000 / most);
-            rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
+            let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
         }
         let kept = rig.store.len();
         assert!(kept <= capacity && kept >= capacity / 2, "{kept} of {capacity}");
@@ -51,7 +51,7 @@ fn costs_made_up_for_one_key_take_no_more_room_than_there_is() {
     let rig = full(100);
     let sliding = Quota::sliding_window(1_000_000, Duration::from_secs(60));
     for cost in 1..10_000 {
-        rig.decide(&[check("ada", sliding, cost)], Deadline::none());
+        let _ = rig.decide(&[check("ada", sliding, cost)], Deadline::none());
     }
     assert!(rig.store.len() <= 100);
 }
@@ -59,21 +59,21 @@ fn costs_made_up_for_one_key_take_no_more_room_than_there_is() {
 #[test]
 fn made_up_keys_push_out_nobody_else_s_refusal() {
     let rig = full(100);
-    rig.asks(&[check("ada", QUOTA, 1)]);
+    let _ = rig.asks(&[check("ada", QUOTA, 1)]);
     for number in 0..10_000 {
-        rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
+        let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
     }
     rig.clock.set(S - 1);
-    rig.remembers(&[check("ada", QUOTA, 1)]);
+    let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
 }
 
 #[test]
 fn refusals_that_are_over_make_room() {
     let rig = full(100);
     for number in 0..10_000 {
-        rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
+        let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
     }
     rig.clock.set(S + 130 * MS);
-    rig.asks(&[check("ada", QUOTA, 1)]);
-    rig.remembers(&[check("ada", QUOTA, 1)]);
+    let _ = rig.asks(&[check("ada", QUOTA, 1)]);
+    let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
 }

@@ -27,9 +27,9 @@ fn a_refund_by_receipt_forgets_the_refusal() {
         for _ in 0..quota.capacity() {
             taken = Some(rig.decided(&[check("ada", quota, 1)]).receipt);
         }
-        rig.asks(&[check("ada", quota, 1)]);
-        rig.remembers(&[check("ada", quota, 1)]);
-        rig.store.settle(taken.unwrap(), &[Settlement { check: 0, change: Change::Refund(1) }]);
+        let _ = rig.asks(&[check("ada", quota, 1)]);
+        let _ = rig.remembers(&[check("ada", quota, 1)]);
+        drop(rig.store.settle(taken.unwrap(), &[Settlement::new(0, Change::Refund(1))]));
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
     }
 }
@@ -41,7 +41,7 @@ fn a_refund_by_key_forgets_the_refusal() {
     done(rig.store.adjust(&counter("ada", QUOTA), Change::Refund(1)));
     assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
     assert!(!rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
-    rig.remembers(&[check("ada", QUOTA, 1)]);
+    let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn a_reset_forgets_the_refusals_of_every_cost_and_quota() {
         let rig = Rig::new();
         let fewer = Quota::try_new(quota.algorithm(), 2, quota.window()).unwrap();
         rig.refuse("ada", quota);
-        rig.asks(&[check("ada", fewer, 2)]);
-        rig.decide(&[check("ada", quota, 4)], Deadline::none());
+        let _ = rig.asks(&[check("ada", fewer, 2)]);
+        let _ = rig.decide(&[check("ada", quota, 4)], Deadline::none());
         done(rig.store.reset(&counter("ada", quota)));
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-        rig.asks(&[check("ada", fewer, 2)]);
-        rig.asks(&[check("ada", quota, 4)]);
+        let _ = rig.asks(&[check("ada", fewer, 2)]);
+        let _ = rig.asks(&[check("ada", quota, 4)]);
     }
 }
 
@@ -67,7 +67,7 @@ fn a_charge_forgets_the_wait_it_made_longer_and_other_keys_stay() {
     done(rig.store.adjust(&counter("ada", QUOTA), Change::Charge(1)));
     assert_eq!(rig.asks(&[check("ada", QUOTA, 1)]).retry_after(), Some(Duration::from_secs(3_600)));
     done(rig.store.reset(&counter("ada", QUOTA)));
-    rig.remembers(&[check("bob", QUOTA, 1)]);
+    let _ = rig.remembers(&[check("bob", QUOTA, 1)]);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_refund_made_elsewhere_is_seen_at_the_cap() {
     rig.refuse("ada", QUOTA);
     done(rig.store.inner().adjust(&counter("ada", QUOTA), Change::Refund(1)));
     rig.clock.set(1_000 * MS - 1);
-    rig.remembers(&[check("ada", QUOTA, 1)]);
+    let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
     rig.clock.set(1_000 * MS);
     assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
 }
@@ -154,7 +154,7 @@ fn asks(rig: &SlowRig, allowed: bool) {
 fn a_refusal_in_flight_during_a_refund_is_not_remembered() {
     type Refund = fn(&SlowRig, Option<Receipt>);
     let by_receipt: Refund = |rig, receipt| {
-        rig.store.settle(receipt.unwrap(), &[Settlement { check: 0, change: Change::Refund(1) }]);
+        drop(rig.store.settle(receipt.unwrap(), &[Settlement::new(0, Change::Refund(1))]));
     };
     let by_key: Refund = |rig, _| {
         let adjusting = rig.store.adjust(&counter("ada", QUOTA), Change::Refund(1));
@@ -218,15 +218,15 @@ fn a_refusal_asked_for_while_a_refund_may_be_on_its_way_is_not_remembered() {
     let rig = Rig::new();
     rig.exhaust("ada", QUOTA);
     let looked = rig.decided(&[check("ada", QUOTA, 0)]).receipt;
-    let taken = looked.taken().iter().cloned().map(|taken| tollgate::store::Taken { units: 1, ..taken });
+    let taken = looked.taken().iter().cloned().map(|taken| taken.units(1));
     let foreign = Receipt::new(tollgate::store::StoreId::new(), taken);
-    rig.store.settle(foreign, &[Settlement { check: 0, change: Change::Refund(1) }]);
-    rig.asks(&[check("ada", QUOTA, 1)]);
+    drop(rig.store.settle(foreign, &[Settlement::new(0, Change::Refund(1))]));
+    let _ = rig.asks(&[check("ada", QUOTA, 1)]);
     rig.clock.set(100 * MS - 1);
-    rig.asks(&[check("ada", QUOTA, 1)]);
+    let _ = rig.asks(&[check("ada", QUOTA, 1)]);
     rig.clock.set(100 * MS);
-    rig.asks(&[check("ada", QUOTA, 1)]);
-    rig.remembers(&[check("ada", QUOTA, 1)]);
+    let _ = rig.asks(&[check("ada", QUOTA, 1)]);
+    let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_refusal_counts_from_when_the_store_was_asked_and_its_wait_from_the_answer()
     let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none());
     rig.clock.set(400 * MS);
     rig.store.inner().store.release();
-    in_flight.wait().now_or_never().expect("it is released").unwrap();
+    drop(in_flight.wait().now_or_never().expect("it is released").unwrap());
     rig.clock.set(1_000 * MS - 1);
     let Answer::Ready(Ok(told)) = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none()) else {
         panic!("it is remembered")
@@ -259,7 +259,7 @@ fn a_refusal_that_took_long_is_over_when_its_wait_is_counted_from_the_question()
     let in_flight = rig.store.decide(&[check("ada", SHORT, 1)], Deadline::none());
     rig.clock.set(400 * MS);
     rig.store.inner().store.release();
-    in_flight.wait().now_or_never().expect("it is released").unwrap();
+    drop(in_flight.wait().now_or_never().expect("it is released").unwrap());
     rig.clock.set(500 * MS - 1);
     assert!(
         matches!(rig.store.decide(&[check("ada", SHORT, 1)], Deadline::none()), Answer::Ready(_)),

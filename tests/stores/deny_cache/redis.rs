@@ -121,7 +121,7 @@ async fn what_is_given_back_through_this_store_is_seen_at_once() {
     let taken = store.decide(&[check("settle", QUOTA, 2)], Deadline::none()).wait().await.unwrap();
     assert_eq!(source(&store, "settle").await, (Source::Store, false));
     assert_eq!(source(&store, "settle").await, (Source::DenyCache, false));
-    store.settle(taken.receipt, &[Settlement { check: 0, change: Change::Refund(2) }]);
+    drop(store.settle(taken.receipt, &[Settlement::new(0, Change::Refund(2))]));
     // The refund is sent in the background: until it arrives the store refuses, and is asked.
     let mut asked = 0;
     while source(&store, "settle").await != (Source::Store, true) {

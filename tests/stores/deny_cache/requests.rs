@@ -24,8 +24,8 @@ fn violated(decision: &Decision) -> Vec<bool> {
 fn a_request_repeated_is_told_what_the_first_was_told_and_the_waits_count_down() {
     let rig = Rig::new();
     let request = of(&[("ip", WIDE), ("user", NARROW), ("route", WIDE)]);
-    rig.decide(&request, Deadline::none());
-    rig.decide(&request, Deadline::none());
+    let _ = rig.decide(&request, Deadline::none());
+    let _ = rig.decide(&request, Deadline::none());
     let first = rig.asks(&request);
     assert_eq!(rig.remembers(&request).outcomes(), first.outcomes());
     rig.clock.set(900 * MS);
@@ -41,7 +41,7 @@ fn nothing_is_taken_from_the_others() {
     let rig = Rig::new();
     let request = of(&[("ip", WIDE), ("user", NARROW)]);
     for _ in 0..50 {
-        rig.decide(&request, Deadline::none());
+        let _ = rig.decide(&request, Deadline::none());
     }
     assert_eq!(rig.plain(&[check("ip", WIDE, 0)]).outcomes()[0].remaining(), 98);
     assert_eq!(rig.calls(), 3);
@@ -54,7 +54,7 @@ fn one_check_known_to_be_refused_refuses_any_request_that_has_it() {
     let other = rig.remembers(&of(&[("new", WIDE), ("user", NARROW)]));
     assert_eq!(violated(&other), [false, true], "only what is known to refuse is violated");
     assert_eq!(other.outcomes()[0].remaining(), 0, "of the other nothing is known");
-    rig.asks(&of(&[("new", WIDE), ("other", NARROW)]));
+    let _ = rig.asks(&of(&[("new", WIDE), ("other", NARROW)]));
 }
 
 #[test]
@@ -80,10 +80,10 @@ fn a_look_beside_a_refused_check_is_not_taken_for_refused() {
 #[test]
 fn two_checks_of_one_counter_are_refused_for_their_sum_and_so_not_remembered() {
     let rig = Rig::new();
-    rig.decide(&[check("a", NARROW, 1)], Deadline::none());
+    let _ = rig.decide(&[check("a", NARROW, 1)], Deadline::none());
     let twice = of(&[("a", NARROW), ("a", NARROW)]);
-    rig.asks(&twice);
-    rig.asks(&twice);
+    let _ = rig.asks(&twice);
+    let _ = rig.asks(&twice);
     assert!(rig.asks(&[check("a", NARROW, 1)]).is_allowed(), "one fits");
 }
 
@@ -91,22 +91,22 @@ fn two_checks_of_one_counter_are_refused_for_their_sum_and_so_not_remembered() {
 fn what_is_settled_by_outcome_is_asked_of_the_store_each_time() {
     let rig = Rig::new();
     rig.exhaust("a", NARROW);
-    let settled = Check { settles: Settles::ByOutcome, ..check("a", NARROW, 1) };
-    rig.asks(std::slice::from_ref(&settled));
-    rig.asks(std::slice::from_ref(&settled));
-    rig.asks(&[check("a", NARROW, 1)]);
-    rig.remembers(&[check("a", NARROW, 1)]);
-    rig.asks(std::slice::from_ref(&settled));
+    let settled = check("a", NARROW, 1).settles(Settles::ByOutcome);
+    let _ = rig.asks(std::slice::from_ref(&settled));
+    let _ = rig.asks(std::slice::from_ref(&settled));
+    let _ = rig.asks(&[check("a", NARROW, 1)]);
+    let _ = rig.remembers(&[check("a", NARROW, 1)]);
+    let _ = rig.asks(std::slice::from_ref(&settled));
     let beside = [settled, check("b", WIDE, 1)];
-    rig.asks(&beside);
-    rig.asks(&beside);
+    let _ = rig.asks(&beside);
+    let _ = rig.asks(&beside);
 }
 
 #[test]
 fn a_refusal_by_another_policy_refuses_what_is_settled_by_outcome_too() {
     let rig = Rig::new();
     rig.refuse("user", NARROW);
-    let settled = Check { settles: Settles::ByOutcome, ..check("login", WIDE, 1) };
+    let settled = check("login", WIDE, 1).settles(Settles::ByOutcome);
     assert_eq!(violated(&rig.remembers(&[settled, check("user", NARROW, 1)])), [false, true]);
 }
 
@@ -114,12 +114,12 @@ fn a_refusal_by_another_policy_refuses_what_is_settled_by_outcome_too() {
 fn no_request_with_a_shadow_is_answered_nor_remembered() {
     let rig = Rig::new();
     rig.exhaust("a", NARROW);
-    let request = [check("a", NARROW, 1), Check { mode: Mode::Shadow, ..check("b", WIDE, 1) }];
-    rig.asks(&request);
-    rig.asks(&request);
-    rig.asks(&[check("a", NARROW, 1)]);
-    rig.remembers(&[check("a", NARROW, 1)]);
-    rig.asks(&request);
+    let request = [check("a", NARROW, 1), check("b", WIDE, 1).mode(Mode::Shadow)];
+    let _ = rig.asks(&request);
+    let _ = rig.asks(&request);
+    let _ = rig.asks(&[check("a", NARROW, 1)]);
+    let _ = rig.remembers(&[check("a", NARROW, 1)]);
+    let _ = rig.asks(&request);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_request_of_many_checks_is_remembered() {
     let names: Vec<String> = (0..128).map(|number| number.to_string()).collect();
     let mut request: Vec<Check> = names.iter().map(|name| check(name, WIDE, 1)).collect();
     request[127].cost = 101;
-    rig.asks(&request);
+    let _ = rig.asks(&request);
     let told = rig.remembers(&request);
     assert_eq!(told.outcomes().len(), 128);
     assert_eq!(told.violated().count(), 1);

@@ -111,7 +111,7 @@ impl<S: Store> Rig<S> {
     #[track_caller]
     pub(super) fn refuse(&self, key: &str, quota: Quota) {
         self.exhaust(key, quota);
-        self.asks(&[check(key, quota, 1)]);
+        let _ = self.asks(&[check(key, quota, 1)]);
     }
 
     /// Checks that the inner store is asked, once; and whether it refuses.

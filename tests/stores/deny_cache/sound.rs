@@ -95,9 +95,9 @@ impl Pair {
         let change = if rng.bool() { Change::Refund(units) } else { Change::Charge(units) };
         if rng.bool() && !self.receipts.is_empty() {
             let (plain, cached) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
-            let changes = [Settlement { check: 0, change }];
-            self.plain.settle(plain, &changes);
-            self.cached.settle(cached, &changes);
+            let changes = [Settlement::new(0, change)];
+            drop(self.plain.settle(plain, &changes));
+            drop(self.cached.settle(cached, &changes));
         } else if rng.u8(..4) > 0 {
             ready(self.plain.adjust(&counter("a", quota), change));
             ready(self.cached.adjust(&counter("a", quota), change));
@@ -118,7 +118,7 @@ fn one(rng: &mut Rng, key: &str, quota: Quota) -> Check {
     };
     let floor = if rng.u8(..4) == 0 { rng.u64(..=most) } else { 0 };
     let settles = if rng.u8(..20) == 0 { Settles::ByOutcome } else { Settles::AsTaken };
-    Check { floor, settles, ..check(key, quota, cost) }
+    check(key, quota, cost).floor(floor).settles(settles)
 }
 
 #[test]

@@ -331,7 +331,7 @@ async fn units_given_back_while_nobody_knows_whether_they_were_charged_are_not_c
     let decided = store.decide(&[check("hot", DAY, 10)], Deadline::none()).wait().await.unwrap();
     inner.becomes(Fate::Lost);
     tokio::time::sleep(ms(250)).await;
-    store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+    drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(4))]));
     inner.becomes(Fate::Answered);
     tokio::time::sleep(secs(1)).await;
     assert_eq!(remaining(&inner.inner, "hot", DAY).await, 10_000 - 7);
@@ -346,7 +346,7 @@ async fn refunds_lower_the_debt_and_what_was_paid_already_goes_back() {
         let decided = store.decide(&[check("hot", DAY, 10)], Deadline::none()).wait().await.unwrap();
         assert_eq!(decided.decision.source(), Source::Lease);
         tokio::time::sleep(ms(pause)).await;
-        store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+        drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(4))]));
         store.close().await.unwrap();
         assert_eq!(remaining(&inner, "hot", DAY).await, 9_993, "after {pause} ms");
     }
@@ -360,7 +360,7 @@ async fn several_checks_are_owed_together_or_not_at_all() {
     let mut admitted = 0;
     for turn in 0..300 {
         let mode = if turn % 2 == 0 { Mode::Enforce } else { Mode::default() };
-        let checks = [check("wide", DAY, 1), Check { mode, ..check("few", few, 1) }];
+        let checks = [check("wide", DAY, 1), check("few", few, 1).mode(mode)];
         admitted += u64::from(store.decide(&checks, Deadline::none()).wait().await.unwrap().decision.is_allowed());
     }
     assert_eq!(admitted, 30);

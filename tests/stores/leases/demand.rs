@@ -4,7 +4,7 @@ use tollgate::store::{Answer, Check, Deadline, Store};
 use tollgate::{Key, LeaseStore, MemoryStore, Quota, Source};
 
 use super::sim::{Far, clock, ms, secs, take};
-use crate::support::checks::{check, counter};
+use crate::support::checks::check;
 use crate::support::slow::many;
 
 const MANY: Quota = Quota::fixed_window(1_000_000, secs(100));
@@ -86,7 +86,7 @@ fn a_share_that_is_none_is_refused_with_what_is_allowed() {
 #[tokio::test(start_paused = true)]
 async fn reserves_queues_and_looks_are_never_leased() {
     let (store, far) = leasing(0.1);
-    let reserve = Check { floor: 1, ..check("reserve", MANY, 1) };
+    let reserve = check("reserve", MANY, 1).floor(1);
     let queue = check("queue", Quota::leaky_bucket(1_000, secs(1)).queue(500), 1);
     let look = check("look", MANY, 0);
     for check in [reserve, queue, look] {
@@ -136,8 +136,9 @@ async fn keys_that_clients_make_up_neither_take_memory_nor_the_lease_of_a_hot_on
     let mut by_lease = 0;
     for step in 0..20_000_u32 {
         let made_up = Key::new("key", step.to_string());
-        let check = Check::new(tollgate::store::Counter { key: made_up, ..counter("", MANY) }, 1);
-        store.decide(&[check], Deadline::none()).wait().await.unwrap();
+        let counter = tollgate::store::Counter::new("policy".try_into().expect("a valid name"), made_up, MANY);
+        let check = Check::new(counter, 1);
+        drop(store.decide(&[check], Deadline::none()).wait().await.unwrap());
         if step % 10 == 0 {
             by_lease += u32::from(take(&store, "hot", MANY, 1).await.1 == Source::Lease);
             tokio::time::sleep(ms(2)).await;

@@ -256,7 +256,7 @@ async fn a_refund_of_a_local_decision_goes_into_its_lease_while_that_lives_and_e
         let decided = store.decide(&[check("hot", quota, 3)], Deadline::none()).wait().await.unwrap();
         assert_eq!(decided.decision.source(), Source::Lease);
         tokio::time::sleep(ms(pause)).await;
-        store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(2) }]);
+        drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]));
         let counts = store.close().await;
         assert_eq!(remaining(&inner, "hot", quota).await, 9_900 - counts.lost, "after {pause} ms");
         assert!(counts.lost <= 2 && counts.held() == 0, "{counts:?}");
@@ -269,7 +269,7 @@ async fn a_charge_on_a_local_decision_and_adjustments_reach_the_inner_store() {
     heat(&store, quota, 99).await;
     let decided = store.decide(&[check("hot", quota, 1)], Deadline::none()).wait().await.unwrap();
     assert_eq!(decided.decision.source(), Source::Lease);
-    store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Charge(50) }]);
+    drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Charge(50))]));
     store.adjust(&counter("hot", quota), Change::Charge(7)).wait().await.unwrap();
     store.close().await;
     assert_eq!(remaining(&inner, "hot", quota).await, 10_000 - 157);
@@ -279,7 +279,7 @@ async fn a_charge_on_a_local_decision_and_adjustments_reach_the_inner_store() {
 async fn receipts_of_the_inner_store_are_settled_there() {
     let (store, inner, quota) = leasing(WINDOW);
     let decided = store.decide(&[check("hot", quota, 10)], Deadline::none()).wait().await.unwrap();
-    store.settle(decided.receipt, &[Settlement { check: 0, change: Change::Refund(4) }]);
+    drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(4))]));
     assert_eq!(remaining(&inner, "hot", quota).await, 9_994);
 }
 

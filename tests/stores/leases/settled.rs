@@ -38,7 +38,7 @@ fn parts(decided: &Decided) -> (StoreId, Taken) {
 }
 
 fn settle(store: &impl Store, (id, taken): &(StoreId, Taken), change: Change) -> Settling {
-    store.settle(Receipt::new(*id, [taken.clone()]), &[Settlement { check: 0, change }])
+    store.settle(Receipt::new(*id, [taken.clone()]), &[Settlement::new(0, change)])
 }
 
 async fn applied(settling: Settling) -> Applied {
@@ -103,9 +103,9 @@ async fn nothing_taken_before_a_reset_is_given_back_after_it() {
         let there = parts(&decided(&store, HUNDRED, 5).await);
         let here = parts(&decided(&store, HUNDRED, 7).await);
         let metered = applied(settle(&store, &here, Change::Charge(6))).await;
-        let metered = (here.0, Taken { units: metered.units, stamp: metered.stamp, ..here.1.clone() });
+        let metered = (here.0, here.1.clone().units(metered.units).stamp(metered.stamp));
         let metered_there = applied(settle(&store, &there, Change::Charge(4))).await;
-        let metered_there = (there.0, Taken { units: 4, stamp: metered_there.stamp, ..there.1.clone() });
+        let metered_there = (there.0, there.1.clone().units(4).stamp(metered_there.stamp));
         tokio::time::sleep(ms(pause)).await;
         store.reset(&counter("hot", HUNDRED)).wait().await.expect("a store answers");
         let late = counted(&inner).await;
@@ -128,7 +128,7 @@ async fn what_is_taken_after_a_reset_can_be_given_back() {
     let there = parts(&decided(&store, HUNDRED, 5).await);
     let here = parts(&decided(&store, HUNDRED, 7).await);
     let metered = applied(settle(&store, &here, Change::Charge(6))).await;
-    let metered = (here.0, Taken { units: metered.units, stamp: metered.stamp, ..here.1.clone() });
+    let metered = (here.0, here.1.clone().units(metered.units).stamp(metered.stamp));
     tokio::time::sleep(secs(1)).await;
     assert_eq!(counted(&inner).await, 18);
     for (part, left) in [(&there, 13), (&here, 6), (&metered, 0)] {
@@ -180,7 +180,7 @@ async fn a_metered_charge_that_is_not_sent_says_that_nothing_was_applied() {
     for answer in answers {
         let applied = applied(answer).await;
         charged += applied.units;
-        let part = (here.0, Taken { units: applied.units, stamp: applied.stamp, ..here.1.clone() });
+        let part = (here.0, here.1.clone().units(applied.units).stamp(applied.stamp));
         drop(settle(&store, &part, Change::Refund(1)));
     }
     tokio::time::sleep(secs(1)).await;

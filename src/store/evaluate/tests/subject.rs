@@ -75,7 +75,7 @@ impl Subject {
     #[allow(clippy::unused_async, reason = "a store may be waited for")]
     pub(crate) async fn settle_at(&self, now: u64, decided: Decided, change: Change) {
         self.clock.set(now);
-        let changes = [Settlement { check: 0, change }];
+        let changes = [Settlement::new(0, change)];
         Settlement::each(&changes, &decided.receipt, |before, taken, change| self.change(before, taken, change));
     }
 

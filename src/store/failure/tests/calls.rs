@@ -46,11 +46,11 @@ async fn callers_who_gave_up_on_one_call_count_once_and_each_of_those_with_their
     let without = without(FailureRules::default());
     let call = CallId::new();
     for _ in 0..CALLERS {
-        told(&without, Err(away().of_call(call)));
+        drop(told(&without, Err(away().of_call(call))));
     }
     assert_eq!(without.breaker_state(), BreakerState::Closed);
     for _ in 0..4 {
-        told(&without, Err(away()));
+        drop(told(&without, Err(away())));
     }
     assert_eq!(without.breaker_state(), BreakerState::Open);
 }
@@ -60,7 +60,7 @@ async fn callers_of_several_calls_that_fail_at_once_are_told_in_any_order() {
     let without = without(FailureRules::default());
     let errors = [away(), away(), away(), away()];
     for caller in 0..4 * CALLERS {
-        told(&without, Err(errors[caller * 7 % 4].shared()));
+        drop(told(&without, Err(errors[caller * 7 % 4].shared())));
     }
     assert_eq!(without.breaker_state(), BreakerState::Closed, "these are four failures");
     call_fails(&without);
@@ -73,7 +73,7 @@ async fn each_layer_counts_a_failure_of_a_store_they_share() {
     for _ in 0..5 {
         let error = away();
         for without in &layers {
-            told(without, Err(error.shared()));
+            drop(told(without, Err(error.shared())));
         }
     }
     assert_eq!(layers.map(|without| without.breaker_state()), [BreakerState::Open; 2]);
@@ -109,7 +109,7 @@ async fn a_probe_counts_though_others_were_told_of_its_call_before() {
     let without = without(FailureRules::default());
     let early = without.ask().expect("it is closed");
     for _ in 0..5 {
-        told(&without, Err(away()));
+        drop(told(&without, Err(away())));
     }
     advance(ms(50)).await;
     let (probe, call) = (without.ask().expect("it is time"), CallId::new());

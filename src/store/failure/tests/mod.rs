@@ -27,8 +27,7 @@ fn away() -> Error {
 }
 
 fn check() -> Check {
-    let counter =
-        Counter { policy: "p".try_into().expect("a valid name"), key: Key::new("k", "v"), quota: Quota::per_hour(100) };
+    let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), Quota::per_hour(100));
     Check::new(counter, 1)
 }
 
@@ -37,7 +36,7 @@ fn answered(call: Option<CallId>) -> Decided {
     let outcome = Outcome::allowed(&check(), 10);
     let receipt = Receipt::empty(StoreId::new());
     let receipt = receipt.of_call(call);
-    Decided { decision: Decision::new([outcome], Source::Store), receipt }
+    Decided::new(Decision::new([outcome], Source::Store), receipt)
 }
 
 /// What is decided in the end, after the store decided like this.

@@ -30,6 +30,7 @@ use crate::core::error::Kind;
 /// assert!(!format!("{credentials:?}").contains("secret"));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
+#[must_use]
 pub struct Credentials {
     user: String,
     password: String,

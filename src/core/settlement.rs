@@ -1,0 +1,84 @@
+//! What settling a receipt does: each [`Settlement`] is a change to what one check took, each [`Applied`] its result.
+
+use super::{Change, Outcome, Receipt, Taken};
+
+/// The result of a [`Change`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Applied {
+    /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge, or
+    /// where units no longer count.
+    pub units: u64,
+    /// The time at which the store's state accounts for the units that were charged, or for those that are left after a
+    /// refund: the [stamp](Taken::stamp) to settle them with.
+    pub stamp: u64,
+    /// The outcome of a look at the counter after the change, if the store knows it.
+    pub outcome: Option<Outcome>,
+}
+
+impl Applied {
+    /// A result of `units` that were charged or refunded, and their stamp in the store's own measure of time.
+    ///
+    /// The units are rounded up; the stamp is the one to settle them with.
+    pub fn new(units: u64, stamp: u64) -> Self {
+        Self { units, stamp, outcome: None }
+    }
+
+    /// Sets the outcome of a look at the counter after the change.
+    #[must_use]
+    pub fn outcome(self, outcome: Outcome) -> Self {
+        Self { outcome: Some(outcome), ..self }
+    }
+}
+
+/// A [`Change`] to what one check of a receipt took.
+///
+/// [`Receipt`] has an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub struct Settlement {
+    /// The index of the check in the decision. A change to one that does not exist does nothing.
+    pub check: usize,
+    /// The change.
+    pub change: Change,
+}
+
+impl Settlement {
+    /// A change to what the check of this index took, where 0 is the first check of the decision.
+    pub fn new(check: usize, change: Change) -> Self {
+        Self { check, change }
+    }
+
+    /// Returns what the checks before this one took.
+    pub(crate) fn before<'a>(&self, receipt: &'a Receipt) -> &'a [Taken] {
+        receipt.taken().get(..self.check).unwrap_or_default()
+    }
+
+    /// Returns what the check took and the change to make to it, with a refund bounded by that; `None` if there is
+    /// nothing to do.
+    pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a Taken, Change)> {
+        let taken = receipt.taken().get(self.check)?;
+        match self.change {
+            Change::Refund(units) if units.min(taken.units) > 0 => {
+                Some((taken, Change::Refund(units.min(taken.units))))
+            }
+            Change::Charge(units) if units > 0 => Some((taken, self.change)),
+            _ => None,
+        }
+    }
+
+    /// Applies each change and returns the results; `make` applies those that have something to do, from what the checks
+    /// before took, what this one took, and the change.
+    pub(crate) fn each(
+        changes: &[Self],
+        receipt: &Receipt,
+        mut make: impl FnMut(&[Taken], &Taken, Change) -> Applied,
+    ) -> Vec<Applied> {
+        let each = changes.iter().map(|settlement| match settlement.of(receipt) {
+            Some((taken, change)) => make(settlement.before(receipt), taken, change),
+            None => Applied::new(0, receipt.taken().get(settlement.check).map_or(0, |taken| taken.stamp)),
+        });
+        each.collect()
+    }
+}
