@@ -90,6 +90,7 @@ mod http;
 mod limiter;
 mod lookup;
 mod metrics;
+mod random;
 pub mod store;
 
 #[cfg(feature = "redis")]

@@ -34,6 +34,7 @@ pub use self::tier::TierLookup;
 use crate::core::{Decision, Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::metrics::Timer;
+use crate::random;
 use crate::store::{Answer, BreakerState, Change, Check, Deadline, Decided, FailureRules, OnFailure, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
@@ -426,7 +427,8 @@ impl Finding for Tier<'_> {
 
 /// Returns a random part of a tenth of `wait`.
 fn jitter(wait: Duration) -> Duration {
-    wait.mul_f64(fastrand::f64() / 10.0)
+    let most = u64::try_from(wait.as_nanos() / 10).unwrap_or(u64::MAX);
+    Duration::from_nanos(random::up_to(most))
 }
 
 impl fmt::Debug for Limiter {

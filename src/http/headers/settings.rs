@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::numbers::LARGEST;
+use crate::random;
 
 /// The draft of the IETF that `RateLimit` and `RateLimit-Policy` follow.
 ///
@@ -165,11 +166,11 @@ impl Headers {
 
     /// Returns the jitter of one refusal in seconds, which is added to all of its waits.
     pub(crate) fn later(&self) -> u64 {
-        if self.jitter > 0 { fastrand::u64(0..=self.jitter) } else { 0 }
+        if self.jitter > 0 { random::up_to(self.jitter) } else { 0 }
     }
 
     /// Returns the same in milliseconds, for gRPC.
     pub(crate) fn later_millis(&self) -> u64 {
-        if self.jitter > 0 { fastrand::u64(0..=self.jitter.saturating_mul(1_000)) } else { 0 }
+        if self.jitter > 0 { random::up_to(self.jitter.saturating_mul(1_000)) } else { 0 }
     }
 }

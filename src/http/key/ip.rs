@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Key, counted};
+use crate::core::Digits;
 
 /// The default prefix length, in bits: a site is usually delegated a /56, which has 2^72 addresses.
 pub(super) const DEFAULT_V6_PREFIX: u8 = 56;
@@ -35,10 +36,10 @@ pub(super) fn is_ip_key(value: &[u8], v6_prefix: u8) -> bool {
 /// Writes an address as `Display` does, in a third of the time.
 fn write_v4(text: &mut impl Write, address: Ipv4Addr) -> io::Result<()> {
     let [first, others @ ..] = address.octets();
-    text.write_all(itoa::Buffer::new().format(first).as_bytes())?;
+    text.write_all(Digits::of(first.into()).as_bytes())?;
     for octet in others {
         text.write_all(b".")?;
-        text.write_all(itoa::Buffer::new().format(octet).as_bytes())?;
+        text.write_all(Digits::of(octet.into()).as_bytes())?;
     }
     Ok(())
 }
