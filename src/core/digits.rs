@@ -1,5 +1,15 @@
 //! Numbers as decimal text, without the machinery of `Display`, for what is written for each request.
 
+/// The digits of the numbers below 100, two of each.
+const PAIRS: [[u8; 2]; 100] = {
+    let (mut pairs, mut number) = ([[b'0'; 2]; 100], 0);
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1;
+    }
+    pairs
+};
+
 /// The digits of a number: at most 20, without leading zeros.
 pub(crate) struct Digits {
     bytes: [u8; 20],
@@ -7,18 +17,20 @@ pub(crate) struct Digits {
 }
 
 impl Digits {
-    /// Writes a number.
+    /// Writes a number, two digits at a time, as each step waits for the division before it.
     #[inline]
     pub(crate) fn of(mut number: u64) -> Self {
         let (mut bytes, mut start) = ([b'0'; 20], 20);
-        loop {
-            start -= 1;
-            bytes[start] += (number % 10).to_le_bytes()[0];
-            number /= 10;
-            if number == 0 {
-                return Self { bytes, start };
-            }
+        while number >= 10 {
+            start -= 2;
+            bytes[start..start + 2].copy_from_slice(&PAIRS[usize::from((number % 100).to_le_bytes()[0])]);
+            number /= 100;
         }
+        if number > 0 || start == 20 {
+            start -= 1;
+            bytes[start] = PAIRS[usize::from(number.to_le_bytes()[0])][1];
+        }
+        Self { bytes, start }
     }
 
     /// Returns the digits as ASCII.

@@ -12,7 +12,10 @@ mod peek;
 mod plan;
 mod reserve;
 mod rule;
+#[cfg(feature = "lookup")]
 mod tier;
+#[cfg(not(feature = "lookup"))]
+mod untiered;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -30,7 +33,10 @@ pub(crate) use self::limits::{InForce, Limits, Published};
 pub(crate) use self::plan::{Draft, Finding, Found, Places, Plan};
 pub(crate) use self::reserve::Share;
 pub use self::rule::Rule;
+#[cfg(feature = "lookup")]
 pub use self::tier::TierLookup;
+#[cfg(not(feature = "lookup"))]
+pub(crate) use self::untiered::TierLookup;
 use crate::core::{Decision, Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::metrics::Timer;

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
+use super::TierLookup;
 use super::reserve::Share;
-use super::tier::TierLookup;
 use crate::core::{Error, Mode, PolicyName, Quota, Requirement, Settles};
 use crate::metrics::Refusals;
 
@@ -138,6 +138,7 @@ impl Rule {
     /// # Ok(())
     /// # }
     /// ```
+    #[cfg(feature = "lookup")]
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {
         Self { tiers: Some(lookup), ..self }
     }

@@ -51,6 +51,11 @@ pub enum Dialect {
 /// as a whole. Members of another draft are dropped where ours are written, as clients would ignore a line in two
 /// syntaxes altogether.
 ///
+/// Without the feature `merge-headers` they are not read: a line of `RateLimit` or `RateLimit-Policy` that begins with a
+/// quoted name, as in this draft, is kept as it is beside ours, and any other is dropped. Which limit is the stricter one
+/// follows from `X-RateLimit-Remaining` alone; where it is absent beside a `RateLimit`, the earlier headers are taken for
+/// the stricter ones.
+///
 /// # Examples
 ///
 /// ```
