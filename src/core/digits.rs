@@ -17,18 +17,30 @@ pub(crate) struct Digits {
 }
 
 impl Digits {
-    /// Writes a number, two digits at a time, as each step waits for the division before it.
+    /// Writes a number.
     #[inline]
     pub(crate) fn of(mut number: u64) -> Self {
         let (mut bytes, mut start) = ([b'0'; 20], 20);
-        while number >= 10 {
-            start -= 2;
-            bytes[start..start + 2].copy_from_slice(&PAIRS[usize::from((number % 100).to_le_bytes()[0])]);
-            number /= 100;
+        // Four digits at a time, as each step waits for the division before it.
+        while number >= 10_000 {
+            let four = small(number % 10_000);
+            number /= 10_000;
+            start -= 4;
+            let ([a, b], [c, d]) = (PAIRS[four / 100], PAIRS[four % 100]);
+            bytes[start..start + 4].copy_from_slice(&[a, b, c, d]);
         }
-        if number > 0 || start == 20 {
+        let mut rest = small(number);
+        if rest >= 100 {
+            start -= 2;
+            bytes[start..start + 2].copy_from_slice(&PAIRS[rest % 100]);
+            rest /= 100;
+        }
+        let [tens, ones] = PAIRS[rest];
+        start -= 1;
+        bytes[start] = ones;
+        if rest >= 10 {
             start -= 1;
-            bytes[start] = PAIRS[usize::from(number.to_le_bytes()[0])][1];
+            bytes[start] = tens;
         }
         Self { bytes, start }
     }
@@ -44,6 +56,12 @@ impl Digits {
     pub(crate) fn as_str(&self) -> &str {
         str::from_utf8(self.as_bytes()).expect("digits are ASCII")
     }
+}
+
+/// A number below 10,000 as an index.
+#[allow(clippy::cast_possible_truncation, reason = "two bytes hold it")]
+fn small(number: u64) -> usize {
+    usize::from(number as u16)
 }
 
 #[cfg(test)]
