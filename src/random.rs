@@ -2,6 +2,9 @@
 //!
 //! They are drawn from the standard library's hasher, which the operating system seeds once for each thread. They are
 //! no secrets: what nobody may guess is keyed by itself, as are the hashes of `store::map`.
+//!
+//! A draw advances the keys of its thread, as each new `HashMap` does. So what is made once in a process must make no
+//! `HashMap`: else a simulated run would not repeat itself.
 
 use std::hash::{BuildHasher, RandomState};
 
