@@ -92,6 +92,10 @@
 //! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |
 //! | `redis-cell` | no | `RedisCellStore`: token buckets that the Redis module redis-cell keeps |
 //! | `config` | yes | policies from a TOML file: [`config`] |
+//! | `lookup` | yes | keys and quotas that are looked up: [`key::lookup()`] and [`TierLookup`] |
+//! | `basic-auth` | yes | the key [`key::basic_user`] |
+//! | `query` | yes | the key [`key::query`] |
+//! | `merge-headers` | yes | `RateLimit` and `RateLimit-Policy` of inner services are read, so that they are merged member by member |
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 
@@ -109,6 +113,7 @@ mod http;
 mod limiter;
 mod lookup;
 mod metrics;
+mod random;
 pub mod store;
 
 #[cfg(feature = "redis")]
@@ -120,8 +125,12 @@ pub use self::http::{
     AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, MissingKey, Policy, RateLimit, RateLimitLayer,
     RealCost, ResponseBody, ResponseFuture, StatusService, key,
 };
-pub use limiter::{Limiter, Rule, TierLookup};
-pub use lookup::{Lookup, RawValues};
+#[cfg(feature = "lookup")]
+pub use limiter::TierLookup;
+pub use limiter::{Limiter, Rule};
+#[cfg(feature = "lookup")]
+pub use lookup::Lookup;
+pub use lookup::RawValues;
 #[cfg(feature = "redis-cell")]
 pub use store::RedisCellStore;
 #[cfg(feature = "redis")]

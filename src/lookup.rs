@@ -4,24 +4,33 @@
 //! cache if it is there. Any client can cause a lookup by making up a key, so everything about them is bounded: there
 //! is one in flight for each key, a fixed number of all, each with a timeout, and results are cached, failures too.
 //!
+//! Without the feature `lookup` nothing is looked up; raw values are still offered, as deny lists use them too.
+//!
 //! What a missing result means is decided where it is used: [`admission`](crate::http) for keys,
 //! [`limiter`](crate::limiter) for quotas.
 
+#[cfg(feature = "lookup")]
 mod flight;
+#[cfg(feature = "lookup")]
 mod memory;
+#[cfg(feature = "lookup")]
 mod settings;
+#[cfg(feature = "lookup")]
 mod shared;
 mod warning;
 
 use std::fmt;
 
+#[cfg(feature = "lookup")]
 use percent_encoding::percent_decode_str;
 
-use crate::core::Key;
-
+#[cfg(feature = "lookup")]
 pub(crate) use self::memory::Looked;
+#[cfg(feature = "lookup")]
 pub(crate) use self::shared::Lookups;
 pub(crate) use self::warning::Warning;
+#[cfg(feature = "lookup")]
+use crate::core::Key;
 
 /// How many values are kept: a request may be full of them.
 const MOST_VALUES: usize = 64;
@@ -46,6 +55,7 @@ const MOST_VALUES: usize = 64;
 /// }
 /// # let _ = plan;
 /// ```
+#[cfg(feature = "lookup")]
 #[derive(Clone)]
 #[must_use]
 pub struct Lookup {
@@ -90,6 +100,7 @@ pub struct RawValues {
     lacks_some: bool,
 }
 
+#[cfg(feature = "lookup")]
 impl Lookup {
     /// Finds the value of each part of a key among those that were offered.
     pub(crate) fn new(key: &Key, offered: &RawValues) -> Self {
@@ -181,6 +192,7 @@ impl RawValues {
     }
 
     /// Returns the value of which a part of a key is `text`: its hash, or its escaped form.
+    #[cfg(feature = "lookup")]
     fn value_of(&self, text: &str) -> Option<Box<[u8]>> {
         if Key::is_hash(text) {
             return self.values.iter().find(|value| Key::hashed("", value).value() == text).cloned();
@@ -189,6 +201,7 @@ impl RawValues {
     }
 }
 
+#[cfg(feature = "lookup")]
 impl fmt::Debug for Lookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lookup").field("key", &self.key).finish_non_exhaustive()

@@ -10,8 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, from the ground up: each knows those before it only.
-const ROOMS: [&str; 17] = [
+const ROOMS: [&str; 18] = [
     "core",
+    "random",
     "metrics",
     "store",
     "lookup",
@@ -540,4 +541,40 @@ fn other_arrows_are_right() {
     ] {
         assert_eq!(planted("store/traits.rs", text), [""; 0], "{text}");
     }
+}
+
+/// A section of the crate's manifest, line by line.
+fn section(name: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+    let text = fs::read_to_string(path).expect("it is text");
+    let behind = text.lines().skip_while(|line| *line != format!("[{name}]")).skip(1);
+    let lines = behind.take_while(|line| !line.starts_with('[')).map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+#[test]
+fn no_more_than_16_dependencies_are_mandatory() {
+    let all = section("dependencies");
+    assert!(all.iter().all(|line| line.contains(" = ") && line.matches('"').count() >= 2), "one a line: {all:#?}");
+    let mandatory: Vec<_> = all.iter().filter(|line| !line.contains("optional = true")).collect();
+    assert!((1..=16).contains(&mandatory.len()), "{}: {mandatory:#?}", mandatory.len());
+}
+
+#[test]
+fn each_feature_is_linted_alone_and_documented() {
+    let read = |file: &str| {
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)).expect("it is text")
+    };
+    let (ci, readme, docs) = (read(".ci/run"), read("README.md"), read("src/lib.rs"));
+    let linted = ci.lines().find_map(|line| line.strip_prefix("for features in ")).expect("features are linted alone");
+    let features = section("features");
+    for feature in features.iter().filter_map(|line| line.split_once(" = ").map(|(name, _)| name)) {
+        if feature != "default" {
+            let is_linted = linted.split([' ', ';']).any(|name| name == feature);
+            assert!(is_linted, "{feature} is not linted alone");
+            let row = format!("| `{feature}` |");
+            assert!(readme.contains(&row) && docs.contains(&row), "{feature} is not documented");
+        }
+    }
+    assert!(features.len() > 8, "{features:#?}");
 }

@@ -30,6 +30,7 @@ enum Make {
     /// Of the word alone, knowing how the server tells clients.
     Word(fn(&Server) -> DynKey),
     /// Of the word alone; letters of either case may be the same.
+    #[cfg_attr(not(feature = "basic-auth"), expect(dead_code, reason = "only names of users are such keys"))]
     AnyCase(fn(Choices) -> DynKey),
     /// Of the word, a colon and the name of what holds the value.
     #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only axum knows parameters of paths"))]
@@ -52,12 +53,30 @@ const KEYS: &[(&str, Make)] = &[
     ("host", Make::Word(|_| Arc::new(key::host()))),
     ("global", Make::Word(|_| Arc::new(key::global()))),
     ("bearer", Make::Word(|_| Arc::new(key::bearer()))),
+    #[cfg(feature = "basic-auth")]
     ("basic_user", Make::AnyCase(|choices| Arc::new(key::basic_user().read_as(|reading| choices.apply(reading))))),
     ("header", Make::NamedAmong(header)),
     ("cookie", Make::NamedAmong(cookie)),
+    #[cfg(feature = "query")]
     ("query", Make::NamedAmong(query)),
     #[cfg(feature = "axum")]
     ("path_param", Make::Named(path_param)),
+];
+
+/// The keys that this build lacks, each with the feature that it needs.
+const LACKING: &[(&str, &str)] = &[
+    #[cfg(not(feature = "axum"))]
+    ("client_ip", "axum"),
+    #[cfg(not(feature = "axum"))]
+    ("peer_ip", "axum"),
+    #[cfg(not(feature = "axum"))]
+    ("route", "axum"),
+    #[cfg(not(feature = "basic-auth"))]
+    ("basic_user", "basic-auth"),
+    #[cfg(not(feature = "query"))]
+    ("query", "query"),
+    #[cfg(not(feature = "axum"))]
+    ("path_param", "axum"),
 ];
 
 impl Make {
@@ -98,7 +117,7 @@ fn find(given: Field<'_>, server: &Server) -> Result<DynKey, Error> {
     let (choices, text) = Choices::read(given)?;
     let (word, name) = text.split_once(':').map_or((text, None), |(word, name)| (word, Some(name)));
     let found = KEYS.iter().find(|(known, _)| *known == word).map(|(_, make)| *make);
-    let Some(make) = found else { return Err(unknown(given, text)) };
+    let Some(make) = found else { return Err(lacking(given, word).unwrap_or_else(|| unknown(given, text))) };
     if !make.takes(choices) {
         return Err(given.error(no_choice(&make.form(word))));
     }
@@ -116,6 +135,12 @@ fn forms(of: impl Fn(Make) -> bool) -> Vec<String> {
     KEYS.iter().filter(|(_, make)| of(*make)).map(|(word, make)| make.form(word)).collect()
 }
 
+/// The error of a key that needs a feature which is off; `None` for any other word.
+fn lacking(given: Field<'_>, word: &str) -> Option<Error> {
+    let (_, feature) = LACKING.iter().find(|(known, _)| *known == word)?;
+    Some(given.error(format!("key {word:?} needs the feature {feature}: turn it on, or give another key")))
+}
+
 /// The error of a word that no key has.
 fn unknown(given: Field<'_>, text: &str) -> Error {
     given.error(format!("key {text:?} is unknown: give one of {}", forms(|_| true).join(", ")))
@@ -125,7 +150,8 @@ fn unknown(given: Field<'_>, text: &str) -> Error {
 fn no_choice(form: &str) -> String {
     let among = forms(|make| matches!(make, Make::NamedAmong(_))).join(", ");
     let any_case = forms(|make| matches!(make, Make::AnyCase(_))).join(", ");
-    format!("key {form:?} takes no such choice: {among} take first, last and ignore_case, and {any_case} ignore_case")
+    let and = if any_case.is_empty() { String::new() } else { format!(", and {any_case} ignore_case") };
+    format!("key {form:?} takes no such choice: {among} take first, last and ignore_case{and}")
 }
 
 /// Makes a key of a header's value.
@@ -145,6 +171,7 @@ fn cookie(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Erro
 }
 
 /// Makes a key of a query parameter's value; its name must not be empty.
+#[cfg(feature = "query")]
 fn query(given: Field<'_>, name: &str, choices: Choices) -> Result<DynKey, Error> {
     if name.is_empty() {
         return Err(given.error("key query:NAME lacks the name: give one such as query:api_key"));
@@ -206,5 +233,25 @@ impl Choices {
     fn apply(self, reading: Reading) -> Reading {
         let reading = if let Some(pick) = self.pick { pick(reading) } else { reading };
         if self.ignores_case { reading.ignore_case() } else { reading }
+    }
+}
+
+#[cfg(all(test, not(all(feature = "axum", feature = "basic-auth", feature = "query"))))]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn a_key_whose_feature_is_off_is_an_error_that_names_the_feature() {
+        for (word, feature) in LACKING {
+            for key in [(*word).to_owned(), format!("{word}:id"), format!("last:ignore_case:{word}:id")] {
+                let text =
+                    format!("[[policy]]\nname = \"a\"\nlimit = 1\nwindow = \"1s\"\nkey = [\"global\", \"{key}\"]\n");
+                let error = Config::from_toml(&text).expect_err("the key is not in this build");
+                let named = format!("key {word:?} needs the feature {feature}: turn it on");
+                assert!(error.is_invalid() && error.to_string().contains(&named), "{error}");
+            }
+        }
+        assert!(!LACKING.is_empty() && LACKING.iter().all(|(word, _)| KEYS.iter().all(|(known, _)| known != word)));
     }
 }

@@ -127,6 +127,7 @@ impl Key {
     }
 
     /// Returns the escaped value of each key that was joined, or of this one.
+    #[cfg(feature = "lookup")]
     pub(crate) fn values(&self) -> impl Iterator<Item = &str> {
         self.value().split(JOINED)
     }

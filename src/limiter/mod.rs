@@ -12,7 +12,10 @@ mod peek;
 mod plan;
 mod reserve;
 mod rule;
+#[cfg(feature = "lookup")]
 mod tier;
+#[cfg(not(feature = "lookup"))]
+mod untiered;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -30,9 +33,13 @@ pub(crate) use self::limits::{InForce, Limits, Published};
 pub(crate) use self::plan::{Draft, Finding, Found, Places, Plan};
 pub(crate) use self::reserve::Share;
 pub use self::rule::Rule;
+#[cfg(feature = "lookup")]
 pub use self::tier::TierLookup;
+#[cfg(not(feature = "lookup"))]
+pub(crate) use self::untiered::TierLookup;
 use crate::core::{Decision, Error, Key, Quota};
 use crate::lookup::RawValues;
+use crate::random;
 use crate::store::{Answer, BreakerState, Change, Check, Deadline, Decided, FailureRules, OnFailure, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
@@ -441,7 +448,8 @@ impl Finding for Tier<'_> {
 
 /// Returns a random part of a tenth of `wait`.
 fn jitter(wait: Duration) -> Duration {
-    wait.mul_f64(fastrand::f64() / 10.0)
+    let most = u64::try_from(wait.as_nanos() / 10).unwrap_or(u64::MAX);
+    Duration::from_nanos(random::up_to(most))
 }
 
 impl fmt::Debug for Limiter {

@@ -5,8 +5,8 @@
 
 use std::fmt;
 
+use super::TierLookup;
 use super::reserve::Share;
-use super::tier::TierLookup;
 use crate::core::{Error, Mode, PolicyName, Quota, Requirement, Settles};
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
@@ -134,6 +134,7 @@ impl Rule {
     /// # Ok(())
     /// # }
     /// ```
+    #[cfg(feature = "lookup")]
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {
         Self { tiers: Some(lookup), ..self }
     }

@@ -10,7 +10,7 @@ use http::HeaderValue;
 use smallvec::SmallVec;
 
 use super::numbers::{Advertised, LARGEST, Left, number};
-use crate::core::{Outcome, PolicyName, Quota};
+use crate::core::{Digits, Outcome, PolicyName, Quota};
 use crate::http::policy::Policy;
 
 /// What the headers of all responses say about a layer's policies.
@@ -111,7 +111,7 @@ impl Field {
     fn parameter(&mut self, name: u8, number: u64) -> Range<usize> {
         self.bytes.extend_from_slice(&[b';', name, b'=']);
         let from = self.bytes.len();
-        self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.bytes.extend_from_slice(Digits::of(number).as_bytes());
         from..self.bytes.len()
     }
 }

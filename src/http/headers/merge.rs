@@ -1,14 +1,17 @@
 //! Merges headers with those that an inner layer or an upstream has set, so that the stricter limit is seen.
 //!
-//! A List field keeps only members of this draft. Others, such as those of an older draft, are dropped, as a line in
-//! two syntaxes is valid in neither: clients would ignore all of it.
+//! A List field stays one line. `members` says what is kept of it, and how much it leaves: with the feature
+//! `merge-headers` each member is read, without it none is.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sfv::{BareItem, Dictionary, FieldType, Item, List, ListEntry, Parser};
 
+#[cfg(feature = "merge-headers")]
+use super::members::{left, members};
 use super::names::{LIMIT, RATELIMIT, REMAINING, RESET};
+#[cfg(not(feature = "merge-headers"))]
+use super::unparsed::{left, members};
 
 /// Adds members to a List field, as one line; `first` puts them before the earlier members. Of those, only members of
 /// this draft are kept.
@@ -29,9 +32,10 @@ pub(super) fn merge(headers: &mut HeaderMap, name: HeaderName, ours: HeaderValue
 /// Returns whether `ours` is less than what any earlier header leaves.
 ///
 /// Earlier headers that cannot be parsed, or that have a limit but not what is left of it, count as the stricter ones
-/// and stay as they are. A `RateLimit` that cannot be parsed does not count if ours `is_written` in its place.
+/// and stay as they are. A `RateLimit` that cannot be parsed does not count if ours `is_written` in its place; one that is
+/// not read counts unless `X-RateLimit-Remaining` is beside it.
 pub(super) fn is_stricter(headers: &HeaderMap, ours: u64, is_written: bool) -> bool {
-    let fields = lines(headers, RATELIMIT).map(left_of_field).filter(|left| left.is_some() || !is_written);
+    let fields = left(lines(headers, RATELIMIT), is_written, headers.contains_key(REMAINING));
     let legacy = lines(headers, REMAINING).map(|value| value.to_str().ok()?.trim().parse().ok());
     let lacks_remaining =
         !headers.contains_key(REMAINING) && (headers.contains_key(LIMIT) || headers.contains_key(RESET));
@@ -43,41 +47,47 @@ fn lines(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &HeaderV
     headers.get_all(name).iter().filter(|value| !value.as_bytes().trim_ascii().is_empty())
 }
 
-/// Returns the members of this draft in a line, those with the `required` parameter; `None` if there are none.
-fn members<'a>(line: &'a [u8], required: &str) -> Option<Cow<'a, [u8]>> {
-    let mut list = Parser::new(line).parse::<List>().ok()?;
-    let all = list.len();
-    list.retain(|member| matches!(member, ListEntry::Item(item) if is_of_this_draft(item, required)));
-    if list.len() == all { Some(line.into()) } else { Some(list.serialize()?.into_bytes().into()) }
-}
+#[cfg(all(test, not(feature = "merge-headers")))]
+mod tests {
+    use super::*;
 
-/// Returns whether a member is a quoted name with whole units, and with whole seconds if it has any.
-fn is_of_this_draft(item: &Item, required: &str) -> bool {
-    let are_whole = |name: &str| item.params.get(name).is_none_or(|value| whole(value).is_some());
-    item.bare_item.as_string().is_some() && units(item, required).is_some() && are_whole("t") && are_whole("w")
-}
-
-/// Returns the least `r` of a `RateLimit` field, or `remaining` in the syntax of an older draft.
-fn left_of_field(value: &HeaderValue) -> Option<u64> {
-    if let Ok(older) = Parser::new(value.as_bytes()).parse::<Dictionary>() {
-        return match older.get("remaining")? {
-            ListEntry::Item(item) => whole(&item.bare_item),
-            ListEntry::InnerList(_) => None,
-        };
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
     }
-    let list = Parser::new(value.as_bytes()).parse::<List>().ok()?;
-    let left = list.iter().filter_map(|member| match member {
-        ListEntry::Item(item) => units(item, "r"),
-        ListEntry::InnerList(_) => None,
-    });
-    left.min()
-}
 
-/// Returns a parameter that is a whole number, not below 0.
-fn units(item: &Item, name: &str) -> Option<u64> {
-    item.params.get(name).and_then(whole)
-}
+    #[track_caller]
+    fn merged(theirs: &[&'static str], first: bool, expected: &str) {
+        let mut fields = HeaderMap::new();
+        for line in theirs {
+            fields.append(RATELIMIT, HeaderValue::from_static(line));
+        }
+        merge(&mut fields, RATELIMIT, HeaderValue::from_static("\"ours\";r=5;t=60"), first);
+        assert_eq!(fields.get_all(RATELIMIT).iter().collect::<Vec<_>>(), [expected]);
+    }
 
-fn whole(value: &BareItem) -> Option<u64> {
-    value.as_integer().and_then(|number| u64::try_from(i64::from(number)).ok())
+    #[test]
+    fn lines_of_this_draft_are_kept_whole_in_one_line_with_ours() {
+        merged(&["\"a\";r=1;t=9, \"b\";r=7"], false, "\"a\";r=1;t=9, \"b\";r=7, \"ours\";r=5;t=60");
+        merged(&["\"a\";r=9;t=9", "\"b\";r=7"], true, "\"ours\";r=5;t=60, \"a\";r=9;t=9, \"b\";r=7");
+    }
+
+    #[test]
+    fn lines_of_older_drafts_are_dropped_as_no_client_reads_two_syntaxes_in_one_field() {
+        merged(&["limit=10, remaining=1, reset=9"], false, "\"ours\";r=5;t=60");
+        merged(&["10;w=60", "", "  \"a\";r=1"], false, "  \"a\";r=1, \"ours\";r=5;t=60");
+    }
+
+    #[test]
+    fn a_field_that_is_not_read_is_not_replaced_by_ours_unless_its_numbers_are_beside_it() {
+        let field = ("ratelimit", "\"a\";r=9;t=9");
+        let left = |remaining| [field, ("x-ratelimit-remaining", remaining)];
+        for is_written in [true, false] {
+            assert!(!is_stricter(&headers(&[field]), 5, is_written));
+            assert!(is_stricter(&headers(&left("9")), 5, is_written));
+            assert!(!is_stricter(&headers(&left("5")), 5, is_written));
+            assert!(!is_stricter(&headers(&left("many")), 5, is_written));
+        }
+        assert!(is_stricter(&headers(&[]), 5, true));
+        assert!(is_stricter(&headers(&[("ratelimit", "")]), 5, true));
+    }
 }

@@ -8,10 +8,14 @@
 //! rounded up, and merging only makes a header stricter.
 
 mod fields;
+#[cfg(feature = "merge-headers")]
+mod members;
 mod merge;
 mod names;
 mod numbers;
 mod settings;
+#[cfg(not(feature = "merge-headers"))]
+mod unparsed;
 mod write;
 
 pub use self::names::EXPOSED_HEADERS;

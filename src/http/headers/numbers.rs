@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use crate::core::{Outcome, Quota};
+use crate::core::{Digits, Outcome, Quota};
 
 /// The largest Integer of a structured field (RFC 9651 §3.3.1).
 pub(crate) const LARGEST: u64 = 999_999_999_999_999;
@@ -95,7 +95,7 @@ fn window_end(outcome: &Outcome) -> Duration {
 /// Returns a number as the value of a header.
 pub(crate) fn number(number: u64) -> HeaderValue {
     // `HeaderValue::from` would allocate twice.
-    HeaderValue::from_str(itoa::Buffer::new().format(number)).expect("digits are visible ASCII")
+    HeaderValue::from_bytes(Digits::of(number).as_bytes()).expect("digits are visible ASCII")
 }
 
 #[cfg(test)]

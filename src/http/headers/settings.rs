@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::numbers::LARGEST;
+use crate::random;
 
 /// The draft of the IETF that `RateLimit` and `RateLimit-Policy` follow.
 ///
@@ -49,6 +50,11 @@ pub enum Dialect {
 /// `RateLimit` and `RateLimit-Policy` get the members of both, except in a refusal from inside, which stays as it is. Of the `X-RateLimit-*`, the set that leaves less is kept
 /// as a whole. Members of another draft are dropped where ours are written, as clients would ignore a line in two
 /// syntaxes altogether.
+///
+/// Without the feature `merge-headers` they are not read: a line of `RateLimit` or `RateLimit-Policy` that begins with a
+/// quoted name, as in this draft, is kept as it is beside ours, and any other is dropped. Which limit is the stricter one
+/// follows from `X-RateLimit-Remaining` alone; where it is absent beside a `RateLimit`, the earlier headers are taken for
+/// the stricter ones.
 ///
 /// # Examples
 ///
@@ -165,11 +171,11 @@ impl Headers {
 
     /// Returns the jitter of one refusal in seconds, which is added to all of its waits.
     pub(crate) fn later(&self) -> u64 {
-        if self.jitter > 0 { fastrand::u64(0..=self.jitter) } else { 0 }
+        if self.jitter > 0 { random::up_to(self.jitter) } else { 0 }
     }
 
     /// Returns the same in milliseconds, for gRPC.
     pub(crate) fn later_millis(&self) -> u64 {
-        if self.jitter > 0 { fastrand::u64(0..=self.jitter.saturating_mul(1_000)) } else { 0 }
+        if self.jitter > 0 { random::up_to(self.jitter.saturating_mul(1_000)) } else { 0 }
     }
 }

@@ -32,19 +32,41 @@ pub(super) fn is_ip_key(value: &[u8], v6_prefix: u8) -> bool {
     address.is_ok_and(|address| ip_key(address, v6_prefix).value() == text)
 }
 
-/// Writes an address as `Display` does, in a third of the time.
+/// Writes an address as `Display` does, in a fraction of the time.
 fn write_v4(text: &mut impl Write, address: Ipv4Addr) -> io::Result<()> {
-    let [first, others @ ..] = address.octets();
-    text.write_all(itoa::Buffer::new().format(first).as_bytes())?;
-    for octet in others {
-        text.write_all(b".")?;
-        text.write_all(itoa::Buffer::new().format(octet).as_bytes())?;
+    let (mut digits, mut length) = ([b'.'; 16], 0);
+    for octet in address.octets() {
+        if octet >= 100 {
+            digits[length] = b'0' + octet / 100;
+            length += 1;
+        }
+        if octet >= 10 {
+            digits[length] = b'0' + octet / 10 % 10;
+            length += 1;
+        }
+        digits[length] = b'0' + octet % 10;
+        length += 2;
     }
-    Ok(())
+    text.write_all(&digits[..length - 1])
 }
 
 /// Clears the bits of an address after its prefix.
 fn network(address: Ipv6Addr, prefix: u8) -> Ipv6Addr {
     let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
     Ipv6Addr::from_bits(address.to_bits() & mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_octet_of_an_address_is_written_as_display_writes_it() {
+        for octet in 0..=u8::MAX {
+            let address = Ipv4Addr::new(octet, octet.wrapping_mul(7), octet.wrapping_add(90), octet / 3);
+            let mut text = Vec::new();
+            write_v4(&mut text, address).expect("a vector takes all");
+            assert_eq!(text, address.to_string().into_bytes());
+        }
+    }
 }

@@ -7,9 +7,9 @@
 //! | key | extractor | a client can choose it |
 //! | --- | --- | --- |
 //! | the client's address | `client_ip`, `peer_ip` (feature `axum`) | no |
-//! | an identity that the application knows | [`extension`], [`lookup()`] | no, if the application verifies it |
-//! | credentials | [`bearer`], [`basic_user`], [`cookie`], [`header`] | yes, unless they are verified |
-//! | a part of the URI | [`path`], [`query`], [`host`], `path_param` (feature `axum`) | yes |
+//! | an identity that the application knows | [`extension`], `lookup` (feature `lookup`) | no, if the application verifies it |
+//! | credentials | [`bearer`], `basic_user` (feature `basic-auth`), [`cookie`], [`header`] | yes, unless they are verified |
+//! | a part of the URI | [`path`], `query` (feature `query`), [`host`], `path_param` (feature `axum`) | yes |
 //! | the handler | `route` (feature `axum`), [`method`] | only one that exists |
 //! | all requests | [`global`] | no |
 //!
@@ -33,6 +33,7 @@
 
 mod ambiguous;
 mod authorization;
+#[cfg(feature = "basic-auth")]
 mod basic_user;
 mod bearer;
 #[cfg(feature = "axum")]
@@ -56,6 +57,7 @@ mod host;
 mod ip;
 mod join;
 mod list_entry;
+#[cfg(feature = "lookup")]
 mod lookup;
 mod method;
 mod missing;
@@ -67,6 +69,7 @@ mod path;
 mod path_param;
 #[cfg(feature = "axum")]
 mod peer_ip;
+#[cfg(feature = "query")]
 mod query;
 pub(crate) mod reading;
 #[cfg(feature = "axum")]
@@ -80,6 +83,7 @@ mod trust;
 pub use crate::core::Key;
 use crate::core::Kind;
 pub use ambiguous::Ambiguous;
+#[cfg(feature = "basic-auth")]
 pub use basic_user::{BasicUser, basic_user};
 pub use bearer::bearer;
 #[cfg(feature = "axum")]
@@ -94,6 +98,7 @@ pub use global::global;
 pub use header::{Header, header};
 pub use host::{Host, host};
 pub use list_entry::ListEntry;
+#[cfg(feature = "lookup")]
 pub use lookup::{KeyLookup, lookup};
 pub use method::method;
 pub use missing::MissingKey;
@@ -103,6 +108,7 @@ pub use path::path;
 pub use path_param::{PathParam, path_param};
 #[cfg(feature = "axum")]
 pub use peer_ip::{PeerIp, peer_ip};
+#[cfg(feature = "query")]
 pub use query::{Query, query};
 #[cfg(feature = "axum")]
 pub use route::route;

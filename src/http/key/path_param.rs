@@ -15,8 +15,7 @@ use http::request::Parts;
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
-use super::query::bytes;
-use super::reading::Reading;
+use super::reading::{Reading, bytes};
 use super::template::{Piece, pieces};
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::core::Answer;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 
-use super::reading::Reading;
+use super::reading::{Reading, bytes};
 use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::core::Answer;
 use crate::lookup::RawValues;
@@ -123,13 +123,5 @@ impl KeyExtractor for Query {
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         let is_text = |value: &[u8]| str::from_utf8(value).is_ok();
         entry.is_of_named("query", &self.name, |value| self.reading.yields(value, is_text))
-    }
-}
-
-/// Returns the bytes of a text, without copying it.
-pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     }
 }

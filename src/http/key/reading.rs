@@ -98,3 +98,12 @@ impl fmt::Debug for Reading {
         shown.finish()
     }
 }
+
+/// Returns the bytes of a text, without copying it.
+#[cfg(any(feature = "axum", feature = "query"))]
+pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}

@@ -11,7 +11,9 @@ use http::request::Parts;
 use super::{AccessList, Count, Options, Policy};
 use crate::core::{Error, Quota};
 use crate::http::key::{KeyExtractor, MissingKey};
-use crate::limiter::{Share, TierLookup};
+use crate::limiter::Share;
+#[cfg(feature = "lookup")]
+use crate::limiter::TierLookup;
 
 impl Policy {
     /// Sets the extractor of the key by which requests are counted, instead of one counter for all.
@@ -224,6 +226,7 @@ impl Policy {
     ///
     /// If the lookup finds no quota, the policy's own applies. Replaces [`tier`](Self::tier), whose rules for changes
     /// of a quota apply here too. [`TierLookup`] has an example.
+    #[cfg(feature = "lookup")]
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {
         let rule = self.rule.tier_lookup(lookup);
         Self { rule, ..self }.with(|options| options.tier = None)

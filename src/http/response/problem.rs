@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
+use crate::core::Digits;
 use crate::http::headers::{number, whole_seconds};
 
 /// The `Cache-Control` of every refusal: it is true only now, and only for this client.
@@ -101,7 +102,7 @@ pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
 /// Returns a document whose detail is when to retry, without its closing brace.
 fn retry_in(head: &str, seconds: u64) -> String {
     let unit = if seconds == 1 { " second." } else { " seconds." };
-    document(head, &["Retry in ", itoa::Buffer::new().format(seconds), unit])
+    document(head, &["Retry in ", Digits::of(seconds).as_str(), unit])
 }
 
 /// Returns a document with the pieces of its detail joined, without its closing brace.

@@ -9,7 +9,6 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crossbeam_utils::CachePadded;
 use smallvec::SmallVec;
 
 /// The most parts of a map, however large it is.
@@ -19,8 +18,13 @@ const MOST_SHARDS: usize = 64;
 #[derive(Debug)]
 pub(in crate::store) struct Shards<T> {
     /// A power of two of them, from 1 to [`MOST_SHARDS`], padded so that no two locks share a line of a cache.
-    shards: Box<[CachePadded<Mutex<T>>]>,
+    shards: Box<[Padded<Mutex<T>>]>,
 }
+
+/// A value on lines of a cache of its own: two of 64 bytes, as processors fetch neighbours together.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded<T>(T);
 
 /// The parts one request concerns, locked.
 pub(in crate::store) struct Locked<'a, T> {
@@ -36,7 +40,7 @@ impl<T> Shards<T> {
     pub(in crate::store) fn new(capacity: usize, least: usize, make: impl Fn(usize) -> T) -> Self {
         // A power of two: parts are picked by bits of the hash.
         let shards = 1 << (capacity / least).clamp(1, MOST_SHARDS).ilog2();
-        let shards = (0..shards).map(|_| CachePadded::new(Mutex::new(make(capacity / shards)))).collect();
+        let shards = (0..shards).map(|_| Padded(Mutex::new(make(capacity / shards)))).collect();
         Self { shards }
     }
 
@@ -48,7 +52,7 @@ impl<T> Shards<T> {
     /// Locks the part of a hash.
     #[inline]
     pub(in crate::store) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
-        lock(&self.shards[self.index(hash)])
+        lock(&self.shards[self.index(hash)].0)
     }
 
     /// Locks the parts of all hashes, in ascending order, so that two requests never wait for each other in a
@@ -62,12 +66,12 @@ impl<T> Shards<T> {
         for (_, place) in &mut places {
             *place = indices.iter().position(|index| index == place).expect("every hash's part is locked");
         }
-        Locked { places, guards: indices.iter().map(|&index| lock(&self.shards[index])).collect() }
+        Locked { places, guards: indices.iter().map(|&index| lock(&self.shards[index].0)).collect() }
     }
 
     /// Each part in turn, locked.
     pub(in crate::store) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
-        self.shards.iter().map(|shard| lock(shard))
+        self.shards.iter().map(|shard| lock(&shard.0))
     }
 
     /// Returns the place of the part that a hash picks, by bits 40 and up.

@@ -21,6 +21,7 @@ use super::map::Map;
 use super::nodes::Cluster;
 use crate::core::Error;
 use crate::core::error::Kind;
+use crate::random;
 use crate::store::BreakerState;
 use crate::store::redis::batch::Timeout;
 use crate::store::redis::wire::Calls;
@@ -130,7 +131,7 @@ impl Cluster {
     fn to_ask(&self, failed: Option<&Address>) -> Vec<Address> {
         let map = self.map.load();
         let mut addresses: Vec<Address> = map.nodes().iter().map(|node| node.address.clone()).collect();
-        fastrand::shuffle(&mut addresses);
+        addresses.sort_by_cached_key(|_| random::up_to(u64::MAX));
         let others: Vec<_> = self.seeds.iter().filter(|seed| !addresses.contains(seed)).cloned().collect();
         addresses.extend(others);
         let is_away = |address: &Address| map.node(address).is_some_and(|node| node.state() != BreakerState::Closed);

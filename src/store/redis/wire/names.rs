@@ -8,6 +8,7 @@
 //! The client's key stands in braces, as a hash tag: on a Cluster all policies over one key are in
 //! one slot, and one script can decide them.
 
+use crate::core::Digits;
 use crate::core::quota::Tick;
 use crate::store::Counter;
 
@@ -27,13 +28,13 @@ pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> Str
         Tick::Milli => 'm',
     };
     let (letter, window) = (quota.facts().letter, quota.window_ticks());
-    let (key, mut digits) = (key.as_str(), itoa::Buffer::new());
+    let key = key.as_str();
     let mut name = String::with_capacity(prefix.len() + key.len() + policy.len() + 32);
     for part in [prefix, ":{", key, "}:", policy, ":", FORMAT] {
         name.push_str(part);
     }
     name.push(letter);
-    name.push_str(digits.format(window));
+    name.push_str(Digits::of(window).as_str());
     name.push(tick);
     name
 }

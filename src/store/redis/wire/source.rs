@@ -9,7 +9,7 @@
 //! statement begins with `local` at the start of a line, a name is defined before it is used,
 //! constants are in capitals on one line, and a table of functions has one entry a line.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::needs::Needs;
 
@@ -45,8 +45,9 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
 /// entry, or by a statement kept before, is kept. Entries of tables whose algorithm is not in
 /// `needs` are left out, and with them the functions that only they use.
 pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
+    // Without hash maps, as scripts are made once in a process: `crate::random` says why.
     let (constants, statements) = read();
-    let mut needed: HashSet<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
+    let mut needed: BTreeSet<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
     let mut kept = Vec::new();
     // A statement stands before all that use it.
     for statement in statements.into_iter().rev() {
@@ -61,7 +62,7 @@ pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
 }
 
 /// Returns the constants of all files by name, and all other statements.
-fn read() -> (HashMap<&'static str, String>, Vec<&'static str>) {
+fn read() -> (BTreeMap<&'static str, String>, Vec<&'static str>) {
     let (constant, statements): (Vec<_>, Vec<_>) =
         FILES.iter().flat_map(|(_, file)| statements(file)).partition(|statement| is_constant(statement));
     (constant.into_iter().flat_map(values).collect(), statements)
@@ -118,7 +119,7 @@ fn values(statement: &str) -> impl Iterator<Item = (&str, String)> {
 }
 
 /// Returns code in which each name of a constant is replaced by its value.
-fn with_constants(code: &str, constants: &HashMap<&str, String>) -> String {
+fn with_constants(code: &str, constants: &BTreeMap<&str, String>) -> String {
     let pieces = code.split_inclusive(is_between);
     pieces.fold(String::with_capacity(code.len()), |text, piece| {
         let word = piece.trim_end_matches(is_between);

@@ -1,0 +1,78 @@
+//! Numbers as decimal text, without the machinery of `Display`, for what is written for each request.
+
+/// The digits of the numbers below 100, two of each.
+const PAIRS: [[u8; 2]; 100] = {
+    let (mut pairs, mut number) = ([[b'0'; 2]; 100], 0);
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1;
+    }
+    pairs
+};
+
+/// The digits of a number: at most 20, without leading zeros.
+pub(crate) struct Digits {
+    bytes: [u8; 20],
+    start: usize,
+}
+
+impl Digits {
+    /// Writes a number.
+    #[inline]
+    pub(crate) fn of(mut number: u64) -> Self {
+        let (mut bytes, mut start) = ([b'0'; 20], 20);
+        // Four digits at a time, as each step waits for the division before it.
+        while number >= 10_000 {
+            let four = small(number % 10_000);
+            number /= 10_000;
+            start -= 4;
+            let ([a, b], [c, d]) = (PAIRS[four / 100], PAIRS[four % 100]);
+            bytes[start..start + 4].copy_from_slice(&[a, b, c, d]);
+        }
+        let mut rest = small(number);
+        if rest >= 100 {
+            start -= 2;
+            bytes[start..start + 2].copy_from_slice(&PAIRS[rest % 100]);
+            rest /= 100;
+        }
+        let [tens, ones] = PAIRS[rest];
+        start -= 1;
+        bytes[start] = ones;
+        if rest >= 10 {
+            start -= 1;
+            bytes[start] = tens;
+        }
+        Self { bytes, start }
+    }
+
+    /// Returns the digits as ASCII.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Returns the digits as text.
+    #[inline]
+    pub(crate) fn as_str(&self) -> &str {
+        str::from_utf8(self.as_bytes()).expect("digits are ASCII")
+    }
+}
+
+/// A number below 10,000 as an index.
+#[allow(clippy::cast_possible_truncation, reason = "two bytes hold it")]
+fn small(number: u64) -> usize {
+    usize::from(number as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_those_of_display() {
+        let powers = (0..20).map(|power| 10_u64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
+        for number in powers.chain([u64::MAX - 1, u64::MAX]).chain(0..2_000) {
+            assert_eq!(Digits::of(number).as_str(), number.to_string());
+        }
+    }
+}

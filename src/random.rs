@@ -1,0 +1,48 @@
+//! Random numbers, for what is better spread than predictable: jitter, and the order of nodes.
+//!
+//! They are drawn from the standard library's hasher, which the operating system seeds once for each thread. They are
+//! no secrets: what nobody may guess is keyed by itself, as are the hashes of `store::map`.
+//!
+//! A draw advances the keys of its thread, as each new `HashMap` does. So what is made once in a process must make no
+//! `HashMap`: else a simulated run would not repeat itself.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// Returns a random number from 0 to `most`, each as likely as another, up to 2^-64 of all draws.
+pub(crate) fn up_to(most: u64) -> u64 {
+    // Each state has a key of its own, so nothing needs to be hashed with it.
+    let drawn = RandomState::new().hash_one(());
+    let scaled = (u128::from(drawn) * (u128::from(most) + 1)) >> 64;
+    u64::try_from(scaled).expect("less than 2^64 numbers are scaled to at most `most`")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_number_up_to_the_most_is_drawn_about_as_often_as_another() {
+        let mut counts = [0_u32; 10];
+        for _ in 0..100_000 {
+            counts[usize::try_from(up_to(9)).expect("small")] += 1;
+        }
+        // The standard deviation is 95.
+        assert!(counts.iter().all(|count| (9_000..11_000).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn the_bounds_are_bounds() {
+        assert_eq!(up_to(0), 0);
+        assert!((0..1_000).all(|_| up_to(1) <= 1));
+        let drawn: HashSet<u64> = (0..1_000).map(|_| up_to(u64::MAX)).collect();
+        assert_eq!(drawn.len(), 1_000);
+    }
+
+    #[test]
+    fn no_two_threads_draw_alike() {
+        let draw = || std::thread::spawn(|| up_to(u64::MAX)).join().expect("it does not panic");
+        assert_ne!(draw(), draw());
+    }
+}
