@@ -1,5 +1,5 @@
-//! Three limits as one decision in Redis: a request refused by one of them costs nothing on the
-//! others. Give the URL of the server as the first argument or in `REDIS_URL`.
+//! Three limits as one decision in Redis: a request that one of them refuses takes nothing from the
+//! others. Pass the URL of the server as the first argument or in `REDIS_URL`.
 
 use std::net::SocketAddr;
 use std::time::Duration;

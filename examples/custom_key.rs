@@ -1,4 +1,4 @@
-//! A limit for each tenant, told by the first label of the host: `acme.example.com` counts as `acme`.
+//! A limit for each tenant, identified by the first label of the host: `acme.example.com` counts as `acme`.
 
 use axum::http::request::Parts;
 use axum::{Router, routing::get};
@@ -6,7 +6,7 @@ use tollgate::key::{self, Ambiguous};
 use tollgate::{Key, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer};
 
 fn tenant(parts: &Parts) -> Result<Option<Key>, Ambiguous> {
-    // The host in one form, whatever its case, and nothing where the request names two.
+    // The host in its normal form, whatever its case; an error if the request names two.
     let host = key::host().name(parts)?;
     Ok(host.as_deref().and_then(|host| host.split_once('.')).map(|(tenant, _)| Key::new("tenant", tenant)))
 }

@@ -1,6 +1,6 @@
-//! One traffic pattern through every algorithm, on a simulated clock, drawn as an SVG.
+//! Draws how every algorithm decides the same traffic, on a simulated clock, as an SVG.
 //!
-//! `cargo run --example algorithms [FILE]` writes `docs/algorithms.svg` unless told otherwise.
+//! `cargo run --example algorithms [FILE]` writes `docs/algorithms.svg`, or `FILE`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ const ADMITTED: RGBColor = RGBColor(38, 111, 178);
 const REFUSED: RGBColor = RGBColor(226, 137, 60);
 const ROLLING: RGBColor = RGBColor(40, 40, 40);
 
-/// What became of one request.
+/// The result of one request.
 struct Request {
-    /// Seconds; of an admitted one, when it goes on.
+    /// In seconds; of an admitted one, when it starts.
     at: f64,
     admitted: bool,
 }
@@ -56,7 +56,7 @@ fn quotas() -> Vec<(&'static str, Quota)> {
     ]
 }
 
-/// When requests come, in milliseconds: steadily, then all at once, then around a window's boundary.
+/// When requests arrive, in milliseconds: steadily, then all at once, then around a window's boundary.
 fn traffic() -> Vec<u64> {
     let steady = (0..20).map(|second| second * 1_000 + 250);
     let burst = (0..15).map(|index| 24_000 + index * 20);
@@ -107,7 +107,7 @@ fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, name: &str, requests: &[Requ
     Ok(())
 }
 
-/// Admitted requests, and refused ones on top of them.
+/// Draws admitted requests, with refused ones on top.
 fn bars(requests: &[Request]) -> Vec<Rectangle<(f64, f64)>> {
     let mut bars = Vec::new();
     let mut from = 0.0;
@@ -133,7 +133,7 @@ fn bars(requests: &[Request]) -> Vec<Rectangle<(f64, f64)>> {
     bars
 }
 
-/// How many requests went on in the last 10 seconds, at each tenth of a second.
+/// Returns how many requests started in the last 10 seconds, at each tenth of a second.
 fn rolling(requests: &[Request]) -> Vec<(f64, f64)> {
     let points = (0..=600_u32).map(|tenth| f64::from(tenth) / 10.0);
     let count = |at: f64| {

@@ -5,7 +5,7 @@ use crate::BoxError;
 const USAGE: &str = "usage: server [--addr ADDRESS] [--redis URL] [--config FILE]";
 const ADDRESS: &str = "127.0.0.1:3000";
 
-/// What the command line and the environment say.
+/// The options of the command line and the environment.
 pub(crate) struct Args {
     pub(crate) addr: String,
     pub(crate) redis: Option<String>,

@@ -11,7 +11,7 @@ pub(crate) fn layer(store: impl Store, config: Option<&Config>) -> Result<RateLi
     config.layer(store)
 }
 
-/// A composite of three: few requests an address, so that two hands full of them show a refusal.
+/// Three policies, with few requests per address, so that a dozen of them show a refusal.
 fn built_in(layer: RateLimitLayer) -> RateLimitLayer {
     layer
         .ip(Quota::per_minute(10))

@@ -4,8 +4,8 @@
 //! cargo run --example server -- [--addr ADDRESS] [--redis URL] [--config FILE]
 //! ```
 //!
-//! The file's policies replace the built-in ones. They are read again on SIGHUP, and when the file
-//! changes; `examples/policies.toml` shows all there is. With `--features metrics`, `GET /metrics` is for
+//! The file's policies replace the built-in ones, and are reloaded on SIGHUP and when the file changes;
+//! `examples/policies.toml` has every option. With `--features metrics`, `GET /metrics` serves metrics for
 //! Prometheus.
 
 mod args;
@@ -66,7 +66,7 @@ async fn run() -> Result<(), BoxError> {
     shutdown::serve(listener, app, stop).await
 }
 
-/// An error and its causes, each told once.
+/// An error and its causes on one line, each of them once.
 fn in_one_line(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();

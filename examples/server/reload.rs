@@ -1,4 +1,4 @@
-//! Reading the config file again while the server runs.
+//! Reloads the config file while the server runs.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use tollgate::{Error, RateLimitLayer};
 
 use crate::{in_one_line, limits};
 
-/// How often the file is looked at.
+/// How often the file is checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A config file, and what was last seen of it.
+/// A config file, and its state when it was last checked.
 pub(crate) struct ConfigFile {
     path: PathBuf,
-    /// What it was when it was read; none if there was no file. A pipe is none: it cannot be read again.
+    /// Its stamp when it was last read; `None` if it is not a regular file: a pipe cannot be read again.
     read: Option<Stamp>,
-    /// What it was when it was last looked at.
+    /// Its stamp when it was last checked.
     seen: Option<Stamp>,
-    /// What the server was started with.
+    /// The config that the server was started with.
     config: Config,
 }
 
-/// What changes with a file.
+/// The metadata that changes when a file is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -35,7 +35,7 @@ struct Stamp {
 impl ConfigFile {
     pub(crate) fn open(path: &str) -> Result<Self, Error> {
         let path = PathBuf::from(path);
-        // Before it is read, so that no later change is missed.
+        // Taken before it is read, so that no later change is missed.
         let stamp = Stamp::of(&path);
         let config = Config::from_file(&path)?;
         Ok(Self { path, read: stamp, seen: stamp, config })
@@ -45,14 +45,14 @@ impl ConfigFile {
         &self.config
     }
 
-    /// Whether it has changed, and no more since the last look: it may still be written.
+    /// Returns whether it has changed since it was read, but not since the last check, as it may still be written.
     fn has_changed(&mut self) -> bool {
         let now = Stamp::of(&self.path);
         let before = std::mem::replace(&mut self.seen, now);
         now == before && now != self.read
     }
 
-    /// Replaces the policies by the file's. Those in force stay if there is anything wrong with it.
+    /// Replaces the policies by those of the file. If the file is not valid, those in force stay.
     fn reload(&mut self, layer: &RateLimitLayer) {
         self.read = Stamp::of(&self.path);
         let newer = match Config::from_file(&self.path) {
@@ -77,7 +77,7 @@ impl Stamp {
     }
 }
 
-/// Reads the file again on SIGHUP, and when it changes.
+/// Reloads the file on SIGHUP and when it changes.
 pub(crate) fn watch(mut file: ConfigFile, layer: RateLimitLayer) -> std::io::Result<()> {
     let mut hang_ups = HangUps::listen()?;
     tokio::spawn(async move {
@@ -98,7 +98,7 @@ pub(crate) fn watch(mut file: ConfigFile, layer: RateLimitLayer) -> std::io::Res
     Ok(())
 }
 
-/// SIGHUP, where there is such a thing.
+/// SIGHUP, on systems that have it.
 struct HangUps {
     #[cfg(unix)]
     signals: tokio::signal::unix::Signal,

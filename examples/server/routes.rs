@@ -1,4 +1,4 @@
-//! What the server answers.
+//! The routes of the server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,13 +22,13 @@ pub(crate) fn app(layer: &RateLimitLayer) -> Router {
         .route("/slow", get(slow))
         .route("/status/{code}", get(status))
         .layer(layer.clone())
-        // Added after the layer, so they are outside: neither is ever limited.
+        // Added after the layer, so neither is limited.
         .route("/healthz", get(async || "ok\n"))
         .route("/rate_limit", get_service(layer.status_service_for(is_local)))
 }
 
-/// Whether a request is from this machine, and through no proxy: nobody else is shown limits, as anybody can
-/// write another user's API key.
+/// Returns whether a request comes from this machine and not through a proxy. Only such requests see the status,
+/// as any client can send another user's API key.
 fn is_local(parts: &Parts) -> bool {
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     let through_proxy = [FORWARDED.as_str(), "x-forwarded-for", "x-real-ip", "via"];
@@ -69,7 +69,7 @@ async fn slow(Query(Slow { ms }): Query<Slow>) -> Result<String, (StatusCode, St
 }
 
 async fn status(Path(code): Path<u16>) -> Result<StatusCode, (StatusCode, &'static str)> {
-    // 1xx is no final answer in HTTP.
+    // 1xx is not a final status in HTTP.
     let status = StatusCode::from_u16(code).ok().filter(|status| !status.is_informational());
     status.ok_or((StatusCode::BAD_REQUEST, "a status is 200 to 999\n"))
 }

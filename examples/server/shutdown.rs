@@ -1,4 +1,4 @@
-//! Serving until the server is told to stop.
+//! Serves until a signal stops the server.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use tokio::net::TcpListener;
 
 use crate::BoxError;
 
-/// How long requests may take that are under way then.
+/// How long requests in flight may take after the signal.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Serves until `stop`, then lets requests under way finish for a while.
+/// Serves until `stop` completes, then waits up to `GRACE` for requests in flight.
 pub(crate) async fn serve(
     listener: TcpListener,
     app: Router,
@@ -31,7 +31,7 @@ pub(crate) async fn serve(
     Ok(server.await?)
 }
 
-/// Listens for the signals at once, and ends with the first of them.
+/// Listens for the signals from now on; the future completes with the first of them.
 pub(crate) fn signal() -> std::io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     {
