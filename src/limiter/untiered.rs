@@ -1,10 +1,11 @@
-//! The lookup of tiers without the feature `lookup`: there is none, so that no other file differs by the feature.
+//! The lookup of tiers without the feature `lookup`: a type without values, so that no other file depends on the
+//! feature.
 
 use crate::core::{Key, Quota};
 use crate::lookup::RawValues;
 use crate::store::Answer;
 
-/// A lookup of quotas, of which there is no value.
+/// A lookup of quotas; without the feature there are no values.
 #[derive(Clone)]
 pub(crate) enum TierLookup {}
 

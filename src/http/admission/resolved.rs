@@ -48,7 +48,7 @@ impl Resolved {
         match self {
             Resolved::Check(check) => plan.add(place, check),
             Resolved::Skip => {}
-            Resolved::Waiting(waiting) => plan.findings.push(*waiting),
+            Resolved::Waiting(waiting) => plan.pending.push(*waiting),
             Resolved::Refused(refusal) => return Some(*refusal),
         }
         None

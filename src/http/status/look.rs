@@ -55,8 +55,8 @@ pub(super) async fn status(
         }
     }
     let limits = &gate.limits;
-    let deadline = if plan.findings.is_empty() { Deadline::none() } else { limits.deadline() };
-    limits.find_out(&mut plan, deadline).await?;
+    let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
+    limits.resolve_pending(&mut plan, deadline).await?;
     let decided = limits.store.decide(&plan.checks, deadline).wait().await;
     let Decided { decision, receipt } = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
     drop(limits.store.settle(receipt, &[]));
