@@ -9,7 +9,7 @@
 use super::counters::Counters;
 use super::several::Several;
 use crate::store::clock::{Clock, micros};
-use crate::store::evaluate::{adjustment, applied, told, told_of_one};
+use crate::store::evaluate::{adjustment, applied, decided, decided_one};
 use crate::store::map::{Fingerprints, Shards};
 use crate::store::{Applied, Change, Check, Counter, Decided, StoreId, Taken};
 
@@ -51,7 +51,7 @@ impl SharedCounters {
             counters.decide(of, check, now_us)
         };
         step.found.warn(check);
-        told_of_one(self.id, check, &step)
+        decided_one(self.id, check, &step)
     }
 
     /// Decides several checks as one: all are taken, or none is.
@@ -60,7 +60,7 @@ impl SharedCounters {
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
         let now_us = micros(&*self.clock);
         let (steps, refused) = several.evaluate(checks, now_us);
-        let decided = told(self.id, checks, &steps, refused);
+        let decided = decided(self.id, checks, &steps, refused);
         if refused {
             several.note_refusals(&steps);
         } else {

@@ -23,7 +23,7 @@ use super::servers::Servers;
 use super::wire::{Answered, Request, Verdict, redis_key, step_of_one};
 use crate::core::Error;
 use crate::store::deny::Refusals;
-use crate::store::evaluate::{told, told_of_one};
+use crate::store::evaluate::{decided, decided_one};
 use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId};
 
 /// What all clones of a store share: its servers, its settings and the deny cache.
@@ -133,13 +133,13 @@ impl Engine {
     pub(super) fn decided(&self, checks: &[Check], answered: Answered) -> Result<Decided, Error> {
         let call = answered.call;
         let decided = if let [check] = checks {
-            told_of_one(self.id, check, &step_of_one(check, answered)?)
+            decided_one(self.id, check, &step_of_one(check, answered)?)
         } else {
             let mut verdict = Verdict::of(checks, answered)?;
             if verdict.refused {
                 verdict.look_again(checks);
             }
-            told(self.id, checks, &verdict.steps, verdict.refused)
+            decided(self.id, checks, &verdict.steps, verdict.refused)
         };
         let Decided { decision, receipt } = decided;
         Ok(Decided { decision, receipt: receipt.of_call(call) })

@@ -13,7 +13,7 @@ use super::engine::Engine;
 use super::wire::{MOST_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
 use crate::core::{Error, kept};
-use crate::store::deny::{Asked, Question};
+use crate::store::deny::{CacheLookup, Snapshot};
 use crate::store::evaluate::of_any;
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
@@ -110,9 +110,9 @@ impl RedisStore {
         self.engine.refusals.as_ref().map_or(0, |refusals| refusals.refused_from_cache())
     }
 
-    /// Has Redis decide, and lets the deny cache learn from the decision, if there is a question
+    /// Has Redis decide, and records the decision in the deny cache, if there is a snapshot
     /// for it.
-    fn ask(&self, checks: &[Check], deadline: Deadline, question: Option<Question>) -> Answer<Result<Decided, Error>> {
+    fn ask(&self, checks: &[Check], deadline: Deadline, snapshot: Option<Snapshot>) -> Answer<Result<Decided, Error>> {
         let (engine, checks) = (Arc::clone(&self.engine), kept(checks));
         Answer::pending(async move {
             let decided = if engine.servers.keep_together(&checks) || !engine.is_apart(&checks) {
@@ -123,8 +123,8 @@ impl RedisStore {
             } else {
                 Arc::clone(&engine).decide_apart(checks.clone(), deadline).await
             };
-            if let (Ok(decided), Some(refusals), Some(question)) = (&decided, &engine.refusals, &question) {
-                refusals.learn(question, &checks, &decided.decision);
+            if let (Ok(decided), Some(refusals), Some(snapshot)) = (&decided, &engine.refusals, &snapshot) {
+                refusals.record(snapshot, &checks, &decided.decision);
             }
             decided
         })
@@ -141,9 +141,9 @@ impl Store for RedisStore {
             let text = format!("{} checks in one decision are too many: give at most {MOST_CHECKS}", checks.len());
             return Answer::Ready(Err(Error::invalid(text)));
         }
-        match self.engine.refusals.as_ref().map(|refusals| refusals.ask(checks)) {
-            Some(Asked::Refused(decided)) => Answer::Ready(Ok(decided)),
-            Some(Asked::Open(question)) => self.ask(checks, deadline, Some(question)),
+        match self.engine.refusals.as_ref().map(|refusals| refusals.lookup(checks)) {
+            Some(CacheLookup::Refused(decided)) => Answer::Ready(Ok(decided)),
+            Some(CacheLookup::Miss(snapshot)) => self.ask(checks, deadline, Some(snapshot)),
             None => self.ask(checks, deadline, None),
         }
     }
@@ -153,7 +153,7 @@ impl Store for RedisStore {
         if checks.is_empty() || checks.len() > MOST_CHECKS {
             return self.decide(checks, deadline);
         }
-        self.ask(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.question(checks)))
+        self.ask(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.snapshot(checks)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
