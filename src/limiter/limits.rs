@@ -92,7 +92,7 @@ impl Limits {
 
     /// Returns the deadline of a decision that begins now, its lookups included.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::after(self.store.time_for_all())
+        Deadline::after(self.store.decision_budget())
     }
 
     /// Decides a plan that needs lookups, all of it within one budget.

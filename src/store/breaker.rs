@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | closed | open | 5 failures in a row, or 10 within a second that are at least half of its calls |
 //! | open | half-open | a request comes after the wait: it probes |
-//! | half-open | closed | any probe is answered |
+//! | half-open | closed | any probe succeeds |
 //! | half-open | open | all probes in flight have failed or were given up |
 //!
 //! The first wait is 50 ms; from the beginning of one probe to that of the next it is 100, 200, 400

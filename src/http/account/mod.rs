@@ -98,7 +98,7 @@ impl Account {
 
     /// Bounds a wait for the store by the layer's budget.
     pub(crate) fn in_time(&self, settled: Settled) -> InTime {
-        Box::pin(timeout(self.gate().limits.store.time_for_all(), settled))
+        Box::pin(timeout(self.gate().limits.store.decision_budget(), settled))
     }
 
     /// Returns whether a handle is left, which can still change what is owed.

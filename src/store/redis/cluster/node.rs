@@ -55,7 +55,7 @@ impl Node {
     ///
     /// If the circuit breaker is not closed, and no probe is due. The error has the outage.
     pub(super) fn ask(&self) -> Result<Permit, Error> {
-        self.breaker.ask(|| self.now()).ok_or_else(|| self.not_asked().of_one_server(self.outage()))
+        self.breaker.acquire(|| self.now()).ok_or_else(|| self.not_asked().of_one_server(self.outage()))
     }
 
     /// Counts a failure of jobs that timed out before they were sent. Nothing is counted while the
@@ -101,7 +101,7 @@ impl Node {
 
     /// Counts a success, and logs if it closed the circuit breaker.
     fn answered(&self, permit: Permit) {
-        if self.breaker.answered(permit, || self.now()) {
+        if self.breaker.succeeded(permit, || self.now()) {
             self.changed(None);
         }
     }
@@ -179,7 +179,7 @@ mod tests {
     fn state_after(calls: u64, failure: impl Fn() -> Failure) -> BreakerState {
         let node = node();
         for _ in 0..calls {
-            let permit = node.breaker.ask(|| node.now()).expect("it is asked");
+            let permit = node.breaker.acquire(|| node.now()).expect("it is asked");
             node.learn(permit, Some(&failure()));
         }
         node.state()
