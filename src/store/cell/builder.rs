@@ -107,7 +107,7 @@ impl RedisCellStoreBuilder {
         let server = PlainServer::new(self.settings, url)?;
         let check = Check::new(nobodys_counter(), 0);
         let throttle = Throttle::of(server.key(&check.counter), &check)?;
-        let reply = server.try_out(async |connection| throttle.ask(connection).await, of_the_module).await?;
+        let reply = server.try_out(async |connection| throttle.call(connection).await, of_the_module).await?;
         throttle.step(&check, reply)?;
         Ok(RedisCellStore::new(server))
     }

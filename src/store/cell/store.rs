@@ -148,7 +148,7 @@ impl Inner {
     /// Makes the call and works out its decision. It is not cut short by a deadline: the caller
     /// stops waiting, and only the end of the budget tells something of the connection.
     async fn decide(self: Arc<Self>, check: Check, throttle: Throttle) -> Result<Decided, Error> {
-        let reply = self.server.call(async |connection| throttle.ask(connection).await).await?;
+        let reply = self.server.call(async |connection| throttle.call(connection).await).await?;
         Ok(decided_one(self.id, &check, &throttle.step(&check, reply)?))
     }
 }

@@ -50,14 +50,14 @@
 //!
 //! The files know each other in one direction. From the bottom: `timeout`, `job`, `call`, `server`,
 //! `connection`, `queue`, `turns`, `core`, `lane`, then the work on a lane (`line`, `receive`,
-//! `clock`, `work`, `runner`), `lanes` and `ask`. Outside, only the other modules of the Redis
+//! `clock`, `work`, `runner`), `lanes` and `direct`. Outside, only the other modules of the Redis
 //! store use this one, by the re-exports below; nothing here knows policies or decisions.
 
-mod ask;
 mod call;
 mod clock;
 mod connection;
 mod core;
+mod direct;
 mod job;
 mod lane;
 mod lanes;
@@ -80,7 +80,7 @@ mod sync {
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
-pub(super) use job::{Caller, Job, Late, Response, Settled, Unanswered};
+pub(super) use job::{Caller, Job, Late, NoReply, Response, Settled};
 pub(super) use lane::{Settings, stopped};
 pub(super) use lanes::{Lanes, Plan, no_runtime};
 #[cfg(feature = "cluster")]

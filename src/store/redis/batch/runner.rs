@@ -155,7 +155,7 @@ impl Lane {
             self.perform(self.turns.another(thread()));
         }
         if let Err(job) = added {
-            job.answer(Err(too_many()));
+            job.complete(Err(too_many()));
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Lane {
         let (added, wake) = self.turns.push(thread(), borrower, Queue::borrow)?;
         self.perform(wake);
         if let Err(borrower) = added {
-            let _ = borrower.answer.send(Err(too_many()));
+            let _ = borrower.sender.send(Err(too_many()));
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Lane {
         }
     }
 
-    /// Lets the lane end once all is sent and answered. Called when no further job can come.
+    /// Lets the lane end once all is sent and has its replies. Called when no further job can come.
     pub(super) fn finish(self: &Arc<Self>) {
         self.is_last.store(true, Ordering::Release);
         self.stir();

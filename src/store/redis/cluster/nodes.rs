@@ -1,4 +1,4 @@
-//! The nodes of a Cluster, and what is known about them.
+//! The nodes of a Cluster, and their state.
 //!
 //! Addresses come in, from the URLs and from the Cluster; nodes with their lanes go out. A node is
 //! kept as long as it has slots, or slots are being moved to it: its connections and its circuit

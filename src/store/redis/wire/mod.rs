@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! checks, changes ── request, names ──▶ Request ── packed ──▶ keys and bytes ── script ──▶ a command
-//! decision ◀── verdict ── Answered ◀── reply ── the bytes that the script returns
+//! decision ◀── verdict ── ReplyPart ◀── reply ── the bytes that the script returns
 //! ```
 //!
 //! The format of both directions is defined once, at the head of `lua/wire.lua`; this folder is its
@@ -29,7 +29,7 @@ mod verdict;
 pub(super) use names::cell_key;
 pub(super) use names::redis_key;
 pub(super) use packed::Packed;
-pub(super) use reply::{Answered, Reply, no_decision};
+pub(super) use reply::{Reply, ReplyPart, no_decision};
 pub(super) use request::{MOST_CHECKS, Request};
 pub(super) use script::{CHECK, Calls, Program, Way};
 pub(super) use verdict::{Verdict, applied_change, step_of_one};

@@ -21,7 +21,7 @@ use super::script::{Calls, Program};
 
 /// The keys and the argument of a call.
 ///
-/// The requests that it was made of are answered in the order in which they were given.
+/// The reply has the parts of its requests in the order in which they were given.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Packed<'a> {
     /// Every key, once.
