@@ -15,7 +15,7 @@ const COUNT: usize = {
     count
 };
 
-/// All names with what they stand for, in the order of the table.
+/// All names and their algorithms, in the order of the table.
 const NAMES: [(&str, Algorithm); COUNT] = {
     let (mut names, mut count, mut place) = ([("", Algorithm::EACH[0]); COUNT], 0, 0);
     while place < Algorithm::EACH.len() {
@@ -79,7 +79,7 @@ mod tests {
     fn no_two_algorithms_have_a_name_a_number_or_a_letter_in_common() {
         let names: HashSet<_> = Algorithm::ALL.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), Algorithm::ALL.len(), "{:?}", Algorithm::ALL);
-        // That of what redis-cell keeps.
+        // That of state of redis-cell.
         let mut letters = HashSet::from(['c']);
         let mut numbers = HashSet::new();
         for algorithm in Algorithm::EACH {
