@@ -1,4 +1,4 @@
-//! Errors that say where in a file they are.
+//! Errors with their position in a file.
 //!
 //! A span of bytes and a message come in; an [`Error`] goes out whose message is one line:
 //! `FILE line N: MESSAGE (column N)`, without the file where only a text is known. Lines and columns begin at 1, and
@@ -19,7 +19,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns an error in what stands at `span`.
+    /// Returns an error in the text at `span`.
     pub(super) fn error(&self, span: &Range<usize>, message: impl Display) -> Error {
         let name = self.name.map(|name| format!("{name} ")).unwrap_or_default();
         let (line, column) = self.place(span.start);

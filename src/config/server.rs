@@ -1,4 +1,4 @@
-//! The `[server]` table: how clients' addresses are known, and what is done while the store is unavailable.
+//! The `[server]` table: how clients' addresses are determined, and what is done while the store is unavailable.
 //!
 //! A table comes in, or nothing, and a [`Server`] goes out, which policies' keys and the layer are built with.
 //! Fields that need the feature `axum` are errors without it, as ignoring them would count the wrong clients.
@@ -81,7 +81,7 @@ impl Server {
         changes.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
     }
 
-    /// Reads the table. Without the feature `axum` it must not say how clients' addresses are known.
+    /// Reads the table. Without the feature `axum` it must not set how clients' addresses are determined.
     pub(super) fn read(given: Field<'_>) -> Result<Self, Error> {
         let table = given.table("a table, under [server]")?.only(FIELDS)?;
         let on_failure = table.get("on_failure").map(|rule| rule.choose(ON_FAILURE)).transpose()?.unwrap_or_default();
@@ -138,7 +138,7 @@ fn refuse_client(table: Table<'_>) -> Result<(), Error> {
     Err(given.error(format!("{name} has a meaning with the feature axum only: enable it, or leave it out")))
 }
 
-/// Which proxies are trusted to tell the client's address.
+/// Which proxies are trusted for the client's address.
 #[cfg(feature = "axum")]
 fn read_client(table: Table<'_>) -> Result<ClientIp, Error> {
     let client = match (table.get("trusted_proxies"), table.get("trusted_hops")) {

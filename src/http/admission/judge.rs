@@ -5,7 +5,7 @@
 //! key and is not counted, but a denied key is refused from there too. Closures for costs and tiers run before the key
 //! is extracted, and not for requests that cannot be counted.
 //!
-//! A judge is a few references, and is copied. After a lookup it goes on without the head of the request, which the
+//! A judge is a few references, and is copied. After a lookup it continues without the head of the request, which the
 //! inner service's request has by then.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl<'a> Judge<'a> {
         Self { gate, policy: &gate.policies[place], place, parts: Some(parts) }
     }
 
-    /// Creates the judge that goes on after a lookup, without the head of the request.
+    /// Creates the judge that continues after a lookup, without the head of the request.
     pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
         Self { gate, policy: &gate.policies[place], place, parts: None }
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Join`] has a key only if both parts have one, and is certain only if both are. Where a part is missing,
 //! ambiguous, rejected or failed, the joined key is the worse of the two: rejected, then failed, ambiguous, missing.
-//! So nobody gets around one part by what it does to the other.
+//! So no client evades one part by changing the other.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -60,7 +60,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
     }
 }
 
-/// Offers the values of a part. One that offers none may have values all the same, so the offer is incomplete.
+/// Offers the values of a part. One that offers none may still have values, so the offer is incomplete.
 fn offer(part: &impl KeyExtractor, parts: &Parts, offered: &mut RawValues) {
     let before = offered.len();
     part.raw_values(parts, offered);
@@ -87,7 +87,7 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
     }
 }
 
-/// Joins two keys of which at least one comes with its value.
+/// Joins two keys, at least one of which comes with its value.
 fn join_secrets(first: Extracted, second: Extracted) -> Extracted {
     let Some(((first, mut offered), (second, others))) = with_values(first).zip(with_values(second)) else {
         return Extracted::Missing;

@@ -1,4 +1,4 @@
-//! Finds what is left for the client that sent a request, by the way that the layer decides, at cost 0.
+//! Checks what is left for the client that sent a request, as the layer decides, at cost 0.
 //!
 //! It differs from a decision in three points: methods and routes of policies do not matter, as the status request has
 //! its own; policies that are not shown are resolved only to see whether they refuse the client; and a closure that

@@ -1,7 +1,7 @@
-//! All that one request owes, as a list of debts.
+//! All debts of one request.
 //!
 //! Only what can change becomes a debt: policies with a fixed cost that count every response have none, so most
-//! requests owe nothing and settle nothing. What holds a slot (of a request in flight) is released by its receipt.
+//! requests have nothing to settle. The slot of a request in flight is released by its receipt.
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -23,9 +23,9 @@ const MOST_KEPT: usize = 1_024;
 /// Limits how often `many_checks` is logged.
 static MANY: Warning = Warning::new();
 
-/// All that one request owes; empty if nothing that it took can change.
+/// All debts of one request; empty if nothing that it took can change.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
+pub(super) struct Debts {
     debts: Vec<Debt>,
     /// What the handler checked, in order.
     checked: Vec<Checked>,
@@ -50,13 +50,13 @@ pub(super) struct Sent {
     pub(super) settling: Settling,
 }
 
-impl Owed {
-    /// Creates what a layer's decision took; `policies` are the places of the policies in it.
+impl Debts {
+    /// Creates the debts of a layer's decision; `policies` are the places of the policies in it.
     pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: Receipt, policies: &[usize]) -> Self {
-        let mut owed = Self::default();
+        let mut debts = Self::default();
         let of = |check: usize| (Of::Layer(policies[check]), &gate.policies[policies[check]]);
-        owed.insert(gate, decision, receipt, of);
-        owed
+        debts.insert(gate, decision, receipt, of);
+        debts
     }
 
     /// Adds what a check of the handler took.
@@ -65,11 +65,11 @@ impl Owed {
     /// checks of one counter become one debt, as a handle may be used for hours.
     pub(super) fn add(&mut self, gate: &Gate, policy: &Policy, decision: &Decision, receipt: Receipt) {
         let is_late = self.is_ended || self.checked.len() >= MOST_SHOWN;
-        let known = self.debts.iter_mut().find(|debt| match receipt.taken() {
+        let debt = self.debts.iter_mut().find(|debt| match receipt.taken() {
             [only] if is_late => debt.is_to(receipt.store(), &only.counter),
             _ => false,
         });
-        if let Some(debt) = known {
+        if let Some(debt) = debt {
             receipt.taken().iter().for_each(|taken| debt.add(taken));
         } else if !is_late || policy.options().metered && self.checked.len() < MOST_KEPT {
             let place = self.checked.len();
@@ -109,7 +109,7 @@ impl Owed {
         }
     }
 
-    /// Changes what the request is to owe to metered policies.
+    /// Changes the debts to metered policies.
     pub(super) fn meter(&mut self, gate: &Gate, change: impl Fn(&mut Wanted)) {
         for debt in &mut self.debts {
             if debt.policy(gate, &self.checked).options().metered {
@@ -118,9 +118,9 @@ impl Owed {
         }
     }
 
-    /// Sets what is to be owed at the end of the request, and releases its slots.
+    /// Sets the debts at the end of the request, and releases its slots.
     ///
-    /// `wanted` returns the units for a policy's options, its outcome, and the units that were to be owed so far.
+    /// `wanted` returns the units for a policy's options, its outcome, and the units wanted so far.
     pub(super) fn end(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
         for debt in &mut self.debts {
             let outcome = outcome(decision, &self.checked, debt);
@@ -168,7 +168,7 @@ impl Owed {
         }
     }
 
-    /// Ends a request, and returns whether it owes just what was decided, with nothing to settle.
+    /// Ends a request, and returns whether its debts are as decided, with nothing to settle.
     #[inline]
     pub(super) fn ends_as_decided(&mut self) -> bool {
         self.is_ended = true;
