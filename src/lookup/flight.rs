@@ -40,7 +40,7 @@ struct Flight<V> {
     /// Distinguishes it from a later flight of the same key.
     number: u64,
     receiver: Receiver<V>,
-    /// When it counts as abandoned; `None` if that is too far away for the clock.
+    /// When it counts as abandoned; `None` if that is too late for the clock.
     abandoned: Option<Instant>,
 }
 

@@ -195,8 +195,8 @@ proptest! {
             quota = with_units(quota.algorithm(), quota.window(), limit, extra);
             let looked = quota.decide(counter.state.as_ref(), counter.now(), 0, 0);
             prop_assert!(looked.fits && looked.remaining <= quota.capacity());
-            let asked = quota.decide(counter.state.as_ref(), counter.now(), 1, 0);
-            prop_assert!(asked.fits || asked.wait > 0);
+            let step = quota.decide(counter.state.as_ref(), counter.now(), 1, 0);
+            prop_assert!(step.fits || step.wait > 0);
             state = counter.state;
         }
     }

@@ -69,7 +69,7 @@ fn offer(part: &impl KeyExtractor, parts: &Parts, offered: &mut RawValues) {
     }
 }
 
-/// Waits for two answers at the same time.
+/// Waits for two extractors concurrently.
 async fn both<T>(mut first: Answer<T>, mut second: Answer<T>) -> (T, T) {
     poll_fn(|cx| if first.is_ready(cx) & second.is_ready(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
     (first.wait().await, second.wait().await)

@@ -141,7 +141,7 @@ fn of_probes_that_succeed_at_once_one_closes() {
     });
 }
 
-/// The last failures in a row are reported at once: one caller learns that it opened the breaker.
+/// The last failures in a row are reported at once: one caller sees that it opened the breaker.
 #[test]
 fn it_opens_once_and_at_the_last_failure_however_many_are_reported_at_once() {
     explore(|| {

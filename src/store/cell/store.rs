@@ -146,7 +146,7 @@ impl Store for RedisCellStore {
 
 impl Inner {
     /// Makes the call and works out its decision. It is not cut short by a deadline: the caller
-    /// stops waiting, and only the end of the budget tells something of the connection.
+    /// stops waiting, and only the end of the budget is a sign that the connection failed.
     async fn decide(self: Arc<Self>, check: Check, throttle: Throttle) -> Result<Decided, Error> {
         let reply = self.server.call(async |connection| throttle.call(connection).await).await?;
         Ok(decided_one(self.id, &check, &throttle.step(&check, reply)?))

@@ -66,7 +66,7 @@ impl Throttle {
         cmd("CL.THROTTLE").arg(&self.key).arg(&[max_burst, count, period, self.quantity]).take()
     }
 
-    /// Works out what the reply says of the check, in ticks of its quota.
+    /// Converts the reply to a decision of the check, in ticks of its quota.
     ///
     /// A look fits whatever remains; a cost above the capacity never fits. Times are rounded up to
     /// the next second, except where the interval between units is known exactly.
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_fits_also_in_a_bucket_that_owes_more_than_it_holds() {
+    fn a_look_fits_also_in_a_bucket_with_a_debt() {
         let quota = Quota::per_minute(10);
         assert_eq!(step(quota, 0, (0, 10, 10, -1, 0)), (true, 10, 0, 0));
         assert_eq!(step(quota, 0, (1, 10, 0, 4, 64)), (true, 0, 11_000_000, 65_000_000));

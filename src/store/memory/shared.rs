@@ -4,7 +4,7 @@
 //! request with one check takes one lock and probes one table; one with several goes by [`Several`]. The clock is read
 //! after the locks were taken.
 //!
-//! `MemoryStore` alone knows it. Times are microseconds since the Unix epoch, as [`micros`] bounds them.
+//! Only `MemoryStore` uses it. Times are microseconds since the Unix epoch, as [`micros`] bounds them.
 
 use super::counters::Counters;
 use super::several::Several;
@@ -18,7 +18,7 @@ const KEYS_PER_PART: usize = 1_024;
 
 /// The counters, and the time by which they are decided.
 pub(super) struct SharedCounters {
-    /// What this store's receipts carry; another store's are settled by nobody here.
+    /// What this store's receipts carry; those of another store are not settled here.
     pub(super) id: StoreId,
     /// The keyed hash, drawn at random for this store.
     fingerprints: Fingerprints,
@@ -40,7 +40,7 @@ impl SharedCounters {
         self.shards.each().map(|counters| counters.len()).sum()
     }
 
-    /// Decides what most requests ask: one check, with one look into one part.
+    /// Decides what most requests have: one check, with one look into one part.
     #[inline]
     pub(super) fn decide_one(&self, check: &Check) -> Decided {
         let of = self.fingerprints.of(&check.counter);

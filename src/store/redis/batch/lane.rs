@@ -59,7 +59,7 @@ pub(super) struct Lane {
     /// The error of callers on other runtimes that timed out by their own clock, as this lane was
     /// not driven. Those of one stall share it.
     pub(super) stall: Mutex<Lateness>,
-    /// Set once no further job will come: the lane ends when all is sent and answered.
+    /// Set once no further job will come: the lane ends when all is sent and has its replies.
     pub(super) is_last: AtomicBool,
 }
 

@@ -195,7 +195,7 @@ impl Lane {
         self.perform(self.turns.stir(thread()));
     }
 
-    /// Does what the turns ask for, after their lock was released.
+    /// Carries out a wake-up, after the lock of the turns was released.
     fn perform(self: &Arc<Self>, wake: Wake) {
         match wake {
             Wake::Nobody => {}

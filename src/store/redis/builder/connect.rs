@@ -232,7 +232,7 @@ pub(in crate::store::redis) async fn in_time<T>(
         Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
     };
     match tokio::time::timeout(limit, ready).await {
-        Ok(answered) => answered.map_err(explained),
+        Ok(result) => result.map_err(explained),
         Err(late) => Err(explained(Error::new(Kind::Timeout, format!("no reply in {limit:?}")).with_source(late))),
     }
 }

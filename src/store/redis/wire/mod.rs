@@ -1,7 +1,7 @@
 //! What is written to Redis and read from it: the names of keys, requests as the arguments of a
 //! call, scripts and their source, replies, and the verdicts that they come to.
 //!
-//! What comes in are checks, changes and the bytes of a reply; what goes out are commands, and
+//! Checks, changes and the bytes of a reply come in; commands go out, and
 //! decisions step by step:
 //!
 //! ```text
@@ -10,11 +10,11 @@
 //! ```
 //!
 //! The format of both directions is defined once, at the head of `lua/wire.lua`; this folder is its
-//! other side. A number is big-endian, of 7 bytes where nothing else is said, and below 2^52, so
+//! other side. A number is big-endian, of 7 bytes unless documented otherwise, and below 2^52, so
 //! that Lua's doubles hold it exactly.
 //!
-//! Nothing here knows a connection, or waits for anything: all of it can be tested without a
-//! server. Only `store/redis/` knows it.
+//! Nothing here uses a connection, or waits for anything: all of it can be tested without a
+//! server. Only `store/redis/` uses it.
 
 mod names;
 mod needs;

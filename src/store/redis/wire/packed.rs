@@ -58,7 +58,7 @@ impl<'a> Packed<'a> {
     ///
     /// # Panics
     ///
-    /// If there are more than 255 checks: whoever makes calls bounds them.
+    /// If there are more than 255 checks: the caller bounds them.
     pub(in crate::store::redis) fn of<R: AsRef<Request>>(requests: &'a [R]) -> Self {
         match singles(requests) {
             Some(singles) => Self::singles(&singles, needs(requests)),

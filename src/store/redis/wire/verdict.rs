@@ -1,7 +1,7 @@
 //! The verdict: what a reply of the script comes to.
 //!
 //! Checks and the part of a reply that is theirs come in; a step for each check goes out, which
-//! says what remains and how long to wait. The script decides and writes; this works out the rest
+//! contains what remains and how long to wait. The script decides and writes; this works out the rest
 //! from the state that the script found, by the same algorithms in Rust. Both come to a verdict on
 //! every check. If the two differ, it is an error and never a decision: the server's Lua then
 //! counts in another way, or the versions of both sides do not match.
