@@ -198,7 +198,7 @@ impl Config {
     }
 }
 
-/// Reads the sequence of policies, of which no two may have one name.
+/// Reads the sequence of policies; no two may have the same name.
 fn read_policies(given: Field<'_>, server: &Server) -> Result<Vec<Policy>, Error> {
     let tables = given.as_list("policy");
     let tables = tables.ok_or_else(|| given.wrong("a sequence of tables, each under [[policy]]"))?;

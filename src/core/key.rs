@@ -69,8 +69,8 @@ impl Key {
 
     /// A key of a secret; only a 128-bit hash of it leaves the process.
     ///
-    /// The hash is not salted, so that all processes have the same key: whoever can read the store can find a secret by
-    /// guessing it.
+    /// The hash is not salted, so that all processes have the same key: anyone who can read the store can find a secret
+    /// by guessing it.
     ///
     /// # Examples
     ///

@@ -31,7 +31,7 @@ impl StoreId {
     }
 }
 
-/// The proof of what one decision took, and where; [`Store::settle`](crate::Store::settle) consumes it.
+/// The proof of the units that one decision took, and where; [`Store::settle`](crate::Store::settle) consumes it.
 ///
 /// It is not `Clone`, as units can be refunded once only. What a dropped receipt took stays taken, slots included.
 ///

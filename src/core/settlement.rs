@@ -1,4 +1,4 @@
-//! Settling receipts: each [`Settlement`] is a change to what one check took, each [`Applied`] its result.
+//! Settling receipts: each [`Settlement`] is a change to the units of one check, each [`Applied`] its result.
 
 use super::{Change, Outcome, Receipt, Taken};
 
@@ -31,7 +31,7 @@ impl Applied {
     }
 }
 
-/// A [`Change`] to what one check of a receipt took.
+/// A [`Change`] to the units that one check of a receipt took.
 ///
 /// [`Receipt`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

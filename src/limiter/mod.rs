@@ -2,7 +2,7 @@
 //!
 //! A [`Rule`] is a named quota. [`Limits`] are the rules in force, the store that decides by them, and what happens
 //! when it fails. A [`Limiter`] and a layer over HTTP share them, and they are replaced as a whole while they are used:
-//! a decision ends by the limits it began with. A [`Plan`] holds the checks of one decision, of which some may need a
+//! a decision ends by the limits it began with. A [`Plan`] holds the checks of one decision; some may need a
 //! lookup first.
 //!
 //! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and does not depend on HTTP.

@@ -15,9 +15,9 @@ use crate::store::Answer;
 
 /// A cached, asynchronous lookup of the quota of a key.
 ///
-/// The function receives a [`Lookup`]: the key, and the value that the client sent, of which the key may contain only a
-/// hash. Without a result in time the quota of the policy or rule applies. What the function queries is shielded from
-/// load:
+/// The function receives a [`Lookup`]: the key, and the value that the client sent, as the key may contain only a
+/// hash of it. Without a result in time the quota of the policy or rule applies. What the function queries is shielded
+/// from load:
 ///
 /// - Concurrent requests with the same key share one lookup, which runs to its end even if they are dropped.
 /// - It is made only for requests that no other policy, whose key and quota are known at once, refuses: those are

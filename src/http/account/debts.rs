@@ -26,7 +26,7 @@ static MANY: Warning = Warning::new();
 /// All debts of one request; empty if nothing that it took can change.
 #[derive(Debug, Default)]
 pub(super) struct Debts {
-    debts: Vec<Debt>,
+    each: Vec<Debt>,
     /// What the handler checked, in order.
     checked: Vec<Checked>,
     /// The receipts that hold slots until the end.
@@ -65,7 +65,7 @@ impl Debts {
     /// checks of one counter become one debt, as a handle may be used for hours.
     pub(super) fn add(&mut self, gate: &Gate, policy: &Policy, decision: &Decision, receipt: Receipt) {
         let is_late = self.is_ended || self.checked.len() >= MOST_SHOWN;
-        let debt = self.debts.iter_mut().find(|debt| match receipt.taken() {
+        let debt = self.each.iter_mut().find(|debt| match receipt.taken() {
             [only] if is_late => debt.is_to(receipt.store(), &only.counter),
             _ => false,
         });
@@ -99,7 +99,7 @@ impl Debts {
             let (of, policy) = of(check);
             holds_slots |= taken.slot != 0;
             if policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero() {
-                self.debts.push(Debt::new(of, check, receipt.store(), taken));
+                self.each.push(Debt::new(of, check, receipt.store(), taken));
             }
         }
         if holds_slots && !self.is_ended {
@@ -111,7 +111,7 @@ impl Debts {
 
     /// Changes the debts to metered policies.
     pub(super) fn meter(&mut self, gate: &Gate, change: impl Fn(&mut Wanted)) {
-        for debt in &mut self.debts {
+        for debt in &mut self.each {
             if debt.policy(gate, &self.checked).options().metered {
                 change(&mut debt.wanted);
             }
@@ -122,13 +122,13 @@ impl Debts {
     ///
     /// `wanted` returns the units for a policy's options, its outcome, and the units wanted so far.
     pub(super) fn end(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
-        for debt in &mut self.debts {
+        for debt in &mut self.each {
             let outcome = outcome(decision, &self.checked, debt);
             let units = wanted(debt.policy(gate, &self.checked).options(), outcome, debt.wanted.units());
             debt.wanted.set(units);
         }
         self.is_ended = true;
-        self.matters = self.debts.iter().any(|debt| debt.matters_soon(outcome(decision, &self.checked, debt)));
+        self.matters = self.each.iter().any(|debt| debt.matters_soon(outcome(decision, &self.checked, debt)));
         for receipt in self.receipts.drain(..) {
             drop(gate.limits.store.settle(receipt, &[]));
         }
@@ -137,11 +137,11 @@ impl Debts {
     /// Sends the changes that are due and do not depend on a change in flight; they are the last ones unless they are
     /// `followed`. Returns those whose results are to be waited for.
     pub(super) fn make_changes(&mut self, gate: &Gate, followed: bool) -> SmallVec<[Sent; 1]> {
-        let (mut sent, places) = (SmallVec::new(), 0..self.debts.len());
+        let (mut sent, places) = (SmallVec::new(), 0..self.each.len());
         // Several debts may be to one counter: what was taken last is refunded first.
         let each = places.clone().map(|place| (place, false)).chain(places.rev().map(|place| (place, true)));
         for (place, refunds) in each {
-            let debt = &mut self.debts[place];
+            let debt = &mut self.each[place];
             let is_now = |change: &Change| matches!(change, Change::Refund(_)) == refunds;
             while let Some(change) = debt.due(self.is_ended).filter(is_now) {
                 match debt.make(change, gate) {
@@ -162,7 +162,7 @@ impl Debts {
 
     /// Applies the result of a change that was in flight.
     pub(super) fn apply(&mut self, place: usize, change: Change, applied: Result<Vec<Applied>, Error>) {
-        if let Some(debt) = self.debts.get_mut(place) {
+        if let Some(debt) = self.each.get_mut(place) {
             debt.is_busy = false;
             debt.apply(change, applied);
         }
@@ -172,12 +172,12 @@ impl Debts {
     #[inline]
     pub(super) fn ends_as_decided(&mut self) -> bool {
         self.is_ended = true;
-        self.debts.is_empty() && self.checked.is_empty() && self.receipts.is_empty()
+        self.each.is_empty() && self.checked.is_empty() && self.receipts.is_empty()
     }
 
     /// Returns whether a change is in flight whose result is waited for.
     pub(super) fn is_busy(&self) -> bool {
-        self.debts.iter().any(|debt| debt.is_busy)
+        self.each.iter().any(|debt| debt.is_busy)
     }
 
     /// Returns a receiver that resolves once no such change is in flight.
@@ -189,7 +189,7 @@ impl Debts {
 
     /// Returns the decision as clients see it: with what was checked and changed since.
     pub(super) fn shown(&self, decision: &Decision) -> Decision {
-        if self.checked.is_empty() && self.debts.iter().all(Debt::is_as_taken) {
+        if self.checked.is_empty() && self.each.iter().all(Debt::is_as_taken) {
             return decision.clone();
         }
         let layer = decision.outcomes().iter().enumerate().map(|(check, outcome)| (None, check, outcome));
@@ -199,7 +199,7 @@ impl Debts {
         });
         let outcomes = layer.chain(checked).map(|(handler, check, outcome)| {
             let is_of = |debt: &&Debt| debt.check == check && debt.of.handler() == handler;
-            self.debts.iter().find(is_of).map_or_else(|| outcome.clone(), |debt| debt.shown(outcome))
+            self.each.iter().find(is_of).map_or_else(|| outcome.clone(), |debt| debt.shown(outcome))
         });
         Decision::new(outcomes, decision.source())
     }

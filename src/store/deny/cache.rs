@@ -43,7 +43,7 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///
 /// Memory is bounded: by default 100,000 refusals are cached, in 15 MB for requests with one policy and 30 MB at most,
 /// however long the keys are and however many policies there are. While all of them are live, further refusals are not
-/// cached. A counter is identified by 84 bits of a hash that nobody outside can predict, as in a
+/// cached. A counter is identified by 84 bits of a hash that no client can predict, as in a
 /// [`MemoryStore`](crate::MemoryStore). Clones share the cache.
 ///
 /// # Examples

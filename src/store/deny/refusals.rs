@@ -221,7 +221,7 @@ impl Refusals {
         Place { hash: self.hash(mark, check, demand), counter: self.fingerprints.of(&check.counter) }
     }
 
-    /// Returns the hash of policy and key, which is the same for all quotas.
+    /// Returns the hash of policy and key, which does not depend on the quota.
     fn base(&self, counter: &Counter) -> u64 {
         self.hasher.of(counter)
     }

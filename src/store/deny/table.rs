@@ -73,7 +73,7 @@ struct Refusal {
 pub(super) struct Place {
     /// Of counter, quota and kind of demand, with random keys of this process.
     pub(super) hash: u64,
-    /// Of the counter: nobody outside can choose two that collide.
+    /// Of the counter: no client can choose two that collide.
     pub(super) counter: Fingerprint,
 }
 

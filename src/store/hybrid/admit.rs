@@ -5,7 +5,7 @@
 //! Each key that has no ticking task receives one; the tasks are started after the locks were released, as a runtime
 //! that ends drops them at once, and dropping one locks.
 //!
-//! Outside of a tokio runtime, when none was seen before, nothing is admitted here, as nobody would charge it.
+//! Outside of a tokio runtime, when none was seen before, nothing is admitted here, as no task would charge it.
 
 use std::mem;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use super::balance::Balance;
 use crate::store::Counter;
 use crate::store::map::Table;
 
-/// The balances of one part of the map; its lock is held by whoever has a reference to it.
+/// The balances of one part of the map; its lock is held as long as there is a reference to it.
 #[derive(Debug)]
 pub(super) struct Balances {
     /// Swept only when it is full.

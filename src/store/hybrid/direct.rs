@@ -108,7 +108,7 @@ fn not_in_time(late: Elapsed) -> Error {
 }
 
 impl Direct {
-    /// Notes the state of each key, of which nothing is admitted here from now on; the second value is whether
+    /// Notes the state of each key, which admits nothing here from now on; the second value is whether
     /// there is a debt.
     fn start(shared: &Arc<SharedBalances>, checks: &[Check]) -> (Self, bool) {
         let (now, mut has_debt) = (Instant::now(), false);

@@ -18,7 +18,7 @@ use crate::core::error::Kind;
 use crate::store::map::{CounterHasher, Locked, Shards};
 use crate::store::{Answer, Applied, Change, Check, Counter, Receipt, Settlement, Settling, Store, StoreId, Taken};
 
-/// What was looked at this many ticks ago says nothing any more.
+/// A look of this many ticks ago is stale.
 const FRESH_TICKS: u32 = 10;
 
 /// Refunds and charges on their way at most; more are not sent, and units stay taken.

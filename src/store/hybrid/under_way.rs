@@ -34,7 +34,7 @@ pub(super) struct Resetting {
 }
 
 impl Metered {
-    /// Lowers what is left by units that are charged now; `None` for queues, of which nothing is admitted here.
+    /// Lowers what is left by units that are charged now; `None` for queues, which admit nothing here.
     pub(super) fn begin(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> Option<Self> {
         if counter.quota.facts().stands_in_line {
             return None;

@@ -1,6 +1,6 @@
 //! Returning the leases that are over, or whose key is idle.
 //!
-//! Two things sweep: requests, of which one in 50 ms looks through all parts, and a task, for the time when there
+//! Two things sweep: requests, one of which sweeps all parts every 50 ms, and a task, for the time when there
 //! are no requests. The task begins with the first lease call that an inner store does not decide at once, and ends
 //! when no lease is held or in flight; it holds a weak reference, so it does not keep a store that was dropped.
 //! There is at most one: see `swept`.

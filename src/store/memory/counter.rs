@@ -1,7 +1,7 @@
 //! One entry of the memory store: a fingerprint, a rank and a state, packed into 32 bytes.
 //!
 //! It comes in as a fingerprint, the state after an admitted request, and a rank; what goes out is the state, to decide
-//! on, and the rank, to choose whom to evict. The fingerprint's tail has the highest 20 bits of one word and the rank
+//! on, and the rank, to choose which to evict. The fingerprint's tail has the highest 20 bits of one word and the rank
 //! the 44 below, so that neither changes the other: each write of a rank keeps [`TAIL`] as it is.
 //!
 //! Only `counters` uses this type. Its size is tested, as two entries share a line of a processor's cache.
@@ -66,7 +66,7 @@ impl PackedCounter {
         self.rest = self.rest & TAIL | self.rank().refused().bits;
     }
 
-    /// Subtracts credit, of which the entry must have at least as much.
+    /// Subtracts credit; the entry must have at least as much.
     pub(super) fn lose(&mut self, credit: Credit) {
         self.rest -= credit.bits;
     }

@@ -67,7 +67,7 @@ impl Engine {
     ///
     /// # Cancellation
     ///
-    /// A request that was not sent yet is dropped. What one that was sent has taken stays taken.
+    /// A request that was not sent yet is dropped. Units taken by one that was sent stay taken.
     pub(super) async fn call(&self, request: Request, deadline: Deadline) -> Response {
         let (sender, receiver) = oneshot::channel();
         let timeout = Timeout::by(self.budget, deadline);

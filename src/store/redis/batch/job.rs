@@ -114,7 +114,7 @@ pub(in crate::store::redis) enum Caller {
     /// its place among a limited number of settlements in flight (`settling.rs`), taken when it is
     /// queued and released with the job.
     Settles(Option<OwnedSemaphorePermit>, oneshot::Sender<Settled>),
-    /// Nobody: the caller stopped waiting while the request was in flight.
+    /// None: the caller stopped waiting while the request was in flight.
     Gone,
 }
 
@@ -130,7 +130,7 @@ impl Job {
         Self { request, caller, timeout, slot, way: Way::Plain, is_alone: false, tries: 0 }
     }
 
-    /// Returns whether nobody waits for an immediate reply, so that a job that was not sent need
+    /// Returns whether no caller waits for an immediate reply, so that a job that was not sent need
     /// not be. Settlements are never idle.
     pub(super) fn is_idle(&self) -> bool {
         match &self.caller {

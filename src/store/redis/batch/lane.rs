@@ -7,9 +7,9 @@
 //! How a lane ends:
 //!
 //! 1. its runtime drops a runner, or one panics: `close` is called from the runner's `Drop`;
-//! 2. or nobody will come any more (`is_last`), and the runner at work finds nothing left to do.
+//! 2. or no further job will come (`is_last`), and the runner at work finds nothing left to do.
 //!
-//! `close` may be called several times, at any time and by several threads. Whoever has the core
+//! `close` may be called several times, at any time and by several threads. The caller that has the core
 //! when the lane ends fails what it had, exactly once (`models/closing.rs`).
 //!
 //! Locking: the queue and the turns have one mutex, `current` and `stall` have their own. None is

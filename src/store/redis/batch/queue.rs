@@ -103,7 +103,7 @@ impl Queue {
         (Ok(()), true)
     }
 
-    /// Returns whether nobody waits for the connection itself.
+    /// Returns whether no caller waits for the connection itself.
     pub(super) fn has_no_borrowers(&self) -> bool {
         self.borrowers.is_empty()
     }

@@ -10,7 +10,7 @@
 //! code of any executor.
 //!
 //! A runner ends with its lane. Dropped before that, by its runtime or by a panic, it ends the
-//! lane: nobody else would.
+//! lane: no other code would.
 #![allow(clippy::result_large_err, reason = "the error is the job, which is moved either way")]
 
 use std::future::Future;

@@ -45,7 +45,7 @@ impl Timeout {
         Self::by(budget, Deadline::none())
     }
 
-    /// A budget from now on, of which only the part up to `deadline` can be used. A deadline in the
+    /// A budget from now on, usable up to `deadline` only. A deadline in the
     /// past ends the wait at once.
     pub(in crate::store::redis) fn by(budget: Duration, deadline: Deadline) -> Self {
         let budget = budget.min(FOREVER);

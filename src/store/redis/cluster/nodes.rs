@@ -71,7 +71,7 @@ impl Cluster {
     }
 
     /// Returns how long one node may take to be connected to, to show that it is a Redis, and to
-    /// return the slots, when somebody waits for them: three connect timeouts.
+    /// return the slots, when a caller waits for them: three connect timeouts.
     pub(super) fn longest_look(&self) -> Duration {
         self.pools.connect_timeout.saturating_mul(3)
     }

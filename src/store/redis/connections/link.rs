@@ -53,7 +53,7 @@ impl Link {
     /// # Errors
     ///
     /// If the call fails, or the connection ends before its reply. The driver has completed then,
-    /// and completes once more for whoever polls it next.
+    /// and completes once more if it is polled again.
     ///
     /// # Cancellation
     ///
@@ -138,7 +138,7 @@ impl managed::Manager for Manager {
         self.connector.connect().await.map(Some)
     }
 
-    /// Keeps a link that nobody took, as its caller was cancelled; all others are gone, and their
+    /// Keeps a link that was not taken, as its caller was cancelled; all others are gone, and their
     /// places are made free by their rooms.
     async fn recycle(&self, link: &mut Option<Link>, _: &Metrics) -> RecycleResult<Error> {
         match link {

@@ -223,7 +223,7 @@ impl Traced {
         self.order.push(slot);
     }
 
-    /// What was taken is what came first, but for those whom nobody wants.
+    /// The jobs taken came first, except for idle ones.
     fn took(&mut self, jobs: Vec<Job>, most: usize) {
         let rest = slots(&self.queue.jobs);
         let (first, kept) = self.order.split_at(self.order.len() - rest.len());
