@@ -105,7 +105,7 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
 /// Returns the change to what was taken, as the algorithm is to make it. `before` is what the same
 /// request took before this part.
 ///
-/// Of a bucket, time has refilled some of the units, and these are not refunded. They are refilled
+/// A bucket has refilled some of the units since, and these are not refunded. They are refilled
 /// one after the other, as they were taken: so it is counted from when those before, and those that
 /// stay taken, were refilled, as if this request alone had taken units. With a stamp `s` and `u`
 /// units, that is `s + u * window / limit`, in ticks.

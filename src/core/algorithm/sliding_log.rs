@@ -22,7 +22,7 @@ pub(super) const FACTS: Facts = Facts {
     letter: 'l',
     layout: Layout::Log,
     capacity: Capacity::Limit,
-    // Of each unit's time, 32 bits are kept.
+    // 32 bits of each unit's time are kept.
     longest_window: Some(SPAN - 1),
     longer: Some(("long_sliding_log", 1_000_000)),
     instead: &["sliding_window", "fixed_window"],
@@ -128,7 +128,7 @@ impl<'a> Log<'a> {
 
     /// Returns the time of a unit, in ticks: the latest one up to `last` that has its low bits.
     ///
-    /// Of a digest, only the newest unit and the one to wait for have a time.
+    /// In a digest, only the newest unit and the one to wait for have a time.
     fn time(&self, unit: u64) -> u64 {
         match self.units {
             Units::All(units) => {

@@ -29,7 +29,7 @@ pub struct PeerIp {
 ///
 /// An IPv6 address that embeds an IPv4 address counts as that one, as with [`client_ip`](super::client_ip).
 ///
-/// Behind a proxy this is the proxy's address: for the client's there is [`client_ip`](super::client_ip). Lists of
+/// If there is a proxy, this is its address: use [`client_ip`](super::client_ip) for the client's. Lists of
 /// addresses compare the layer's client address, not this one.
 ///
 /// axum sets the address only if the app is served with `into_make_service_with_connect_info::<SocketAddr>()`. If it

@@ -29,7 +29,7 @@ use crate::http::key::{ListEntry, canonical, counted};
 /// around it), before it is escaped or hashed. If a client can choose one part of a joined key, list a value that is
 /// meant for another part with [`key_of`](Self::key_of): otherwise the client could send it in the part it chooses.
 ///
-/// Of an [ambiguous](crate::key::Extracted::Ambiguous) key, each value that it may have is compared with a deny list,
+/// If a key is [ambiguous](crate::key::Extracted::Ambiguous), each value that it may have is compared with a deny list,
 /// and none with an allow list.
 ///
 /// A layer is not built with an entry that no request can match, such as a value on the list of a policy that counts

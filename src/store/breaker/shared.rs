@@ -69,7 +69,7 @@ impl Breaker {
     /// Returns the permit for a call, or `None` if the store must not be called now. The time is
     /// read only while the breaker is not closed.
     ///
-    /// Of callers that come at once when a probe is due, one receives the permit.
+    /// If several callers come at once when a probe is due, one receives the permit.
     pub(crate) fn acquire(&self, now: impl FnOnce() -> u64) -> Option<Permit> {
         let word = self.state.load(Ordering::Acquire);
         let state = Snapshot::unpack(word);
@@ -82,7 +82,7 @@ impl Breaker {
         }
         let probing = state.probe(now);
         let permit = Permit { round: probing.round, probe: true };
-        // Of concurrent callers one probes.
+        // One of several concurrent callers probes.
         let first = self.state.compare_exchange(word, probing.pack(), Ordering::AcqRel, Ordering::Acquire);
         first.is_ok().then_some(permit)
     }

@@ -68,7 +68,7 @@ pub(super) struct Snapshot {
     pub(super) recent: Recent,
     /// Probes begun in a row, as far as they make waits longer (7 at most), while it is not closed.
     pub(super) probes: u64,
-    /// Of these, how many are in flight: 31 at most. Each of them may close it.
+    /// How many of these are in flight: 31 at most. Each of them may close it.
     pub(super) in_flight: u64,
     /// When the next request may probe, in milliseconds, whether or not earlier probes have an
     /// outcome by then.

@@ -1,8 +1,8 @@
 //! A hot key, and the leases that are held for it.
 //!
-//! Checks of the key come in, under the lock of its part; out go whether leases cover them, the outcome of one that
-//! was spent, and how many units to lease next. Leases that are to be returned go out by the `backs` of the caller,
-//! who returns them once the lock is released.
+//! Checks of the key come in, under the lock of its part; whether leases cover them, the outcome of one that
+//! was spent, and how many units to lease next go out. Leases that are to be returned go out by the `backs` of the
+//! caller, who returns them once the lock is released.
 //!
 //! Invariant: a key has at most [`MOST_LOTS`] lots and one lease call in flight, which is for no more than the
 //! key's share of the limit less what is held.

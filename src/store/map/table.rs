@@ -160,7 +160,7 @@ fn insert<E: Entry>(entries: &mut HashTable<E>, entry: E) -> &mut E {
 /// grow to twice what its entries need. One that is less than half full cleans itself when it is to grow.
 #[cold]
 fn clean<E: Entry>(entries: &mut HashTable<E>) {
-    // Of eight places one stays free.
+    // One of eight places stays free.
     let places = entries.num_buckets() / 8 * 7;
     let len = entries.len();
     if len >= places / 2 && len + places / MARKED_SHARE < places {

@@ -1,6 +1,6 @@
 //! One entry of the memory store: a fingerprint, a rank and a state, packed into 32 bytes.
 //!
-//! It comes in as a fingerprint, the state after an admitted request, and a rank; what goes out is the state, to decide
+//! It comes in as a fingerprint, the state after an admitted request, and a rank; the state goes out, to decide
 //! on, and the rank, to choose which to evict. The fingerprint's tail has the highest 20 bits of one word and the rank
 //! the 44 below, so that neither changes the other: each write of a rank keeps [`TAIL`] as it is.
 //!

@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// Returns whether a call is in flight or will be, so that an unused lane has to continue.
-    /// Of retired connections only calls with settlements count: no task is left to refund the
+    /// On retired connections, only calls with settlements count: no task is left to refund the
     /// others.
     pub(super) fn is_busy(&self) -> bool {
         let calls = matches!(&self.line, Line::Up(connection, _) if !connection.calls.is_empty());

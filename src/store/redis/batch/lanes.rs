@@ -1,6 +1,6 @@
 //! The lanes to one server: one for each runtime that calls it.
 //!
-//! What comes in is a job, from whichever thread; it is added to the lane of the calling runtime,
+//! A job comes in, from any thread; it is added to the lane of the calling runtime,
 //! which is made if there is none. So the tasks that send and receive run where their callers do,
 //! and a runtime that is blocked or shut down harms only its own callers. There are at most
 //! `Plan::most` lanes, as each has a connection; further runtimes use the first one.

@@ -1,7 +1,7 @@
 //! The way from many callers to one call and back: queues, calls in flight, and the tasks that
 //! drive them.
 //!
-//! What comes in is a `Job`: a request on keys of one slot, its caller and its timeout. A caller
+//! A `Job` comes in: a request on keys of one slot, its caller and its timeout. A caller
 //! adds the job to the queue of a lane (`Lanes::push`) and waits on a oneshot channel. What goes
 //! out is the part of the script's reply that belongs to the request, or one error shared by all
 //! that failed together.

@@ -153,7 +153,7 @@ impl ReplyPart {
                 let (high, low) = (number(6)?, number(6)?);
                 State::Level { time: whole_time(high >> 4, now), amount: (high & 15) << 48 | low }
             }
-            // Behind them stands when the key expires.
+            // They are followed by when the key expires.
             Layout::Falling => State::Level { time: number(7)?, amount: number(7)? },
             Layout::Counts => State::Window { time: number(7)?, count: number(6)?, previous: number(6)? },
             Layout::Log if whole => {
