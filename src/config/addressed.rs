@@ -36,6 +36,10 @@ impl KeyExtractor for Addressed {
         self.key.address(parts).or_else(|| self.client.address(parts))
     }
 
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
+        self.key.address_in_key(parts)
+    }
+
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {
         self.key.raw_values(parts, offered);
     }

@@ -12,9 +12,12 @@ use http::HeaderName;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::Source;
+use super::error::{Source, shortened};
 use crate::core::Error;
 use crate::http::key::field_value::is_normal;
+
+/// What a duration may be, at the end of an error.
+const DURATIONS: &str = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
 
 /// A value, its name, and the file that it is in.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +63,7 @@ impl<'a> Field<'a> {
     /// Returns the error of a value that is of another type than the one `expected`.
     pub(super) fn wrong(&self, expected: &str) -> Error {
         let found = match self.value.get_ref() {
-            DeValue::String(text) => format!("the string {text:?}"),
+            DeValue::String(text) => format!("the string {:?}", shortened(text)),
             DeValue::Integer(number) => format!("the integer `{number}`"),
             DeValue::Float(number) => format!("the float `{number}`"),
             DeValue::Boolean(value) => format!("the boolean `{value}`"),
@@ -147,10 +150,13 @@ impl<'a> Field<'a> {
             let message = format!("{name} {text:?} has the unit M, which may be minutes or months: give 1m or 30d");
             return Err(self.error(message));
         }
-        humantime::parse_duration(text).map_err(|error| {
-            let allowed = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
-            self.error(format!("{name} {text:?} is not a duration: {allowed}")).with_source(error)
-        })
+        let wrong = || self.error(format!("{name} {text:?} is not a duration: {DURATIONS}"));
+        // The parser panics where the sum is as large as a `Duration` can be.
+        let digits = text.split(|other: char| !other.is_ascii_digit()).map(str::len).max();
+        if text.len() > 40 || digits > Some(11) {
+            return Err(self.error(format!("{name} {:?} is too long: {DURATIONS}", shortened(text))));
+        }
+        humantime::parse_duration(text).map_err(|error| wrong().with_source(error))
     }
 
     /// Returns the value of the text among the `known` words; an unknown one is an error that lists them.

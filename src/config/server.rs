@@ -71,12 +71,12 @@ impl Server {
         self.instances
     }
 
-    /// Returns the settings that a newer file changes, but that a layer in use cannot.
-    pub(super) fn kept(&self, newer: &Self) -> Vec<&'static str> {
+    /// Returns the settings that differ from those of a layer in use, which cannot be replaced.
+    pub(super) fn differing(&self, layer: FailureRules) -> Vec<&'static str> {
         let changes = [
-            ("on_failure", self.on_failure != newer.on_failure),
-            ("allow_for", self.allow_for != newer.allow_for),
-            ("instances", self.instances != newer.instances),
+            ("on_failure", self.on_failure != layer.on_failure),
+            ("allow_for", self.allow_for != layer.allow_for),
+            ("instances", self.instances.get() != layer.instances),
         ];
         changes.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
     }

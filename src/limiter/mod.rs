@@ -40,7 +40,7 @@ pub(crate) use self::untiered::TierLookup;
 use crate::core::{Decision, Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::random;
-use crate::store::{Answer, BreakerState, Change, Check, Deadline, Decided, FailureRules, OnFailure, Store};
+use crate::store::{Answer, BreakerState, Change, Check, Counter, Deadline, Decided, FailureRules, OnFailure, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
@@ -265,7 +265,9 @@ impl Limiter {
         loop {
             let decision = self.check(key).await?;
             if decision.is_allowed() {
-                sleep(decision.delay()).await;
+                if !decision.delay().is_zero() {
+                    sleep(decision.delay()).await;
+                }
                 return Ok(decision);
             }
             // Timers count milliseconds: a shorter wait, or none, would make this a busy loop.
@@ -324,7 +326,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store fails for one of the rules; those before it are reset.
+    /// If the store, or the lookup of the tier, fails for one of the rules; those before it are reset.
     ///
     /// # Cancellation
     ///
@@ -332,8 +334,8 @@ impl Limiter {
     pub async fn reset(&self, key: &Key) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        for check in looks(limits, key).await.0 {
-            limits.store.reset(&check.counter).wait().await?;
+        for (place, rule) in limits.rules.iter().enumerate() {
+            limits.store.reset(&counter(place, rule, key).await?).wait().await?;
         }
         Ok(())
     }
@@ -348,7 +350,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store fails for one of the rules; those before it are refunded.
+    /// If the store, or the lookup of the tier, fails for one of the rules; those before it are refunded.
     ///
     /// # Cancellation
     ///
@@ -374,8 +376,8 @@ impl Limiter {
     pub async fn refund(&self, key: &Key, units: u64) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        for check in looks(limits, key).await.0 {
-            limits.store.adjust(&check.counter, Change::Refund(units)).wait().await?;
+        for (place, rule) in limits.rules.iter().enumerate() {
+            limits.store.adjust(&counter(place, rule, key).await?, Change::Refund(units)).wait().await?;
         }
         Ok(())
     }
@@ -412,6 +414,15 @@ fn plan<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>>
         }
     }
     plan
+}
+
+/// Returns the counter of a rule and a key, of its present tier.
+async fn counter(place: usize, rule: &Rule, key: &Key) -> Result<Counter, Error> {
+    let tier = match rule.tiers() {
+        Some(lookup) => lookup.try_find(key, RawValues::default).wait().await?,
+        None => None,
+    };
+    Ok(Draft::new(place, 0, *rule.quota()).with_tier(tier).check(rule, key.clone()).counter)
 }
 
 /// Returns a look at each rule's counter of a key, after the lookups of tiers, and the deadline of the decision.

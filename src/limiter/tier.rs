@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::core::{Key, Quota};
+use crate::core::{Error, Key, Quota};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 use crate::store::Answer;
 
@@ -124,10 +124,19 @@ impl TierLookup {
     ///
     /// `raw_values` is called only for a lookup.
     pub(crate) fn find(&self, key: &Key, raw_values: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
-        match self.lookups.find(key, raw_values) {
+        match self.try_find(key, raw_values) {
             Answer::Ready(tier) => Answer::Ready(tier.unwrap_or(None)),
             Answer::Pending(tier) => Answer::pending(async move { tier.await.unwrap_or(None) }),
         }
+    }
+
+    /// As [`find`](Self::find), but a lookup that failed is an error.
+    pub(crate) fn try_find(
+        &self,
+        key: &Key,
+        raw_values: impl FnOnce() -> RawValues,
+    ) -> Answer<Result<Option<Quota>, Error>> {
+        self.lookups.find(key, raw_values)
     }
 }
 

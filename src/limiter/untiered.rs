@@ -1,7 +1,7 @@
 //! The lookup of tiers without the feature `lookup`: a type without values, so that no other file depends on the
 //! feature.
 
-use crate::core::{Key, Quota};
+use crate::core::{Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::store::Answer;
 
@@ -12,6 +12,11 @@ pub(crate) enum TierLookup {}
 impl TierLookup {
     /// Returns nothing, as it is never called.
     pub(crate) fn find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
+        match *self {}
+    }
+
+    /// Likewise.
+    pub(crate) fn try_find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> Answer<Result<Option<Quota>, Error>> {
         match *self {}
     }
 }

@@ -151,7 +151,8 @@ impl Handle {
 
     /// Checks one more policy, by a key that is known only now, and takes its fixed cost if it fits.
     ///
-    /// The store is that of this handle's layer. Of the policy, only its name, quota, cost,
+    /// The store is that of this handle's layer. Do not name policies after what clients send: each name has metrics of
+    /// its own. Of the policy, only its name, quota, cost,
     /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
     /// [`unadvertised`](Policy::unadvertised) and [`shadow`](Policy::shadow) matter here.
     ///

@@ -32,7 +32,7 @@ impl Judge<'_> {
                 return Resolved::refused(Refusal::Ambiguous);
             }
         }
-        let address = self.parts.and_then(|parts| policy.extractor().address(parts));
+        let address = self.parts.and_then(|parts| policy.extractor().address_in_key(parts));
         let key = || address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
         match rule {
             MissingKey::Deny if keyless.terms.keyed => Resolved::refused(Refusal::Ambiguous),

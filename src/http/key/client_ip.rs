@@ -252,6 +252,10 @@ impl KeyExtractor for ClientIp {
         self.address(parts)
     }
 
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
+        self.address(parts)
+    }
+
     fn missing_key(&self) -> MissingKey {
         MissingKey::Share
     }

@@ -81,6 +81,15 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
+    /// Returns the client's address, if the keys of this extractor contain it; by default they do not.
+    ///
+    /// If such a key is [ambiguous](Extracted::Ambiguous), the requests of one address share a counter, as the rest of
+    /// the key cannot change that; otherwise all ambiguous requests share one.
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
+        let _ = parts;
+        None
+    }
+
     /// Whether an entry of an [allow](crate::Policy::allow) list or a [deny](crate::Policy::deny) list can match some
     /// request, by its key, by a part of its key, or by an address that this extractor has.
     ///
@@ -173,6 +182,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         (**self).address(parts)
+    }
+
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
+        (**self).address_in_key(parts)
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {

@@ -40,6 +40,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
         self.first.address(parts).or_else(|| self.second.address(parts))
     }
 
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
+        self.first.address_in_key(parts).or_else(|| self.second.address_in_key(parts))
+    }
+
     /// Shared if either would be: a pair must not escape a limit that one of them would not.
     fn missing_key(&self) -> MissingKey {
         match (self.first.missing_key(), self.second.missing_key()) {
