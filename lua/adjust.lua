@@ -1,13 +1,13 @@
--- Gives back or adds units after the fact, or forgets all.
+-- Refunds or charges units after the fact, or resets the counter.
 --
 -- batch, key, rule   as in decide.lua; the rule's `cost` is the units, and its `floor` the stamp of
---                    those to give back, or NEVER for any
+--                    those to refund, or NEVER for any
 
 local function adjust_key(batch, key, rule)
-  batch.answered = batch.answered + 1
-  batch.views[batch.answered] = ''
+  batch.replied = batch.replied + 1
+  batch.views[batch.replied] = ''
   if rule.resets then
-    batch.flags[batch.answered] = 2 * FRESH + 1
+    batch.flags[batch.replied] = 2 * FRESH + 1
     batch.values[key], batch.expiries[key] = false, false
     return
   end
@@ -21,10 +21,10 @@ local function adjust_key(batch, key, rule)
   end
   local _, found, _, _, _, digest = rule.decide(
     batch.values[key], rule.now, rule.window, rule.limit, rule.capacity, 0, 0)
-  batch.flags[batch.answered] = 2 * found + (state and 1 or 0)
+  batch.flags[batch.replied] = 2 * found + (state and 1 or 0)
   if found == KEPT then
     local value = batch.values[key]
     local view = rule.whole and pack('>I4', #value) .. value or digest or value
-    batch.views[batch.answered] = pack('>I7', units) .. view
+    batch.views[batch.replied] = pack('>I7', units) .. view
   end
 end

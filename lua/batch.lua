@@ -1,4 +1,4 @@
--- Decides and adjusts, in the order given. Arguments and answer are those of wire.lua.
+-- Decides and adjusts, in the order given. Arguments and reply are those of wire.lua.
 
 local function read_rules(packed, now_us, server_time)
   local rules, position = {}, 2
@@ -39,7 +39,7 @@ local function batch(keys, args)
   local values = call('MGET', unpack(keys))
   local all = {
     server_time = time, rules = rules, checks = checks, values = values, expiries = expiries,
-    states = {}, ends = {}, flags = flags, views = views, answered = 0,
+    states = {}, ends = {}, flags = flags, views = views, replied = 0,
   }
   local first = 2
   while first <= #checks do
@@ -56,5 +56,5 @@ local function batch(keys, args)
       write(keys[i], values[i], expiries[i])
     end
   end
-  return answer(now_us, flags, views, all.answered)
+  return reply(now_us, flags, views, all.replied)
 end

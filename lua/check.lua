@@ -1,4 +1,4 @@
--- What the other files take for granted of a server's Lua: how it packs numbers, and that it calculates
+-- What the other files require of a server's Lua: how it packs numbers, and that it calculates
 -- with doubles. Returns bytes, which are the same on every server where counts are right.
 
 local function check(keys, args) -- luacheck: no unused args

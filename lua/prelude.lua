@@ -11,7 +11,7 @@ local NEVER = 2 ^ 52
 local KEPT, FRESH, AHEAD, FOREIGN = 0, 1, 2, 3
 local TIME_SPAN, HALF_SPAN, LOW_SPAN = 2 ^ 44, 2 ^ 43, 2 ^ 48
 
--- What Redis lends. A function library does not see it while it is loaded, so each call binds it.
+-- Functions of Redis. A function library has no access to them while it is loaded, so each call binds them.
 local call, pack, unpack_at, max, min
 
 local function bind()

@@ -1,4 +1,4 @@
--- Decides one request of one check: what batch.lua does, in less time. Arguments and answer are those of
+-- Decides one request of one check: what batch.lua does, in less time. Arguments and reply are those of
 -- wire.lua.
 
 local function single(keys, args)
@@ -15,9 +15,9 @@ local function single(keys, args)
   elseif state then
     call('SET', keys[1], state, 'PX', millis(expiry * tick))
   end
-  local told = pack('>I7B', now_us, fits and 2 * found + 1 or 2 * found)
+  local head = pack('>I7B', now_us, fits and 2 * found + 1 or 2 * found)
   if found == KEPT then
-    return told .. (digest or value)
+    return head .. (digest or value)
   end
-  return told
+  return head
 end

@@ -1,5 +1,5 @@
 -- Decides requests of one check each, over keys that are all different: what batch.lua does, in less
--- time. Answer and arguments are those of wire.lua, but that after each rule stands how many keys it
+-- time. Reply and arguments are those of wire.lua, except that after each rule comes how many keys it
 -- decides (1 byte), in their order.
 
 local function singles(keys, args)
@@ -33,5 +33,5 @@ local function singles(keys, args)
       end
     end
   end
-  return answer(now_us, flags, values, #keys)
+  return reply(now_us, flags, values, #keys)
 end

@@ -7,13 +7,13 @@
 -- limit     units per window
 -- cost      units to take; 0 only looks
 -- floor     units that must remain
--- refund, charge   units given back or added
+-- refund, charge   units refunded or charged
 -- stamp     the time the units were taken at, or NEVER for any
 --
 -- sliding_log returns fits, found, and if units were taken state, expiry and whether that stands; and
--- of a log found what there is to tell of it: the last time seen, the units that still count, the time
+-- of a log found its digest: the last time seen, the units that still count, the time
 -- of the newest, and that of the one to wait for (6 bytes each);
--- sliding_log_adjust returns the units given back or added, and the same three if that changes the state.
+-- sliding_log_adjust returns the units refunded or charged, and the same three if that changes the state.
 
 local LOG_SPAN = 2 ^ 32
 

@@ -7,11 +7,11 @@
 -- limit     units per window
 -- cost      units to take; 0 only looks
 -- floor     units that must remain
--- refund, charge   units given back or added
+-- refund, charge   units refunded or charged
 -- stamp     the start of the window the units were taken from, or NEVER for any
 --
 -- sliding_window returns fits, found, and if units were taken state, expiry and whether that stands;
--- sliding_window_adjust returns the units given back or added, and the same three if that changes the state.
+-- sliding_window_adjust returns the units refunded or charged, and the same three if that changes the state.
 
 local function sliding_window_current(value, now, window)
   if not value then

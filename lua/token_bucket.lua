@@ -8,12 +8,12 @@
 -- capacity  units
 -- cost      units to take; 0 only looks
 -- floor     units that must remain
--- refund, charge   units given back or added
+-- refund, charge   units refunded or charged
 -- stamp     the time the units were taken at, or NEVER for any; what was refilled since then is not
---           given back
+--           refunded
 --
 -- token_bucket returns fits, found, and if units were taken state, expiry and whether that stands;
--- token_bucket_adjust returns the units given back or added, and the same three if that changes the state;
+-- token_bucket_adjust returns the units refunded or charged, and the same three if that changes the state;
 -- token_bucket_room returns the highest deficit at which `cost` units have been taken.
 
 local function token_bucket(value, now, window, limit, capacity, cost, floor)

@@ -1,18 +1,18 @@
--- What is asked and answered.
+-- The arguments and the reply of a call.
 --
 -- keys      every key, once
 -- args[1]   the time in us, or '' for the server's
 -- args[2]   the number of rules (1 byte), each rule as algorithm (1), flags (1), window, limit,
 --           capacity, cost, floor (7 each), then the requests: the number of checks (1), each check
 --           as the places of its key and its rule, from 1 (1 each)
---           flags: 1 enforced; 2 the tick is 1 ms; 4 tell the whole state; no decision but 8 a refund
+--           flags: 1 enforced; 2 the tick is 1 ms; 4 return the whole state; no decision but 8 a refund
 --           or 16 a charge of `cost` units, with a stamp in place of the floor, or 32 a reset; 64 an
 --           earlier check of the request has the same key
 --
--- The answer is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
--- check whose state was found that state; of a log the digest, or its size (4) and the whole. Of what
--- is no decision, fits says that it changed something, and the state is that after it, behind how many
--- units were given back or added (7).
+-- The reply is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
+-- check whose state was found that state; of a log the digest, or its size (4) and the whole. For a
+-- change, fits is whether it changed anything, and the state is that after it, preceded by how many
+-- units were refunded or charged (7).
 
 local RULE = '>BBI7I7I7I7I7'
 
@@ -38,9 +38,9 @@ local ROOMS = {
   [5] = leaky_bucket_room,
 }
 
--- The answer about so many checks; flags: those of the checks that are not usual, which is found and fits;
+-- The reply for so many checks; flags: those of the checks that are not usual, which is found and fits;
 -- views: the states found.
-local function answer(now_us, flags, views, checks)
+local function reply(now_us, flags, views, checks)
   local all = ('\1'):rep(checks)
   if next(flags) then
     for i = 1, checks do

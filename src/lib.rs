@@ -1,8 +1,8 @@
 //! Rate limiting for Tower and axum: several limits in one atomic decision, in memory or in Redis.
 //!
-//! A [`RateLimitLayer`] wraps any `tower::Service` over HTTP. For each request it extracts keys and has a store decide over
-//! all policies at once; then it either calls the inner service, or responds with 429 itself. Both responses have headers
-//! that tell the client what is left and when to retry.
+//! A [`RateLimitLayer`] wraps any `tower::Service` over HTTP. For each request it extracts keys and has a store decide
+//! over all policies at once; then it either calls the inner service, or responds with 429 itself. Both responses have
+//! headers that tell the client what is left and when to retry.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -41,7 +41,7 @@
 //! - A [`Store`] keeps the counters and makes the [`Decision`]: [`MemoryStore`] for one process, [`RedisStore`] for
 //!   many. A store can be wrapped to save calls: in a [`LeaseStore`] for hot keys, in a [`HybridStore`] for distant
 //!   regions, and in a [`DenyCache`] for refused requests. A `RedisStore` has a deny cache built in.
-//! - [`OnFailure`] says what decides when the store fails, and a [circuit breaker](BreakerState) keeps requests from
+//! - [`OnFailure`] selects what decides when the store fails, and a [circuit breaker](BreakerState) keeps requests from
 //!   waiting for it.
 //! - Handlers find the [`Decision`] and a [`Handle`] in the extensions of the request: the handle charges and refunds
 //!   units, and checks further policies.
@@ -50,7 +50,7 @@
 //! # Guarantees
 //!
 //! - A refused request takes nothing from any policy. On a Redis Cluster, policies whose keys are in several slots are
-//!   decided separately, and what some of them took is refunded; until then others may be refused those units.
+//!   decided separately, and what some of them took is refunded; until then others may be refused these units.
 //! - `Retry-After` is never 0, and a request that is retried after it is admitted, unless others took the units first.
 //!   If the refusal was cached, or was made before a lookup, it covers only the policies that are known to refuse.
 //! - Every decision takes bounded time: 100 ms, unless the layer or the store sets another budget. If the store does
@@ -60,15 +60,16 @@
 //!
 //! # Cancellation
 //!
-//! The future of a response can be dropped at any point. The inner service is called only after the request was admitted.
-//! Units of an admitted request that is dropped stay taken, unless its policy has
+//! The future of a response can be dropped at any point. The inner service is called only after the request was
+//! admitted. Units of an admitted request that is dropped stay taken, unless its policy has
 //! [`refund_dropped`](Policy::refund_dropped).
 //!
 //! # Metrics
 //!
-//! Responses do not show what made a decision; [`Decision::source`] does. Operators see it in the log (`tracing`) and, with
-//! the feature `metrics`, in what the crate records with the [`metrics`](https://docs.rs/metrics) crate. Install the
-//! recorder before the first request. Labels are names of policies and constants of this crate, never data of a request.
+//! Responses do not show what made a decision; [`Decision::source`] does. Operators see it in the log (`tracing`) and,
+//! with the feature `metrics`, in what the crate records with the [`metrics`](https://docs.rs/metrics) crate. Install
+//! the recorder before the first request. Labels are names of policies and constants of this crate, never data of a
+//! request.
 //!
 //! | metric | type | labels |
 //! | --- | --- | --- |

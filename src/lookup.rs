@@ -1,4 +1,4 @@
-//! Lookups: keys and quotas that the application finds asynchronously, by the key of a request.
+//! Lookups: keys and quotas that the application looks up asynchronously, by the key of a request.
 //!
 //! A key comes in, with the values it was made of; what the application's function returns goes out, from a bounded
 //! cache if it is there. Any client can cause a lookup by making up a key, so everything about them is bounded: there
@@ -35,7 +35,7 @@ use crate::core::Key;
 /// How many values are kept: a request may be full of them.
 const MOST_VALUES: usize = 64;
 
-/// What is looked up: a key, and the values it was made of.
+/// A key that is looked up, and the values it was made of.
 ///
 /// The function of a [`TierLookup`](crate::TierLookup) or a [`key::lookup`](crate::key::lookup) receives it.
 ///
@@ -108,7 +108,7 @@ impl Lookup {
         Self { key: key.clone(), values }
     }
 
-    /// Returns the key, which is the same for the same values, and safe to log.
+    /// Returns the key, which is equal for equal values, and safe to log.
     pub fn key(&self) -> &Key {
         &self.key
     }
@@ -191,7 +191,7 @@ impl RawValues {
         self.values.iter().map(|value| &**value)
     }
 
-    /// Returns the value of which a part of a key is `text`: its hash, or its escaped form.
+    /// Returns the value that a part of a key, `text`, was made of: `text` is its hash, or its escaped form.
     #[cfg(feature = "lookup")]
     fn value_of(&self, text: &str) -> Option<Box<[u8]>> {
         if Key::is_hash(text) {

@@ -1,7 +1,7 @@
 //! Random numbers, for what is better spread than predictable: jitter, and the order of nodes.
 //!
 //! They are drawn from the standard library's hasher, which the operating system seeds once for each thread. They are
-//! no secrets: what nobody may guess is keyed by itself, as are the hashes of `store::map`.
+//! no secrets: values that must not be guessed have keys of their own, as are the hashes of `store::map`.
 //!
 //! A draw advances the keys of its thread, as each new `HashMap` does. So what is made once in a process must make no
 //! `HashMap`: else a simulated run would not repeat itself.

@@ -63,7 +63,7 @@ impl ConfigFile {
             }
         };
         limits::warn_of_no_policies(&newer);
-        match self.config.update(layer, &newer) {
+        match newer.update(layer) {
             Ok(()) => tracing::info!(policies = newer.policies().len(), "the config file was read again"),
             Err(error) => tracing::error!("the config file is refused, the policies stay: {}", in_one_line(&error)),
         }

@@ -28,7 +28,7 @@ pub(super) fn with_lists(policy: Policy, table: Table<'_>) -> Result<Policy, Err
     }
 }
 
-/// Returns the key of a policy with lists, which knows the client's address where the key itself does not.
+/// Returns the key of a policy with lists, which has the client's address if the key itself has none.
 pub(super) fn with_address(key: DynKey, table: Table<'_>, server: &Server) -> DynKey {
     #[cfg(feature = "axum")]
     if table.get("allow").or(table.get("deny")).is_some() {

@@ -1,7 +1,7 @@
 //! A key for lists of addresses.
 //!
-//! A policy whose key is a header, say, does not know the client's address, which `allow` and `deny` may name. This
-//! key extracts what the policy's own key extracts, and takes the address from the server's `client_ip` where the
+//! A key that is a header, for example, has no client's address, which `allow` and `deny` may name. This
+//! key extracts the same as the policy's own key, and takes the address from the server's `client_ip` where the
 //! own one has none. Only `access` makes it.
 
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::store::Answer;
 pub(super) struct Addressed {
     /// The policy's own key, which identifies who is counted.
     pub(super) key: DynKey,
-    /// How the server knows a client's address.
+    /// How the server determines a client's address.
     pub(super) client: ClientIp,
 }
 
@@ -34,6 +34,10 @@ impl KeyExtractor for Addressed {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.key.address(parts).or_else(|| self.client.address(parts))
+    }
+
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
+        self.key.address_in_key(parts)
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {

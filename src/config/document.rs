@@ -1,7 +1,7 @@
 //! The file as it is written: tables, fields and values, each with its place.
 //!
 //! Text comes in and is parsed once; [`Field`] and [`Table`] go out, which borrow from it and are copied freely.
-//! Every method that reads a value as some type makes an error of anything else, which says the field, what was
+//! Every method that reads a value as some type returns an error for any other type, with the field, what was
 //! found, what is expected, and the line and column. So the other files of this module never handle places
 //! themselves.
 
@@ -12,14 +12,17 @@ use http::HeaderName;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::error::Source;
+use super::error::{Source, shortened};
 use crate::core::Error;
 use crate::http::key::field_value::is_normal;
 
-/// A value, what it is the value of, and the file it stands in.
+/// What a duration may be, at the end of an error.
+const DURATIONS: &str = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
+
+/// A value, its name, and the file that it is in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
-    /// The name in messages: that of the field, or of what an element of a list is.
+    /// The name in messages: that of the field, or of the elements of a list.
     pub(super) name: &'a str,
     value: &'a Spanned<DeValue<'a>>,
     /// The file, for places in messages.
@@ -47,7 +50,7 @@ pub(super) fn parse<'a>(source: &Source<'a>) -> Result<Spanned<DeValue<'a>>, Err
 }
 
 impl<'a> Field<'a> {
-    /// Returns a field that stands for a value.
+    /// Returns the field of a value.
     pub(super) fn new(name: &'a str, value: &'a Spanned<DeValue<'a>>, source: &'a Source<'a>) -> Self {
         Self { name, value, source }
     }
@@ -60,7 +63,7 @@ impl<'a> Field<'a> {
     /// Returns the error of a value that is of another type than the one `expected`.
     pub(super) fn wrong(&self, expected: &str) -> Error {
         let found = match self.value.get_ref() {
-            DeValue::String(text) => format!("the string {text:?}"),
+            DeValue::String(text) => format!("the string {:?}", shortened(text)),
             DeValue::Integer(number) => format!("the integer `{number}`"),
             DeValue::Float(number) => format!("the float `{number}`"),
             DeValue::Boolean(value) => format!("the boolean `{value}`"),
@@ -94,12 +97,12 @@ impl<'a> Field<'a> {
         Some(elements.map(|value| Self { name, value, ..*self }).collect())
     }
 
-    /// Returns a string, or the error that it is none.
+    /// Returns a string, or an error if it is none.
     pub(super) fn text(&self) -> Result<&'a str, Error> {
         self.as_text().ok_or_else(|| self.wrong("a string, in quotes"))
     }
 
-    /// Returns a whole number of 0 or more, or the error that it is none.
+    /// Returns a whole number of 0 or more, or an error if it is none.
     pub(super) fn whole(&self) -> Result<u64, Error> {
         self.as_whole().ok_or_else(|| {
             let is_larger = self.value.get_ref().as_integer().is_some_and(|number| !number.as_str().starts_with('-'));
@@ -110,7 +113,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Returns a number with or without a fraction, or the error that it is none; its bounds are the caller's to
+    /// Returns a number with or without a fraction, or an error if it is none; its bounds are the caller's to
     /// check.
     pub(super) fn fraction(&self) -> Result<f64, Error> {
         let number = match self.value.get_ref() {
@@ -121,23 +124,23 @@ impl<'a> Field<'a> {
         number.ok_or_else(|| self.wrong("a fraction such as 0.2, without quotes"))
     }
 
-    /// Returns a boolean, or the error that it is none.
+    /// Returns a boolean, or an error if it is none.
     pub(super) fn flag(&self) -> Result<bool, Error> {
         self.value.get_ref().as_bool().ok_or_else(|| self.wrong("a boolean, true or false without quotes"))
     }
 
-    /// Returns the elements of a list, or the error that it is none; of what type they are is not looked at.
+    /// Returns the elements of a list, or an error if it is none; their types are not checked.
     pub(super) fn texts(&self, name: &'a str) -> Result<Vec<Self>, Error> {
         self.as_list(name).ok_or_else(|| self.wrong("a list of texts in quotes, such as [\"a\", \"b\"]"))
     }
 
-    /// Returns a table, or the error that it is none.
+    /// Returns a table, or an error if it is none.
     pub(super) fn table(&self, expected: &str) -> Result<Table<'a>, Error> {
         let fields = self.value.get_ref().as_table().ok_or_else(|| self.wrong(expected))?;
         Ok(Table { whole: *self, fields })
     }
 
-    /// Returns a duration written as `humantime` has it, or the error that it is none. The unit `M` is an error, as
+    /// Returns a duration in the format of `humantime`, or an error if it is none. The unit `M` is an error, as
     /// it may be meant for minutes or months.
     pub(super) fn period(&self) -> Result<Duration, Error> {
         let name = self.name;
@@ -147,13 +150,16 @@ impl<'a> Field<'a> {
             let message = format!("{name} {text:?} has the unit M, which may be minutes or months: give 1m or 30d");
             return Err(self.error(message));
         }
-        humantime::parse_duration(text).map_err(|error| {
-            let allowed = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
-            self.error(format!("{name} {text:?} is not a duration: {allowed}")).with_source(error)
-        })
+        let wrong = || self.error(format!("{name} {text:?} is not a duration: {DURATIONS}"));
+        // The parser panics where the sum is as large as a `Duration` can be.
+        let digits = text.split(|other: char| !other.is_ascii_digit()).map(str::len).max();
+        if text.len() > 40 || digits > Some(11) {
+            return Err(self.error(format!("{name} {:?} is too long: {DURATIONS}", shortened(text))));
+        }
+        humantime::parse_duration(text).map_err(|error| wrong().with_source(error))
     }
 
-    /// Returns what the text stands for among the words that are `known`; an unknown one is an error that lists them.
+    /// Returns the value of the text among the `known` words; an unknown one is an error that lists them.
     pub(super) fn choose<T: Copy>(&self, known: &[(&str, T)]) -> Result<T, Error> {
         let text = self.text()?;
         let found = known.iter().find(|(word, _)| *word == text);
@@ -171,7 +177,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the header of a name, which stands in `what`.
+    /// Returns the header of a name, which is in `what`.
     pub(super) fn header_name(&self, what: &str, name: &str) -> Result<HeaderName, Error> {
         HeaderName::from_bytes(name.as_bytes()).map_err(|error| {
             self.error(format!("{what} has {name:?} for a name: give one such as x-api-key")).with_source(error)

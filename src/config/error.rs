@@ -1,4 +1,4 @@
-//! Errors that say where in a file they are.
+//! Errors with their position in a file.
 //!
 //! A span of bytes and a message come in; an [`Error`] goes out whose message is one line:
 //! `FILE line N: MESSAGE (column N)`, without the file where only a text is known. Lines and columns begin at 1, and
@@ -19,7 +19,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns an error in what stands at `span`.
+    /// Returns an error in the text at `span`.
     pub(super) fn error(&self, span: &Range<usize>, message: impl Display) -> Error {
         let name = self.name.map(|name| format!("{name} ")).unwrap_or_default();
         let (line, column) = self.place(span.start);
@@ -34,7 +34,17 @@ impl Source<'_> {
         let before = &text[..byte.min(text.trim_ascii_end().len())];
         let line = before.split(|byte| *byte == b'\n').count();
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        (line, String::from_utf8_lossy(&before[start..]).chars().count() + 1)
+        let characters = String::from_utf8_lossy(&before[start..]);
+        // A byte order mark is no character of the line.
+        (line, characters.trim_start_matches('\u{feff}').chars().count() + 1)
+    }
+}
+
+/// Returns the first 64 characters of a text, and an ellipsis if there are more.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(64) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -42,7 +52,10 @@ impl Source<'_> {
 pub(super) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() { line.extend(character.escape_default()) } else { line.push(character) }
+        // Line separators and marks of direction would change how the line is shown.
+        let is_hidden =
+            matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if character.is_control() || is_hidden { line.extend(character.escape_default()) } else { line.push(character) }
     }
     line
 }

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+#[cfg(feature = "axum")]
+use std::sync::Arc;
 
 use super::document::{Field, parse};
 use super::error::{Source, one_line};
@@ -147,14 +149,14 @@ impl Config {
         layer.try_policies(policies.iter().cloned())
     }
 
-    /// Updates a [layer](Self::layer) of this file, and its clones and services, to a newer file while they
-    /// are used.
+    /// Updates a layer in use, its clones and its services, to this file: that of a [layer](Self::layer)
+    /// which was made of an older one.
     ///
-    /// All policies of the layer are [replaced](RateLimitLayer::replace_policies) by those of the newer
-    /// file, and with them the proxies that they trust. What was taken stays taken.
+    /// All policies of the layer are [replaced](RateLimitLayer::replace_policies) by those of this file, and
+    /// in the same swap the proxies that are trusted. Counters are kept.
     ///
-    /// `on_failure`, `allow_for` and `instances` cannot be replaced: where the newer file has other values,
-    /// those of this file stay in force, and one warning with the code `settings_stay` names them.
+    /// `on_failure`, `allow_for` and `instances` of a layer cannot be replaced: if this file has other
+    /// values, those of the layer stay in force, and one warning with the code `settings_stay` names them.
     ///
     /// # Errors
     ///
@@ -171,13 +173,16 @@ impl Config {
     /// let config = Config::from_toml(&file(100))?;
     /// let layer = config.layer(MemoryStore::new())?;
     /// // The file has changed.
-    /// config.update(&layer, &Config::from_toml(&file(200))?)?;
+    /// Config::from_toml(&file(200))?.update(&layer)?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn update(&self, layer: &RateLimitLayer, newer: &Self) -> Result<(), Error> {
-        layer.replace_policies(newer.policies.iter().cloned())?;
-        let settings = self.server.kept(&newer.server);
+    pub fn update(&self, layer: &RateLimitLayer) -> Result<(), Error> {
+        layer.replace(self.policies.clone(), |_gate| {
+            #[cfg(feature = "axum")]
+            _gate.set_client(Arc::new(self.server.client().clone()));
+        })?;
+        let settings = self.server.differing(layer.failure());
         if !settings.is_empty() {
             tracing::warn!(
                 code = "settings_stay",
@@ -198,7 +203,7 @@ impl Config {
     }
 }
 
-/// Reads the sequence of policies, of which no two may have one name.
+/// Reads the sequence of policies; no two may have the same name.
 fn read_policies(given: Field<'_>, server: &Server) -> Result<Vec<Policy>, Error> {
     let tables = given.as_list("policy");
     let tables = tables.ok_or_else(|| given.wrong("a sequence of tables, each under [[policy]]"))?;

@@ -1,12 +1,12 @@
 //! Keys by the names they have in files.
 //!
-//! The field `key` comes in, a word or a list of words; a key extractor goes out. The table [`KEYS`] is all that a
-//! file can say, so error messages that list the keys are made from it. Each word has a form ([`Make`]), which says
-//! whether a name follows it and which choices may stand before it:
+//! The field `key` comes in, a word or a list of words; a key extractor goes out. The table [`KEYS`] has all keys of
+//! files, so error messages that list the keys are made from it. Each word has a form ([`Make`]), which determines
+//! whether a name follows it and which choices may precede it:
 //!
 //! `[first: | last:] [ignore_case:] WORD [:NAME]`
 //!
-//! The choices may stand in either order, each once.
+//! The choices may be in either order, each once.
 
 use std::mem;
 use std::sync::Arc;
@@ -24,23 +24,23 @@ pub(super) type DynKey = Arc<dyn KeyExtractor>;
 /// Keys joined at most: each is one level of nesting.
 const MOST_JOINED: usize = 8;
 
-/// How a key is made of its word in a file.
+/// How a key is made from its word in a file.
 #[derive(Clone, Copy)]
 enum Make {
-    /// Of the word alone, knowing how the server tells clients.
+    /// From the word alone, and the server's settings for clients' addresses.
     Word(fn(&Server) -> DynKey),
-    /// Of the word alone; letters of either case may be the same.
+    /// From the word alone; letters of either case may be the same.
     #[cfg_attr(not(feature = "basic-auth"), expect(dead_code, reason = "only names of users are such keys"))]
     AnyCase(fn(Choices) -> DynKey),
-    /// Of the word, a colon and the name of what holds the value.
-    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only axum knows parameters of paths"))]
+    /// From the word, a colon and the name of the field that has the value.
+    #[cfg_attr(not(feature = "axum"), expect(dead_code, reason = "only axum has parameters of paths"))]
     Named(fn(Field<'_>, &str) -> Result<DynKey, Error>),
-    /// The same, of something that a request may have several of: it may say which of them counts, and that
-    /// letters of either case are the same.
+    /// As `Named`, for a field that a request may have several times: choices select which one counts, and whether
+    /// letters of either case are equal.
     NamedAmong(fn(Field<'_>, &str, Choices) -> Result<DynKey, Error>),
 }
 
-/// The keys by their words: all that a file can say.
+/// The keys of files, by their words.
 const KEYS: &[(&str, Make)] = &[
     #[cfg(feature = "axum")]
     ("client_ip", Make::Word(|server| Arc::new(server.client().clone()))),
@@ -80,7 +80,7 @@ const LACKING: &[(&str, &str)] = &[
 ];
 
 impl Make {
-    /// The key as a file says it.
+    /// The key as it is in a file.
     fn form(self, word: &str) -> String {
         match self {
             Self::Word(_) | Self::AnyCase(_) => word.to_owned(),
@@ -130,7 +130,7 @@ fn find(given: Field<'_>, server: &Server) -> Result<DynKey, Error> {
     }
 }
 
-/// Some of the keys, as a file says them.
+/// Some of the keys, as they are in files.
 fn forms(of: impl Fn(Make) -> bool) -> Vec<String> {
     KEYS.iter().filter(|(_, make)| of(*make)).map(|(word, make)| make.form(word)).collect()
 }

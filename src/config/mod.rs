@@ -66,10 +66,10 @@
 //!
 //! `"client_ip"`, `"peer_ip"`, `"route"`, `"path_param:NAME"` (these need the feature `axum`), `"path"`,
 //! `"method"`, `"host"`, `"global"`, `"header:NAME"`, `"cookie:NAME"`, `"bearer"`, `"basic_user"` (feature
-//! `basic-auth`) and `"query:NAME"` (feature `query`). The functions in [`key`](crate::key) say what each of them
+//! `basic-auth`) and `"query:NAME"` (feature `query`). The functions in [`key`](crate::key) document what each of them
 //! counts. A key whose feature is off is an error that names the feature.
 //!
-//! Before a header, cookie or query, `"first:"` or `"last:"` says which of several values the application
+//! Before a header, cookie or query, `"first:"` or `"last:"` selects which of several values the application
 //! takes, as in `"last:cookie:session"`: without it, several that differ are
 //! [ambiguous](crate::key::Extracted::Ambiguous). Before these and `basic_user`, `"ignore_case:"` takes
 //! letters of either case for the same.
@@ -93,7 +93,7 @@
 //! | `allow_for` | with `"allow"`: for how long all is admitted in one outage, above 0; after that as with `"fallback"` | `"60s"` |
 //! | `instances` | how many processes share the limits, 1 to 4294967295 | 1 |
 //!
-//! The first three say how `"client_ip"`, `allow` and `deny` know a client's address:
+//! The first three set how `"client_ip"`, `allow` and `deny` determine a client's address:
 //! [`client_ip`](fn@crate::key::client_ip) has the rules. They need the feature `axum`.
 //!
 //! Anything else in the file is an error that names the line and the column:
@@ -101,7 +101,7 @@
 //!
 //! # A file that changes
 //!
-//! [`Config::update`] gives a layer that is in use the policies of a newer file. `trusted_proxies`,
+//! [`Config::update`] replaces the policies of a layer in use by those of a newer file. `trusted_proxies`,
 //! `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
 //! warning says so.
 

@@ -1,4 +1,4 @@
-//! A `[[policy]]` table as a policy: its name and quota, and what it does where there is no key.
+//! A `[[policy]]` table as a policy: its name and quota, and what it does without a key.
 //!
 //! A table comes in, a [`Policy`] goes out; unknown fields are refused first, so that a misspelt one is never
 //! ignored. Each step takes the policy, reads its own fields, and returns it with them; the key is set before the
@@ -109,7 +109,7 @@ fn with_switches(mut policy: Policy, table: Table<'_>) -> Result<Policy, Error> 
 enum Form {
     /// The algorithm as it is.
     Of(Algorithm),
-    /// As many units as it takes where they are asked for.
+    /// The form that takes more units.
     Longer(Algorithm),
 }
 

@@ -91,7 +91,7 @@ pub(super) fn with_cost(policy: Policy, table: Table<'_>) -> Result<Policy, Erro
     }
 }
 
-/// Sets the cost: a number, or the header that says it.
+/// Sets the cost: a number, or the header that contains it.
 fn read_cost(policy: Policy, given: Field<'_>) -> Result<Policy, Error> {
     if let Some(units) = given.as_whole() {
         return Ok(policy.cost(units));
@@ -103,14 +103,14 @@ fn read_cost(policy: Policy, given: Field<'_>) -> Result<Policy, Error> {
     Ok(policy.cost_by(move |parts| said(parts, &header)))
 }
 
-/// The units a request's header says, or 1; of several lines, which proxies may have made one with commas, the most
-/// that one says.
+/// The units in a request's header, or 1; of several lines, which proxies may have joined with commas, the largest
+/// number.
 fn said(parts: &Parts, header: &HeaderName) -> u64 {
     let joined = lines(&parts.headers, header);
     joined.flat_map(|line| line.split(|byte| *byte == b',')).map(units).max().unwrap_or(1)
 }
 
-/// Returns the units that one value of a header says: digits, or else 1; a number that does not fit is the largest
+/// Returns the units in one value of a header: digits, or otherwise 1; a number that does not fit is the largest
 /// one.
 fn units(line: &[u8]) -> u64 {
     let text = str::from_utf8(trimmed(line)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The `[server]` table: how clients' addresses are known, and what is done while the store is unavailable.
+//! The `[server]` table: how clients' addresses are determined, and what is done while the store is unavailable.
 //!
 //! A table comes in, or nothing, and a [`Server`] goes out, which policies' keys and the layer are built with.
 //! Fields that need the feature `axum` are errors without it, as ignoring them would count the wrong clients.
@@ -71,17 +71,17 @@ impl Server {
         self.instances
     }
 
-    /// Returns the settings that a newer file changes, but that a layer in use cannot.
-    pub(super) fn kept(&self, newer: &Self) -> Vec<&'static str> {
+    /// Returns the settings that differ from those of a layer in use, which cannot be replaced.
+    pub(super) fn differing(&self, layer: FailureRules) -> Vec<&'static str> {
         let changes = [
-            ("on_failure", self.on_failure != newer.on_failure),
-            ("allow_for", self.allow_for != newer.allow_for),
-            ("instances", self.instances != newer.instances),
+            ("on_failure", self.on_failure != layer.on_failure),
+            ("allow_for", self.allow_for != layer.allow_for),
+            ("instances", self.instances.get() != layer.instances),
         ];
         changes.into_iter().filter(|(_, changes)| *changes).map(|(name, _)| name).collect()
     }
 
-    /// Reads the table. Without the feature `axum` it must not say how clients' addresses are known.
+    /// Reads the table. Without the feature `axum` it must not set how clients' addresses are determined.
     pub(super) fn read(given: Field<'_>) -> Result<Self, Error> {
         let table = given.table("a table, under [server]")?.only(FIELDS)?;
         let on_failure = table.get("on_failure").map(|rule| rule.choose(ON_FAILURE)).transpose()?.unwrap_or_default();
@@ -138,7 +138,7 @@ fn refuse_client(table: Table<'_>) -> Result<(), Error> {
     Err(given.error(format!("{name} has a meaning with the feature axum only: enable it, or leave it out")))
 }
 
-/// Which proxies are trusted to tell the client's address.
+/// Which proxies are trusted for the client's address.
 #[cfg(feature = "axum")]
 fn read_client(table: Table<'_>) -> Result<ClientIp, Error> {
     let client = match (table.get("trusted_proxies"), table.get("trusted_hops")) {

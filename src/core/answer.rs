@@ -13,8 +13,8 @@ use super::{Applied, Error};
 /// A value that is ready, or a boxed future of it.
 ///
 /// A ready answer allocates nothing. A pending one can be dropped at any point; what that means for the operation
-/// behind it is documented there, as at [`Store::decide`](crate::Store::decide). Where its value is of no interest, as
-/// often that of [`Store::settle`](crate::Store::settle), it is dropped.
+/// behind it is documented there, as at [`Store::decide`](crate::Store::decide). If its value is not needed, as
+/// often that of [`Store::settle`](crate::Store::settle), drop it.
 ///
 /// It will have no other variants, so a store around a store can match both: what is ready needs no future.
 ///
@@ -29,7 +29,7 @@ use super::{Applied, Error};
 /// # });
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[must_use = "an answer may be pending: wait for it, or drop it if its value is of no interest"]
+#[must_use = "an answer may be pending: wait for it, or drop it if its value is not needed"]
 pub enum Answer<T> {
     /// The value.
     Ready(T),

@@ -1,18 +1,19 @@
 //! The identity of a call to a server that several decisions shared.
 //!
 //! Decisions that come together travel in one call, and fail or succeed with it. Receipts and errors carry the
-//! [`CallId`], so that circuit breakers and metrics count the call once ([`Heard`]), and not each of the decisions.
+//! [`CallId`], so that circuit breakers and metrics count the call once ([`CountedCalls`]), and not each of the
+//! decisions.
 
-mod heard;
+mod counted;
 #[cfg(test)]
 mod models;
 
 use std::num::NonZeroU64;
 
-pub(crate) use heard::Heard;
+pub(crate) use counted::CountedCalls;
 use sync::{AtomicU64, Ordering};
 
-/// The atomics that [`heard`] uses; the model checker replaces them with its own.
+/// The atomics that [`counted`] uses; the model checker replaces them with its own.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }
@@ -50,21 +51,21 @@ mod tests {
 
     #[test]
     fn a_call_is_first_once_whatever_calls_are_seen_in_between() {
-        let (heard, mut first) = (Heard::new(), 0);
+        let (counted_calls, mut first) = (CountedCalls::new(), 0);
         let calls: Vec<_> = (0..1_000).map(|_| CallId::new()).collect();
         for window in calls.windows(32) {
             // Decisions that share calls complete in any order.
-            first += window.iter().rev().filter(|call| heard.is_first(Some(**call))).count();
+            first += window.iter().rev().filter(|call| counted_calls.is_first(Some(**call))).count();
         }
         assert_eq!(first, calls.len());
-        assert!(heard.is_first(None) && heard.is_first(None));
+        assert!(counted_calls.is_first(None) && counted_calls.is_first(None));
     }
 
     #[test]
     fn each_call_counts_once_though_several_threads_report_it() {
-        let heard = Heard::new();
+        let counted_calls = CountedCalls::new();
         let calls: Vec<_> = (0..60).map(|_| CallId::new()).collect();
-        let count = || calls.iter().filter(|call| heard.is_first(Some(**call))).count();
+        let count = || calls.iter().filter(|call| counted_calls.is_first(Some(**call))).count();
         let counted: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
             threads.into_iter().map(|thread| thread.join().expect("it counts")).sum()

@@ -1,6 +1,6 @@
 //! A change to units that were taken: a refund, or a further charge.
 //!
-//! It stands apart from receipts, as algorithms apply changes and know nothing of receipts.
+//! It stands apart from receipts, as algorithms apply changes and do not use receipts.
 
 /// A correction of what was taken, in units.
 ///

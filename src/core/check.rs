@@ -1,4 +1,4 @@
-//! What a store decides about: one check for each policy that applies to a request.
+//! Checks, which stores decide: one for each policy that applies to a request.
 //!
 //! A layer or limiter makes the checks from policies, keys and costs; stores see nothing else of a request. A check
 //! names its [`Counter`] by value, so stores need no registry of policies, and a policy can be replaced at any time.
@@ -85,7 +85,7 @@ pub struct Check {
     pub floor: u64,
     /// Whether the request is refused if this check does not fit.
     pub mode: Mode,
-    /// Whether what the check takes may be refunded, by what becomes of the request.
+    /// Whether what the check takes may be refunded, by the outcome of the request.
     pub settles: Settles,
 }
 
@@ -104,8 +104,8 @@ impl Check {
 
     /// Sets the units that must remain after the cost was taken, by default 0.
     ///
-    /// Any number is allowed. If cost and floor are more than the capacity of the quota, the check never fits, unless it
-    /// is a look.
+    /// Any number is allowed. If cost and floor are more than the capacity of the quota, the check never fits, unless
+    /// it is a look.
     pub fn floor(self, floor: u64) -> Self {
         Self { floor, ..self }
     }
@@ -173,6 +173,6 @@ pub enum Settles {
     /// What was taken stays taken; a refund is an exception. The default.
     #[default]
     AsTaken,
-    /// What was taken may be refunded, by what becomes of the request.
+    /// What was taken may be refunded, by the outcome of the request.
     ByOutcome,
 }

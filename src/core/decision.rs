@@ -1,8 +1,8 @@
 //! The decision over all policies of a request.
 //!
 //! A [`Decision`] combines one [`Outcome`] for each policy that applies: the request is admitted if every enforced one
-//! admits it. It is plain data, cheap to clone, which handlers, outer layers and the code that writes headers read; what
-//! was taken is in a [`Receipt`](super::Receipt), which cannot be cloned.
+//! admits it. It is plain data, cheap to clone, which handlers, outer layers and the code that writes headers read;
+//! what was taken is in a [`Receipt`](super::Receipt), which cannot be cloned.
 
 mod outcome;
 
@@ -56,7 +56,7 @@ use super::{Check, Mode};
 /// # let _ = handler;
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a decision that nobody reads limits nothing"]
+#[must_use = "a decision that is not read limits nothing"]
 pub struct Decision {
     outcomes: Outcomes,
     source: Source,
@@ -111,7 +111,7 @@ pub enum Source {
 impl Decision {
     /// Combines the outcomes of all policies: the request is admitted if every enforced one admits it.
     ///
-    /// Stores give outcomes in the order of their checks. Without any, the request is admitted.
+    /// Stores return outcomes in the order of their checks. Without any, the request is admitted.
     pub fn new(outcomes: impl IntoIterator<Item = Outcome>, source: Source) -> Self {
         let kept = match outcomes.into_iter().collect() {
             Outcomes::One(outcome) => return Self::of_one(outcome, source),

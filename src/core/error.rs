@@ -1,6 +1,6 @@
 //! The error type of the crate.
 //!
-//! It is opaque: predicates tell kinds apart, so that kinds and causes can be added without breaking anyone. One
+//! It is opaque: predicates distinguish kinds, so that kinds and causes can be added without breaking anyone. One
 //! failure may end many decisions at once; their errors share a [`CallId`], so that it is counted once.
 
 use std::any::Any;
@@ -35,7 +35,7 @@ pub struct Error {
     call: OnceLock<CallId>,
 }
 
-/// The kinds of errors, of which the predicates of [`Error`] tell.
+/// The kinds of errors, which the predicates of [`Error`] distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A setting that can never work.
@@ -158,7 +158,7 @@ impl Error {
         matches!(self.kind, Kind::Store | Kind::Crowd)
     }
 
-    /// Returns whether the store was not called because too many callers wait for it, which says nothing about its health.
+    /// Returns whether the store was not called because too many callers wait for it, which is no sign of failure.
     pub(crate) fn is_of_a_crowd(&self) -> bool {
         self.kind == Kind::Crowd
     }

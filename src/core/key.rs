@@ -1,8 +1,8 @@
-//! Keys: what identifies the client whose requests are counted.
+//! Keys, which identify the clients whose requests are counted.
 //!
-//! An extractor makes a [`Key`] from bytes that a client may have chosen. It comes out as text that is escaped, bounded in
-//! length and the same in every process, so that stores and logs can use it as it is: it cannot end a Redis key early, nor
-//! pass for another key. Secrets come out as a hash.
+//! An extractor makes a [`Key`] from bytes that a client may have chosen. It comes out as text that is escaped, bounded
+//! in length and the same in every process, so that stores and logs can use it as it is: it cannot end a Redis key
+//! early, nor pass for another key. Secrets come out as a hash.
 
 use std::fmt;
 
@@ -51,8 +51,8 @@ pub struct Key {
 impl Key {
     /// A key whose value may be read by anyone who can read the store or the logs.
     ///
-    /// Use [`hashed`](Self::hashed) for secrets. A kind is escaped as well, `:` and `+` included; it is not bounded, as it
-    /// comes from code.
+    /// Use [`hashed`](Self::hashed) for secrets. A kind is escaped as well, `:` and `+` included; it is not bounded, as
+    /// it comes from code.
     pub fn new(kind: &str, value: impl AsRef<[u8]>) -> Self {
         Text::start(kind).with_value(value.as_ref())
     }
@@ -67,10 +67,10 @@ impl Key {
         text.into_key()
     }
 
-    /// A key of a secret, of which only a 128-bit hash leaves the process.
+    /// A key of a secret; only a 128-bit hash of it leaves the process.
     ///
-    /// The hash is not salted, so that all processes have the same key: whoever can read the store can find a secret by
-    /// guessing it.
+    /// The hash is not salted, so that all processes have the same key: anyone who can read the store can find a secret
+    /// by guessing it.
     ///
     /// # Examples
     ///

@@ -1,8 +1,8 @@
-//! What is reported of decisions and of the health of stores, for whoever counts or traces it.
+//! Reports of decisions and of the health of stores, for metrics and traces.
 //!
-//! Limiters, layers and stores report here, by types of this module's neighbours only; they do not know who observes
-//! them. [`metrics`](crate::metrics) does, with the feature of that name. Without an observer a report costs a branch,
-//! and no clock is read.
+//! Limiters, layers and stores report here, by types of this module's neighbours only; they do not depend on who
+//! observes them. [`metrics`](crate::metrics) does, with the feature of that name. Without an observer a report costs a
+//! branch, and no clock is read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) trait ObserveStore: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DecisionObserver(Option<Arc<dyn ObserveDecisions>>);
 
-/// When a store was called, if somebody observes it.
+/// When a store was called, if it is observed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer(Option<Duration>);
 

@@ -1,7 +1,7 @@
-//! Receipts: what a decision took, so that it can be refunded or charged further.
+//! Receipts of what a decision took, with which it is refunded or charged further.
 //!
-//! A [`Receipt`] goes with each [`Decision`] and names the store that made it, so that stores around stores pass it to
-//! the one it belongs to. A receipt can be settled once: it is not `Clone`, and settling consumes it.
+//! Each [`Decision`] comes with a [`Receipt`], which names the store that made it, so that stores around stores pass it
+//! to the one it belongs to. A receipt can be settled once: it is not `Clone`, and settling consumes it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ impl StoreId {
     }
 }
 
-/// The proof of what one decision took, and where; [`Store::settle`](crate::Store::settle) consumes it.
+/// The proof of the units that one decision took, and where; [`Store::settle`](crate::Store::settle) consumes it.
 ///
 /// It is not `Clone`, as units can be refunded once only. What a dropped receipt took stays taken, slots included.
 ///
@@ -86,7 +86,7 @@ pub struct Receipt {
 /// # let _ = refuse(StoreId::new(), &[]);
 /// ```
 #[derive(Debug)]
-#[must_use = "a decision that nobody reads limits nothing, and its receipt is to be settled"]
+#[must_use = "a decision that is not read limits nothing, and its receipt is to be settled"]
 #[non_exhaustive]
 pub struct Decided {
     /// The decision.
@@ -127,17 +127,17 @@ pub struct Taken {
     pub units: u64,
     /// The [floor](super::Check::floor) of the check.
     pub floor: u64,
-    /// The time at which the store's state accounts for these units, in a measure that only the store knows.
+    /// The time at which the store's state accounts for these units, in a unit of the store's own.
     pub stamp: u64,
     /// The slot that is held, for stores that hold one, else 0.
     pub slot: u64,
 }
 
 impl Taken {
-    /// `units` taken from `counter`, with the stamp by which the store finds them; without a floor or a slot.
+    /// `units` taken from `counter`, with the stamp by which the store identifies them; without a floor or a slot.
     ///
     /// 0 units are those of a look, or of a check in shadow mode that did not fit. The stamp is in whatever measure of
-    /// time the store has: nobody else reads it.
+    /// time the store has: no other code reads it.
     pub fn new(counter: Counter, units: u64, stamp: u64) -> Self {
         Self { counter, units, floor: 0, stamp, slot: 0 }
     }
@@ -152,7 +152,7 @@ impl Taken {
         Self { floor, ..self }
     }
 
-    /// Sets the stamp by which the store finds the units, in the store's own measure of time.
+    /// Sets the stamp by which the store identifies the units, in the store's own measure of time.
     pub fn stamp(self, stamp: u64) -> Self {
         Self { stamp, ..self }
     }

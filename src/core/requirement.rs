@@ -1,11 +1,12 @@
-//! What a policy requires of a store.
+//! The requirements of a policy on a store.
 //!
 //! Layers and limiters hand one [`Requirement`] for each policy to [`Store::supports`](crate::Store::supports) when the
-//! policies are set, so that a store which cannot do something says so then, and not while it serves requests.
+//! policies are set, so that a store that does not support something returns an error then, and not while it serves
+//! requests.
 
 use super::{PolicyName, Quota, Settles};
 
-/// What one policy requires of the store that decides by it.
+/// The requirements of one policy on the store that decides it.
 ///
 /// # Examples
 ///
@@ -38,7 +39,7 @@ pub struct Requirement<'a> {
     pub policy: &'a PolicyName,
     /// The quota of the policy. A tier may apply another one to some requests.
     pub quota: &'a Quota,
-    /// Whether units may be refunded by what becomes of a request.
+    /// Whether units may be refunded by the outcome of a request.
     pub settles: Settles,
     /// Whether some checks have a [floor](super::Check::floor) above 0.
     pub reserves: bool,
@@ -50,7 +51,7 @@ impl<'a> Requirement<'a> {
         Self { policy, quota, settles: Settles::AsTaken, reserves: false }
     }
 
-    /// Sets whether units may be refunded by what becomes of a request, by default [`Settles::AsTaken`].
+    /// Sets whether units may be refunded by the outcome of a request, by default [`Settles::AsTaken`].
     pub fn settles(self, settles: Settles) -> Self {
         Self { settles, ..self }
     }

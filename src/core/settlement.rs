@@ -1,4 +1,4 @@
-//! What settling a receipt does: each [`Settlement`] is a change to what one check took, each [`Applied`] its result.
+//! Settling receipts: each [`Settlement`] is a change to the units of one check, each [`Applied`] its result.
 
 use super::{Change, Outcome, Receipt, Taken};
 
@@ -6,13 +6,13 @@ use super::{Change, Outcome, Receipt, Taken};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Applied {
-    /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge, or
-    /// where units no longer count.
+    /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge,
+    /// or where units no longer count.
     pub units: u64,
     /// The time at which the store's state accounts for the units that were charged, or for those that are left after a
     /// refund: the [stamp](Taken::stamp) to settle them with.
     pub stamp: u64,
-    /// The outcome of a look at the counter after the change, if the store knows it.
+    /// The outcome of a look at the counter after the change, if the store returns it.
     pub outcome: Option<Outcome>,
 }
 
@@ -31,7 +31,7 @@ impl Applied {
     }
 }
 
-/// A [`Change`] to what one check of a receipt took.
+/// A [`Change`] to the units that one check of a receipt took.
 ///
 /// [`Receipt`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +68,8 @@ impl Settlement {
         }
     }
 
-    /// Applies each change and returns the results; `make` applies those that have something to do, from what the checks
-    /// before took, what this one took, and the change.
+    /// Applies each change and returns the results; `make` applies those that have something to do, from what the
+    /// checks before took, what this one took, and the change.
     pub(crate) fn each(
         changes: &[Self],
         receipt: &Receipt,

@@ -1,7 +1,7 @@
 //! The gate: what every service of one layer shares.
 //!
-//! A gate holds the limits (the rules and the store, which know no HTTP) and what belongs to the same policies over
-//! HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
+//! A gate holds the limits (the rules and the store, which do not depend on HTTP) and what belongs to the same policies
+//! over HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
 //! that a request never sees the rules of one configuration and the headers of another.
 
 #[cfg(feature = "axum")]

@@ -4,8 +4,8 @@
 //! head of a request into one decision, [`account`] keeps what it took until that is settled, and [`headers`] and
 //! [`response`] write what the client receives. [`gate`] holds what all services of one layer share.
 //!
-//! No module below this one knows HTTP. How much is left is decided below it, by [`limiter`](crate::limiter) and the
-//! [stores](crate::store), which see policies as rules and clients as keys.
+//! No module below this one depends on HTTP. How much is left is decided below it, by [`limiter`](crate::limiter) and
+//! the [stores](crate::store), which see policies as rules and clients as keys.
 
 mod account;
 mod admission;

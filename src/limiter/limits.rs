@@ -1,8 +1,9 @@
 //! What all users of the same limits share: rules, a store, and what happens when it fails.
 //!
-//! Layers, services and limiters hold the limits behind an `ArcSwap`, so that rules can be replaced while requests are in
-//! flight. A decision that needs no lookup goes straight to the store; the others come here ([`Limits::decide_later`]),
-//! where one deadline bounds a look at what is known, the lookups, and the decision.
+//! Layers, services and limiters hold the limits behind an `ArcSwap`, so that rules can be replaced while requests are
+//! in flight. A decision that needs no lookup goes straight to the store; the others come here
+//! ([`Limits::decide_after_lookups`]), where one deadline bounds a look at the checks that need no lookup, the lookups,
+//! and the decision.
 
 use std::future::poll_fn;
 use std::mem;
@@ -15,7 +16,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until};
 
 use super::peek;
-use super::plan::{Finding, Found, Places, Plan};
+use super::plan::{PendingCheck, Places, Plan, Resolution};
 use super::rule::Rule;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
@@ -37,7 +38,7 @@ pub(crate) struct Limits {
     pub(crate) store: Arc<FailureStore<SharedStore>>,
 }
 
-/// What is replaced in one swap: limits, and whatever a layer keeps beside them.
+/// What is replaced in one swap: limits, and what a layer keeps with them.
 pub(crate) trait Published: Send + Sync + 'static {
     /// Returns the limits.
     fn limits(&self) -> &Limits;
@@ -91,49 +92,59 @@ impl Limits {
 
     /// Returns the deadline of a decision that begins now, its lookups included.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::after(self.store.time_for_all())
+        Deadline::after(self.store.decision_budget())
     }
 
     /// Decides a plan that needs lookups, all of it within one budget.
     ///
-    /// A request that its known checks refuse causes no lookup. Of the time left after that, lookups have half, and the
-    /// store has what they leave.
+    /// A request that is refused by a check without a lookup causes no lookups. Of the time left after that, lookups
+    /// have half, and the store has the rest.
     ///
     /// # Errors
     ///
     /// The refusal of the first rule that refuses by its lookup.
-    pub(crate) async fn decide_later<F: Finding>(&self, mut plan: Plan<F>) -> Result<DecidedBy, F::Refusal> {
+    pub(crate) async fn decide_after_lookups<F: PendingCheck>(
+        &self,
+        mut plan: Plan<F>,
+    ) -> Result<DecidedBy, F::Refusal> {
         let deadline = self.deadline();
         if let Some((timer, refused)) = peek::refusal(&self.store, &self.observer, &plan.checks, deadline).await {
             return Ok((plan.rules, timer, refused));
         }
-        self.find_out(&mut plan, deadline).await?;
+        self.resolve_pending(&mut plan, deadline).await?;
         let timer = self.observer.start();
         let decided = self.store.decide(&plan.checks, deadline).wait().await;
         Ok((plan.rules, timer, decided))
     }
 
     /// Makes the lookups of a plan in half of the time that is left, and inserts their checks.
-    pub(crate) async fn find_out<F: Finding>(&self, plan: &mut Plan<F>, deadline: Deadline) -> Result<(), F::Refusal> {
+    pub(crate) async fn resolve_pending<F: PendingCheck>(
+        &self,
+        plan: &mut Plan<F>,
+        deadline: Deadline,
+    ) -> Result<(), F::Refusal> {
         let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
-        let found = look_up(mem::take(&mut plan.findings), half).await?;
-        plan.insert(found);
+        let checks = resolve_all(mem::take(&mut plan.pending), half).await?;
+        plan.insert(checks);
         Ok(())
     }
 }
 
-/// A lookup, and its result once there is one.
-type One<F> = (F, Option<Found<<F as Finding>::Refusal>>);
+/// A check that needs a lookup, and its resolution once it is complete.
+type Resolving<F> = (F, Option<Resolution<<F as PendingCheck>::Refusal>>);
 
-/// Runs lookups side by side and returns the checks they lead to, with the indexes of their rules; or the refusal of the
+/// Runs lookups concurrently and returns the resulting checks with the indexes of their rules, or the refusal of the
 /// first rule that refuses.
 ///
-/// A lookup that is not complete at `until` is treated as [late](Finding::late). Outside of a tokio runtime there are no
-/// timers, so every lookup is awaited.
-async fn look_up<F: Finding>(findings: Vec<F>, until: Option<Instant>) -> Result<Vec<(usize, Check)>, F::Refusal> {
+/// A lookup that is not complete at `until` is treated as [timed out](PendingCheck::timed_out). Outside of a tokio
+/// runtime there are no timers, so every lookup is awaited.
+async fn resolve_all<F: PendingCheck>(
+    pending: Vec<F>,
+    until: Option<Instant>,
+) -> Result<Vec<(usize, Check)>, F::Refusal> {
     let until = until.filter(|_| Runtime::try_current().is_ok());
     let mut timer = until.map(|until| Box::pin(sleep_until(until)));
-    let mut each: Vec<One<F>> = findings.into_iter().map(|finding| (finding, None)).collect();
+    let mut each: Vec<Resolving<F>> = pending.into_iter().map(|check| (check, None)).collect();
     poll_fn(|cx| {
         if poll_each(&mut each, cx) {
             return Poll::Ready(());
@@ -142,26 +153,26 @@ async fn look_up<F: Finding>(findings: Vec<F>, until: Option<Instant>) -> Result
     })
     .await;
     // One refusal decides the request, so the other results are not needed.
-    let refusal = each.iter().position(|(_, known)| matches!(known, Some(Found::Refused(_))));
+    let refusal = each.iter().position(|(_, resolution)| matches!(resolution, Some(Resolution::Refused(_))));
     let needed = refusal.map_or(0..each.len(), |refusal| refusal..refusal + 1);
     let mut checks = Vec::with_capacity(needed.len());
-    for (finding, known) in each.drain(needed) {
-        match known.unwrap_or_else(|| finding.late()) {
-            Found::Check(check) => checks.push((finding.rule(), check)),
-            Found::Refused(refusal) => return Err(refusal),
-            Found::Skip => {}
+    for (pending, resolution) in each.drain(needed) {
+        match resolution.unwrap_or_else(|| pending.timed_out()) {
+            Resolution::Check(check) => checks.push((pending.rule(), check)),
+            Resolution::Refused(refusal) => return Err(refusal),
+            Resolution::Skip => {}
         }
     }
     Ok(checks)
 }
 
 /// Polls the lookups that are pending; returns whether all are complete, or one refuses.
-fn poll_each<F: Finding>(each: &mut [One<F>], cx: &mut Context<'_>) -> bool {
-    for (finding, known) in each.iter_mut().filter(|(_, known)| known.is_none()) {
-        if let Poll::Ready(found) = finding.poll(cx) {
-            *known = Some(found);
+fn poll_each<F: PendingCheck>(each: &mut [Resolving<F>], cx: &mut Context<'_>) -> bool {
+    for (pending, resolution) in each.iter_mut().filter(|(_, resolution)| resolution.is_none()) {
+        if let Poll::Ready(resolved) = pending.poll(cx) {
+            *resolution = Some(resolved);
         }
     }
-    let refuses = each.iter().any(|(_, known)| matches!(known, Some(Found::Refused(_))));
-    refuses || each.iter().all(|(_, known)| known.is_some())
+    let refuses = each.iter().any(|(_, resolution)| matches!(resolution, Some(Resolution::Refused(_))));
+    refuses || each.iter().all(|(_, resolution)| resolution.is_some())
 }

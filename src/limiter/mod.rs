@@ -1,11 +1,11 @@
 //! Limits without HTTP: rules over any key, for jobs, messages and streams.
 //!
-//! A [`Rule`] is a named quota. [`Limits`] are the rules in force, the store that decides by them, and what happens when
-//! it fails. A [`Limiter`] and a layer over HTTP share them, and they are replaced as a whole while they are used: a
-//! decision ends by the limits it began with. A [`Plan`] holds the checks of one decision, of which some may need a
+//! A [`Rule`] is a named quota. [`Limits`] are the rules in force, the store that decides by them, and what happens
+//! when it fails. A [`Limiter`] and a layer over HTTP share them, and they are replaced as a whole while they are used:
+//! a decision ends by the limits it began with. A [`Plan`] holds the checks of one decision; some may need a
 //! lookup first.
 //!
-//! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and knows no request.
+//! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and does not depend on HTTP.
 
 mod limits;
 mod peek;
@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 pub(crate) use self::limits::{InForce, Limits, Published};
-pub(crate) use self::plan::{Draft, Finding, Found, Places, Plan};
+pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};
 pub(crate) use self::reserve::Share;
 pub use self::rule::Rule;
 #[cfg(feature = "lookup")]
@@ -40,16 +40,16 @@ pub(crate) use self::untiered::TierLookup;
 use crate::core::{Decision, Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::random;
-use crate::store::{Answer, BreakerState, Change, Check, Deadline, Decided, FailureRules, OnFailure, Store};
+use crate::store::{Answer, BreakerState, Change, Check, Counter, Deadline, Decided, FailureRules, OnFailure, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
-/// Limits any key by rules, for work that is no HTTP request.
+/// Limits any key by rules, for work other than HTTP requests.
 ///
-/// All rules are decided as one over the same key: if one of them refuses, nothing is taken from any. Clones share rules,
-/// counters and circuit breaker. [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) returns one that shares the
-/// rules and counters of a layer.
+/// All rules are decided as one over the same key: if one of them refuses, nothing is taken from any. Clones share
+/// rules, counters and circuit breaker. [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) returns one that
+/// shares the rules and counters of a layer.
 ///
 /// A store that waits for a server needs a tokio runtime, and so does [`until_ready`](Self::until_ready).
 ///
@@ -122,9 +122,9 @@ impl Limiter {
 
     /// Sets what happens to checks that the store could not decide. The default is a local fallback.
     ///
-    /// The limiter of a [layer](crate::RateLimitLayer::limiter) has the settings of the layer. This method and the others
-    /// that set what happens on failure detach it: from then on it has a circuit breaker of its own, and keeps the rules
-    /// that the layer has at this moment, even if the layer replaces them.
+    /// The limiter of a [layer](crate::RateLimitLayer::limiter) has the settings of the layer. This method and the
+    /// others that set what happens on failure detach it: from then on it has a circuit breaker of its own, and keeps
+    /// the rules that the layer has at this moment, even if the layer replaces them.
     ///
     /// # Examples
     ///
@@ -265,7 +265,9 @@ impl Limiter {
         loop {
             let decision = self.check(key).await?;
             if decision.is_allowed() {
-                sleep(decision.delay()).await;
+                if !decision.delay().is_zero() {
+                    sleep(decision.delay()).await;
+                }
                 return Ok(decision);
             }
             // Timers count milliseconds: a shorter wait, or none, would make this a busy loop.
@@ -281,7 +283,7 @@ impl Limiter {
     /// Returns what a key has left of every rule, without taking anything.
     ///
     /// The decision is always admitted; [`Outcome::remaining`](crate::Outcome::remaining) is 0 where the next unit
-    /// would be refused. While the store is unavailable, [`OnFailure`] decides what it shows: the
+    /// would be refused. While the store is unavailable, [`OnFailure`] decides what it returns: the
     /// local fallback's counters, or a full quota with `Allow`; with `Deny` it is an error.
     ///
     /// # Errors
@@ -324,7 +326,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store fails for one of the rules; those before it are reset.
+    /// If the store, or the lookup of the tier, fails for one of the rules; those before it are reset.
     ///
     /// # Cancellation
     ///
@@ -332,8 +334,8 @@ impl Limiter {
     pub async fn reset(&self, key: &Key) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        for check in looks(limits, key).await.0 {
-            limits.store.reset(&check.counter).wait().await?;
+        for (place, rule) in limits.rules.iter().enumerate() {
+            limits.store.reset(&counter(place, rule, key).await?).wait().await?;
         }
         Ok(())
     }
@@ -348,7 +350,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store fails for one of the rules; those before it are refunded.
+    /// If the store, or the lookup of the tier, fails for one of the rules; those before it are refunded.
     ///
     /// # Cancellation
     ///
@@ -374,8 +376,8 @@ impl Limiter {
     pub async fn refund(&self, key: &Key, units: u64) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        for check in looks(limits, key).await.0 {
-            limits.store.adjust(&check.counter, Change::Refund(units)).wait().await?;
+        for (place, rule) in limits.rules.iter().enumerate() {
+            limits.store.adjust(&counter(place, rule, key).await?, Change::Refund(units)).wait().await?;
         }
         Ok(())
     }
@@ -385,11 +387,12 @@ impl Limiter {
         let now = self.in_force.now();
         let limits = now.limits();
         let plan = plan(limits, key, units);
-        let (timer, decided) = if plan.findings.is_empty() {
+        let (timer, decided) = if plan.pending.is_empty() {
             let timer = limits.observer.start();
             (timer, limits.store.decide(&plan.checks, Deadline::none()).wait().await)
         } else {
-            let (_, timer, decided) = limits.decide_later(plan).await.unwrap_or_else(|refused| match refused {});
+            let (_, timer, decided) =
+                limits.decide_after_lookups(plan).await.unwrap_or_else(|refused| match refused {});
             (timer, decided)
         };
         limits.observer.decided(timer, &decided);
@@ -404,20 +407,29 @@ fn plan<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>>
     let mut plan = Plan::default();
     for (place, rule) in limits.rules.iter().enumerate() {
         let draft = Draft::new(place, units.unwrap_or(rule.units()), *rule.quota());
-        let found = rule.tiers().map_or(Answer::Ready(None), |lookup| lookup.find(key, RawValues::default));
-        match found {
+        let tier = rule.tiers().map_or(Answer::Ready(None), |lookup| lookup.find(key, RawValues::default));
+        match tier {
             Answer::Ready(tier) => plan.add(place, draft.with_tier(tier).check(rule, key.clone())),
-            Answer::Pending(pending) => plan.findings.push(Tier { draft, rule, key: key.clone(), pending }),
+            Answer::Pending(pending) => plan.pending.push(Tier { draft, rule, key: key.clone(), pending }),
         }
     }
     plan
 }
 
+/// Returns the counter of a rule and a key, of its present tier.
+async fn counter(place: usize, rule: &Rule, key: &Key) -> Result<Counter, Error> {
+    let tier = match rule.tiers() {
+        Some(lookup) => lookup.try_find(key, RawValues::default).wait().await?,
+        None => None,
+    };
+    Ok(Draft::new(place, 0, *rule.quota()).with_tier(tier).check(rule, key.clone()).counter)
+}
+
 /// Returns a look at each rule's counter of a key, after the lookups of tiers, and the deadline of the decision.
 async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 2]>, Deadline) {
     let mut plan = plan(limits, key, Some(0));
-    let deadline = if plan.findings.is_empty() { Deadline::none() } else { limits.deadline() };
-    limits.find_out(&mut plan, deadline).await.unwrap_or_else(|refused| match refused {});
+    let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
+    limits.resolve_pending(&mut plan, deadline).await.unwrap_or_else(|refused| match refused {});
     (plan.checks, deadline)
 }
 
@@ -429,20 +441,20 @@ struct Tier<'a> {
     pending: Pin<Box<dyn Future<Output = Option<Quota>> + Send>>,
 }
 
-impl Finding for Tier<'_> {
+impl PendingCheck for Tier<'_> {
     type Refusal = Infallible;
 
     fn rule(&self) -> usize {
         self.draft.rule
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Found<Infallible>> {
-        let found = self.pending.as_mut().poll(cx);
-        found.map(|tier| Found::Check(self.draft.with_tier(tier).check(self.rule, self.key.clone())))
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Infallible>> {
+        let tier = self.pending.as_mut().poll(cx);
+        tier.map(|tier| Resolution::Check(self.draft.with_tier(tier).check(self.rule, self.key.clone())))
     }
 
-    fn late(&self) -> Found<Infallible> {
-        Found::Check(self.draft.check(self.rule, self.key.clone()))
+    fn timed_out(&self) -> Resolution<Infallible> {
+        Resolution::Check(self.draft.check(self.rule, self.key.clone()))
     }
 }
 

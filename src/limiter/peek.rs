@@ -1,8 +1,8 @@
-//! A look at the known checks of a request, before anything is looked up for it.
+//! A look at the checks of a request that need no lookup, before any lookup is made.
 //!
 //! A flood of refused requests must not become a flood of lookups. So the checks whose keys and quotas are known are
-//! looked at first, which takes nothing; only a request that they would admit goes on. The look is built so that its
-//! wait is the wait of the check itself, and deny caches can keep it as a refusal.
+//! looked at first, which takes nothing; lookups are made only for a request that they would admit. The look is built
+//! so that its wait is the wait of the check itself, and deny caches can cache it as a refusal.
 
 use smallvec::SmallVec;
 
@@ -49,14 +49,14 @@ fn may_refuse(check: &Check) -> bool {
     check.mode == Mode::Enforce && check.cost > 0
 }
 
-/// Returns a look that has something remaining exactly where the check fits: all units of the cost but one become floor.
-/// The wait of such a look is that of the check, too.
+/// Returns a look that has something remaining exactly where the check fits: all units of the cost but one become
+/// floor. The wait of such a look is that of the check, too.
 fn look(check: &Check) -> Check {
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
     check.clone().cost(0).floor(check.floor.saturating_add(more))
 }
 
-/// Returns whether the check is one of a queue, which goes by its first free slot, whatever the cost.
+/// Returns whether the check is one of a queue, which is decided by its first free slot, whatever the cost.
 fn by_slots(check: &Check) -> bool {
     check.counter.quota.decides_by_floor(check.cost, check.floor)
 }
@@ -70,7 +70,7 @@ fn fits(check: &Check, look: &Outcome) -> bool {
 fn as_decided(check: &Check, look: &Outcome) -> Outcome {
     let reset = look.reset_after();
     if !fits(check, look) {
-        // The look does not tell how many units are left of a cost above 1.
+        // For a cost above 1 the look does not contain how many units are left.
         return Outcome::denied(check, 0, look.wait()).resets_after(reset);
     }
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };

@@ -1,7 +1,8 @@
-//! The plan of one decision: the checks that are known, and those that need a lookup first.
+//! The plan of one decision: its checks, and those that need a lookup first.
 //!
-//! Rules are named by their index in the list of all, and checks stay in that order wherever they come from, as outcomes
-//! are listed in it. The plan is generic over its lookups: those of a layer also find keys, and may refuse.
+//! Rules are named by their index in the list of all, and checks stay in that order whether or not they need a lookup,
+//! as outcomes are listed in that order. The plan is generic over its lookups: those of a layer also look keys up, and
+//! may refuse.
 
 use std::task::{Context, Poll};
 
@@ -20,12 +21,12 @@ pub(crate) struct Plan<F> {
     pub(crate) rules: Places,
     /// Their checks, in the same order.
     pub(crate) checks: SmallVec<[Check; 2]>,
-    /// The lookups of the other rules.
-    pub(crate) findings: Vec<F>,
+    /// The checks of the other rules, which need a lookup.
+    pub(crate) pending: Vec<F>,
 }
 
 /// The check of a rule whose key or quota is being looked up.
-pub(crate) trait Finding {
+pub(crate) trait PendingCheck {
     /// What ends the request without a decision of the store.
     type Refusal;
 
@@ -33,14 +34,14 @@ pub(crate) trait Finding {
     fn rule(&self) -> usize;
 
     /// Polls the lookup.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Found<Self::Refusal>>;
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Self::Refusal>>;
 
-    /// Returns the result for a lookup that times out.
-    fn late(&self) -> Found<Self::Refusal>;
+    /// Returns the resolution of a lookup that timed out.
+    fn timed_out(&self) -> Resolution<Self::Refusal>;
 }
 
-/// The result of a lookup.
-pub(crate) enum Found<R> {
+/// The result of the lookup of a [`PendingCheck`].
+pub(crate) enum Resolution<R> {
     /// The check of the rule.
     Check(Check),
     /// The rule does not apply.
@@ -51,7 +52,7 @@ pub(crate) enum Found<R> {
 
 impl<F> Default for Plan<F> {
     fn default() -> Self {
-        Self { rules: Places::new(), checks: SmallVec::new(), findings: Vec::new() }
+        Self { rules: Places::new(), checks: SmallVec::new(), pending: Vec::new() }
     }
 }
 
@@ -63,8 +64,8 @@ impl<F> Plan<F> {
     }
 
     /// Inserts checks that were looked up at the places of their rules.
-    pub(super) fn insert(&mut self, found: Vec<(usize, Check)>) {
-        for (rule, check) in found {
+    pub(super) fn insert(&mut self, checks: Vec<(usize, Check)>) {
+        for (rule, check) in checks {
             let place = self.rules.partition_point(|before| *before < rule);
             self.rules.insert(place, rule);
             self.checks.insert(place, check);

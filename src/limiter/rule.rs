@@ -11,8 +11,8 @@ use crate::core::{Error, Mode, PolicyName, Quota, Requirement, Settles};
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
-/// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. A rule and a policy
-/// with the same name share their counters where the store, the key, the algorithm and the window are the same.
+/// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. A rule and a
+/// policy with the same name share their counters where the store, the key, the algorithm and the window are the same.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ use crate::core::{Error, Mode, PolicyName, Quota, Requirement, Settles};
 #[must_use]
 pub struct Rule {
     name: PolicyName,
-    /// Where no lookup finds another.
+    /// Unless a lookup returns another.
     quota: Quota,
     /// In units.
     cost: u64,
@@ -81,8 +81,8 @@ impl Rule {
 
     /// Sets how many units a check takes, 1 by default.
     ///
-    /// A cost of 0 takes nothing and is always admitted; a cost above the [capacity](Quota::capacity) is never admitted.
-    /// [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a single check.
+    /// A cost of 0 takes nothing and is always admitted; a cost above the [capacity](Quota::capacity) is never
+    /// admitted. [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a single check.
     ///
     /// # Examples
     ///
@@ -104,13 +104,13 @@ impl Rule {
 
     /// Sets shadow mode, to try a rule on real traffic: it is decided and counted, and never refuses.
     ///
-    /// What it would have refused is in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check that
-    /// does not fit takes nothing from this rule.
+    /// What it would have refused is in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check
+    /// that does not fit takes nothing from this rule.
     pub fn shadow(self) -> Self {
         Self { mode: Mode::Shadow, ..self }
     }
 
-    /// Sets a lookup of the quota by key; the quota of the rule applies where it finds none.
+    /// Sets a lookup of the quota by key; the quota of the rule applies where it returns none.
     ///
     /// A client whose limit or burst changes keeps the units used; a quota with another window or algorithm starts with
     /// fresh state.
@@ -144,7 +144,7 @@ impl Rule {
         &self.name
     }
 
-    /// Returns the quota that applies where no lookup finds another.
+    /// Returns the quota that applies unless a lookup returns another.
     pub fn quota(&self) -> &Quota {
         &self.quota
     }
@@ -154,7 +154,7 @@ impl Rule {
         Self { tiers: None, ..self }
     }
 
-    /// Declares that units may be refunded by what becomes of a request.
+    /// Declares that units may be refunded by the outcome of a request.
     pub(crate) fn settled_by_outcome(self) -> Self {
         Self { settles: Settles::ByOutcome, ..self }
     }

@@ -1,28 +1,29 @@
 //! Tiers: quotas that are looked up by key, such as by the plan of a customer.
 //!
-//! A [`TierLookup`] wraps an async function of the caller in a bounded cache and shields what it queries: requests with one
-//! key share a lookup, and few are in flight at a time. A lookup never refuses: without a result in time, the quota of
-//! the rule applies.
+//! A [`TierLookup`] wraps an async function of the caller in a bounded cache and shields what it queries: requests with
+//! one key share a lookup, and few are in flight at a time. A lookup never refuses: without a result in time, the quota
+//! of the rule applies.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::core::{Key, Quota};
+use crate::core::{Error, Key, Quota};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 use crate::store::Answer;
 
 /// A cached, asynchronous lookup of the quota of a key.
 ///
-/// The function receives a [`Lookup`]: the key, and the value that the client sent, of which the key may hold only a hash.
-/// Without a result in time the quota of the policy or rule applies. What the function queries is shielded from load:
+/// The function receives a [`Lookup`]: the key, and the value that the client sent, as the key may contain only a
+/// hash of it. Without a result in time the quota of the policy or rule applies. What the function queries is shielded
+/// from load:
 ///
 /// - Concurrent requests with the same key share one lookup, which runs to its end even if they are dropped.
-/// - It is made only for requests that no other policy, whose key and quota are known at once, refuses: those are checked
-///   first, without taking anything.
-/// - At most 256 are in flight ([`in_flight`](Self::in_flight)). A request that would need one more gets the quota of the
-///   policy, and a warning with the code `lookups_full` is logged, at most once a second.
+/// - It is made only for requests that no other policy, whose key and quota are known at once, refuses: those are
+///   checked first, without taking anything.
+/// - At most 256 are in flight ([`in_flight`](Self::in_flight)). A request that would need one more gets the quota of
+///   the policy, and a warning with the code `lookups_full` is logged, at most once a second.
 /// - It times out after 50 ms ([`timeout`](Self::timeout)); a request waits for it no longer than its
 ///   [budget](crate::RateLimitLayer::budget) allows.
 /// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
@@ -108,8 +109,8 @@ impl TierLookup {
 
     /// Sets the timeout of a lookup, 50 ms by default.
     ///
-    /// Requests wait no longer than their [budget](crate::RateLimitLayer::budget) allows; a result that comes after that,
-    /// and within the timeout, is cached for the next request.
+    /// Requests wait no longer than their [budget](crate::RateLimitLayer::budget) allows; a result that comes after
+    /// that, and within the timeout, is cached for the next request.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.timeout(timeout) }
     }
@@ -123,10 +124,19 @@ impl TierLookup {
     ///
     /// `raw_values` is called only for a lookup.
     pub(crate) fn find(&self, key: &Key, raw_values: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
-        match self.lookups.find(key, raw_values) {
-            Answer::Ready(found) => Answer::Ready(found.unwrap_or(None)),
-            Answer::Pending(finding) => Answer::pending(async move { finding.await.unwrap_or(None) }),
+        match self.try_find(key, raw_values) {
+            Answer::Ready(tier) => Answer::Ready(tier.unwrap_or(None)),
+            Answer::Pending(tier) => Answer::pending(async move { tier.await.unwrap_or(None) }),
         }
+    }
+
+    /// As [`find`](Self::find), but a lookup that failed is an error.
+    pub(crate) fn try_find(
+        &self,
+        key: &Key,
+        raw_values: impl FnOnce() -> RawValues,
+    ) -> Answer<Result<Option<Quota>, Error>> {
+        self.lookups.find(key, raw_values)
     }
 }
 

@@ -1,16 +1,22 @@
-//! The lookup of tiers without the feature `lookup`: there is none, so that no other file differs by the feature.
+//! The lookup of tiers without the feature `lookup`: a type without values, so that no other file depends on the
+//! feature.
 
-use crate::core::{Key, Quota};
+use crate::core::{Error, Key, Quota};
 use crate::lookup::RawValues;
 use crate::store::Answer;
 
-/// A lookup of quotas, of which there is no value.
+/// A lookup of quotas; without the feature there are no values.
 #[derive(Clone)]
 pub(crate) enum TierLookup {}
 
 impl TierLookup {
     /// Returns nothing, as it is never called.
     pub(crate) fn find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> Answer<Option<Quota>> {
+        match *self {}
+    }
+
+    /// Likewise.
+    pub(crate) fn try_find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> Answer<Result<Option<Quota>, Error>> {
         match *self {}
     }
 }

@@ -1,6 +1,6 @@
 //! The lookups in flight: one for each key, and a fixed number of all.
 //!
-//! Requests with the same key join one flight, which goes on if they are cancelled. A flight is started only if the
+//! Requests with the same key join one flight, which continues if they are cancelled. A flight is started only if the
 //! cache, read under the lock, has no result; and a result is cached before its flight ends. So no key is looked up
 //! twice for want of a result that was just there.
 
@@ -37,10 +37,10 @@ struct Table<V> {
 
 /// One lookup in flight.
 struct Flight<V> {
-    /// Tells it from a later flight of the same key.
+    /// Distinguishes it from a later flight of the same key.
     number: u64,
     receiver: Receiver<V>,
-    /// When it counts as abandoned; `None` if that is too far away for the clock.
+    /// When it counts as abandoned; `None` if that is too late for the clock.
     abandoned: Option<Instant>,
 }
 
@@ -64,7 +64,7 @@ impl<V> Flights<V> {
 
     /// Joins the flight of a key, or starts one with a timeout.
     ///
-    /// `cached` reads the cache once more, as a flight that ended meanwhile is there before it is gone from here.
+    /// `cached` reads the cache once more, as a flight that ended meanwhile is cached before it is removed here.
     pub(super) fn join(
         &self,
         key: &Key,

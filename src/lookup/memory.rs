@@ -15,9 +15,9 @@ use crate::core::{Error, Key};
 /// The result of a lookup, shared by all requests that wait for it.
 pub(super) type SharedResult<V> = Result<V, Arc<Error>>;
 
-/// What a lookup finds.
+/// The result of a lookup.
 pub(crate) trait Looked: Clone + Send + Sync + 'static {
-    /// Returns whether nothing was found, which is cached for a shorter time.
+    /// Returns whether it is empty, which is cached for a shorter time.
     fn is_nothing(&self) -> bool;
 }
 
@@ -50,7 +50,7 @@ impl<V: Looked> Memory<V> {
         }
     }
 
-    /// Returns how long a result is cached: 1 s if it is a failure, 10 s at most if nothing was found.
+    /// Returns how long a result is cached: 1 s if it is a failure, 10 s at most if it is empty.
     fn lifetime_of(&self, result: &SharedResult<V>) -> Duration {
         match result {
             Ok(found) if found.is_nothing() => self.settings.nothing_for(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// How long a failed lookup is cached, so that it is not repeated.
 pub(super) const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// How long it is cached that nothing was found, unless results are cached for less.
+/// How long an empty result is cached, unless results are cached for less.
 const NOTHING_FOR: Duration = Duration::from_secs(10);
 
 /// The settings of one kind of lookup.
@@ -29,7 +29,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns how long it is cached that nothing was found.
+    /// Returns how long an empty result is cached.
     pub(super) fn nothing_for(&self) -> Duration {
         self.lifetime.min(NOTHING_FOR)
     }

@@ -1,6 +1,6 @@
 //! Runs lookups: one for all requests with the same key, as a task of the runtime, with a timeout.
 //!
-//! A lookup is a task of its own, so that it goes on, and is cached, if the requests that wait for it are cancelled.
+//! A lookup is a task of its own, so that it continues, and is cached, if the requests that wait for it are cancelled.
 //! It starts when a request first polls for it. A panic of the application's function is a failed lookup.
 
 use std::error::Error as StdError;
@@ -80,7 +80,8 @@ impl<V: Looked> Lookups<V> {
 
     /// Returns the result of a key's lookup, at once if it is cached.
     ///
-    /// Else the lookup starts when the answer is first polled, and then goes on whether it is polled again or not.
+    /// Otherwise the lookup starts when the answer is first polled, and then continues whether or not it is polled
+    /// again.
     pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> Answer<Result<V, Error>> {
         if let Some(cached) = self.state.memory.get(key) {
             return Answer::Ready(unshared(cached));
@@ -101,7 +102,7 @@ impl<V: Looked> Lookups<V> {
     ///
     /// # Cancellation
     ///
-    /// A lookup that was started goes on, and its result is cached.
+    /// A lookup that was started continues, and its result is cached.
     async fn wait(&self, wanted: Lookup) -> SharedResult<V> {
         let Ok(runtime) = Runtime::try_current() else {
             // No task could go on with it, and there are no timers.
@@ -193,7 +194,7 @@ impl<V: Looked> InFlight<V> {
         self.publish(result);
     }
 
-    /// Caches the result before the flight ends, so that a request which misses the one finds the other.
+    /// Caches the result before the flight ends, so that a request that misses the flight hits the cache.
     fn publish(&mut self, result: SharedResult<V>) {
         self.is_over = true;
         self.state.memory.put(self.key.clone(), result.clone());

@@ -18,6 +18,9 @@ use super::refusals::Refusals;
 use crate::core::observer::{ObserveDecisions, Undecided as Reason};
 use crate::core::{Decided, Decision, Error, PolicyName, Source};
 
+/// How many policies of a layer have handles that are kept; those of others are looked up each time.
+const MOST_POLICIES: usize = 1_024;
+
 /// Counts the decisions of a layer. Its handles are registered at the first one, with the recorder installed by then.
 pub(super) struct Decisions {
     /// The zero of the clock, which is tokio's.
@@ -80,6 +83,9 @@ impl Decisions {
             return count(refusals);
         }
         let refusals = Arc::<Refusals>::default();
+        if self.policies.load().len() >= MOST_POLICIES {
+            return count(&refusals);
+        }
         self.policies.rcu(|policies| {
             let mut policies = HashMap::clone(policies);
             policies.entry(policy.clone()).or_insert_with(|| Arc::clone(&refusals));

@@ -1,7 +1,7 @@
 //! Counts the failures of a layer's store, and the circuit breakers that are open.
 //!
 //! A layer has one breaker, or, on a Redis Cluster, one for each primary. Several layers add up in one gauge, so what
-//! this one added is subtracted when it is dropped: a layer that is gone leaves no breaker open.
+//! this one added is subtracted when it is dropped: a dropped layer leaves no breaker open.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

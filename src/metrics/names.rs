@@ -67,7 +67,7 @@ impl Metric {
         self.counter_of(labels.iter().map(Label::from).collect())
     }
 
-    /// Returns the counter of labels, of which one may be the name of a policy.
+    /// Returns the counter of labels; one of them may be the name of a policy.
     pub(super) fn counter_of(&self, labels: Vec<Label>) -> Counter {
         metrics::describe_counter!(self.name, self.unit, self.text);
         metrics::counter!(self.name, labels)

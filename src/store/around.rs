@@ -2,7 +2,7 @@
 //! stores.
 //!
 //! Such a store has units that the inner one has charged already, or will be charged for. It
-//! decides plain requests by these numbers, and passes all others on. The functions here say which
+//! decides plain requests by these numbers, and passes all others on. The functions here determine which
 //! requests are plain, what such a store requires of the inner one, and how its own receipts are
 //! settled part by part.
 

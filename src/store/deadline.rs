@@ -39,7 +39,7 @@ impl Deadline {
         Self { at: Some(time) }
     }
 
-    /// A deadline after `time` from now; none if that is too far away to be represented.
+    /// A deadline after `time` from now; none if that is too late to be represented.
     pub fn after(time: Duration) -> Self {
         Self { at: Instant::now().checked_add(time) }
     }

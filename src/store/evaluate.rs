@@ -1,12 +1,12 @@
-//! Deciding a request, all or nothing over its checks, and what becomes a decision and a receipt.
+//! Deciding a request, all or nothing over its checks, and the decision and receipt of it.
 //!
 //! A store brings the state and the arithmetic of one check, as a closure that returns a [`Step`].
-//! The functions here do what is the same for every store:
+//! The functions here do what every store has in common:
 //!
 //! - `evaluate` decides each check on the state that the earlier ones would leave, so that checks
 //!   that share a counter count together;
-//! - `look_again` makes the steps of a refused request true for what is left, as nothing was taken;
-//! - `told` makes the decision and the receipt of the steps;
+//! - `look_again` corrects the steps of a refused request, as nothing was taken;
+//! - `decided` builds the decision and the receipt of the steps;
 //! - `adjustment` and `applied` are the two ends of a change to what was taken.
 //!
 //! All of it is pure. Lua decides by the same rules (`lua/`), and tests compare the two.
@@ -33,8 +33,8 @@ pub(super) fn evaluate(checks: &[Check], mut step: impl FnMut(usize, Option<&Sta
     let (mut steps, mut refused) = (Steps::new(), false);
     for (index, check) in checks.iter().enumerate() {
         let before = earlier(checks, &steps, index);
-        let (state, asked) = if check.cost == 0 { (before.state, 0) } else { (None, before.units) };
-        let decided = step(index, state.as_ref(), asked.saturating_add(check.cost));
+        let (state, units) = if check.cost == 0 { (before.state, 0) } else { (None, before.units) };
+        let decided = step(index, state.as_ref(), units.saturating_add(check.cost));
         refused |= !decided.fits && check.mode == Mode::Enforce;
         steps.push(decided);
     }
@@ -52,7 +52,7 @@ pub(super) fn look_again(steps: &mut Steps, mut step: impl FnMut(usize, Option<&
 /// The effect of the earlier checks of a request on the counter of one.
 #[derive(Default)]
 struct Earlier {
-    /// The units they ask for.
+    /// The sum of their costs.
     units: u64,
     /// The state they would leave; `None` if there is no earlier check on the counter, or it would
     /// not change it.
@@ -73,9 +73,9 @@ fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
 
 /// Returns the decision over all checks, and the receipt for what it took: an empty one if it is
 /// refused.
-pub(super) fn told(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> Decided {
+pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> Decided {
     if let ([check], [step]) = (checks, steps) {
-        return told_of_one(id, check, step);
+        return decided_one(id, check, step);
     }
     let both = || checks.iter().zip(steps);
     let decision = Decision::new(both().map(|(check, step)| outcome(check, step)), Source::Store);
@@ -84,9 +84,9 @@ pub(super) fn told(id: StoreId, checks: &[Check], steps: &[Step], refused: bool)
     Decided { decision, receipt }
 }
 
-/// As `told`, for a single check, which most requests have.
+/// As `decided`, for a single check, which most requests have.
 #[inline]
-pub(super) fn told_of_one(id: StoreId, check: &Check, step: &Step) -> Decided {
+pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> Decided {
     let decision = Decision::of_one(outcome(check, step), Source::Store);
     let receipt = if decision.is_allowed() { Receipt::of_one(id, taken(check, step)) } else { Receipt::empty(id) };
     Decided { decision, receipt }
@@ -105,7 +105,7 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
 /// Returns the change to what was taken, as the algorithm is to make it. `before` is what the same
 /// request took before this part.
 ///
-/// Of a bucket, time has refilled some of the units, and these are not refunded. They are refilled
+/// A bucket has refilled some of the units since, and these are not refunded. They are refilled
 /// one after the other, as they were taken: so it is counted from when those before, and those that
 /// stay taken, were refilled, as if this request alone had taken units. With a stamp `s` and `u`
 /// units, that is `s + u * window / limit`, in ticks.
@@ -133,7 +133,7 @@ pub(super) fn of_any(counter: &Counter) -> Taken {
     Taken { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER, slot: 0 }
 }
 
-/// Returns the outcome of a check, as clients and code see it.
+/// Returns the outcome of a check, as clients and callers see it.
 fn outcome(check: &Check, step: &Step) -> Outcome {
     let Step { fits, remaining, wait, reset, delay, .. } = *step;
     Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, delay })

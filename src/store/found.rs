@@ -1,13 +1,13 @@
 //! Warnings about state that could not be used.
 //!
-//! Such state is set aside, so the key starts anew. Operators learn of it because it admits more
-//! than the limit: a clock that stepped back, or another program that writes to the same keys.
+//! Such state is set aside, so the key starts anew, which admits more than the limit. The cause is a
+//! clock that stepped back, or another program that writes to the same keys.
 
 use super::Check;
 use crate::core::algorithm::Found;
 
 impl Found {
-    /// Logs a warning with the policy's name if the state found was set aside. Once for each check,
+    /// Logs a warning with the policy's name if the state found was set aside. One warning for each check,
     /// without a limit.
     pub(super) fn warn(self, check: &Check) {
         let policy = &*check.counter.policy;

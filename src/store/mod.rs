@@ -1,7 +1,7 @@
 //! Where state lives and decisions are made: the trait [`Store`] and the stores of this crate.
 //!
 //! A store decides [`Check`]s: each has a counter, a cost and a floor. It returns one decision over all of them, with a
-//! [`Receipt`] by which units can be refunded or charged later. Stores know counters, quotas and time, but neither HTTP
+//! [`Receipt`] by which units can be refunded or charged later. Stores use counters, quotas and time, but neither HTTP
 //! nor anything of a policy but its name.
 //!
 //! | store | where the counters are | feature |

@@ -27,7 +27,7 @@ impl Error {
         self.with_detail(outage)
     }
 
-    /// Returns what the server's breaker knows, if the store has one for each of its servers and
+    /// Returns the state of the server's breaker, if the store has one for each of its servers and
     /// the error is of one of them.
     pub(crate) fn outage(&self) -> Option<Outage> {
         self.detail().copied()

@@ -1,6 +1,6 @@
 //! The trait that every store implements, and every store around a store.
 //!
-//! It is the seam between what is limited and where it is counted. Layers know nothing else of a
+//! It is the seam between what is limited and where it is counted. Layers use nothing else of a
 //! store, so a store may be implemented outside of this crate; most methods have defaults that are
 //! right for a store that decides each request by itself.
 
@@ -14,7 +14,7 @@ use crate::core::Error;
 ///
 /// A store that combines calls, leases units, caches refusals or falls back on another is a store
 /// around a store: it implements this trait and calls an inner one. Receipts name the store that
-/// made the decision, so a wrapper knows which one to hand them to. Methods must not block the
+/// made the decision, so a wrapper can pass them to the right one. Methods must not block the
 /// thread: what waits is a pending [`Answer`].
 ///
 /// # Examples
@@ -83,7 +83,7 @@ pub trait Store: Send + Sync + 'static {
     /// Decides all `checks` as one: every enforced check fits and all is taken, or nothing is.
     ///
     /// A decision whose source is [`Store`](crate::Source::Store) shows a layer that the store
-    /// works; any other source says nothing about that, so a store that can decide without its
+    /// works; any other source does not, so a store that can decide without its
     /// server implements [`probe`](Self::probe) too.
     ///
     /// A store with a [budget](Self::budget) returns by the end of it, or by the deadline if that
@@ -103,8 +103,8 @@ pub trait Store: Send + Sync + 'static {
     /// # Cancellation
     ///
     /// Dropping a pending answer is safe at any point: it never affects the decisions of others. If
-    /// the decision was allowed, its units stay taken and its slots are released: for all the store
-    /// knows, a client that disconnected was served.
+    /// the decision was allowed, its units stay taken and its slots are released: the store
+    /// cannot tell a client that disconnected from one that was served.
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>>;
 
     /// Decides as [`decide`](Self::decide) does, but always by calling the server, even if this process could decide by

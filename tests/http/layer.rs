@@ -474,6 +474,31 @@ fn a_rejection_whose_body_is_streamed_is_left_to_the_layer() {
     assert_eq!(header(&response, "content-type"), "application/problem+json");
 }
 
+#[cfg(feature = "axum")]
+#[test]
+fn a_rejection_whose_body_has_no_end_is_left_to_the_layer() {
+    let layer = layer(Policy::new("all", Quota::per_hour(1))).reject_with(|_, _| {
+        let chunks = futures::stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(b"more")));
+        axum::body::Body::from_stream(chunks)
+    });
+    let service = layer.layer(Hello::default());
+    expect(&service, request(), 200);
+    assert_eq!(send(&service, request()).status(), 429);
+}
+
+#[cfg(feature = "axum")]
+#[test]
+fn a_rejection_cannot_have_another_length_than_its_body() {
+    let layer = layer(Policy::new("all", Quota::per_hour(1)))
+        .reject_with(|_, _| ([("content-length", "99"), ("transfer-encoding", "chunked")], "later"));
+    let service = layer.layer(Hello::default());
+    expect(&service, request(), 200);
+    let response = send(&service, request());
+    assert!(!response.headers().contains_key("transfer-encoding"));
+    assert!(!response.headers().contains_key("content-length"));
+    assert_eq!(text(response), "later");
+}
+
 // The decision.
 
 #[test]

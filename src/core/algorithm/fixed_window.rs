@@ -4,7 +4,7 @@
 //!
 //! A request fits if `count + cost + floor <= limit`. It waits for the end of the window, at which all units return
 //! at once; so up to twice the limit may be admitted in a span as long as a window that lies across two of them. A
-//! charge after the fact adds up to a debt of twice the limit, which the end of the window forgives. The stamp is
+//! charge after the fact adds up to a debt of twice the limit, which ends with the window. The stamp is
 //! the window's start: a refund that names another window changes nothing.
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
@@ -12,7 +12,7 @@ use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_level;
 use super::{Found, NEVER, State, Step};
 
-/// What is true of fixed windows.
+/// The facts about fixed windows.
 pub(super) const FACTS: Facts = Facts {
     aliases: &[],
     number: 1,
@@ -35,7 +35,7 @@ pub(super) const fn most_units(_: u64) -> u64 {
     EXACT / 8 - 1
 }
 
-/// Decides one check on the state found. Times are ticks; `cost` and `floor` are at most
+/// Decides one check on the stored state. Times are ticks; `cost` and `floor` are at most
 /// [`MOST_UNITS`](super::MOST_UNITS).
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;

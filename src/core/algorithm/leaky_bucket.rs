@@ -2,18 +2,18 @@
 //!
 //! State: the last time seen, and the backlog, which is `window` for each slot taken and falls by
 //! `limit` a tick: so slots are exact for any limit and window. The next free slot is
-//! `backlog / limit` away, and a request may wait for it in one of `capacity - 1` places.
+//! `backlog / limit` from then, and a request may wait for it in one of `capacity - 1` places.
 //!
 //! A request starts at the first free slot, however many slots it takes: so it fits if `cost + floor <= capacity` and
 //! `backlog <= (capacity - 1 - floor) * window`, and is delayed by `ceil(backlog / limit)` ticks. The stamp is the
-//! end of its slots; a refund gives back the slots of the last in line only, as nobody behind moves up.
+//! end of its slots; a refund releases the slots of the last in line only, as no later request moves up.
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_falling;
 use super::{NEVER, State, Step};
 
-/// What is true of leaky buckets.
+/// The facts about leaky buckets.
 pub(super) const FACTS: Facts = Facts {
     aliases: &[],
     number: 5,
@@ -36,7 +36,7 @@ pub(super) const fn most_units(window: u64) -> u64 {
     (EXACT - 1) / 4 / window
 }
 
-/// Decides one check on the state found; the step's `delay` is how long an admitted request waits for its slot, in
+/// Decides one check on the stored state; the step's `delay` is how long an admitted request waits for its slot, in
 /// ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, capacity } = rule;

@@ -1,27 +1,27 @@
-//! The algorithms: what is true of each, and its arithmetic.
+//! The algorithms: the facts about each, and its arithmetic.
 //!
 //! An algorithm is one file here: its [facts](Facts), and pure functions of state, time and cost. The file has a
 //! twin in `lua/` with the same variables and the same order of statements. All times are ticks of the quota, all
 //! values stay below 2^52, and no function here reads a clock.
 //!
-//! What comes in is a [`Rule`] (the quota in ticks and units), the [`State`] that was found, the time, a cost and a
-//! floor; what goes out is a [`Step`]: whether it fits, what remains, how long to wait, and the state that follows.
+//! A [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a
+//! floor come in; a [`Step`] goes out: whether it fits, what remains, how long to wait, and the state that follows.
 //! Nothing is written here: a caller keeps that state if the request as a whole is admitted. A change after the fact
 //! comes in as an [`Adjustment`] and goes out as [`Adjusted`].
 //!
-//! | algorithm | counted, as of a time | a refund gives back |
+//! | algorithm | counted, as of a time | a refund releases |
 //! | --- | --- | --- |
 //! | fixed window | `count` of the aligned window | units of the same window |
 //! | sliding window | `floor(previous * (window - elapsed) / window) + count` | units of this window and the last |
 //! | sliding log | units of the last `window` ticks | units that still count |
-//! | token bucket | `deficit / window`, which falls by `limit` a tick | what time has not refilled since |
+//! | token bucket | `deficit / window`, which falls by `limit` a tick | units that were not refilled since |
 //! | leaky bucket | `backlog / window`, which falls by `limit` a tick | the last slots in line |
 //!
 //! A check with a cost fits if what is counted, the cost and the floor are together at most the capacity; of a leaky
 //! bucket, `cost + floor` are, and what is counted is at most `capacity - 1 - floor`.
 //!
 //! A look (cost 0) always fits and reports what there is. Stores and `core/quota/` call these functions by way of
-//! [`Algorithm`]; where algorithms differ for anybody else, they read [`Facts`].
+//! [`Algorithm`]; all other code in which algorithms differ reads [`Facts`].
 
 #[macro_use]
 mod table;

@@ -1,6 +1,6 @@
 //! The algorithms by their names in files.
 //!
-//! The table of algorithms comes in, at compile time; out goes [`Algorithm::ALL`], with an algorithm's own name
+//! The table of algorithms comes in, at compile time; [`Algorithm::ALL`] goes out, with an algorithm's own name
 //! first and its aliases after it. The tests pin the names, numbers and letters that files and servers already have.
 
 use super::Algorithm;
@@ -15,7 +15,7 @@ const COUNT: usize = {
     count
 };
 
-/// All names with what they stand for, in the order of the table.
+/// All names and their algorithms, in the order of the table.
 const NAMES: [(&str, Algorithm); COUNT] = {
     let (mut names, mut count, mut place) = ([("", Algorithm::EACH[0]); COUNT], 0, 0);
     while place < Algorithm::EACH.len() {
@@ -79,7 +79,7 @@ mod tests {
     fn no_two_algorithms_have_a_name_a_number_or_a_letter_in_common() {
         let names: HashSet<_> = Algorithm::ALL.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), Algorithm::ALL.len(), "{:?}", Algorithm::ALL);
-        // That of what redis-cell keeps.
+        // The letter of keys of redis-cell.
         let mut letters = HashSet::from(['c']);
         let mut numbers = HashSet::new();
         for algorithm in Algorithm::EACH {

@@ -1,4 +1,4 @@
-//! A quota in the numbers the arithmetic works with, and changes of units in the same.
+//! A quota in the numbers of the arithmetic, and changes of units in the same numbers.
 //!
 //! These are the inputs and outputs of an algorithm besides its state. A [`Rule`] comes from a quota that was
 //! checked when it was built, which is why the functions of the algorithms need no checks for overflow.
@@ -16,7 +16,7 @@ pub(crate) const MOST_UNITS: u64 = EXACT / 8;
 
 /// A quota in ticks and units.
 ///
-/// What holds of each: `window` and `limit` are at least 1, and `limit` and `capacity` are within what
+/// `window` and `limit` are at least 1, and `limit` and `capacity` are within what
 /// [`most_units`](super::Algorithm::most_units) allows for the window, or the algorithm's longer form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
@@ -28,14 +28,14 @@ pub(crate) struct Rule {
     pub(crate) capacity: u64,
 }
 
-/// Units given back or added after the fact.
+/// A refund or a charge after the fact.
 ///
 /// One of `refund` and `charge` is 0. Both are at most [`MOST_UNITS`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjustment {
-    /// Units to give back.
+    /// Units to refund.
     pub(crate) refund: u64,
-    /// Units to add.
+    /// Units to charge.
     pub(crate) charge: u64,
     /// The stamp of the step that took the units, or [`NEVER`](super::NEVER) for the state as it stands.
     pub(crate) stamp: u64,
@@ -52,17 +52,17 @@ impl Adjustment {
     }
 }
 
-/// What became of an adjustment.
+/// The result of an adjustment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Adjusted {
-    /// Units that were given back or added, whole ones.
+    /// Units that were refunded or charged, whole ones.
     pub(crate) units: u64,
     /// The new state, and the time until it resets; `None` when there is nothing to write.
     pub(crate) state: Option<(State, u64)>,
 }
 
 impl Adjusted {
-    /// Returns what became of an adjustment; the state is dropped unless it `changed`.
+    /// Returns the result of an adjustment; the state is dropped unless it `changed`.
     pub(super) fn new(units: u64, changed: bool, state: State, reset: u64) -> Self {
         Self { units, state: changed.then_some((state, reset)) }
     }

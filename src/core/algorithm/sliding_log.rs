@@ -8,20 +8,21 @@
 //! units, and writing time linear in them. The stamp is the time the units were taken at: a refund removes units of
 //! that time.
 //!
-//! Redis answers with a digest instead of the log, which holds what a decision reports; it leaves no state to keep.
+//! Redis replies with a digest instead of the log, which contains what a decision reports; it results in no state to
+//! keep.
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, Rule};
 use super::{Found, NEVER, State, Step};
 
-/// What is true of sliding logs.
+/// The facts about sliding logs.
 pub(super) const FACTS: Facts = Facts {
     aliases: &[],
     number: 4,
     letter: 'l',
     layout: Layout::Log,
     capacity: Capacity::Limit,
-    // Of each unit's time, 32 bits are kept.
+    // 32 bits of each unit's time are kept.
     longest_window: Some(SPAN - 1),
     longer: Some(("long_sliding_log", 1_000_000)),
     instead: &["sliding_window", "fixed_window"],
@@ -33,12 +34,12 @@ pub(super) const FACTS: Facts = Facts {
     refusal: Refusal::SameSum,
 };
 
-/// A log of more units has to be asked for.
+/// The largest limit, unless the quota is a `long_sliding_log`.
 pub(super) const fn most_units(_: u64) -> u64 {
     10_000
 }
 
-/// Decides one check on the state found, or on its digest. Nothing but an admitted cost makes a new state.
+/// Decides one check on the stored state, or on its digest. Nothing but an admitted cost makes a new state.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;
     let (log, found) = Log::read(state, now, window);
@@ -90,7 +91,7 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
 
 /// The units found: counted from 1, oldest first.
 ///
-/// What was found, as the arithmetic reads it.
+/// The stored log, as the arithmetic reads it.
 struct Log<'a> {
     /// The last time seen, in ticks.
     last: u64,
@@ -99,7 +100,7 @@ struct Log<'a> {
     size: u64,
 }
 
-/// What is known of the units.
+/// The units, or a digest of them.
 enum Units<'a> {
     All(&'a [u32]),
     /// Those that still count: the times of the newest, and of the one to wait for.
@@ -127,7 +128,7 @@ impl<'a> Log<'a> {
 
     /// Returns the time of a unit, in ticks: the latest one up to `last` that has its low bits.
     ///
-    /// Of a digest, only the newest unit and the one to wait for have a time.
+    /// In a digest, only the newest unit and the one to wait for have a time.
     fn time(&self, unit: u64) -> u64 {
         match self.units {
             Units::All(units) => {
@@ -162,7 +163,7 @@ impl<'a> Log<'a> {
         low
     }
 
-    /// The low bits of every unit's time, unless only a digest is known.
+    /// The low bits of every unit's time, unless there is only a digest.
     #[cfg_attr(not(feature = "redis"), allow(clippy::unnecessary_wraps, reason = "digests come from Redis"))]
     fn all(&self) -> Option<&'a [u32]> {
         match self.units {
@@ -192,7 +193,7 @@ impl<'a> Log<'a> {
 /// Times are kept modulo this many ticks.
 const SPAN: u64 = 1 << 32;
 
-/// Returns what a log keeps of a time: the time modulo [`SPAN`].
+/// Returns the part of a time that a log keeps: the time modulo [`SPAN`].
 #[allow(clippy::cast_possible_truncation, reason = "that is what is kept")]
 fn low_bits(time: u64) -> u32 {
     time as u32

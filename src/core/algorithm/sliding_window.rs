@@ -13,7 +13,7 @@ use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::{Found, NEVER, State, Step};
 
-/// What is true of sliding windows.
+/// The facts about sliding windows.
 pub(super) const FACTS: Facts = Facts {
     aliases: &[],
     number: 3,
@@ -41,7 +41,7 @@ pub(super) const fn most_units(window: u64) -> u64 {
     if exact < MOST_IN_SIX_BYTES { exact } else { MOST_IN_SIX_BYTES }
 }
 
-/// Decides one check on the state found. Times are ticks.
+/// Decides one check on the stored state. Times are ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, .. } = rule;
     let (time, mut count, previous, found) = current(state, now, window);

@@ -1,9 +1,9 @@
-//! What is kept of one counter, and how it is read.
+//! The state of one counter, and how it is read.
 //!
-//! Stores keep a [`State`] without knowing what it means, and hand it back with the next check; algorithms read it as
+//! Stores keep a [`State`] without reading it, and pass it with the next check; algorithms read it as
 //! of `now`. State of a clock more than a window ahead is set aside, as it would refuse for longer than any state may
-//! matter; less than that, time stands still until the clock has caught up, so that stepping back neither refills nor
-//! rewinds.
+//! matter; up to a window ahead, time stands still until the clock has caught up, so that stepping back neither refills
+//! nor rewinds.
 
 /// The state of one counter. Times are ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +20,13 @@ pub(crate) enum State {
     ///
     /// Used by sliding logs.
     Log { time: u64, units: Box<[u32]> },
-    /// What Redis tells of a log: the last time seen, the units that still count, the time of the
+    /// The digest of a log from Redis: the last time seen, the units that still count, the time of the
     /// newest, and that of the one to wait for.
     #[cfg(feature = "redis")]
     LogDigest { time: u64, live: u64, newest: u64, leaving: u64 },
 }
 
-/// What was under a key.
+/// The kind of state that was found under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// State to go on from.
@@ -50,7 +50,7 @@ impl State {
         }
     }
 
-    /// The state as of `now`, and what was found: state more than a window ahead is none.
+    /// Returns the state if it is usable at `now`, and what was found: state more than a window ahead is none.
     pub(super) fn read(state: Option<&State>, now: u64, window: u64) -> (Option<&State>, Found) {
         match state {
             None => (None, Found::Fresh),

@@ -1,7 +1,7 @@
-//! What one algorithm decides of one check.
+//! The result of an algorithm for one check.
 //!
-//! A [`Step`] is all that goes out of a decision: what a response's headers report is computed from the first five
-//! fields, the receipt has the stamp, and the store keeps the state. Times are ticks of the quota, from now on, but
+//! A [`Step`] is the whole result of a decision: the headers of a response are computed from the first five
+//! fields, the receipt has the stamp, and the store keeps the state. Times are ticks of the quota, from now on, except
 //! for the stamp, which is a time.
 
 use super::{EXACT, Found, State};
@@ -9,7 +9,7 @@ use super::{EXACT, Found, State};
 /// A wait that never ends: every real one is shorter.
 pub(crate) const NEVER: u64 = EXACT;
 
-/// The answer to one check, in ticks and units, and the state that follows from it.
+/// The result of one check, in ticks and units, and the state that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Whether the cost may be taken.
@@ -22,10 +22,10 @@ pub(crate) struct Step {
     pub(crate) reset: u64,
     /// How long an admitted request waits for its turn.
     pub(crate) delay: u64,
-    /// The time the state gives to the units taken: what a refund must name.
+    /// The time at which the state accounts for the units taken, which a refund must name.
     pub(crate) stamp: u64,
-    /// The state to keep if the request as a whole is admitted; `None` where it would be the same.
+    /// The state to keep if the request as a whole is admitted; `None` if it does not change.
     pub(crate) state: Option<State>,
-    /// What was under the key.
+    /// The kind of state that was under the key.
     pub(crate) found: Found,
 }

@@ -1,4 +1,4 @@
-//! What a line in the table of algorithms stands for.
+//! The code that a line in the table of algorithms generates.
 //!
 //! The macro makes of the lines the public enum `Algorithm` and the functions that call the module of each variant,
 //! so that there is one place that lists the algorithms, in `mod.rs`. It dispatches by `match`, without a virtual
@@ -12,7 +12,7 @@
 /// | function | from | to |
 /// | --- | --- | --- |
 /// | `decide` | state, now, rule, cost, floor | the step; nothing is written |
-/// | `adjust` | state, now, rule, change | what was changed, and the state to keep |
+/// | `adjust` | state, now, rule, change | the units changed, and the state to keep |
 /// | `most_units` | the window in ticks | the largest limit for which both are exact |
 ///
 /// The number of a variant in its enum is its place in the table of facts.
@@ -40,7 +40,7 @@ macro_rules! algorithms {
                 }
             }
 
-            /// What is true of it.
+            /// Returns the facts about it.
             #[inline]
             pub(crate) const fn facts(self) -> &'static Facts {
                 static FACTS: [Facts; Algorithm::EACH.len()] = [$($module::FACTS),+];
@@ -55,7 +55,7 @@ macro_rules! algorithms {
                 }
             }
 
-            /// Decides one check on the state found, without changing it. Times are ticks.
+            /// Decides one check on the stored state, without changing it. Times are ticks.
             #[inline]
             pub(crate) fn decide(self, rule: Rule, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
                 let decide = match self {
@@ -64,7 +64,7 @@ macro_rules! algorithms {
                 decide(state, now, rule, cost.min(MOST_UNITS), floor.min(MOST_UNITS))
             }
 
-            /// Gives back or adds units after the fact.
+            /// Refunds or charges units after the fact.
             #[inline]
             pub(crate) fn adjust(self, rule: Rule, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
                 let adjust = match self {

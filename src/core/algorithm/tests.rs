@@ -24,7 +24,7 @@ fn largest(accepted: impl Fn(u64) -> bool) -> u64 {
     low
 }
 
-/// Numbers of every size, and those around a power of two or the end of what there is.
+/// Numbers of every size, and those around a power of two or the end of the range.
 fn any_size() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -74,7 +74,7 @@ fn any_quota() -> impl Strategy<Value = Quota> {
     prop::sample::select(Algorithm::EACH).prop_flat_map(any)
 }
 
-/// What is asked next.
+/// The next event.
 #[derive(Clone, Debug)]
 struct Event {
     /// Which way the clock steps, and how far.
@@ -94,7 +94,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         .prop_map(|(forward, pause, cost, floor, change)| Event { forward, pause, cost, floor, change })
 }
 
-/// A counter that is asked one event after the other.
+/// A counter that handles one event after the other.
 struct Counter {
     quota: Quota,
     state: Option<State>,
@@ -146,7 +146,7 @@ fn assert_step_is_exact(step: &Step, quota: &Quota) {
     }
 }
 
-/// Checks what is kept against the bytes Redis keeps it in.
+/// Checks the state against its bytes in Redis.
 #[track_caller]
 fn assert_state_is_exact(state: &State, quota: &Quota) {
     match state {
@@ -195,8 +195,8 @@ proptest! {
             quota = with_units(quota.algorithm(), quota.window(), limit, extra);
             let looked = quota.decide(counter.state.as_ref(), counter.now(), 0, 0);
             prop_assert!(looked.fits && looked.remaining <= quota.capacity());
-            let asked = quota.decide(counter.state.as_ref(), counter.now(), 1, 0);
-            prop_assert!(asked.fits || asked.wait > 0);
+            let step = quota.decide(counter.state.as_ref(), counter.now(), 1, 0);
+            prop_assert!(step.fits || step.wait > 0);
             state = counter.state;
         }
     }

@@ -1,20 +1,21 @@
 //! Token bucket: `capacity` units, refilled continuously at `limit` per window.
 //!
 //! State: the last time seen, and the deficit `(capacity - tokens) * window`, which falls by `limit`
-//! a tick. So the refill is exact for any limit and window: nothing is divided until an answer is
+//! a tick. So the refill is exact for any limit and window: nothing is divided until a result is
 //! rounded. GCRA is the same in other words (its theoretical arrival time is
 //! `time + deficit / limit`).
 //!
 //! A request fits if `deficit <= (capacity - cost - floor) * window`, and else waits until it has fallen to that,
 //! `ceil((deficit - (capacity - cost - floor) * window) / limit)` ticks. The stamp is the time the units were taken
-//! at: a refund gives back what time has not refilled since, and a charge adds up to a deficit of twice the capacity.
+//! at: a refund releases the units that were not refilled since, and a charge adds up to a deficit of twice the
+//! capacity.
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_falling;
 use super::{NEVER, State, Step};
 
-/// What is true of token buckets.
+/// The facts about token buckets.
 pub(super) const FACTS: Facts = Facts {
     aliases: &["gcra"],
     number: 2,
@@ -37,7 +38,7 @@ pub(super) const fn most_units(window: u64) -> u64 {
     (EXACT - 1 - window) / 2 / window
 }
 
-/// Decides one check on the state found. Times are ticks.
+/// Decides one check on the stored state. Times are ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let Rule { window, limit, capacity } = rule;
     let (time, mut deficit, found) = read_falling(state, now, window, limit);

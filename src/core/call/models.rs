@@ -7,13 +7,13 @@ use loom::model::Builder;
 use loom::thread;
 
 use super::CallId;
-use heard::Heard;
+use counted::CountedCalls;
 
 #[allow(clippy::duplicate_mod, reason = "it is compiled once more with other atomics")]
-#[path = "heard.rs"]
-mod heard;
+#[path = "counted.rs"]
+mod counted;
 
-/// The atomics that [`heard`] uses here.
+/// The atomics that [`counted`] uses here.
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 }
@@ -26,10 +26,10 @@ fn calls(later: [usize; 3]) -> [CallId; 3] {
 
 /// Reports calls on several threads at once; returns those that counted as first, of all threads together.
 fn counted(reports: [[CallId; 3]; 3]) -> Vec<CallId> {
-    let heard = Arc::new(Heard::new());
+    let counted_calls = Arc::new(CountedCalls::new());
     let report = |calls: [CallId; 3]| {
-        let heard = Arc::clone(&heard);
-        thread::spawn(move || calls.into_iter().filter(|call| heard.is_first(Some(*call))).collect::<Vec<_>>())
+        let counted_calls = Arc::clone(&counted_calls);
+        thread::spawn(move || calls.into_iter().filter(|call| counted_calls.is_first(Some(*call))).collect::<Vec<_>>())
     };
     reports.map(report).into_iter().flat_map(|thread| thread.join().expect("no report panics")).collect()
 }
@@ -48,7 +48,7 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn each_call_counts_exactly_once_if_fewer_later_ones_raced_than_there_are_places() {
     explore(|| {
-        let [first, second, last] = calls([0, Heard::PLACES / 2, Heard::PLACES - 1]);
+        let [first, second, last] = calls([0, CountedCalls::PLACES / 2, CountedCalls::PLACES - 1]);
         let counted = counted([[first, second, last], [last, second, first], [second, first, last]]);
         for call in [first, second, last] {
             assert_eq!(times(call, &counted), 1, "{call:?} of {counted:?}");
@@ -59,7 +59,7 @@ fn each_call_counts_exactly_once_if_fewer_later_ones_raced_than_there_are_places
 #[test]
 fn each_call_counts_at_most_once_and_the_last_one_does_whatever_raced() {
     explore(|| {
-        let [first, second, last] = calls([0, Heard::PLACES, 2 * Heard::PLACES]);
+        let [first, second, last] = calls([0, CountedCalls::PLACES, 2 * CountedCalls::PLACES]);
         let counted = counted([[first, second, last], [last, second, first], [second, last, first]]);
         assert!([first, second].iter().all(|call| times(*call, &counted) <= 1), "{counted:?}");
         assert_eq!(times(last, &counted), 1, "{counted:?}");

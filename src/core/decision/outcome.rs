@@ -1,7 +1,7 @@
 //! The outcome of one policy for one request.
 //!
 //! Stores make outcomes, headers and handlers read them. Times are kept in microseconds, rounded up, so that a client
-//! which waits for the time it receives is admitted; the arithmetic gives them in ticks ([`Measures`]).
+//! which waits for the time it receives is admitted; the arithmetic returns them in ticks ([`Measures`]).
 
 use std::time::Duration;
 
@@ -70,14 +70,14 @@ impl Outcome {
         }
     }
 
-    /// An outcome in which the check does not fit before `retry_after`, rounded up to microseconds; with `None` it never
-    /// will.
+    /// An outcome in which the check does not fit before `retry_after`, rounded up to microseconds; with `None` it
+    /// never will.
     pub fn denied(check: &Check, remaining: u64, retry_after: Option<Duration>) -> Self {
         let wait_us = retry_after.map_or(NO_WAIT, micros);
         Self { allowed: false, wait_us, ..Self::allowed(check, remaining) }
     }
 
-    /// Sets the time until all units are available again if nobody takes any, rounded up to microseconds.
+    /// Sets the time until all units are available again if none are taken, rounded up to microseconds.
     pub fn resets_after(self, reset_after: Duration) -> Self {
         Self { reset_us: micros(reset_after), ..self }
     }
@@ -101,7 +101,8 @@ impl Outcome {
 
     /// Returns the outcome after a settlement: its check took `taken` units, of which `balance` stay taken.
     ///
-    /// If a charge leaves nothing, the wait is the time until the reset, an upper bound: the true wait is not known here.
+    /// If a charge leaves nothing, the wait is the time until the reset, an upper bound: the exact wait is not computed
+    /// here.
     pub(crate) fn settled(&self, taken: u64, balance: u64) -> Self {
         let remaining = if balance <= taken {
             self.remaining.saturating_add(taken - balance).min(self.quota.capacity())
@@ -182,13 +183,13 @@ impl Outcome {
         if self.allowed { None } else { self.wait() }
     }
 
-    /// Returns how long it takes until all units are available again, if nobody takes any.
+    /// Returns how long it takes until all units are available again, if none are taken.
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_us)
     }
 
-    /// Returns how long the admitted request has to wait for its turn in this policy: zero unless it is a queueing leaky
-    /// bucket.
+    /// Returns how long the admitted request has to wait for its turn in this policy: zero unless it is a queueing
+    /// leaky bucket.
     pub fn delay(&self) -> Duration {
         Duration::from_micros(self.delay_us)
     }

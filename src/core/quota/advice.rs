@@ -1,4 +1,4 @@
-//! What to do about a limit that is too large.
+//! The advice in errors about a limit that is too large.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ const WINDOWS: [(&str, Duration); 8] = [
     ("1us", Duration::from_micros(1)),
 ];
 
-/// What else would work than a limit of at most `most`; whatever it names has been tried.
+/// Returns what would work besides a limit of at most `most`; each suggestion was checked.
 ///
-/// A shorter window alone is no advice: it makes a limit another one, a log and a fixed window take no
+/// A shorter window alone is not suggested: the limit would be a different one, a log and a fixed window take no
 /// more over it, and from 60 s down ticks are so much finer that the others take less.
 pub(super) fn advice(algorithm: Algorithm, limit: u64, window: Duration, most: u64) -> String {
     let facts = algorithm.facts();

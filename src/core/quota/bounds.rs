@@ -1,4 +1,4 @@
-//! What a quota may be, so that every decision is exact.
+//! The bounds of quotas within which every decision is exact.
 
 use std::time::Duration;
 
@@ -24,15 +24,15 @@ impl Quota {
 
     pub(super) const fn checked(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         let tick = if window.as_micros() <= FINE_WINDOW.as_micros() { Tick::Micro } else { Tick::Milli };
-        let grain = tick.micros() as u128 * 1_000;
-        let ticks = window.as_nanos() / grain;
+        let tick_nanos = tick.micros() as u128 * 1_000;
+        let ticks = window.as_nanos() / tick_nanos;
         if limit == 0 {
             return Err(Fault::ZeroLimit);
         }
         if window.is_zero() {
             return Err(Fault::ZeroWindow);
         }
-        if !window.as_nanos().is_multiple_of(grain) {
+        if !window.as_nanos().is_multiple_of(tick_nanos) {
             return Err(Fault::Fraction);
         }
         if ticks >= (LONGEST / 4) as u128 {
@@ -54,7 +54,7 @@ impl Quota {
         }
     }
 
-    /// A quota of the kind that takes more units than the algorithm does unasked.
+    /// A quota of the longer form of an algorithm, which takes more units.
     pub(super) const fn checked_longer(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         let Some((_, most)) = algorithm.facts().longer else {
             return Self::checked(algorithm, limit, window);
@@ -67,7 +67,7 @@ impl Quota {
         }
     }
 
-    /// As [`checked_longer`](Self::checked_longer), with what is told of a fault.
+    /// As [`checked_longer`](Self::checked_longer), with the error of a fault.
     pub(crate) fn try_longer(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Error> {
         Self::checked_longer(algorithm, limit, window).map_err(|fault| fault.given(algorithm, limit, window))
     }
@@ -91,19 +91,19 @@ impl Quota {
         if burst > most { Err(Fault::LargeBurst { most }) } else { Ok(Self { capacity: burst, ..self }) }
     }
 
-    /// The largest capacity that is exact and whose deepest debt is paid within [`LONGEST`] ticks; at
-    /// least the default, whose debt is paid in two windows.
+    /// The largest capacity that is exact and whose deepest debt is repaid within [`LONGEST`] ticks; at
+    /// least the default, whose debt is repaid in two windows.
     const fn most_capacity(&self) -> u64 {
-        let paid = (LONGEST - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
+        let repaid = (LONGEST - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
         let exact = self.algorithm.most_units(self.window);
         #[allow(clippy::cast_possible_truncation, reason = "the smaller one is below 2^52")]
-        let most = if paid < exact as u128 { paid as u64 } else { exact };
+        let most = if repaid < exact as u128 { repaid as u64 } else { exact };
         let default = self.facts().capacity.of(self.limit);
         if most < default { default } else { most }
     }
 }
 
-/// Why a quota cannot be.
+/// Why a quota is not valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     ZeroLimit,

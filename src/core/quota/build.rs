@@ -1,4 +1,4 @@
-//! The constructors of quotas: `const`, and for values that are known at run time.
+//! The constructors of quotas: `const`, and for values that are read at run time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::bounds::accept;
 use crate::core::Error;
 use crate::core::algorithm::Algorithm;
 
-/// Constructors for constants: what can never work does not compile, or panics.
+/// Constructors for constants: a quota that can never work does not compile, or panics.
 impl Quota {
     /// `limit` units per second, as a token bucket that holds `limit`.
     ///

@@ -1,4 +1,4 @@
-//! What the algorithm of a quota says of a counter.
+//! Decisions and changes by the algorithm of a quota.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use super::Quota;
 use crate::core::algorithm::{Adjusted, Adjustment, Facts, Refusal, Rule, State, Step};
 
 impl Quota {
-    /// Decides one check on the state found, without changing it. `now` is in ticks of the quota.
+    /// Decides one check on the stored state, without changing it. `now` is in ticks of the quota.
     #[inline]
     pub(crate) fn decide(&self, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
         self.algorithm.decide(self.rule(), state, now, cost, floor)
     }
 
-    /// Gives back or adds units after the fact.
+    /// Refunds or charges units after the fact.
     #[inline]
     pub(crate) fn adjust(&self, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
         self.algorithm.adjust(self.rule(), state, now, change)
@@ -22,20 +22,20 @@ impl Quota {
         Rule { window: self.window, limit: self.limit, capacity: self.capacity }
     }
 
-    /// What is true of its algorithm.
+    /// Returns the facts about its algorithm.
     #[inline]
     pub(crate) const fn facts(&self) -> &'static Facts {
         self.algorithm.facts()
     }
 
-    /// Whether a check of this cost and floor is decided by its floor alone: its request starts at the first
+    /// Returns whether a check of this cost and floor is decided by its floor alone: its request starts at the first
     /// free slot, however many it takes.
     pub(crate) fn decides_by_floor(&self, cost: u64, floor: u64) -> bool {
         self.facts().refusal == Refusal::LargerFloors && cost.saturating_add(floor) <= self.capacity
     }
 
-    /// Until the aligned window ends that units taken now are counted in, of a counter that resets after
-    /// `reset`; `None` where windows are not aligned.
+    /// Returns the time until the aligned window ends in which units taken now count, of a counter that resets after
+    /// `reset`; `None` if windows are not aligned.
     pub(crate) fn window_end(&self, reset: Duration) -> Option<Duration> {
         match self.facts().windows {
             0 => None,

@@ -1,6 +1,6 @@
-//! The grain of time.
+//! The unit of time.
 
-/// The grain of time of a quota.
+/// The unit of time of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tick {
     /// A microsecond, for windows up to 60 s.
@@ -18,7 +18,7 @@ impl Tick {
         }
     }
 
-    /// The whole ticks of a time in microseconds.
+    /// Returns the whole ticks of a time in microseconds.
     pub(crate) const fn of(self, micros: u64) -> u64 {
         match self {
             Tick::Micro => micros,

@@ -1,8 +1,8 @@
-//! What a request owes to one counter.
+//! The debt of a request to one counter.
 //!
-//! A debt moves from what the store has taken to what is wanted, by one change at a time: while a charge is in flight,
-//! nothing else is sent, as the store may cut it. If the result of a charge is lost, its units are *doubted*: they are
-//! neither charged again nor refunded, so that an error never gives a client more.
+//! A debt moves from the units that the store has taken to those wanted, by one change at a time: while a charge is in
+//! flight, nothing else is sent, as the store may cut it. If the result of a charge is lost, its units are *doubted*:
+//! they are neither charged again nor refunded, so that an error never admits a client to more.
 
 use super::parts::Parts;
 use super::wanted::Wanted;
@@ -12,26 +12,27 @@ use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::store::{Applied, Change, Counter, Mode, Settlement, Settling, Store, StoreId, Taken};
 
-/// What a request owes to one counter, in units.
+/// The debt of a request to one counter, in units.
 #[derive(Debug)]
 pub(super) struct Debt {
     pub(super) of: Of,
     /// The place of the check in its decision.
     pub(super) check: usize,
     store: StoreId,
-    /// What the store has taken.
+    /// The units that the store has taken.
     parts: Parts,
     /// Units that decisions took.
     cost: u64,
     /// Units of charges whose results were lost.
     doubted: u64,
-    /// What is to be owed.
+    /// The units that are to be taken.
     pub(super) wanted: Wanted,
     /// Whether a change is in flight that the next one depends on.
     pub(super) is_busy: bool,
     /// Whether the last change was sent.
     pub(super) is_over: bool,
-    /// The outcome that the store returned with the latest change, and what it had taken of this debt by then.
+    /// The outcome that the store returned with the latest change, and the units of this debt that it had taken by
+    /// then.
     after: Option<(Outcome, u64)>,
 }
 
@@ -85,7 +86,7 @@ impl Debt {
         self.parts.add(taken.units, taken.stamp);
     }
 
-    /// Returns the policy that it is owed by.
+    /// Returns the policy of the debt.
     pub(super) fn policy<'a>(&self, gate: &'a Gate, checked: &'a [Checked]) -> &'a Policy {
         match self.of {
             Of::Layer(place) => &gate.policies[place],
@@ -126,12 +127,12 @@ impl Debt {
         before.remaining().min(after).min(self.shown_with(before, units).remaining())
     }
 
-    /// Returns whether just what was decided is owed, and the store has returned nothing newer.
+    /// Returns whether the debt is as it was decided, and the store has returned nothing newer.
     pub(super) fn is_as_taken(&self) -> bool {
         self.wanted.units() == self.cost && self.after.is_none()
     }
 
-    /// Sends a change to the store. Units that are refunded are not owed from then on.
+    /// Sends a change to the store. Refunded units leave the debt at once.
     pub(super) fn make(&mut self, change: Change, gate: &Gate) -> Settling {
         let units = match change {
             Change::Charge(units) => units,
@@ -155,7 +156,7 @@ impl Debt {
         matches!(change, Change::Charge(_)) || is_in_line && self.parts.units() > 0
     }
 
-    /// Applies the result of a change. What the store did not charge is not owed.
+    /// Applies the result of a change. Units that the store did not charge leave the debt.
     pub(super) fn apply(&mut self, change: Change, applied: Result<Vec<Applied>, Error>) {
         let Ok(applied) = applied else {
             if let Change::Charge(units) = change {
@@ -181,7 +182,7 @@ impl Debt {
         self.shown_with(before, self.wanted.units())
     }
 
-    /// Returns the same as if `units` were owed.
+    /// Returns the outcome as if the debt were `units`.
     fn shown_with(&self, before: &Outcome, units: u64) -> Outcome {
         match &self.after {
             Some((after, taken)) => before.after(after).settled(*taken, units),

@@ -1,8 +1,8 @@
-//! The handle on the limits of a request, for whatever serves it.
+//! The handle on the limits of a request, for the service.
 //!
-//! A handler takes it from the extensions of the request, and charges, refunds or checks by what it knows only now:
-//! the size of a result, the account that is logged in to. All of it goes into the request's account, so the response
-//! has headers that agree with it.
+//! A handler takes it from the extensions of the request, and charges, refunds or checks by what is known only now:
+//! the size of a result, the account that is logged in to. All of it is part of the request's account, so the headers
+//! of the response agree with it.
 
 use std::fmt;
 use std::iter::{self, successors};
@@ -112,8 +112,8 @@ impl Handle {
 
     /// Charges units to every [`metered`](Policy::metered) policy of the request, also of outer layers. Never blocks.
     ///
-    /// A charge may exceed the limit by one capacity at most; what the store does not take is not owed. It is sent at
-    /// once, or, while an earlier charge is in flight, after that one.
+    /// A charge may exceed the limit by one capacity at most; units that the store does not take are dropped. It is
+    /// sent at once, or, while an earlier charge is in flight, after that one.
     ///
     /// # Examples
     ///
@@ -151,7 +151,8 @@ impl Handle {
 
     /// Checks one more policy, by a key that is known only now, and takes its fixed cost if it fits.
     ///
-    /// The store is that of this handle's layer. Of the policy, only its name, quota, cost,
+    /// The store is that of this handle's layer. Do not name policies after what clients send: each name has metrics of
+    /// its own. Of the policy, only its name, quota, cost,
     /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
     /// [`unadvertised`](Policy::unadvertised) and [`shadow`](Policy::shadow) matter here.
     ///

@@ -1,18 +1,18 @@
-//! Accounts: what an admitted request owes, until that is settled.
+//! Accounts: the debts of an admitted request, until they are settled.
 //!
-//! A decision takes each policy's cost before the service is called. What the request owes in the end may differ: the
+//! A decision takes each policy's cost before the service is called. The final cost may differ: the
 //! [`Handle`] charges and refunds, the response has a [`RealCost`], or does not count. An [`Account`] begins with the
 //! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
-//! One request has one [`Shared`], for the layer and all handles. In it, [`owed`] has a [`debt`] for each counter that
-//! can still change; a debt knows what it is to be ([`wanted`]) and what the store really took ([`parts`]). Charges are
-//! sent at once, one at a time for each debt; refunds at the end. docs/accounts.md has the rules for users.
+//! One request has one [`Shared`], for the layer and all handles. In it, [`debts`] has a [`debt`] for each counter that
+//! can still change; a debt has the units wanted ([`wanted`]) and those that the store really took ([`parts`]). Charges
+//! are sent at once, one at a time for each debt; refunds at the end. docs/accounts.md has the rules for users.
 //!
-//! The invariant: what a store gives back for a request is never more than the request took or was charged.
+//! The invariant: a store never refunds more for a request than it took or charged.
 
 mod debt;
+mod debts;
 mod handle;
-mod owed;
 mod parts;
 mod shared;
 mod wanted;
@@ -26,8 +26,8 @@ use http::response::Parts;
 use tokio::sync::oneshot;
 use tokio::time::{Timeout, timeout};
 
+use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
-use self::owed::Owed;
 pub(crate) use self::shared::Shared;
 use crate::core::Decision;
 use crate::http::gate::Gate;
@@ -65,8 +65,8 @@ impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
-        let owed = Owed::of_layer(&gate, &decision, receipt, policies);
-        let shared = Arc::new(Shared::new(gate, decision, owed));
+        let debts = Debts::of_layer(&gate, &decision, receipt, policies);
+        let shared = Arc::new(Shared::new(gate, decision, debts));
         Self { shared, queues: false, stage: Stage::InFlight, is_as_decided: false }
     }
 
@@ -80,7 +80,7 @@ impl Account {
         &self.shared.gate
     }
 
-    /// Returns a handle for whatever serves the request.
+    /// Returns a handle for the service.
     fn handle(&self) -> Handle {
         Handle::new(Arc::clone(&self.shared))
     }
@@ -98,10 +98,10 @@ impl Account {
 
     /// Bounds a wait for the store by the layer's budget.
     pub(crate) fn in_time(&self, settled: Settled) -> InTime {
-        Box::pin(timeout(self.gate().limits.store.time_for_all(), settled))
+        Box::pin(timeout(self.gate().limits.store.decision_budget(), settled))
     }
 
-    /// Returns whether a handle is left, which can still change what is owed.
+    /// Returns whether a handle is left, which can still change its debts.
     fn has_handles(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
@@ -118,8 +118,8 @@ impl Account {
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
         self.stage = Stage::Settled;
-        let mut owed = self.shared.owed();
-        if owed.ends_as_decided() {
+        let mut debts = self.shared.debts();
+        if debts.ends_as_decided() {
             self.is_as_decided = true;
             return None;
         }
@@ -131,7 +131,7 @@ impl Account {
                 true
             })
         };
-        owed.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| match (&options.count, real) {
+        debts.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| match (&options.count, real) {
             (Some(count), _) if !counts(count) => 0,
             (_, Some(RealCost(units))) if options.metered => *units,
             _ => wanted,
@@ -139,7 +139,7 @@ impl Account {
         if is_open.get() {
             self.stage = Stage::AwaitsTrailers;
         }
-        self.shared.end(owed, is_open.get() || self.has_handles())
+        self.shared.end(debts, is_open.get() || self.has_handles())
     }
 
     /// Returns whether something is left to settle by the trailers of the response. It stays as it is if the account is
@@ -151,12 +151,12 @@ impl Account {
     /// Settles what depended on the trailers. Returns what they have to wait for, as [`settle`](Self::settle).
     pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<Settled> {
         self.stage = Stage::Settled;
-        let mut owed = self.shared.owed();
-        owed.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| {
+        let mut debts = self.shared.debts();
+        debts.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| {
             let counts = options.count.as_ref().and_then(|count| count.counts_call(has_failed));
             if counts == Some(false) { 0 } else { wanted }
         });
-        self.shared.end(owed, self.has_handles())
+        self.shared.end(debts, self.has_handles())
     }
 
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.
@@ -164,7 +164,7 @@ impl Account {
         if self.is_as_decided {
             return self.shared.decision.clone();
         }
-        self.shared.owed().shown(&self.shared.decision)
+        self.shared.debts().shown(&self.shared.decision)
     }
 }
 
@@ -173,11 +173,11 @@ impl Drop for Account {
         if self.stage != Stage::InFlight {
             return;
         }
-        let mut owed = self.shared.owed();
-        owed.end(&self.shared.gate, &self.shared.decision, |options, outcome, wanted| {
+        let mut debts = self.shared.debts();
+        debts.end(&self.shared.gate, &self.shared.decision, |options, outcome, wanted| {
             let unused = self.queues && !outcome.delay().is_zero();
             if unused || options.refund_dropped { 0 } else { wanted }
         });
-        drop(self.shared.end(owed, self.has_handles()));
+        drop(self.shared.end(debts, self.has_handles()));
     }
 }

@@ -38,7 +38,7 @@ impl Parts {
     /// Adds units that were taken after all others.
     ///
     /// Units of one stamp are one part. Where two parts with different stamps become one, it has the older stamp, so
-    /// that no more comes back than of the two.
+    /// that no more is refunded than of the two.
     pub(super) fn add(&mut self, units: u64, stamp: u64) {
         if units == 0 {
             return;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_units_go_back_first_and_no_more_than_there_are() {
+    fn the_last_units_are_refunded_first_and_no_more_than_there_are() {
         let mut parts = parts(2);
         parts.add(3, 2);
         parts.add(4, 3);
@@ -131,6 +131,6 @@ mod tests {
         let (_, changes) = parts.refund(StoreId::new(), 100);
         assert_eq!((changes.len(), parts.units(), parts.each.len()), (2, 0, 1));
         parts.add(5, 9);
-        assert_eq!((parts.units(), parts.each[0].stamp), (5, 9), "what is of no units makes room");
+        assert_eq!((parts.units(), parts.each[0].stamp), (5, 9), "a part without units is replaced");
     }
 }

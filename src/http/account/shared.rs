@@ -1,8 +1,8 @@
 //! The account as the layer and the handles of one request share it.
 //!
 //! Changes are made under a lock that is never held while the store is awaited: a change is sent, and a task of its own
-//! waits for the reply, which may lead to the next change. What holds the account alive is whoever waits: the layer,
-//! a handle, or such a task.
+//! waits for the reply, which may lead to the next change. The account lives as long as the layer,
+//! a handle or such a task holds it.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
 use super::Settled;
-use super::owed::{Owed, Sent};
+use super::debts::{Debts, Sent};
 use super::wanted::Wanted;
 use crate::core::error::Kind;
 use crate::core::{Decision, Error};
@@ -24,17 +24,17 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// The layer's decision, as it was made.
     pub(super) decision: Decision,
-    owed: Mutex<Owed>,
+    debts: Mutex<Debts>,
 }
 
 impl Shared {
-    pub(super) fn new(gate: Arc<Gate>, decision: Decision, owed: Owed) -> Self {
-        Self { gate, decision, owed: Mutex::new(owed) }
+    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts) -> Self {
+        Self { gate, decision, debts: Mutex::new(debts) }
     }
 
-    /// Locks what is owed. A panic elsewhere leaves it usable.
-    pub(super) fn owed(&self) -> MutexGuard<'_, Owed> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the debts. A panic elsewhere leaves it usable.
+    pub(super) fn debts(&self) -> MutexGuard<'_, Debts> {
+        self.debts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Charges units to every metered policy.
@@ -48,10 +48,10 @@ impl Shared {
     }
 
     fn meter(self: &Arc<Self>, change: impl Fn(&mut Wanted)) {
-        let mut owed = self.owed();
-        owed.meter(&self.gate, change);
-        let sent = owed.make_changes(&self.gate, true);
-        self.follow(owed, sent);
+        let mut debts = self.debts();
+        debts.meter(&self.gate, change);
+        let sent = debts.make_changes(&self.gate, true);
+        self.follow(debts, sent);
     }
 
     /// Adds a decision that the handler made, and returns it as clients may see it.
@@ -61,7 +61,7 @@ impl Shared {
             decision = decision.hidden();
         }
         if decision.is_allowed() {
-            self.owed().add(&self.gate, policy, &decision, receipt);
+            self.debts().add(&self.gate, policy, &decision, receipt);
         }
         decision
     }
@@ -69,33 +69,33 @@ impl Shared {
     /// Makes the changes that are due at the end of a request; they are the last ones unless they are `followed`.
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
-    pub(super) fn end(self: &Arc<Self>, mut owed: MutexGuard<'_, Owed>, followed: bool) -> Option<Settled> {
-        let sent = owed.make_changes(&self.gate, followed);
-        let waits = owed.matters && owed.is_busy() && Runtime::try_current().is_ok();
-        let settled = waits.then(|| owed.when_settled());
-        self.follow(owed, sent);
+    pub(super) fn end(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, followed: bool) -> Option<Settled> {
+        let sent = debts.make_changes(&self.gate, followed);
+        let waits = debts.matters && debts.is_busy() && Runtime::try_current().is_ok();
+        let settled = waits.then(|| debts.when_settled());
+        self.follow(debts, sent);
         settled
     }
 
     /// Waits for the results of changes in tasks, which may make further changes.
     ///
-    /// Outside of a runtime the results stay unread until something else happens to the account.
-    pub(super) fn follow(self: &Arc<Self>, mut owed: MutexGuard<'_, Owed>, sent: SmallVec<[Sent; 1]>) {
-        if sent.is_empty() && owed.unfollowed.is_empty() {
+    /// Outside of a runtime the results stay unread until the account changes again.
+    pub(super) fn follow(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, sent: SmallVec<[Sent; 1]>) {
+        if sent.is_empty() && debts.unfollowed.is_empty() {
             return;
         }
-        let Ok(runtime) = Runtime::try_current() else { return owed.unfollowed.extend(sent) };
-        let unfollowed = mem::take(&mut owed.unfollowed);
+        let Ok(runtime) = Runtime::try_current() else { return debts.unfollowed.extend(sent) };
+        let unfollowed = mem::take(&mut debts.unfollowed);
         // A runtime that has ended drops the task here, which takes the lock.
-        drop(owed);
+        drop(debts);
         for sent in unfollowed.into_iter().chain(sent) {
             runtime.spawn(Following::of(Arc::clone(self), sent));
         }
     }
 }
 
-/// The wait for the result of a change. When it is dropped, the account gets that result, or an error if the runtime
-/// ended or the store panicked before there was one.
+/// The wait for the result of a change. When it is dropped, the account receives that result, or an error if the
+/// runtime ended or the store panicked before there was one.
 pub(super) struct Following {
     shared: Arc<Shared>,
     debt: usize,
@@ -118,10 +118,10 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let mut owed = self.shared.owed();
-        owed.apply(self.debt, self.change, mem::replace(&mut self.applied, Err(unknown_result())));
-        let sent = owed.make_changes(&self.shared.gate, true);
-        self.shared.follow(owed, sent);
+        let mut debts = self.shared.debts();
+        debts.apply(self.debt, self.change, mem::replace(&mut self.applied, Err(unknown_result())));
+        let sent = debts.make_changes(&self.shared.gate, true);
+        self.shared.follow(debts, sent);
     }
 }
 

@@ -1,21 +1,21 @@
-//! What a request is to owe to one counter, while the result of a charge is not known yet.
+//! The units to be taken from one counter, while the result of a charge is pending.
 //!
 //! A store may cut a charge that would exceed its bound. Charges and refunds that came while it was in flight then
 //! count from what was really taken, so a number is not enough: it takes the changes since, and how far they went
 //! down to 0.
 
-/// What is to be owed to one counter, in units.
+/// The units of a request to be taken from one counter, in units.
 ///
-/// If a cut leaves `n` units of what was sent, `max(n + moved, least)` are to be owed, as if each later charge and
+/// If a cut leaves `n` units of what was sent, `max(n + moved, least)` are wanted, as if each later charge and
 /// refund had been made after the cut, and none had gone below 0.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     units: u64,
-    /// What was to be owed when the charge in flight was sent.
+    /// The units that were wanted when the charge in flight was sent.
     sent: u64,
     /// The sum of charges, less refunds, since then.
     moved: i128,
-    /// What later charges leave owed even if refunds had gone down to 0.
+    /// The units that later charges leave even if refunds had gone down to 0.
     least: u64,
     /// Whether the units were set since then, so that a cut changes nothing.
     is_set: bool,
@@ -32,7 +32,7 @@ impl Wanted {
         self.units
     }
 
-    /// Returns the most that may be owed while a charge is in flight.
+    /// Returns the most units that may be wanted while a charge is in flight.
     pub(super) fn most(&self) -> u64 {
         self.units.max(self.sent)
     }
@@ -62,7 +62,7 @@ impl Wanted {
         *self = Self::new(self.units);
     }
 
-    /// Notes that the store did not take `units` of the charge that was sent: they are not owed.
+    /// Notes that the store did not take `units` of the charge that was sent: they are not wanted any more.
     pub(super) fn cut(&mut self, units: u64) {
         if !self.is_set {
             let moved = i128::from(self.sent.saturating_sub(units)) + self.moved;

@@ -1,7 +1,7 @@
 //! Requests whose key is ambiguous, such as one with two different values of the header that identifies the client.
 //!
-//! A client can make any request ambiguous, so that must never pay: not pass a deny list, not start a fresh counter,
-//! not use up the counter of another client. docs/names.md has the rules for users.
+//! A client can make any request ambiguous, so that must have no advantage: not pass a deny list, not start a fresh
+//! counter, not use up the counter of another client. docs/names.md has the rules for users.
 
 use super::judge::Judge;
 use super::resolved::{Keyless, Resolved};
@@ -14,9 +14,9 @@ impl Judge<'_> {
     /// Resolves a policy for which the request has an ambiguous key.
     ///
     /// All ambiguous requests of a policy share one counter, with the policy's own quota. Where the key contains the
-    /// client's address, which is certain, those of one address share one, so that nobody uses up the units of others.
-    /// A deny list refuses the request if it has any of the values that the key may be made of, or if those are not all
-    /// known.
+    /// client's address, which is certain, those of one address share one, so that no client uses up the units of
+    /// others. A deny list refuses the request if it has any of the values that the key may be made of, or if those are
+    /// not all known.
     ///
     /// The request counts in `tollgate_ambiguous_keys_total`, whatever becomes of it.
     pub(super) fn ambiguous(self, keyless: Keyless, rule: MissingKey) -> Resolved {
@@ -32,7 +32,7 @@ impl Judge<'_> {
                 return Resolved::refused(Refusal::Ambiguous);
             }
         }
-        let address = self.parts.and_then(|parts| policy.extractor().address(parts));
+        let address = self.parts.and_then(|parts| policy.extractor().address_in_key(parts));
         let key = || address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
         match rule {
             MissingKey::Deny if keyless.terms.keyed => Resolved::refused(Refusal::Ambiguous),

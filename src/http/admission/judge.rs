@@ -5,7 +5,7 @@
 //! key and is not counted, but a denied key is refused from there too. Closures for costs and tiers run before the key
 //! is extracted, and not for requests that cannot be counted.
 //!
-//! A judge is a few references, and is copied. After a lookup it goes on without the head of the request, which the
+//! A judge is a few references, and is copied. After a lookup it continues without the head of the request, which the
 //! inner service's request has by then.
 
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl<'a> Judge<'a> {
         Self { gate, policy: &gate.policies[place], place, parts: Some(parts) }
     }
 
-    /// Creates the judge that goes on after a lookup, when the head of the request is gone.
+    /// Creates the judge that continues after a lookup, without the head of the request.
     pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
         Self { gate, policy: &gate.policies[place], place, parts: None }
     }
@@ -112,7 +112,7 @@ impl<'a> Judge<'a> {
     ///
     /// - A key goes through the deny list and the allow list, and then to the lookup of its quota, if there is one.
     /// - If the key is missing, the policy's [`MissingKey`] decides: skip, refuse, or share one counter. A part of a
-    ///   joined key that is there and on the deny list refuses all the same.
+    ///   joined key that is present and on the deny list refuses the request even so.
     /// - An ambiguous key, a failed lookup and a rejection have rules of their own: see
     ///   [`ambiguous`](Self::ambiguous), [`without_key`](Self::without_key) and [`Refusal::Rejected`].
     ///
@@ -152,7 +152,7 @@ impl<'a> Judge<'a> {
         };
         match lookup.find(&key, offered) {
             Answer::Ready(tier) => self.check(keyless.draft.with_tier(tier), key),
-            Answer::Pending(finding) => self.waits(keyless, Stage::Tier(key, finding)),
+            Answer::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
         }
     }
 

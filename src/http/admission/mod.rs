@@ -30,12 +30,13 @@ use crate::store::{Answer, Deadline, Decided, Store};
 
 /// The account of an admitted request, or the reason for which it is not admitted.
 ///
-/// A refused request owes nothing. The account of an admitted one settles what it took, whatever becomes of the request.
+/// A refused request has nothing to settle. The account of an admitted one settles what it took, whatever becomes of
+/// the request.
 pub(crate) type Verdict = Result<Account, Refusal>;
 
-/// A [`Verdict`] in the making.
+/// The decision on a request, until its verdict is returned.
 pub(crate) enum Admission {
-    /// It is there; `None` once it was returned.
+    /// The verdict is known; `None` once it was returned.
     Known(Option<Verdict>),
     /// The store decides, within the layer's budget.
     ///
@@ -57,7 +58,7 @@ impl Admission {
                 return Admission::Known(Some(Err(counted(gate, refusal))));
             }
         }
-        if !plan.findings.is_empty() {
+        if !plan.pending.is_empty() {
             return Self::after_lookups(gate, plan);
         }
         let timer = gate.limits.observer.start();
@@ -71,7 +72,7 @@ impl Admission {
     fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
-            match gate.limits.decide_later(plan).await {
+            match gate.limits.decide_after_lookups(plan).await {
                 Ok((policies, timer, decided)) => verdict(&gate, &policies, timer, decided),
                 Err(refusal) => Err(counted(&gate, *refusal)),
             }

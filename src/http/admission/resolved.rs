@@ -1,7 +1,7 @@
 //! The results of resolving one policy for one request, and the state of a policy whose lookup is not finished.
 //!
 //! A policy resolves at once if its key and its quota follow from the head of the request. Else it becomes a
-//! [`Waiting`], which owns all that it needs, as the head goes to the inner service's request meanwhile.
+//! [`Waiting`], which owns all that it needs, as the head becomes part of the inner service's request meanwhile.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Resolved {
         Resolved::Refused(Box::new(refusal))
     }
 
-    /// Returns the same for a policy in shadow mode, or of another route: it never refuses.
+    /// Returns the result for a policy in shadow mode, or of another route, which never refuses.
     pub(crate) fn in_shadow(self) -> Self {
         match self {
             Resolved::Refused(_) => Resolved::Skip,
@@ -48,7 +48,7 @@ impl Resolved {
         match self {
             Resolved::Check(check) => plan.add(place, check),
             Resolved::Skip => {}
-            Resolved::Waiting(waiting) => plan.findings.push(*waiting),
+            Resolved::Waiting(waiting) => plan.pending.push(*waiting),
             Resolved::Refused(refusal) => return Some(*refusal),
         }
         None
@@ -88,7 +88,7 @@ impl Waiting {
         Self { gate, keyless, stage, in_shadow: false }
     }
 
-    /// Returns the same for a policy that never refuses.
+    /// Returns it for a policy that never refuses.
     pub(super) fn in_shadow(self) -> Self {
         Self { in_shadow: true, ..self }
     }

@@ -1,7 +1,8 @@
 //! Continues a policy whose key or quota is being looked up.
 //!
 //! A key may be followed by a quota: one [`Waiting`] goes through both lookups, and ends as a check, as nothing, or as
-//! a refusal. If the budget ends first, a missing key has failed, and a missing quota is the policy's own.
+//! a refusal. If the budget ends first, the lookup of a key has failed, and that of a quota results in the policy's
+//! own.
 
 use std::task::{Context, Poll};
 
@@ -10,32 +11,32 @@ use super::resolved::{Resolved, Stage, Waiting};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::http::response::Refusal;
-use crate::limiter::{Finding, Found};
+use crate::limiter::{PendingCheck, Resolution};
 
 impl Waiting {
-    /// Returns the judge of this policy; the head of the request is gone.
+    /// Returns the judge of this policy, without the head of the request.
     fn judge(&self) -> Judge<'_> {
         Judge::without_parts(&self.gate, self.keyless.draft.rule)
     }
 
-    /// Returns the end of the lookups; in shadow mode a refusal is none.
-    fn found(&self, resolved: Resolved) -> Found<Box<Refusal>> {
+    /// Returns the result of the lookups; in shadow mode a refusal becomes a skip.
+    fn resolution(&self, resolved: Resolved) -> Resolution<Box<Refusal>> {
         match resolved {
-            Resolved::Check(check) => Found::Check(check),
-            Resolved::Refused(refusal) if !self.in_shadow => Found::Refused(refusal),
-            Resolved::Skip | Resolved::Refused(_) | Resolved::Waiting(_) => Found::Skip,
+            Resolved::Check(check) => Resolution::Check(check),
+            Resolved::Refused(refusal) if !self.in_shadow => Resolution::Refused(refusal),
+            Resolved::Skip | Resolved::Refused(_) | Resolved::Waiting(_) => Resolution::Skip,
         }
     }
 }
 
-impl Finding for Waiting {
+impl PendingCheck for Waiting {
     type Refusal = Box<Refusal>;
 
     fn rule(&self) -> usize {
         self.keyless.draft.rule
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Found<Box<Refusal>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Box<Refusal>>> {
         loop {
             let resolved = match &mut self.stage {
                 Stage::Key(pending) => {
@@ -50,13 +51,13 @@ impl Finding for Waiting {
             };
             match resolved {
                 Resolved::Waiting(next) => self.stage = next.stage,
-                resolved => return Poll::Ready(self.found(resolved)),
+                resolved => return Poll::Ready(self.resolution(resolved)),
             }
         }
     }
 
-    fn late(&self) -> Found<Box<Refusal>> {
-        self.found(match &self.stage {
+    fn timed_out(&self) -> Resolution<Box<Refusal>> {
+        self.resolution(match &self.stage {
             Stage::Key(_) => {
                 let late = Error::new(Kind::Timeout, "the lookup of a key timed out");
                 self.judge().without_key(self.keyless, late)

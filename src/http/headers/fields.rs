@@ -13,7 +13,7 @@ use super::numbers::{Advertised, LARGEST, Left, number};
 use crate::core::{Digits, Outcome, PolicyName, Quota};
 use crate::http::policy::Policy;
 
-/// What the headers of all responses say about a layer's policies.
+/// The parts of headers that are equal in all responses of a layer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PolicyField {
     /// `RateLimit-Policy`; `None` if no policy is shown.

@@ -1,6 +1,6 @@
 //! Merges headers with those that an inner layer or an upstream has set, so that the stricter limit is seen.
 //!
-//! A List field stays one line. `members` says what is kept of it, and how much it leaves: with the feature
+//! A List field stays one line. `members` decides what is kept of it, and how much room is left: with the feature
 //! `merge-headers` each member is read, without it none is.
 
 use std::borrow::Cow;
@@ -32,8 +32,8 @@ pub(super) fn merge(headers: &mut HeaderMap, name: HeaderName, ours: HeaderValue
 /// Returns whether `ours` is less than what any earlier header leaves.
 ///
 /// Earlier headers that cannot be parsed, or that have a limit but not what is left of it, count as the stricter ones
-/// and stay as they are. A `RateLimit` that cannot be parsed does not count if ours `is_written` in its place; one that is
-/// not read counts unless `X-RateLimit-Remaining` is beside it.
+/// and stay as they are. A `RateLimit` that cannot be parsed does not count if ours `is_written` in its place; one that
+/// is not read counts unless `X-RateLimit-Remaining` is beside it.
 pub(super) fn is_stricter(headers: &HeaderMap, ours: u64, is_written: bool) -> bool {
     let fields = left(lines(headers, RATELIMIT), is_written, headers.contains_key(REMAINING));
     let legacy = lines(headers, REMAINING).map(|value| value.to_str().ok()?.trim().parse().ok());

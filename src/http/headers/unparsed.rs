@@ -1,7 +1,8 @@
-//! The List fields of others, without the feature `merge-headers`: they are not read, only told from older drafts.
+//! The List fields of others, without the feature `merge-headers`: they are not read, only distinguished from older
+//! drafts.
 //!
-//! A line of this draft begins with a quoted name. Lines of the older drafts begin with a word or a number, and are dropped
-//! as with the feature, since clients would ignore a line in two syntaxes.
+//! A line of this draft begins with a quoted name. Lines of the older drafts begin with a word or a number, and are
+//! dropped as with the feature, since clients would ignore a line in two syntaxes.
 
 use std::borrow::Cow;
 

@@ -8,7 +8,7 @@ use super::Extracted;
 
 /// The error of a closure whose request names several clients, or one that is not certain.
 ///
-/// It becomes [`Extracted::Ambiguous`], which says what happens to the request.
+/// It becomes [`Extracted::Ambiguous`], which documents what happens to the request.
 ///
 /// # Examples
 ///

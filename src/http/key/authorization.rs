@@ -1,7 +1,7 @@
 //! Credentials in the `Authorization` header: <https://www.rfc-editor.org/rfc/rfc9110#section-11.4>.
 //!
-//! [`bearer`](super::bearer) and [`basic_user`](super::basic_user) extract theirs here. What comes in is the head of a
-//! request and the name of a scheme; what goes out is the text after that name, or that it is ambiguous. Applications
+//! [`bearer`](super::bearer) and [`basic_user`](super::basic_user) extract theirs here. The head of a
+//! request and the name of a scheme come in; the text after that name goes out, or that it is ambiguous. Applications
 //! differ in which of several lines they read, and proxies join lines with commas. So there is one result only where
 //! every reader would see the same one.
 

@@ -71,7 +71,7 @@ pub fn basic_user() -> BasicUser {
 impl BasicUser {
     /// Keeps the name readable in keys, and so in the store, instead of a hash of it.
     ///
-    /// A name of more than 64 bytes, escaped, is hashed all the same.
+    /// A name of more than 64 bytes, escaped, is hashed nevertheless.
     pub fn plain(self) -> Self {
         Self { plain: true, ..self }
     }

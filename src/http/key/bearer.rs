@@ -21,7 +21,7 @@ static KIND: Kind = Kind::fixed("bearer:");
 #[derive(Clone, Copy, Debug)]
 struct Bearer;
 
-/// Identifies clients by the token of `Authorization: Bearer`, of which only a hash leaves the process.
+/// Identifies clients by the token of `Authorization: Bearer`; only a hash of it leaves the process.
 ///
 /// A request without the header, or with another scheme, has no key; an empty token is a value like any other. A
 /// token with white space or a comma inside is [ambiguous](Extracted::Ambiguous), and so is one beside another

@@ -1,6 +1,6 @@
 //! Extracts the client's address, also behind trusted proxies.
 //!
-//! What comes in is the peer's address and the headers in which proxies name the hop before them; what goes out is
+//! The peer's address and the headers in which proxies name the hop before them come in; the result is
 //! the address of the first hop that is not a trusted proxy. The invariant: no header is read unless the peer is
 //! trusted, and nothing is read to the left of a hop that is not trusted, so no client chooses its own address.
 
@@ -44,8 +44,8 @@ enum Source {
 /// not recognised: its clients count as IPv6.
 ///
 /// By default no proxy is trusted, and the client is the peer: the address at the other end of the connection, as
-/// with [`peer_ip`](super::peer_ip), which also says how the app has to be served. Without a peer address there is no
-/// key, and by default such requests [share](MissingKey::Share) one counter.
+/// with [`peer_ip`](super::peer_ip), which also documents how the app has to be served. Without a peer address there is
+/// no key, and by default such requests [share](MissingKey::Share) one counter.
 ///
 /// Behind proxies, configure the ones you trust: by their networks ([`trusted_proxies`](ClientIp::trusted_proxies)), or
 /// by how many there are ([`trusted_hops`](ClientIp::trusted_hops)). The addresses in `X-Forwarded-For` are then read
@@ -83,7 +83,7 @@ pub fn client_ip() -> ClientIp {
 impl ClientIp {
     /// Trusts the proxies in these networks, and no others: CIDRs, or single addresses.
     ///
-    /// Replaces what was trusted before, also [`trusted_hops`](Self::trusted_hops). An empty list trusts nobody.
+    /// Replaces what was trusted before, also [`trusted_hops`](Self::trusted_hops). An empty list trusts no proxy.
     ///
     /// # Panics
     ///
@@ -117,7 +117,7 @@ impl ClientIp {
         Self { trust: Trust::nets(nets), ..self }
     }
 
-    /// Trusts this many proxies, of which the peer is the first, instead of networks.
+    /// Trusts this many proxies instead of networks; the peer is the first of them.
     ///
     /// For proxies whose addresses are not known in advance. Every request must pass through all of them: a client
     /// that can reach one of the later proxies directly chooses its own address. With 0 no proxy is trusted.
@@ -249,6 +249,10 @@ impl KeyExtractor for ClientIp {
     }
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
+        self.address(parts)
+    }
+
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
         self.address(parts)
     }
 

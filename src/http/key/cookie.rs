@@ -66,7 +66,7 @@ pub fn cookie(name: &str) -> Cookie {
 impl Cookie {
     /// Keeps the value readable in keys, and so in the store, instead of a hash of it.
     ///
-    /// A value of more than 64 bytes, escaped, is hashed all the same.
+    /// A value of more than 64 bytes, escaped, is hashed nevertheless.
     pub fn plain(self) -> Self {
         Self { plain: true, ..self }
     }

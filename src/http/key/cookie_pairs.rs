@@ -1,7 +1,7 @@
 //! The pairs of `Cookie` headers, as different servers may read them.
 //!
 //! RFC 6265 leaves servers free, and they use it: some decode names, some drop a pair that is malformed, some a whole
-//! line that is not ASCII. This module finds each pair that any of them may take for the wanted cookie, with its value
+//! line that is not ASCII. This module returns each pair that any of them may read as the wanted cookie, with its value
 //! in normal form and whether all of them see it, and leaves the choice to [`cookie`](super::cookie).
 
 use std::borrow::Cow;

@@ -31,7 +31,7 @@ use crate::core::{Error, Key};
 pub enum Extracted {
     /// The key that identifies the client.
     Key(Key),
-    /// The key that identifies the client, with the value of which it holds a hash.
+    /// The key that identifies the client, with the value that it contains a hash of.
     Secret(Box<Secret>),
     /// The request has no key: the policy's [`MissingKey`](super::MissingKey) rule decides.
     Missing,

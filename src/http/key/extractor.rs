@@ -23,7 +23,7 @@ use crate::lookup::RawValues;
 ///
 /// # Examples
 ///
-/// A type that is an extractor, and that knows which entries of lists can match its keys:
+/// A type that is an extractor, and that checks which entries of lists can match its keys:
 ///
 /// ```
 /// use http::request::Parts;
@@ -75,14 +75,23 @@ pub trait KeyExtractor: Send + Sync + 'static {
         MissingKey::Skip
     }
 
-    /// Returns the client's address, if this extractor knows it; by default it does not.
+    /// Returns the client's address, if this extractor has it; by default it has none.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
     }
 
+    /// Returns the client's address, if the keys of this extractor contain it; by default they do not.
+    ///
+    /// If such a key is [ambiguous](Extracted::Ambiguous), the requests of one address share a counter, as the rest of
+    /// the key cannot change that; otherwise all ambiguous requests share one.
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
+        let _ = parts;
+        None
+    }
+
     /// Whether an entry of an [allow](crate::Policy::allow) list or a [deny](crate::Policy::deny) list can match some
-    /// request, by its key, by a part of its key, or by an address that this extractor knows.
+    /// request, by its key, by a part of its key, or by an address that this extractor has.
     ///
     /// A layer is not built with a policy whose list has an entry that cannot. By default every entry can, which is
     /// what an extractor returns that cannot rule one out.
@@ -91,7 +100,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         true
     }
 
-    /// Offers the values of which the key of this request may hold a hash, for lookups by the key; where the key is
+    /// Offers the values that the key of this request may contain a hash of, for lookups by the key; where the key is
     /// [ambiguous](Extracted::Ambiguous), every value that the application may read in its place.
     ///
     /// Called only for a lookup (see [`Lookup::raw`](crate::Lookup::raw)), and for an ambiguous request of a policy
@@ -173,6 +182,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         (**self).address(parts)
+    }
+
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
+        (**self).address_in_key(parts)
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {

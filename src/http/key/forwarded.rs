@@ -1,13 +1,13 @@
 //! Parses one hop of the `Forwarded` header: <https://www.rfc-editor.org/rfc/rfc7239#section-4>.
 //!
-//! What comes in is one element of the list; what goes out is its address, or nothing. An element that is malformed
+//! One element of the list comes in; its address goes out, or nothing. An element that is malformed
 //! anywhere has no address: what another parser would read in it is not certain.
 
 use std::net::IpAddr;
 
 use super::node;
 
-/// What may stand between two parameters, besides one semicolon.
+/// The characters allowed between two parameters, besides one semicolon.
 const BETWEEN: [char; 3] = [';', ' ', '\t'];
 
 /// Returns the address of `for=`, if there is exactly one and the whole hop is well-formed.

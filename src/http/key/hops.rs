@@ -38,7 +38,7 @@ pub(super) fn single(headers: &HeaderMap, name: &HeaderName) -> impl Iterator<It
     only.map(|value| if more { None } else { read(value?, address) }).into_iter()
 }
 
-/// Returns the hops of a header, as `split` finds the elements of its lists and `parse` reads each.
+/// Returns the hops of a header, as `split` returns the elements of its lists and `parse` reads each.
 fn hops<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,

@@ -1,7 +1,7 @@
 //! Extracts the host of the request.
 //!
-//! One host has many spellings: letters of either case, a port, a final dot, forms of an IP address. What comes in is
-//! the URI and the `Host` header; what goes out is the one form that all spellings of a host share. A host that is
+//! One host has many spellings: letters of either case, a port, a final dot, forms of an IP address. The URI
+//! and the `Host` header come in; the one form that all spellings of a host share goes out. A host that is
 //! malformed is ambiguous rather than repaired, as servers and proxies repair it in different ways.
 
 use std::borrow::Cow;

@@ -2,7 +2,7 @@
 //!
 //! A [`Join`] has a key only if both parts have one, and is certain only if both are. Where a part is missing,
 //! ambiguous, rejected or failed, the joined key is the worse of the two: rejected, then failed, ambiguous, missing.
-//! So nobody gets around one part by what it does to the other.
+//! So no client evades one part by changing the other.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -40,6 +40,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
         self.first.address(parts).or_else(|| self.second.address(parts))
     }
 
+    fn address_in_key(&self, parts: &Parts) -> Option<IpAddr> {
+        self.first.address_in_key(parts).or_else(|| self.second.address_in_key(parts))
+    }
+
     /// Shared if either would be: a pair must not escape a limit that one of them would not.
     fn missing_key(&self) -> MissingKey {
         match (self.first.missing_key(), self.second.missing_key()) {
@@ -60,7 +64,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
     }
 }
 
-/// Offers the values of a part. One that offers none may have values all the same, so the offer is incomplete.
+/// Offers the values of a part. One that offers none may still have values, so the offer is incomplete.
 fn offer(part: &impl KeyExtractor, parts: &Parts, offered: &mut RawValues) {
     let before = offered.len();
     part.raw_values(parts, offered);
@@ -69,7 +73,7 @@ fn offer(part: &impl KeyExtractor, parts: &Parts, offered: &mut RawValues) {
     }
 }
 
-/// Waits for two answers at the same time.
+/// Waits for two extractors concurrently.
 async fn both<T>(mut first: Answer<T>, mut second: Answer<T>) -> (T, T) {
     poll_fn(|cx| if first.is_ready(cx) & second.is_ready(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
     (first.wait().await, second.wait().await)
@@ -87,7 +91,7 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
     }
 }
 
-/// Joins two keys of which at least one comes with its value.
+/// Joins two keys, at least one of which comes with its value.
 fn join_secrets(first: Extracted, second: Extracted) -> Extracted {
     let Some(((first, mut offered), (second, others))) = with_values(first).zip(with_values(second)) else {
         return Extracted::Missing;

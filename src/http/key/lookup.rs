@@ -1,9 +1,9 @@
 //! Extracts a key that is looked up by another one.
 //!
-//! What comes in is the key of another extractor, with the value the client sent; what goes out is the key that an
-//! asynchronous function finds for it, such as the account of a token. Results are cached and concurrent lookups
-//! of one key are shared, in [`lookup`](crate::lookup), so that no flood of requests becomes a flood of queries. A
-//! response that rejects a request is cached too.
+//! The key of another extractor comes in, with the value the client sent; the key that an
+//! asynchronous function returns for it goes out, such as the account of a token. Results are cached and concurrent
+//! lookups of one key are shared, in [`lookup`](crate::lookup), so that no flood of requests becomes a flood of
+//! queries. A response that rejects a request is cached too.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -42,10 +42,10 @@ enum FoundKey {
     Rejected(Arc<Response<Bytes>>),
 }
 
-/// Identifies clients by what an asynchronous function finds for another key, such as the account of a token.
+/// Identifies clients by the key that an asynchronous function returns for another key, such as the account of a token.
 ///
-/// The function gets a [`Lookup`]: the other key, and the value the client sent, of which the key may hold only a
-/// hash. It returns what a [closure](super::from_fn) may, or an error. The database that it queries is protected:
+/// The function receives a [`Lookup`]: the other key, and the value the client sent, as the key may contain only a
+/// hash of it. It returns what a [closure](super::from_fn) may, or an error. The database that it queries is protected:
 ///
 /// - Concurrent requests with one key share one lookup. It continues if their clients disconnect.
 /// - A lookup starts only for a request that no other policy refuses: policies whose key and quota are known at once
@@ -196,7 +196,7 @@ impl FoundKey {
         })
     }
 
-    /// Converts what a lookup found, or its error, to what an extractor returns.
+    /// Converts the result of a lookup, or its error, to the result of an extractor.
     fn extracted(found: Result<Self, Error>) -> Extracted {
         match found {
             Ok(FoundKey::Key(key)) => Extracted::Key(key),

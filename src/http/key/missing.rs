@@ -7,7 +7,7 @@
 ///
 /// An [ambiguous](super::Extracted::Ambiguous) key is never skipped and never gets a fresh counter; otherwise a client
 /// could escape its limit by sending a header twice. Requests with an ambiguous key are refused, or share one counter
-/// of the policy, with the policy's own quota, apart from requests without a key. If the extractor knows the client's
+/// of the policy, with the policy's own quota, apart from requests without a key. If the extractor has the client's
 /// address, as a joined key with `client_ip` does, they share one counter for each address (IPv4) or /56 prefix (IPv6).
 ///
 /// # Examples

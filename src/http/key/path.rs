@@ -86,7 +86,7 @@ fn is_plain(byte: u8) -> bool {
 /// Decodes a path and encodes it again, if that is certain to leave its meaning.
 fn recoded(path: &str) -> Result<String, Ambiguous> {
     let decoded: Vec<u8> = percent_decode_str(path).collect();
-    // Of each `%` two bytes are gone, if it encoded anything.
+    // Each `%` that encoded a byte is two bytes shorter when decoded.
     let encodes_all = path.len() == decoded.len() + 2 * path.matches('%').count();
     let same_segments = decoded.split(|byte| *byte == b'/').count() == path.split('/').count();
     let is_clear = same_segments && !decoded.contains(&b'\\') && !decoded.contains(&0);

@@ -39,7 +39,7 @@ pub struct PathParam {
 /// whose route has no such parameter has no key. The parameter is [ambiguous](Extracted::Ambiguous) if its value is not
 /// UTF-8, or if nested routers have several with this name that differ.
 ///
-/// axum knows the route only in layers that are added with `Router::layer` or `route_layer`, not in those around the
+/// axum sets the route only in layers that are added with `Router::layer` or `route_layer`, not in those around the
 /// whole service.
 ///
 /// If the application parses the value, several spellings are one client: to `Path<u64>`, `07` and `+7` are `7`. Set
@@ -199,7 +199,7 @@ fn values_of_router<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
             let named = params.iter().filter(|(of, _)| *of == name);
             named.map(|(_, value)| Value::Text(Cow::Owned(value.to_owned()))).collect()
         }
-        // Without parameters there is none of this name; else one is no text, and the router does not say which.
+        // Without parameters there is none of this name; else one is no text, and the router does not return which.
         Poll::Ready(Err(RawPathParamsRejection::MissingPathParams(_))) => Values::new(),
         _ => [Value::Unknown].into_iter().collect(),
     }

@@ -29,10 +29,10 @@ pub struct PeerIp {
 ///
 /// An IPv6 address that embeds an IPv4 address counts as that one, as with [`client_ip`](super::client_ip).
 ///
-/// Behind a proxy this is the proxy's address: for the client's there is [`client_ip`](super::client_ip). Lists of
+/// If there is a proxy, this is its address: use [`client_ip`](super::client_ip) for the client's. Lists of
 /// addresses compare the layer's client address, not this one.
 ///
-/// axum knows the address only if the app is served with `into_make_service_with_connect_info::<SocketAddr>()`. If it
+/// axum sets the address only if the app is served with `into_make_service_with_connect_info::<SocketAddr>()`. If it
 /// is not, there is no key, a warning is logged once per process, and by default all requests
 /// [share](MissingKey::Share) one counter.
 ///
@@ -82,7 +82,7 @@ impl KeyExtractor for PeerIp {
     }
 }
 
-/// Returns the address at the other end of the connection, if axum knows it; warns once per process if it does not.
+/// Returns the address at the other end of the connection, if axum set it; warns once per process if it did not.
 pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
     let info = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     if info.is_none() {

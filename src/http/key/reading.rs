@@ -12,7 +12,7 @@ use super::Ambiguous;
 /// A function that returns the normal form of a value.
 type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
 
-/// How an extractor reads the values it finds.
+/// How an extractor reads values.
 #[derive(Clone, Default)]
 pub(crate) struct Reading {
     pick: Pick,

@@ -22,7 +22,7 @@ struct Route;
 
 /// Counts requests by the template of their route, such as `/users/{id}`.
 ///
-/// Requests that matched no route share one counter. axum knows the route only in layers that are added with
+/// Requests that matched no route share one counter. axum sets the route only in layers that are added with
 /// `Router::layer` or `route_layer`, not in those around the whole service: there all requests share that counter.
 ///
 /// # Examples

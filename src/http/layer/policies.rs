@@ -8,6 +8,8 @@ use crate::core::{Error, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::{self, KeyExtractor};
 use crate::http::policy::Policy;
+#[cfg(feature = "config")]
+use crate::store::FailureRules;
 
 impl RateLimitLayer {
     /// Adds a policy.
@@ -162,14 +164,28 @@ impl RateLimitLayer {
     /// # }
     /// ```
     pub fn replace_policies(&self, policies: impl IntoIterator<Item = Policy>) -> Result<(), Error> {
-        let policies = self.gate.load().accepts(policies.into_iter().collect())?;
+        self.replace(policies.into_iter().collect(), |_| {})
+    }
+
+    /// Replaces all policies, and in the same swap what `change` does to the gate before.
+    pub(crate) fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
+        let mut next = Gate::clone(&self.gate.load());
+        change(&mut next);
+        let policies = next.accepts(policies)?;
         self.gate.rcu(|gate| {
             let mut gate = Gate::clone(gate);
+            change(&mut gate);
             gate.set_policies(policies.clone());
             gate
         });
         self.warn_of_unproven();
         Ok(())
+    }
+
+    /// Returns what happens when the store fails.
+    #[cfg(feature = "config")]
+    pub(crate) fn failure(&self) -> FailureRules {
+        self.gate.load().limits.failure
     }
 }
 

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 #[cfg(feature = "axum")]
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody, to_bytes};
 #[cfg(feature = "axum")]
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use http::Response;
+#[cfg(feature = "axum")]
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 
 use super::RateLimitLayer;
@@ -56,7 +58,7 @@ impl RateLimitLayer {
 
     /// Like [`on_reject`](Self::on_reject), but the closure may return anything that implements axum's `IntoResponse`.
     ///
-    /// The body must be complete, as text, JSON and bytes are. A streamed body is not waited for: the layer then sends
+    /// The body must be complete and of known size, as text, JSON and bytes are. A streamed body is not waited for: the layer then sends
     /// its own response, and logs a warning with the code `rejection_streamed`, once a second at most.
     ///
     /// # Examples
@@ -91,9 +93,14 @@ impl RateLimitLayer {
 #[cfg(feature = "axum")]
 fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
     static STREAMED: Warning = Warning::new();
-    let (parts, body) = response.into_parts();
-    let read = pin!(to_bytes(body, usize::MAX)).poll(&mut Context::from_waker(Waker::noop()));
-    if let Poll::Ready(Ok(bytes)) = read {
+    let (mut parts, body) = response.into_parts();
+    // A body of unknown size may have no end.
+    let size = body.size_hint().exact().and_then(|size| usize::try_from(size).ok());
+    let read = size.map(|size| pin!(to_bytes(body, size)).poll(&mut Context::from_waker(Waker::noop())));
+    if let Some(Poll::Ready(Ok(bytes))) = read {
+        // The server knows the length, and another one would end the connection.
+        parts.headers.remove(CONTENT_LENGTH);
+        parts.headers.remove(TRANSFER_ENCODING);
         return Some(Response::from_parts(parts, bytes));
     }
     if STREAMED.is_due() {

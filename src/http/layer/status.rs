@@ -43,7 +43,7 @@ impl RateLimitLayer {
     /// let status = by_address.status_service()?;
     /// # let _ = status;
     ///
-    /// // Anybody could send another client's key.
+    /// // Any client could send another client's key.
     /// let by_header = key::header("x-api-key");
     /// let by_header = RateLimitLayer::composite(MemoryStore::new()).user(Quota::per_hour(50), by_header);
     /// assert!(by_header.status_service().is_err());

@@ -1,6 +1,6 @@
 //! Lists of clients that are never limited, or always refused.
 //!
-//! What comes in is text from code or files; what goes out is whether an address or a key is on the list. Values are
+//! Text from code or files comes in; whether an address or a key is on the list goes out. Values are
 //! kept as keys hold them, escaped and hashed, so that they are found by one lookup in a table. An entry that can never
 //! match is an error when the list or the layer is built: a deny list with a typing error would admit the client that
 //! it is meant to refuse.
@@ -24,12 +24,12 @@ use crate::http::key::{ListEntry, canonical, counted};
 /// An address or a network matches the address of the client, whatever the policy's key is. It also matches the IPv4
 /// address that is mapped or translated into the client's IPv6 address, as in keys.
 ///
-/// A value matches a key that has it, and a joined key (as of [`and`](crate::key::KeyExtractor::and)) of which any part
+/// A value matches a key that has it, and a joined key (as of [`and`](crate::key::KeyExtractor::and)) if any part
 /// has it. Values are compared byte for byte with the key's normal form (a cookie decoded, a header without white space
 /// around it), before it is escaped or hashed. If a client can choose one part of a joined key, list a value that is
 /// meant for another part with [`key_of`](Self::key_of): otherwise the client could send it in the part it chooses.
 ///
-/// Of an [ambiguous](crate::key::Extracted::Ambiguous) key, each value that it may have is compared with a deny list,
+/// If a key is [ambiguous](crate::key::Extracted::Ambiguous), each value that it may have is compared with a deny list,
 /// and none with an allow list.
 ///
 /// A layer is not built with an entry that no request can match, such as a value on the list of a policy that counts
@@ -63,7 +63,7 @@ pub struct AccessList {
     nets: Vec<IpNet>,
     /// The values for keys of any kind: escaped as in a key, and hashed.
     values: HashSet<String>,
-    /// The same for keys of one kind, by the escaped kind.
+    /// The values for keys of one kind, by the escaped kind.
     values_of: HashMap<String, HashSet<String>>,
     /// Whether a request without an address has been seen; clones share it.
     met_unknown: Arc<AtomicBool>,
@@ -138,7 +138,7 @@ impl AccessList {
     /// Adds the client whose key has this value, for keys and parts of joined keys of this kind only.
     ///
     /// The kind is the text before the colon in a key, before it is escaped: `bearer`, `path`, `header x-api-key`,
-    /// `query tenant`, or what was given to [`Key::new`].
+    /// `query tenant`, or the parts passed to [`Key::new`].
     ///
     /// # Examples
     ///
@@ -175,7 +175,7 @@ impl AccessList {
         !self.serves_unknown
     }
 
-    /// Whether this is the first request without a known address: it is logged, so that operators learn of a list
+    /// Whether this is the first request without a known address: it is logged, so that operators notice a list
     /// without effect before an attack does.
     pub(crate) fn meets_unknown(&self) -> bool {
         !self.met_unknown.load(Ordering::Relaxed) && !self.met_unknown.swap(true, Ordering::Relaxed)

@@ -145,8 +145,8 @@ impl Policy {
 
     /// Counts CORS preflights too, which by default take no units.
     ///
-    /// In all other respects preflights are treated as other requests, because anybody can send what looks like one: a
-    /// [`deny`](Self::deny) list refuses them, an extractor may reject them, and [`MissingKey::Deny`] refuses those
+    /// In all other respects preflights are treated as other requests, because any client can send what looks like one:
+    /// a [`deny`](Self::deny) list refuses them, an extractor may reject them, and [`MissingKey::Deny`] refuses those
     /// without a key.
     pub fn with_preflights(self) -> Self {
         self.with(|options| options.scope.preflights = true)
@@ -224,7 +224,7 @@ impl Policy {
     /// Looks up the quota by the key; the lookup also receives the value that the client sent, if the key holds only
     /// its hash.
     ///
-    /// If the lookup finds no quota, the policy's own applies. Replaces [`tier`](Self::tier), whose rules for changes
+    /// If the lookup returns no quota, the policy's own applies. Replaces [`tier`](Self::tier), whose rules for changes
     /// of a quota apply here too. [`TierLookup`] has an example.
     #[cfg(feature = "lookup")]
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {

@@ -1,6 +1,6 @@
 //! Which responses count.
 //!
-//! What comes in is the head of a response, or its end; what goes out is whether the units of the request stay taken.
+//! The head of a response, or its end, comes in; whether the units of the request stay taken goes out.
 //! The account of a request settles it. A gRPC call reports its failure in trailers, so its head may not decide.
 
 use std::fmt;

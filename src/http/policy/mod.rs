@@ -1,8 +1,8 @@
 //! Policies: a rule, and the requests over HTTP that it applies to.
 //!
 //! A policy adds to a [`Rule`] what needs a request: the key's extractor, which requests it applies to, what they cost,
-//! which quota they have, and which clients are allowed or denied. What comes in is the head of a request; what goes
-//! out is what its admission needs for a check. Nothing here calls a store, and a rule knows no HTTP.
+//! which quota they have, and which clients are allowed or denied. The head of a request comes in; all that its
+//! admission needs for a check goes out. Nothing here calls a store, and a rule does not depend on HTTP.
 
 mod access;
 mod address;
@@ -155,7 +155,7 @@ impl Policy {
         self.options.cost_by.as_ref().map_or(self.rule.units(), |cost| cost(parts))
     }
 
-    /// Returns the quota of a request, where no lookup finds another.
+    /// Returns the quota of a request, unless a lookup returns another.
     pub(crate) fn quota_of(&self, parts: &Parts) -> Quota {
         self.options.tier.as_ref().and_then(|tier| tier(parts)).unwrap_or(*self.quota())
     }
@@ -193,7 +193,7 @@ impl fmt::Debug for Policy {
     }
 }
 
-/// Whether an entry is a network that may have the address of a client that `client` knows.
+/// Returns whether an entry is a network that may contain a client's address from `client`.
 fn is_address_of(client: &dyn KeyExtractor, entry: ListEntry<'_>) -> bool {
     matches!(entry, ListEntry::Net(_)) && client.can_match(entry)
 }

@@ -1,8 +1,8 @@
 //! Which requests a policy applies to.
 //!
-//! What comes in is the head of a request; what goes out is the [`Terms`] on which the policy applies to it, or that it
+//! The head of a request comes in; the [`Terms`] on which the policy applies to it go out, or that it
 //! does not. CORS preflights are the reason of more than one kind of terms: browsers send them without credentials, and
-//! anybody can send what looks like one, so they may go uncounted but not past a deny list.
+//! any client can send what looks like one, so they may go uncounted but not past a deny list.
 
 use std::sync::Arc;
 

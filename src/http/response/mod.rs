@@ -2,7 +2,7 @@
 //!
 //! A [`Refusal`] and the head of its request come in, a response goes out: for gRPC calls in gRPC's terms, for all
 //! others a [problem document](problem). An application may build that of a refusal by a policy itself; the headers,
-//! `Retry-After` and `Cache-Control` are added all the same.
+//! `Retry-After` and `Cache-Control` are still added.
 //!
 //! | refusal | HTTP | gRPC |
 //! | --- | --- | --- |

@@ -1,7 +1,7 @@
 //! Responses with a problem document (RFC 9457).
 //!
 //! Types are those of the IETF's draft for rate limits, `quota-exceeded` and `temporary-reduced-capacity`, or
-//! `about:blank`, which says no more than the status does. Documents are written as text: names of policies and numbers
+//! `about:blank`, which contains no more than the status. Documents are written as text: names of policies and numbers
 //! need no escaping, and a refusal should cost little, as it may be one of a flood.
 
 use std::time::Duration;

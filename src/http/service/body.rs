@@ -1,6 +1,6 @@
 //! The body of a response, and how the inner service's response leaves the layer.
 //!
-//! [`settle`] and [`pass`] come after each other: what a request owes is settled by the head of its response, and once
+//! [`settle`] and [`pass`] come after each other: a request is settled by the head of its response, and once
 //! the store has replied (or the budget is spent) the head gets the decision and the headers. Of a gRPC call whose
 //! status is in its trailers, the body keeps the account until they come.
 
@@ -27,7 +27,7 @@ pin_project! {
     ///
     /// # Cancellation
     ///
-    /// Dropping it before the trailers of a call leaves what the call owes as it was.
+    /// Dropping it before the trailers of a call leaves the debts of the call as they were.
     ///
     /// # Examples
     ///

@@ -18,7 +18,8 @@ use crate::http::grpc;
 /// What polling a body for a frame returns.
 type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
 
-/// What the trailers of a call are to settle. If it is dropped before they come, that stays as it is.
+/// The rest of a settlement that depends on the trailers of a call. If it is dropped before they come, the debts stay
+/// as they are.
 pub(super) struct Ending {
     /// `None` once the call is settled.
     account: Option<Account>,

@@ -1,4 +1,4 @@
-//! Finds what is left for the client that sent a request, by the way that the layer decides, at cost 0.
+//! Checks what is left for the client that sent a request, as the layer decides, at cost 0.
 //!
 //! It differs from a decision in three points: methods and routes of policies do not matter, as the status request has
 //! its own; policies that are not shown are resolved only to see whether they refuse the client; and a closure that
@@ -55,8 +55,8 @@ pub(super) async fn status(
         }
     }
     let limits = &gate.limits;
-    let deadline = if plan.findings.is_empty() { Deadline::none() } else { limits.deadline() };
-    limits.find_out(&mut plan, deadline).await?;
+    let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
+    limits.resolve_pending(&mut plan, deadline).await?;
     let decided = limits.store.decide(&plan.checks, deadline).wait().await;
     let Decided { decision, receipt } = decided.map_err(|error| Box::new(Refusal::Failed(error)))?;
     drop(limits.store.settle(receipt, &[]));

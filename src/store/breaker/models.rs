@@ -2,7 +2,7 @@
 //!
 //! `shared.rs` is compiled once more here, with loom's atomics. The models claim what callers rely
 //! on whichever thread comes first: one probe an interval, one thread that opens or closes the
-//! breaker and learns of it, no outcome lost, and none counted in a later round.
+//! breaker and sees that it did, no outcome lost, and none counted in a later round.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ fn closed() -> Arc<Breaker> {
 
 /// Takes a permit, which there has to be.
 #[track_caller]
-fn ask(breaker: &Breaker, now: u64) -> Permit {
-    breaker.ask(|| now).expect("the store is asked")
+fn acquire(breaker: &Breaker, now: u64) -> Permit {
+    breaker.acquire(|| now).expect("a permit")
 }
 
 /// Reports a failure.
@@ -44,7 +44,7 @@ fn fails(breaker: &Breaker, permit: Permit, now: u64) {
 
 /// Makes so many calls that fail, one after the other.
 fn fail(breaker: &Breaker, times: u64, now: u64) {
-    (0..times).for_each(|_| fails(breaker, ask(breaker, now), now));
+    (0..times).for_each(|_| fails(breaker, acquire(breaker, now), now));
 }
 
 /// A breaker that opened at 0.
@@ -55,7 +55,7 @@ fn opened() -> Arc<Breaker> {
     breaker
 }
 
-/// Runs things on threads of their own, and returns what each returned.
+/// Runs things on threads of their own, and returns their results.
 fn at_once<R: Send + 'static>(
     breaker: &Arc<Breaker>,
     things: impl IntoIterator<Item = Box<dyn FnOnce(&Breaker) -> R>>,
@@ -85,8 +85,8 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
 fn one_of_those_who_come_in_one_interval_probes() {
     explore(|| {
         let breaker = opened();
-        let asks = [0, 1, 2].map(|later| thing(move |breaker| breaker.ask(|| FIRST_WAIT_MS + later)));
-        let probes = at_once(&breaker, asks).into_iter().flatten().count();
+        let attempts = [0, 1, 2].map(|later| thing(move |breaker| breaker.acquire(|| FIRST_WAIT_MS + later)));
+        let probes = at_once(&breaker, attempts).into_iter().flatten().count();
         assert_eq!((probes, breaker.state()), (1, BreakerState::HalfOpen));
     });
 }
@@ -98,25 +98,25 @@ fn of_those_who_come_in_two_intervals_at_most_two_probe() {
     explore(|| {
         let breaker = opened();
         // The second interval begins 100 ms after the first one did.
-        let asks = [50, 60, 150].map(|now| thing(move |breaker| breaker.ask(|| now)));
-        let asked = at_once(&breaker, asks);
-        let probes = asked.iter().flatten().count();
-        let in_the_first = asked[..2].iter().flatten().count();
-        assert!((1..=2).contains(&probes) && in_the_first <= 1, "{asked:?}");
-        assert_eq!(breaker.load().asking, u64::try_from(probes).expect("they are few"), "none is forgotten");
+        let attempts = [50, 60, 150].map(|now| thing(move |breaker| breaker.acquire(|| now)));
+        let permits = at_once(&breaker, attempts);
+        let probes = permits.iter().flatten().count();
+        let in_the_first = permits[..2].iter().flatten().count();
+        assert!((1..=2).contains(&probes) && in_the_first <= 1, "{permits:?}");
+        assert_eq!(breaker.load().in_flight, u64::try_from(probes).expect("they are few"), "none is forgotten");
     });
 }
 
 /// Three probes in flight with three outcomes at once: the reply wins whichever comes first.
 #[test]
-fn an_answered_probe_closes_whatever_becomes_of_the_others_meanwhile() {
+fn a_probe_that_succeeds_closes_it_whatever_the_others_do_meanwhile() {
     explore(|| {
         let breaker = opened();
-        let [first, second, third] = [50, 150, 350].map(|now| ask(&breaker, now));
-        let told = at_once(
+        let [first, second, third] = [50, 150, 350].map(|now| acquire(&breaker, now));
+        let results = at_once(
             &breaker,
             [
-                thing(move |breaker| breaker.answered(first, || 360)),
+                thing(move |breaker| breaker.succeeded(first, || 360)),
                 thing(move |breaker| breaker.failed(second, 360).is_some_and(|_| false)),
                 thing(move |breaker| {
                     breaker.gave_up(third, || 360);
@@ -124,32 +124,32 @@ fn an_answered_probe_closes_whatever_becomes_of_the_others_meanwhile() {
                 }),
             ],
         );
-        assert!(told[0], "it says so");
+        assert!(results[0], "it closed the breaker");
         assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Closed, None));
     });
 }
 
-/// Three replies to probes at once: one caller learns that it closed the breaker, and logs that.
+/// Three replies to probes at once: one caller sees that it closed the breaker, and logs it.
 #[test]
-fn of_probes_that_are_answered_at_once_one_closes() {
+fn of_probes_that_succeed_at_once_one_closes() {
     explore(|| {
         let breaker = opened();
-        let probes = [50, 150, 350].map(|now| ask(&breaker, now));
-        let told = at_once(&breaker, probes.map(|probe| thing(move |breaker| breaker.answered(probe, || 360))));
-        assert_eq!(told.iter().filter(|closed| **closed).count(), 1);
+        let probes = [50, 150, 350].map(|now| acquire(&breaker, now));
+        let results = at_once(&breaker, probes.map(|probe| thing(move |breaker| breaker.succeeded(probe, || 360))));
+        assert_eq!(results.iter().filter(|closed| **closed).count(), 1);
         assert_eq!(breaker.state(), BreakerState::Closed);
     });
 }
 
-/// The last failures in a row are reported at once: one caller learns that it opened the breaker.
+/// The last failures in a row are reported at once: one caller sees that it opened the breaker.
 #[test]
-fn it_opens_once_and_at_the_last_failure_however_many_are_told_at_once() {
+fn it_opens_once_and_at_the_last_failure_however_many_are_reported_at_once() {
     explore(|| {
         let breaker = closed();
         fail(&breaker, MOST_IN_ROW - 2, 7);
-        let permits = [(); 3].map(|()| ask(&breaker, 7));
-        let told = at_once(&breaker, permits.map(|permit| thing(move |breaker| breaker.failed(permit, 7))));
-        assert_eq!(told.iter().flatten().collect::<Vec<_>>(), [&BreakerState::Closed], "one of them opens it");
+        let permits = [(); 3].map(|()| acquire(&breaker, 7));
+        let results = at_once(&breaker, permits.map(|permit| thing(move |breaker| breaker.failed(permit, 7))));
+        assert_eq!(results.iter().flatten().collect::<Vec<_>>(), [&BreakerState::Closed], "one of them opens it");
         assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Open, Some(7)));
         assert_eq!(breaker.load().probe_at, 7 + FIRST_WAIT_MS);
     });
@@ -157,23 +157,23 @@ fn it_opens_once_and_at_the_last_failure_however_many_are_told_at_once() {
 
 /// Two failures and a reply within a window, reported at once: all are in the counts.
 #[test]
-fn no_failure_and_no_answer_is_forgotten() {
+fn no_failure_and_no_reply_is_forgotten() {
     explore(|| {
         let breaker = closed();
         fail(&breaker, 1, 7);
-        let permits = [(); 3].map(|()| ask(&breaker, 7));
-        let answered = permits[2];
+        let permits = [(); 3].map(|()| acquire(&breaker, 7));
+        let replied = permits[2];
         at_once(
             &breaker,
             [
                 thing(move |breaker| fails(breaker, permits[0], 7)),
                 thing(move |breaker| fails(breaker, permits[1], 7)),
-                thing(move |breaker| assert!(!breaker.answered(answered, || 7))),
+                thing(move |breaker| assert!(!breaker.succeeded(replied, || 7))),
             ],
         );
         let recent = breaker.load().recent;
-        assert_eq!((recent.failed, recent.answered), (3, 1));
-        assert!(recent.in_row <= 2, "the answer came after the first one");
+        assert_eq!((recent.failed, recent.succeeded), (3, 1));
+        assert!(recent.in_row <= 2, "the reply came after the first failure");
     });
 }
 
@@ -183,18 +183,18 @@ fn no_failure_and_no_answer_is_forgotten() {
 fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
     explore(|| {
         let breaker = closed();
-        let late = [(); 2].map(|()| ask(&breaker, 0));
+        let late = [(); 2].map(|()| acquire(&breaker, 0));
         fail(&breaker, MOST_IN_ROW, 0);
-        let probe = ask(&breaker, FIRST_WAIT_MS);
-        let told = at_once(
+        let probe = acquire(&breaker, FIRST_WAIT_MS);
+        let results = at_once(
             &breaker,
             [
-                thing(move |breaker| breaker.answered(late[0], || 60)),
+                thing(move |breaker| breaker.succeeded(late[0], || 60)),
                 thing(move |breaker| breaker.failed(late[1], 60).is_some()),
-                thing(move |breaker| breaker.answered(probe, || 60)),
+                thing(move |breaker| breaker.succeeded(probe, || 60)),
             ],
         );
-        assert_eq!(told, [false, false, true]);
+        assert_eq!(results, [false, false, true]);
         let found = breaker.load();
         assert_eq!((found.phase, found.recent), (BreakerState::Closed, Recent::default()));
     });
@@ -203,19 +203,19 @@ fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
 /// A thread that reports an early failure is held up while a whole outage passes: the beginning of
 /// the next one is not overwritten.
 #[test]
-fn a_spell_of_failures_does_not_begin_before_the_last_answer() {
+fn failures_in_a_row_do_not_begin_before_the_last_reply() {
     explore(|| {
         let breaker = closed();
-        let late = ask(&breaker, 10);
-        let permits = [(); 5].map(|()| ask(&breaker, 20));
+        let late = acquire(&breaker, 10);
+        let permits = [(); 5].map(|()| acquire(&breaker, 20));
         let late_one = thing(move |breaker| fails(breaker, late, 10));
-        // It opens, a probe is answered, and a minute later it fails again.
+        // It opens, a probe succeeds, and a minute later it fails again.
         let others = thing(move |breaker| {
             for permit in permits {
                 fails(breaker, permit, 20);
             }
             let probe_at = 20 + FIRST_WAIT_MS;
-            assert!(breaker.answered(ask(breaker, probe_at), || probe_at));
+            assert!(breaker.succeeded(acquire(breaker, probe_at), || probe_at));
             fail(breaker, 1, 60_000);
         });
         at_once(&breaker, [late_one, others]);
@@ -226,13 +226,13 @@ fn a_spell_of_failures_does_not_begin_before_the_last_answer() {
 /// A thread that closed the breaker is held up before it notes the time, while others open and
 /// close it again: the later note stands.
 #[test]
-fn waits_grow_from_the_last_time_it_closed_whoever_tells_of_an_earlier_one() {
+fn waits_grow_from_the_last_time_it_closed_whoever_reports_an_earlier_one() {
     explore(|| {
         let breaker = opened();
-        let first = ask(&breaker, 50);
-        let earlier = thing(move |breaker| assert!(breaker.answered(first, || 60)));
+        let first = acquire(&breaker, 50);
+        let earlier = thing(move |breaker| assert!(breaker.succeeded(first, || 60)));
         let later = thing(|breaker| {
-            let permits: Vec<_> = (0..MOST_IN_ROW).filter_map(|_| breaker.ask(|| 61)).collect();
+            let permits: Vec<_> = (0..MOST_IN_ROW).filter_map(|_| breaker.acquire(|| 61)).collect();
             let closed = permits.iter().all(|permit| !permit.is_probe()) && permits.len() == 5;
             if !closed {
                 return;
@@ -240,14 +240,14 @@ fn waits_grow_from_the_last_time_it_closed_whoever_tells_of_an_earlier_one() {
             for permit in permits {
                 fails(breaker, permit, 61);
             }
-            let second = ask(breaker, 1_000);
-            ask(breaker, 2_000);
-            assert!(breaker.answered(second, || 2_001));
+            let second = acquire(breaker, 1_000);
+            acquire(breaker, 2_000);
+            assert!(breaker.succeeded(second, || 2_001));
             let before = breaker.probes_again(2_002);
             assert!(before >= 2, "it closed after two probes, or three");
         });
         at_once(&breaker, [earlier, later]);
-        // Once all have told what they know, the last one stands.
+        // Once all have reported, the last one stands.
         if breaker.load().round > 2 {
             assert!(breaker.probes_again(2_002) >= 2);
         }

@@ -6,9 +6,9 @@
 //!
 //! A call goes like this:
 //!
-//! 1. `ask` returns a permit, or none: then the store is not called.
+//! 1. `acquire` returns a permit, or none: then the store is not called.
 //! 2. The caller calls the store. What a probe does is described at [`Permit::is_probe`].
-//! 3. It reports the outcome with the permit, once: `answered`, `failed` or `gave_up`.
+//! 3. It reports the outcome with the permit, once: `succeeded`, `failed` or `gave_up`.
 //!
 //! Reports of replies may be left out while the breaker `is_calm`. A probe that is never reported
 //! keeps the breaker half-open, but does not keep others from probing.
@@ -69,43 +69,43 @@ impl Breaker {
     /// Returns the permit for a call, or `None` if the store must not be called now. The time is
     /// read only while the breaker is not closed.
     ///
-    /// Of callers that come at once when a probe is due, one receives the permit.
-    pub(crate) fn ask(&self, now: impl FnOnce() -> u64) -> Option<Permit> {
+    /// If several callers come at once when a probe is due, one receives the permit.
+    pub(crate) fn acquire(&self, now: impl FnOnce() -> u64) -> Option<Permit> {
         let word = self.state.load(Ordering::Acquire);
-        let found = Snapshot::unpack(word);
-        if found.phase == BreakerState::Closed {
-            return Some(Permit { round: found.round, probe: false });
+        let state = Snapshot::unpack(word);
+        if state.phase == BreakerState::Closed {
+            return Some(Permit { round: state.round, probe: false });
         }
         let now = now();
-        if now < found.probe_at {
+        if now < state.probe_at {
             return None;
         }
-        let probing = found.probe(now);
+        let probing = state.probe(now);
         let permit = Permit { round: probing.round, probe: true };
-        // Of those who come at once one probes.
+        // One of several concurrent callers probes.
         let first = self.state.compare_exchange(word, probing.pack(), Ordering::AcqRel, Ordering::Acquire);
         first.is_ok().then_some(permit)
     }
 
-    /// Returns a permit to report a failure of callers that were never sent; `None` unless the
+    /// Returns a permit to report a failure of calls that were never sent; `None` unless the
     /// breaker is closed.
     #[cfg(feature = "cluster")]
     pub(crate) fn join(&self) -> Option<Permit> {
-        let found = self.load();
-        (found.phase == BreakerState::Closed).then_some(Permit { round: found.round, probe: false })
+        let state = self.load();
+        (state.phase == BreakerState::Closed).then_some(Permit { round: state.round, probe: false })
     }
 
     /// Returns whether a reply changes nothing: the breaker is closed, and no failure is in its
     /// window. Callers then need not report it.
     pub(crate) fn is_calm(&self) -> bool {
-        let found = self.load();
-        found.phase == BreakerState::Closed && found.recent.failed == 0
+        let state = self.load();
+        state.phase == BreakerState::Closed && state.recent.failed == 0
     }
 
-    /// Reports a reply. Returns whether the breaker closed by it, which is so for one caller. The
+    /// Reports a reply. Returns whether it closed the breaker, which is true for one caller. The
     /// time is read only if there was a failure.
-    pub(crate) fn answered(&self, permit: Permit, now: impl Fn() -> u64) -> bool {
-        let before = self.change(permit, |found| found.answered(&now));
+    pub(crate) fn succeeded(&self, permit: Permit, now: impl Fn() -> u64) -> bool {
+        let before = self.change(permit, |state| state.succeeded(&now));
         let closed = before.filter(|before| before.phase != BreakerState::Closed);
         if let Some(Snapshot { probes, .. }) = closed {
             self.closed.fetch_max(now() << PROBES_BITS | probes, Ordering::Relaxed);
@@ -118,12 +118,12 @@ impl Breaker {
     /// permit is of an earlier round.
     pub(crate) fn failed(&self, permit: Permit, now: u64) -> Option<BreakerState> {
         let (mut closed, again) = (false, self.probes_again(now));
-        let before = self.change(permit, |found| {
-            if found.phase == BreakerState::Closed && found.recent.in_row == 0 {
-                // Not stored: who was held up here may be of a spell that is long over.
+        let before = self.change(permit, |state| {
+            if state.phase == BreakerState::Closed && state.recent.in_row == 0 {
+                // Not stored: a thread that was held up here may report failures that are long over.
                 self.failing_since.fetch_max(now, Ordering::Relaxed);
             }
-            let next = found.failed(now, again);
+            let next = state.failed(now, again);
             closed = next.phase == BreakerState::Closed;
             Some(next)
         });
@@ -133,20 +133,20 @@ impl Breaker {
     /// Reports that the call has no outcome: it was not made, or its caller stopped waiting. After
     /// a probe another request may probe from `probe_at` on.
     pub(crate) fn gave_up(&self, permit: Permit, probe_at: impl Fn() -> u64) {
-        self.change(permit, |found| found.gave_up(&probe_at));
+        self.change(permit, |state| state.gave_up(&probe_at));
     }
 
     /// Returns how long until the next probe may begin; zero if it is closed.
     pub(crate) fn next_probe(&self, now: u64) -> Duration {
-        let found = self.load();
-        let wait = if found.phase == BreakerState::Closed { 0 } else { found.probe_at.saturating_sub(now) };
+        let state = self.load();
+        let wait = if state.phase == BreakerState::Closed { 0 } else { state.probe_at.saturating_sub(now) };
         Duration::from_millis(wait)
     }
 
     /// Returns when the failures began, in milliseconds, if the store has not replied since.
     pub(crate) fn failing_since(&self) -> Option<u64> {
-        let found = self.load();
-        (found.phase != BreakerState::Closed || found.recent.in_row > 0).then(|| self.first_failure())
+        let state = self.load();
+        (state.phase != BreakerState::Closed || state.recent.in_row > 0).then(|| self.first_failure())
     }
 
     /// Returns when the last failures in a row began, in milliseconds, even if the store has
@@ -157,7 +157,7 @@ impl Breaker {
 
     /// Returns the number of probes to go on from if the breaker opens now: those that closing took
     /// if that was less than a second ago, else 0. So a store that replies to a probe and fails
-    /// again at once is not called ever again after the shortest wait.
+    /// again at once is not always called again after the shortest wait.
     pub(super) fn probes_again(&self, now: u64) -> u64 {
         let closed = self.closed.load(Ordering::Relaxed);
         let (closed_at, probes) = (closed >> PROBES_BITS, closed & ((1 << PROBES_BITS) - 1));
@@ -173,8 +173,8 @@ impl Breaker {
     /// if nothing was changed. `change` may run several times.
     fn change(&self, permit: Permit, mut change: impl FnMut(Snapshot) -> Option<Snapshot>) -> Option<Snapshot> {
         let changed = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
-            let found = Snapshot::unpack(word);
-            if found.round == permit.round { change(found).map(Snapshot::pack) } else { None }
+            let state = Snapshot::unpack(word);
+            if state.round == permit.round { change(state).map(Snapshot::pack) } else { None }
         });
         changed.ok().map(Snapshot::unpack)
     }

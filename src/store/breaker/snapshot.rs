@@ -10,7 +10,7 @@
 //! | 80 | the probe fails | open | 1 | 0 | 150 |
 //! | 150 | a request probes | half-open | 2 | 1 | 350 |
 //! | 350 | another one does; the last has no outcome yet | half-open | 3 | 2 | 750 |
-//! | 360 | one of the two is answered | closed | | | |
+//! | 360 | one of the two succeeds | closed | | | |
 //!
 //! The word, from its lowest bit:
 //!
@@ -68,8 +68,8 @@ pub(super) struct Snapshot {
     pub(super) recent: Recent,
     /// Probes begun in a row, as far as they make waits longer (7 at most), while it is not closed.
     pub(super) probes: u64,
-    /// Of these, how many are in flight: 31 at most. Each of them may close it.
-    pub(super) asking: u64,
+    /// How many of these are in flight: 31 at most. Each of them may close it.
+    pub(super) in_flight: u64,
     /// When the next request may probe, in milliseconds, whether or not earlier probes have an
     /// outcome by then.
     pub(super) probe_at: u64,
@@ -81,26 +81,26 @@ impl Snapshot {
     pub(super) fn probe(self, now: u64) -> Self {
         let probes = (self.probes + 1).min(low(PROBES_BITS));
         let probing = Self { probes, probe_at: now.saturating_add(wait(probes)), ..self };
-        if self.asking == low(ASKING_BITS) {
-            return Self { asking: 1, ..probing.next(BreakerState::HalfOpen) };
+        if self.in_flight == low(IN_FLIGHT_BITS) {
+            return Self { in_flight: 1, ..probing.next(BreakerState::HalfOpen) };
         }
-        Self { asking: self.asking + 1, phase: BreakerState::HalfOpen, ..probing }
+        Self { in_flight: self.in_flight + 1, phase: BreakerState::HalfOpen, ..probing }
     }
 
     /// Returns the state after a failure at `now`. A closed breaker that opens by it waits as if
     /// there had been `probes` probes already; otherwise a probe has failed.
     pub(super) fn failed(self, now: u64, probes: u64) -> Self {
         if self.phase != BreakerState::Closed {
-            return self.heard();
+            return self.probe_ended();
         }
         let recent = self.recent.failed(now);
         if recent.opens() { self.open(probes, now) } else { Self { recent, ..self } }
     }
 
     /// Returns the state after a reply: closed, if it was not; `None` if nothing changes.
-    pub(super) fn answered(self, now: impl FnOnce() -> u64) -> Option<Self> {
+    pub(super) fn succeeded(self, now: impl FnOnce() -> u64) -> Option<Self> {
         match self.phase {
-            BreakerState::Closed => self.recent.answered(now).map(|recent| Self { recent, ..self }),
+            BreakerState::Closed => self.recent.succeeded(now).map(|recent| Self { recent, ..self }),
             _ => Some(Self { recent: Recent::default(), ..self.next(BreakerState::Closed) }),
         }
     }
@@ -115,21 +115,21 @@ impl Snapshot {
     pub(super) fn gave_up(self, probe_at: impl FnOnce() -> u64) -> Option<Self> {
         let undone = || {
             let (probes, probe_at) = (self.probes.saturating_sub(1), self.probe_at.min(probe_at()));
-            Self { probes, probe_at, ..self.heard() }
+            Self { probes, probe_at, ..self.probe_ended() }
         };
         (self.phase != BreakerState::Closed).then(undone)
     }
 
     /// Returns the state with one probe less in flight.
-    fn heard(self) -> Self {
-        let asking = self.asking.saturating_sub(1);
-        let phase = if asking == 0 { BreakerState::Open } else { BreakerState::HalfOpen };
-        Self { phase, asking, ..self }
+    fn probe_ended(self) -> Self {
+        let in_flight = self.in_flight.saturating_sub(1);
+        let phase = if in_flight == 0 { BreakerState::Open } else { BreakerState::HalfOpen };
+        Self { phase, in_flight, ..self }
     }
 
     /// Opens the breaker at `now`, in a new round, for a wait as after so many probes.
     fn open(self, probes: u64, now: u64) -> Self {
-        Self { probes, asking: 0, probe_at: now.saturating_add(wait(probes)), ..self.next(BreakerState::Open) }
+        Self { probes, in_flight: 0, probe_at: now.saturating_add(wait(probes)), ..self.next(BreakerState::Open) }
     }
 }
 
@@ -149,9 +149,9 @@ const ROUND_BITS: u32 = 14;
 pub(super) const PROBES_BITS: u32 = 3;
 /// Bits of the probes in flight. Half a second apart, 31 of them are as long as the longest probe,
 /// 15 s.
-const ASKING_BITS: u32 = 5;
+const IN_FLIGHT_BITS: u32 = 5;
 /// Bits of the time of the next probe: the rest, which lasts for 34 years.
-const PROBE_AT_BITS: u32 = u64::BITS - PHASE_BITS - ROUND_BITS - PROBES_BITS - ASKING_BITS;
+const PROBE_AT_BITS: u32 = u64::BITS - PHASE_BITS - ROUND_BITS - PROBES_BITS - IN_FLIGHT_BITS;
 
 impl Snapshot {
     /// Reads a word. The word 0 is a closed breaker without failures.
@@ -167,12 +167,12 @@ impl Snapshot {
             _ => BreakerState::HalfOpen,
         };
         let state =
-            Self { phase, round: take(ROUND_BITS), recent: Recent::default(), probes: 0, asking: 0, probe_at: 0 };
+            Self { phase, round: take(ROUND_BITS), recent: Recent::default(), probes: 0, in_flight: 0, probe_at: 0 };
         if phase == BreakerState::Closed {
-            let (in_row, failed, answered) = (take(IN_ROW_BITS), take(COUNT_BITS), take(COUNT_BITS));
-            return Self { recent: Recent { in_row, failed, answered, start: take(START_BITS) }, ..state };
+            let (in_row, failed, succeeded) = (take(IN_ROW_BITS), take(COUNT_BITS), take(COUNT_BITS));
+            return Self { recent: Recent { in_row, failed, succeeded, start: take(START_BITS) }, ..state };
         }
-        Self { probes: take(PROBES_BITS), asking: take(ASKING_BITS), probe_at: take(PROBE_AT_BITS), ..state }
+        Self { probes: take(PROBES_BITS), in_flight: take(IN_FLIGHT_BITS), probe_at: take(PROBE_AT_BITS), ..state }
     }
 
     /// Writes the state as a word, which `unpack` reads as the same state.
@@ -182,17 +182,17 @@ impl Snapshot {
             word |= value.min(low(bits)) << place;
             place += bits;
         };
-        let Recent { in_row, failed, answered, start } = self.recent;
+        let Recent { in_row, failed, succeeded, start } = self.recent;
         put(self.phase as u64, PHASE_BITS);
         put(self.round, ROUND_BITS);
         if self.phase == BreakerState::Closed {
             put(in_row, IN_ROW_BITS);
             put(failed, COUNT_BITS);
-            put(answered, COUNT_BITS);
+            put(succeeded, COUNT_BITS);
             put(start, START_BITS);
         } else {
             put(self.probes, PROBES_BITS);
-            put(self.asking, ASKING_BITS);
+            put(self.in_flight, IN_FLIGHT_BITS);
             put(self.probe_at, PROBE_AT_BITS);
         }
         word

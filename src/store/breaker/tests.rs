@@ -1,4 +1,4 @@
-//! Tests of the breaker with times that are set, and against a model that remembers every outcome.
+//! Tests of the breaker with times that are set, and against a model that keeps every outcome.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ fn breaker() -> Breaker {
 }
 
 #[track_caller]
-fn ask(breaker: &Breaker, now: u64) -> Permit {
-    breaker.ask(|| now).expect("the store is asked")
+fn acquire(breaker: &Breaker, now: u64) -> Permit {
+    breaker.acquire(|| now).expect("a permit")
 }
 
 #[track_caller]
-fn is_not_asked(breaker: &Breaker, now: u64) {
-    assert!(breaker.ask(|| now).is_none(), "the store is asked at {now}");
+fn assert_refuses(breaker: &Breaker, now: u64) {
+    assert!(breaker.acquire(|| now).is_none(), "no permit is due at {now}");
 }
 
 /// A breaker that opened at `now`.
 fn opened(now: u64) -> Breaker {
     let breaker = breaker();
     for _ in 0..MOST_IN_ROW {
-        breaker.failed(ask(&breaker, now), now);
+        breaker.failed(acquire(&breaker, now), now);
     }
     assert_eq!(breaker.state(), BreakerState::Open);
     breaker
@@ -37,7 +37,7 @@ fn opened(now: u64) -> Breaker {
 /// A probe at `now` fails at once.
 #[track_caller]
 fn probe_fails(breaker: &Breaker, now: u64) {
-    let probe = ask(breaker, now);
+    let probe = acquire(breaker, now);
     assert_eq!(breaker.state(), BreakerState::HalfOpen);
     assert_eq!(breaker.failed(probe, now), Some(BreakerState::HalfOpen));
     assert_eq!(breaker.state(), BreakerState::Open);
@@ -45,14 +45,14 @@ fn probe_fails(breaker: &Breaker, now: u64) {
 
 /// Reports a reply at `now`; returns whether the breaker closes.
 #[track_caller]
-fn answers(breaker: &Breaker, now: u64) -> bool {
-    breaker.answered(ask(breaker, now), || now)
+fn succeeds(breaker: &Breaker, now: u64) -> bool {
+    breaker.succeeded(acquire(breaker, now), || now)
 }
 
 /// Reports a failure at `now`; returns whether the breaker opens.
 #[track_caller]
 fn fails(breaker: &Breaker, now: u64) -> bool {
-    breaker.failed(ask(breaker, now), now).is_some()
+    breaker.failed(acquire(breaker, now), now).is_some()
 }
 
 #[test]
@@ -63,28 +63,28 @@ fn it_opens_on_failures_in_a_row_however_slowly_they_come() {
         for failure in 1..MOST_IN_ROW {
             assert!(!fails(&breaker, now + failure * 2 * WINDOW_MS), "failure {failure}");
         }
-        assert!(!answers(&breaker, now + 9 * WINDOW_MS), "it was never open");
+        assert!(!succeeds(&breaker, now + 9 * WINDOW_MS), "it was never open");
     }
     for failure in 1..MOST_IN_ROW {
         assert!(!fails(&breaker, (100 + 2 * failure) * WINDOW_MS));
     }
     let last = 200 * WINDOW_MS;
-    assert_eq!(breaker.failed(ask(&breaker, last), last), Some(BreakerState::Closed), "it says so once");
+    assert_eq!(breaker.failed(acquire(&breaker, last), last), Some(BreakerState::Closed), "it is reported once");
     assert_eq!(breaker.state(), BreakerState::Open);
 }
 
-/// Tells of what every `nth` question fails, one every `step` ms; after how many it opens, if it does.
-fn opens_after(nth: u64, step: u64, questions: u64) -> Option<u64> {
+/// Makes a call every `step` ms, of which every `nth` fails; returns after how many the breaker opens, if it does.
+fn opens_after(nth: u64, step: u64, calls: u64) -> Option<u64> {
     let breaker = breaker();
-    let opens = |question: &u64| {
-        let now = question * step;
-        if question.is_multiple_of(nth) { fails(&breaker, now) } else { answers(&breaker, now) }
+    let opens = |call: &u64| {
+        let now = call * step;
+        if call.is_multiple_of(nth) { fails(&breaker, now) } else { succeeds(&breaker, now) }
     };
-    (1..=questions).find(opens)
+    (1..=calls).find(opens)
 }
 
 #[test]
-fn it_opens_when_half_of_the_questions_of_a_second_fail() {
+fn it_opens_when_half_of_the_calls_of_a_second_fail() {
     let ten = 2 * MOST_IN_WINDOW;
     for (nth, step, opens) in [(2, 0, Some(ten)), (2, 50, Some(ten)), (2, 56, None), (3, 1, None), (10, 0, None)] {
         assert_eq!(opens_after(nth, step, 100_000), opens, "every {nth}th, every {step} ms");
@@ -92,62 +92,62 @@ fn it_opens_when_half_of_the_questions_of_a_second_fail() {
 }
 
 #[test]
-fn few_failures_say_nothing_of_the_rate_and_old_ones_neither() {
+fn few_failures_or_old_ones_do_not_show_a_rate() {
     let breaker = breaker();
     for round in 0..1_000 {
-        for question in 1..2 * MOST_IN_WINDOW - 1 {
-            let now = round * WINDOW_MS + question;
-            let changes = if question % 2 == 1 { fails(&breaker, now) } else { answers(&breaker, now) };
-            assert!(!changes, "question {question} of round {round}");
+        for call in 1..2 * MOST_IN_WINDOW - 1 {
+            let now = round * WINDOW_MS + call;
+            let changes = if call % 2 == 1 { fails(&breaker, now) } else { succeeds(&breaker, now) };
+            assert!(!changes, "call {call} of round {round}");
         }
-        assert!(!answers(&breaker, round * WINDOW_MS));
+        assert!(!succeeds(&breaker, round * WINDOW_MS));
     }
 }
 
 #[test]
-fn an_outage_shows_however_many_answers_of_the_same_second_came_before() {
+fn an_outage_shows_however_many_replies_of_the_same_second_came_before() {
     let breaker = breaker();
-    for question in 0..100_000 {
-        assert!(if question % 10 == 0 { !fails(&breaker, 0) } else { !answers(&breaker, 0) });
+    for call in 0..100_000 {
+        assert!(if call % 10 == 0 { !fails(&breaker, 0) } else { !succeeds(&breaker, 0) });
     }
-    let opens = |question: &u64| if question.is_multiple_of(4) { answers(&breaker, 1) } else { fails(&breaker, 1) };
-    assert!((0..256).any(|question| opens(&question)), "three of four failed");
+    let opens = |call: &u64| if call.is_multiple_of(4) { succeeds(&breaker, 1) } else { fails(&breaker, 1) };
+    assert!((0..256).any(|call| opens(&call)), "three of four failed");
 }
 
 #[test]
-fn answers_change_nothing_unless_a_failure_was_a_moment_ago() {
+fn replies_change_nothing_unless_a_failure_was_a_moment_ago() {
     let breaker = breaker();
     let untouched = |breaker: &Breaker| {
         let before = breaker.state.load(Ordering::Relaxed);
-        breaker.answered(ask(breaker, 0), || panic!("nobody has to look at the clock"));
+        breaker.succeeded(acquire(breaker, 0), || panic!("nobody has to look at the clock"));
         breaker.state.load(Ordering::Relaxed) == before
     };
     assert!(untouched(&breaker));
     fails(&breaker, 5_000);
-    answers(&breaker, 5_000 + WINDOW_MS - 1);
-    assert_ne!(breaker.load().recent.answered, 0, "it is counted");
-    answers(&breaker, 5_000 + WINDOW_MS);
+    succeeds(&breaker, 5_000 + WINDOW_MS - 1);
+    assert_ne!(breaker.load().recent.succeeded, 0, "it is counted");
+    succeeds(&breaker, 5_000 + WINDOW_MS);
     assert!(untouched(&breaker), "the failure is too long ago");
     fails(&breaker, 7_000);
     for _ in 0..300 {
-        answers(&breaker, 7_000);
+        succeeds(&breaker, 7_000);
     }
     assert!(untouched(&breaker), "one failure of 300 is none");
 }
 
 #[test]
-fn times_that_are_told_in_another_order_are_of_one_window() {
+fn times_that_are_reported_in_another_order_are_of_one_window() {
     let breaker = breaker();
     fails(&breaker, 5_000);
     for now in [4_999, 4_500, 5_001] {
-        answers(&breaker, now);
+        succeeds(&breaker, now);
         fails(&breaker, now);
     }
     let recent = breaker.load().recent;
-    assert_eq!((recent.failed, recent.answered), (4, 3));
+    assert_eq!((recent.failed, recent.succeeded), (4, 3));
 }
 
-/// A breaker that remembers all, and is closed.
+/// A closed breaker that keeps every outcome.
 #[derive(Default)]
 struct Model {
     /// When each outcome was reported since the window began, and whether it was a failure.
@@ -157,7 +157,7 @@ struct Model {
 
 impl Model {
     /// Whether it opens.
-    fn told(&mut self, now: u64, failed: bool) -> bool {
+    fn report(&mut self, now: u64, failed: bool) -> bool {
         if self.window.first().is_some_and(|(start, _)| now - start >= WINDOW_MS) {
             self.window.clear();
         }
@@ -173,7 +173,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn it_opens_exactly_when_one_that_remembers_all_does(
+    fn it_opens_exactly_when_a_model_that_keeps_all_outcomes_does(
         start in prop_oneof![Just(0), any::<u32>().prop_map(u64::from)],
         failing in 0.1..0.8_f64,
         longest in prop_oneof![Just(2_u64), Just(60), Just(500)],
@@ -183,8 +183,8 @@ proptest! {
         for (wait, chance) in traced {
             now += wait % longest;
             let failed = chance < failing;
-            let opened = if failed { fails(&breaker, now) } else { answers(&breaker, now) };
-            prop_assert_eq!(opened, model.told(now, failed));
+            let opened = if failed { fails(&breaker, now) } else { succeeds(&breaker, now) };
+            prop_assert_eq!(opened, model.report(now, failed));
             if opened {
                 break;
             }
@@ -202,7 +202,7 @@ proptest! {
 #[test]
 fn while_it_is_closed_nobody_looks_at_the_clock() {
     let breaker = breaker();
-    assert!(breaker.ask(|| panic!("there is no need to")).is_some());
+    assert!(breaker.acquire(|| panic!("there is no need to")).is_some());
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn probes_come_after_50_ms_and_never_more_than_500_ms_apart() {
     let mut now = 1_000;
     for wait in [50, 100, 200, 400, 500, 500].into_iter().chain([500; 100]) {
         assert_eq!(breaker.next_probe(now), Duration::from_millis(wait));
-        is_not_asked(&breaker, now + wait - 1);
+        assert_refuses(&breaker, now + wait - 1);
         now += wait;
         assert_eq!(breaker.next_probe(now), Duration::ZERO);
         probe_fails(&breaker, now);
@@ -221,52 +221,52 @@ fn probes_come_after_50_ms_and_never_more_than_500_ms_apart() {
 #[test]
 fn one_request_probes_and_the_others_do_not_wait_for_it() {
     let breaker = opened(0);
-    let probe = ask(&breaker, 50);
+    let probe = acquire(&breaker, 50);
     for now in [50, 60, 149] {
-        is_not_asked(&breaker, now);
+        assert_refuses(&breaker, now);
     }
-    assert!(breaker.answered(probe, || 60), "it closes");
+    assert!(breaker.succeeded(probe, || 60), "it closes");
     assert_eq!(breaker.state(), BreakerState::Closed);
     assert_eq!(breaker.next_probe(60), Duration::ZERO);
-    ask(&breaker, 60);
+    acquire(&breaker, 60);
 }
 
 #[test]
 fn of_those_who_come_at_once_one_probes() {
     let breaker = opened(0);
     let mut other = None;
-    let asked = breaker.ask(|| {
-        other = breaker.ask(|| 50);
+    let permit = breaker.acquire(|| {
+        other = breaker.acquire(|| 50);
         50
     });
-    assert!(asked.is_none(), "the other one came first");
-    assert!(breaker.answered(other.expect("it is time"), || 50));
+    assert!(permit.is_none(), "the other one came first");
+    assert!(breaker.succeeded(other.expect("it is time"), || 50));
 }
 
 /// Fails as often in a row as opens it, all at one time.
 fn reopen(breaker: &Breaker, now: u64) {
     for _ in 1..MOST_IN_ROW {
-        assert_eq!(breaker.failed(ask(breaker, now), now), None);
+        assert_eq!(breaker.failed(acquire(breaker, now), now), None);
     }
-    assert_eq!(breaker.failed(ask(breaker, now), now), Some(BreakerState::Closed));
+    assert_eq!(breaker.failed(acquire(breaker, now), now), Some(BreakerState::Closed));
 }
 
 #[test]
 fn a_breaker_that_closed_opens_after_as_many_failures_as_at_first_and_a_second_later_probes_as_soon() {
     let breaker = opened(0);
     probe_fails(&breaker, 50);
-    answers(&breaker, 150);
+    succeeds(&breaker, 150);
     reopen(&breaker, 150 + WINDOW_MS);
     assert_eq!(breaker.next_probe(150 + WINDOW_MS), Duration::from_millis(50));
 }
 
 #[test]
-fn a_store_that_answers_a_probe_and_fails_again_is_asked_ever_more_seldom() {
+fn a_store_that_replies_to_a_probe_and_fails_again_is_called_ever_more_seldom() {
     let (breaker, mut now) = (opened(0), 0);
     for wait in [50, 100, 200, 400, 500, 500] {
         assert_eq!(breaker.next_probe(now), Duration::from_millis(wait));
         now += wait;
-        assert!(answers(&breaker, now));
+        assert!(succeeds(&breaker, now));
         now += 5;
         reopen(&breaker, now);
     }
@@ -275,25 +275,25 @@ fn a_store_that_answers_a_probe_and_fails_again_is_asked_ever_more_seldom() {
 #[test]
 fn a_probe_whose_caller_left_is_made_by_another_a_moment_later() {
     let breaker = opened(0);
-    breaker.gave_up(ask(&breaker, 50), || 60 + FIRST_WAIT_MS);
+    breaker.gave_up(acquire(&breaker, 50), || 60 + FIRST_WAIT_MS);
     assert_eq!(breaker.state(), BreakerState::Open);
-    is_not_asked(&breaker, 109);
-    assert!(answers(&breaker, 110));
+    assert_refuses(&breaker, 109);
+    assert!(succeeds(&breaker, 110));
 }
 
 #[test]
-fn the_next_probe_begins_at_most_500_ms_after_the_last_began_whether_or_not_that_was_answered() {
+fn the_next_probe_begins_at_most_500_ms_after_the_last_began_whether_or_not_that_has_an_outcome() {
     let breaker = opened(0);
     let (mut now, mut probes) = (0, Vec::new());
     for wait in [50, 100, 200, 400, 500, 500, 500] {
-        is_not_asked(&breaker, now + wait - 1);
+        assert_refuses(&breaker, now + wait - 1);
         now += wait;
-        probes.push(ask(&breaker, now));
+        probes.push(acquire(&breaker, now));
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
     }
     for probe in &probes[..6] {
         assert_eq!(breaker.failed(*probe, now + 1), Some(BreakerState::HalfOpen));
-        assert_eq!(breaker.state(), BreakerState::HalfOpen, "the last one has no answer yet");
+        assert_eq!(breaker.state(), BreakerState::HalfOpen, "the last one has no outcome yet");
     }
     assert_eq!(breaker.next_probe(now), Duration::from_millis(500), "failures make it no later");
     breaker.failed(probes[6], now + 1);
@@ -301,13 +301,13 @@ fn the_next_probe_begins_at_most_500_ms_after_the_last_began_whether_or_not_that
 }
 
 #[test]
-fn each_probe_without_an_answer_yet_may_close_it() {
+fn each_probe_in_flight_may_close_it() {
     for which in 0..3 {
         let breaker = opened(0);
-        let probes = [50, 150, 350].map(|now| ask(&breaker, now));
-        assert!(breaker.answered(probes[which], || 400));
+        let probes = [50, 150, 350].map(|now| acquire(&breaker, now));
+        assert!(breaker.succeeded(probes[which], || 400));
         for late in probes {
-            assert!(!breaker.answered(late, || 401), "it is closed already");
+            assert!(!breaker.succeeded(late, || 401), "it is closed already");
             assert_eq!(breaker.failed(late, 401), None);
         }
         assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Closed, None));
@@ -315,72 +315,72 @@ fn each_probe_without_an_answer_yet_may_close_it() {
 }
 
 #[test]
-fn probes_that_nobody_tells_of_are_given_up_when_they_are_too_many() {
+fn probes_that_are_never_reported_are_given_up_when_they_are_too_many() {
     let breaker = opened(0);
-    let lost: Vec<_> = (0..31).map(|probe| ask(&breaker, 50 + 500 * probe)).collect();
-    let probe = ask(&breaker, 50 + 500 * 31);
+    let lost: Vec<_> = (0..31).map(|probe| acquire(&breaker, 50 + 500 * probe)).collect();
+    let probe = acquire(&breaker, 50 + 500 * 31);
     for lost in lost {
-        assert!(!breaker.answered(lost, || 0), "it was given up");
+        assert!(!breaker.succeeded(lost, || 0), "it was given up");
         assert_eq!(breaker.failed(lost, 0), None);
         breaker.gave_up(lost, || 0);
     }
     assert_eq!(breaker.state(), BreakerState::HalfOpen);
-    assert!(breaker.answered(probe, || 60));
+    assert!(breaker.succeeded(probe, || 60));
 }
 
 #[test]
 fn a_probe_that_was_none_leaves_the_others_as_they_are() {
     let breaker = opened(0);
-    let probes = [50, 150].map(|now| ask(&breaker, now));
+    let probes = [50, 150].map(|now| acquire(&breaker, now));
     breaker.gave_up(probes[0], || 900);
     assert_eq!((breaker.state(), breaker.next_probe(150)), (BreakerState::HalfOpen, Duration::from_millis(200)));
     breaker.gave_up(probes[1], || 160);
     assert_eq!((breaker.state(), breaker.next_probe(150)), (BreakerState::Open, Duration::from_millis(10)));
-    assert!(answers(&breaker, 160));
+    assert!(succeeds(&breaker, 160));
 }
 
 #[test]
-fn late_answers_to_what_was_asked_before_it_opened_change_nothing() {
+fn late_replies_to_calls_made_before_it_opened_change_nothing() {
     let breaker = breaker();
-    let late = [(); 4].map(|()| ask(&breaker, 0));
+    let late = [(); 4].map(|()| acquire(&breaker, 0));
     for _ in 0..MOST_IN_ROW {
-        breaker.failed(ask(&breaker, 0), 0);
+        breaker.failed(acquire(&breaker, 0), 0);
     }
-    assert!(!breaker.answered(late[0], || 1));
+    assert!(!breaker.succeeded(late[0], || 1));
     assert_eq!(breaker.failed(late[1], 1), None);
     assert_eq!((breaker.state(), breaker.next_probe(0)), (BreakerState::Open, Duration::from_millis(50)));
 
-    let probe = ask(&breaker, 50);
-    assert!(!breaker.answered(late[2], || 50));
+    let probe = acquire(&breaker, 50);
+    assert!(!breaker.succeeded(late[2], || 50));
     assert_eq!(breaker.state(), BreakerState::HalfOpen, "only the probe closes it");
-    breaker.answered(probe, || 60);
+    breaker.succeeded(probe, || 60);
     assert_eq!(breaker.failed(late[3], 51), None);
     assert_eq!(breaker.failing_since(), None, "an old failure is none of the new phase's");
 }
 
 #[test]
-fn callers_who_leave_a_closed_breaker_say_nothing_of_the_store() {
+fn callers_who_leave_a_closed_breaker_change_nothing() {
     let breaker = breaker();
     for _ in 0..100 {
-        breaker.gave_up(ask(&breaker, 0), || panic!("there is no probe"));
+        breaker.gave_up(acquire(&breaker, 0), || panic!("there is no probe"));
     }
     assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Closed, None));
 }
 
 #[test]
-fn it_knows_since_when_the_store_fails() {
+fn it_returns_since_when_the_store_fails() {
     let breaker = breaker();
     assert_eq!(breaker.failing_since(), None);
     for now in [7_000, 7_001, 8_000] {
-        breaker.failed(ask(&breaker, now), now);
+        breaker.failed(acquire(&breaker, now), now);
     }
     assert_eq!(breaker.failing_since(), Some(7_000), "it did so before it opened");
     for now in [9_000, 9_001] {
-        breaker.failed(ask(&breaker, now), now);
+        breaker.failed(acquire(&breaker, now), now);
     }
     probe_fails(&breaker, 10_000);
     assert_eq!(breaker.failing_since(), Some(7_000));
-    answers(&breaker, 67_000);
+    succeeds(&breaker, 67_000);
     assert_eq!((breaker.failing_since(), breaker.first_failure()), (None, 7_000));
 }
 
@@ -390,14 +390,14 @@ fn no_number_of_changes_or_years_confuses_it() {
     let mut now = 0;
     for _ in 0..100_000 {
         for _ in 0..MOST_IN_ROW {
-            breaker.failed(ask(&breaker, now), now);
+            breaker.failed(acquire(&breaker, now), now);
         }
         now += millis(breaker.next_probe(now));
-        assert!(answers(&breaker, now));
+        assert!(succeeds(&breaker, now));
     }
     let far = u64::MAX - 1;
     for _ in 0..MOST_IN_ROW {
-        breaker.failed(ask(&breaker, far), far);
+        breaker.failed(acquire(&breaker, far), far);
     }
-    ask(&breaker, far);
+    acquire(&breaker, far);
 }

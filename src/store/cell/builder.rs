@@ -55,7 +55,7 @@ impl RedisCellStoreBuilder {
     }
 
     /// Sets how long connecting may take, instead of 500 ms. A decision waits for it no longer than
-    /// its budget; connecting goes on meanwhile.
+    /// its budget; connecting continues meanwhile.
     pub fn connect_timeout(self, timeout: Duration) -> Self {
         Self { settings: self.settings.connect_timeout(timeout) }
     }
@@ -79,7 +79,7 @@ impl RedisCellStoreBuilder {
         Self { settings: self.settings.root_certificates(pem) }
     }
 
-    /// Sets the certificate that is sent to servers that ask for one: its chain, and its private
+    /// Sets the certificate that is sent to servers that request one: its chain, and its private
     /// key, each as PEM.
     #[cfg(feature = "tls")]
     pub fn client_certificate(self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
@@ -107,7 +107,7 @@ impl RedisCellStoreBuilder {
         let server = PlainServer::new(self.settings, url)?;
         let check = Check::new(nobodys_counter(), 0);
         let throttle = Throttle::of(server.key(&check.counter), &check)?;
-        let reply = server.try_out(async |connection| throttle.ask(connection).await, of_the_module).await?;
+        let reply = server.try_out(async |connection| throttle.call(connection).await, of_the_module).await?;
         throttle.step(&check, reply)?;
         Ok(RedisCellStore::new(server))
     }

@@ -1,6 +1,6 @@
 //! The store on redis-cell: token buckets that a Redis module keeps.
 //!
-//! What comes in are checks, one a request; what goes out are decisions, each made by one
+//! Checks come in, one a request; decisions go out, each made by one
 //! `CL.THROTTLE`. The store is for servers that have the module already, or where scripts are not
 //! allowed.
 //!
@@ -9,7 +9,7 @@
 //! - `throttle.rs` writes the command and reads the reply.
 //! - `store.rs` and `builder.rs` are the public store and its settings.
 //!
-//! Of the Redis store it knows the public settings, and `plain`, which lends it connections; it has
+//! Of the Redis store it uses the public settings, and `plain`, which provides connections; it has
 //! no queue, no script and no state of its own.
 
 mod builder;

@@ -4,7 +4,7 @@
 //! itself, as a quotient of doubles cut to whole nanoseconds. The same computation is made here, as
 //! times that the module reports only in whole seconds follow from it.
 //!
-//! Whatever the module cannot do is refused when a layer is built, by an error that says what to
+//! All that the module cannot do is refused when a layer is built, by an error that contains what to
 //! change; the checks of a tier's quota are refused the same way when they are made.
 
 use crate::core::{Error, Quota, Requirement};

@@ -13,7 +13,7 @@ use super::rate::{OR_SCRIPTS, supports};
 use super::throttle::Throttle;
 use crate::core::decision::{Decision, Source};
 use crate::core::{Error, Requirement};
-use crate::store::evaluate::told_of_one;
+use crate::store::evaluate::decided_one;
 use crate::store::redis::plain::PlainServer;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
@@ -146,10 +146,10 @@ impl Store for RedisCellStore {
 
 impl Inner {
     /// Makes the call and works out its decision. It is not cut short by a deadline: the caller
-    /// stops waiting, and only the end of the budget tells something of the connection.
+    /// stops waiting, and only the end of the budget is a sign that the connection failed.
     async fn decide(self: Arc<Self>, check: Check, throttle: Throttle) -> Result<Decided, Error> {
-        let reply = self.server.call(async |connection| throttle.ask(connection).await).await?;
-        Ok(told_of_one(self.id, &check, &throttle.step(&check, reply)?))
+        let reply = self.server.call(async |connection| throttle.call(connection).await).await?;
+        Ok(decided_one(self.id, &check, &throttle.step(&check, reply)?))
     }
 }
 

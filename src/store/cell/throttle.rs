@@ -56,7 +56,7 @@ impl Throttle {
 
     /// Sends the command and reads the reply as five numbers. A reply of another shape is an error
     /// of the client library.
-    pub(super) async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Reply, RedisError> {
+    pub(super) async fn call(&self, connection: &mut MultiplexedConnection) -> Result<Reply, RedisError> {
         self.command().query_async(connection).await
     }
 
@@ -66,7 +66,7 @@ impl Throttle {
         cmd("CL.THROTTLE").arg(&self.key).arg(&[max_burst, count, period, self.quantity]).take()
     }
 
-    /// Works out what the reply says of the check, in ticks of its quota.
+    /// Converts the reply to a decision of the check, in ticks of its quota.
     ///
     /// A look fits whatever remains; a cost above the capacity never fits. Times are rounded up to
     /// the next second, except where the interval between units is known exactly.
@@ -79,19 +79,19 @@ impl Throttle {
         let quota = &check.counter.quota;
         let (limited, capacity, remaining, retry_after, reset_after) = reply;
         if !matches!(limited, 0 | 1) || u64::try_from(capacity) != Ok(quota.capacity()) {
-            return Err(Error::new(Kind::Store, "Redis answered CL.THROTTLE with what is no decision"));
+            return Err(Error::new(Kind::Store, "the reply of Redis to CL.THROTTLE is not a decision"));
         }
-        let answer = Answer { limited: limited == 1, remaining, retry_after, reset_after };
-        let remaining = self.remaining(quota, answer.remaining);
-        let fits = check.cost == 0 || (check.cost <= quota.capacity() && !answer.limited);
+        let reply = Numbers { limited: limited == 1, remaining, retry_after, reset_after };
+        let remaining = self.remaining(quota, reply.remaining);
+        let fits = check.cost == 0 || (check.cost <= quota.capacity() && !reply.limited);
         let wait = match (fits, remaining) {
             (true, 1..) => 0,
-            (true, 0) if answer.limited => answer.until_admitted(quota) + self.unit(quota),
+            (true, 0) if reply.limited => reply.until_admitted(quota) + self.unit(quota),
             (true, 0) => self.unit(quota),
             (false, _) if check.cost > quota.capacity() => NEVER,
-            (false, _) => answer.until_admitted(quota),
+            (false, _) => reply.until_admitted(quota),
         };
-        let reset = self.reset(quota, &answer, remaining);
+        let reset = self.reset(quota, &reply, remaining);
         Ok(Step { fits, remaining, wait, reset, delay: 0, stamp: 0, state: None, found: Found::Kept })
     }
 
@@ -100,21 +100,21 @@ impl Throttle {
     /// The module divides by whole microseconds, and so finds more than there is where the interval
     /// is not a whole number of them. With `r` reported and the interval `i` in nanoseconds, fewer
     /// than `(r + 1) * floor(i / 1000) * 1000` nanoseconds were left.
-    fn remaining(&self, quota: &Quota, told: i64) -> u64 {
-        let told = u128::try_from(told).unwrap_or(0);
+    fn remaining(&self, quota: &Quota, reported: i64) -> u64 {
+        let reported = u128::try_from(reported).unwrap_or(0);
         let interval = u128::from(self.rate.interval);
-        let most = ((told + 1) * (interval / 1_000 * 1_000) - 1) / interval;
-        u64::try_from(most.min(told)).map_or(quota.capacity(), |most| most.min(quota.capacity()))
+        let most = ((reported + 1) * (interval / 1_000 * 1_000) - 1) / interval;
+        u64::try_from(most.min(reported)).map_or(quota.capacity(), |most| most.min(quota.capacity()))
     }
 
     /// Returns the ticks until the bucket is full. After taking something it is full within the
     /// time that the whole capacity takes.
-    fn reset(&self, quota: &Quota, answer: &Answer, remaining: u64) -> u64 {
-        if answer.reset_after <= 0 && remaining == quota.capacity() {
+    fn reset(&self, quota: &Quota, reply: &Numbers, remaining: u64) -> u64 {
+        if reply.reset_after <= 0 && remaining == quota.capacity() {
             return 0;
         }
-        let reset = rounded_up(quota, answer.reset_after);
-        if answer.limited || self.quantity == 0 {
+        let reset = rounded_up(quota, reply.reset_after);
+        if reply.limited || self.quantity == 0 {
             return reset;
         }
         reset.min(ticks(quota, (self.rate.max_burst + 1).saturating_mul(self.rate.interval)))
@@ -127,7 +127,7 @@ impl Throttle {
 }
 
 /// The numbers of a [`Reply`] that are times or units.
-struct Answer {
+struct Numbers {
     /// Whether the module refuses; of a look, whether the bucket holds less than nothing.
     limited: bool,
     /// Units, as the module computes them: at times more than there are.
@@ -138,7 +138,7 @@ struct Answer {
     reset_after: i64,
 }
 
-impl Answer {
+impl Numbers {
     /// Returns the ticks until the cost would be admitted, rounded up to a second.
     fn until_admitted(&self, quota: &Quota) -> u64 {
         rounded_up(quota, self.retry_after)
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_fits_also_in_a_bucket_that_owes_more_than_it_holds() {
+    fn a_look_fits_also_in_a_bucket_with_a_debt() {
         let quota = Quota::per_minute(10);
         assert_eq!(step(quota, 0, (0, 10, 10, -1, 0)), (true, 10, 0, 0));
         assert_eq!(step(quota, 0, (1, 10, 0, 4, 64)), (true, 0, 11_000_000, 65_000_000));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_an_error() {
+    fn what_is_no_reply_is_an_error() {
         let check = Check::new(
             Counter::new("policy".try_into().expect("a valid name"), Key::new("key", "ada"), Quota::per_minute(10)),
             1,

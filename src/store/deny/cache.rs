@@ -1,20 +1,20 @@
-//! A store around a store that answers what was refused a moment ago.
+//! A store around a store that caches its refusals.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::question::{Asked, Question};
 use super::refusals::Refusals;
+use super::snapshot::{CacheLookup, Snapshot};
 use crate::core::{Error, Requirement};
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
 };
 
-/// The longest a refusal is served, unless another [cap](DenyCacheBuilder::cap) is set.
+/// How long a refusal is served at most, unless another [cap](DenyCacheBuilder::cap) is set.
 const DEFAULT_CAP: Duration = Duration::from_secs(1);
-/// Refusals that are kept, unless another [capacity](DenyCacheBuilder::capacity) is set.
+/// How many refusals are kept, unless another [capacity](DenyCacheBuilder::capacity) is set.
 const DEFAULT_CAPACITY: usize = 100_000;
 
 /// A store around a store that caches refusals, so that a flood of refused requests costs the inner store nothing.
@@ -30,8 +30,8 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///
 /// - [`Decision::source`](crate::Decision::source) is [`DenyCache`](crate::Source::DenyCache). `retry_after` counts
 ///   down to the time at which, according to the store, the request fits; with several policies it is the longest that
-///   is known. `remaining` is that of the cached refusal.
-/// - Policies that are not known to refuse the request have the outcome that they had when a request was last refused
+///   is cached. `remaining` is that of the cached refusal.
+/// - Policies without a cached refusal of the request have the outcome that they had when a request was last refused
 ///   in this way (for the first five of them), otherwise a `remaining` of 0.
 /// - A refund, charge or reset through this store takes effect at once. One that is settled in the background and takes
 ///   longer than 100 ms to arrive, one made elsewhere, or the loss of a counter by the store itself takes effect within
@@ -43,7 +43,7 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///
 /// Memory is bounded: by default 100,000 refusals are cached, in 15 MB for requests with one policy and 30 MB at most,
 /// however long the keys are and however many policies there are. While all of them are live, further refusals are not
-/// cached. A counter is identified by 84 bits of a hash that nobody outside can predict, as in a
+/// cached. A counter is identified by 84 bits of a hash that no client can predict, as in a
 /// [`MemoryStore`](crate::MemoryStore). Clones share the cache.
 ///
 /// # Examples
@@ -60,9 +60,9 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// ```
 #[derive(Clone, Debug)]
 pub struct DenyCache<S> {
-    /// The store that decides what is not known.
+    /// The store that decides what is not cached.
     inner: S,
-    /// What it refused; shared by all clones.
+    /// Its cached refusals; shared by all clones.
     refusals: Arc<Refusals>,
 }
 
@@ -110,7 +110,7 @@ impl<S> DenyCache<S> {
         DenyCacheBuilder::new().build(inner).expect("the default settings are valid")
     }
 
-    /// Returns the store inside. What is settled or reset through it directly is seen here within the cap.
+    /// Returns the store inside. Changes made through it directly take effect here within the cap.
     pub fn inner(&self) -> &S {
         &self.inner
     }
@@ -120,7 +120,7 @@ impl<S> DenyCache<S> {
         self.refusals.refused_from_cache()
     }
 
-    /// Returns how many refusals are kept, outlived ones that were not yet dropped included.
+    /// Returns how many refusals are kept, expired ones that were not yet dropped included.
     pub fn len(&self) -> usize {
         self.refusals.len()
     }
@@ -139,8 +139,8 @@ impl DenyCacheBuilder {
 
     /// Sets how long a refusal is cached at most, instead of 1 s, counted from when the inner store was called.
     ///
-    /// So late may be seen what is refunded elsewhere. A shorter wait of the refusal itself ends it earlier. A cap
-    /// below 1 µs is refused by [`build`](Self::build).
+    /// A refund made elsewhere takes effect within this time. A shorter wait of the refusal itself ends it earlier. A
+    /// cap below 1 µs is refused by [`build`](Self::build).
     ///
     /// # Examples
     ///
@@ -173,7 +173,7 @@ impl DenyCacheBuilder {
     }
 
     /// Takes the time by which refusals end from another clock, instead of the system's. It should run as fast as the
-    /// inner store's; one that steps back ends what was learnt after the time it shows.
+    /// inner store's; if it steps back, refusals from after its new time are dropped.
     pub fn with_clock(self, clock: impl Clock) -> Self {
         Self { clock: Box::new(clock), ..self }
     }
@@ -188,17 +188,15 @@ impl DenyCacheBuilder {
         Ok(DenyCache { inner, refusals })
     }
 
-    /// Builds the cached refusals of the store `id` alone, for a store that calls them itself.
+    /// Builds the cached refusals of the store `id` alone, for a store that looks them up itself.
     pub(crate) fn refusals(self, id: StoreId) -> Result<Refusals, Error> {
         if self.cap < Duration::from_micros(1) {
             return Err(Error::invalid(
-                "a deny cache with a cap of 0 remembers nothing: give at least 1us, or leave it out",
+                "a deny cache with a cap of 0 caches nothing: give at least 1us, or leave it out",
             ));
         }
         if self.capacity == 0 {
-            return Err(Error::invalid(
-                "a deny cache of 0 refusals remembers nothing: give at least 1, or leave it out",
-            ));
+            return Err(Error::invalid("a deny cache of 0 refusals caches nothing: give at least 1, or leave it out"));
         }
         Ok(Refusals::new(id, self.cap, self.capacity, self.clock))
     }
@@ -206,14 +204,14 @@ impl DenyCacheBuilder {
 
 impl<S: Store> Store for DenyCache<S> {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        match self.refusals.ask(checks) {
-            Asked::Refused(decided) => Answer::Ready(Ok(decided)),
-            Asked::Open(question) => self.learn(question, checks, self.inner.decide(checks, deadline)),
+        match self.refusals.lookup(checks) {
+            CacheLookup::Refused(decided) => Answer::Ready(Ok(decided)),
+            CacheLookup::Miss(snapshot) => self.record(snapshot, checks, self.inner.decide(checks, deadline)),
         }
     }
 
     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.learn(self.refusals.question(checks), checks, self.inner.probe(checks, deadline))
+        self.record(self.refusals.snapshot(checks), checks, self.inner.probe(checks, deadline))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -245,20 +243,19 @@ impl<S: Store> Store for DenyCache<S> {
 }
 
 impl<S> DenyCache<S> {
-    /// Learns from an answer of the inner store.
+    /// Records a decision of the inner store, and returns it unchanged.
     ///
-    /// The decision is returned as it is. One that is still pending is learnt from when it is polled to its end; a
-    /// caller that drops it learns nothing.
-    fn learn(
+    /// A pending one is recorded once it is ready; if it is dropped before that, nothing is recorded.
+    fn record(
         &self,
-        question: Question,
+        snapshot: Snapshot,
         checks: &[Check],
         answer: Answer<Result<Decided, Error>>,
     ) -> Answer<Result<Decided, Error>> {
         match answer {
             Answer::Ready(decided) => {
                 if let Ok(decided) = &decided {
-                    self.refusals.learn(&question, checks, &decided.decision);
+                    self.refusals.record(&snapshot, checks, &decided.decision);
                 }
                 Answer::Ready(decided)
             }
@@ -266,7 +263,7 @@ impl<S> DenyCache<S> {
                 let (refusals, checks) = (Arc::clone(&self.refusals), checks.to_vec());
                 Answer::pending(async move {
                     let decided = pending.await?;
-                    refusals.learn(&question, &checks, &decided.decision);
+                    refusals.record(&snapshot, &checks, &decided.decision);
                     Ok(decided)
                 })
             }
@@ -275,8 +272,8 @@ impl<S> DenyCache<S> {
 
     /// Forgets a counter before and after a change to it.
     ///
-    /// Before, as the change may arrive at any time from now on; and after, for what was asked for meanwhile.
-    /// Dropping the pending answer forgets the second time, too.
+    /// Before, as the change may arrive at any time from now on; and after, for calls made meanwhile.
+    /// Dropping the pending answer forgets the counter the second time, too.
     fn forget_while<T: 'static>(
         &self,
         counter: &Counter,

@@ -1,9 +1,9 @@
-//! What the refusal of one check says of others.
+//! Which other checks the refusal of a check implies.
 //!
-//! Until a refused check fits, none that demands at least as much does, as long as nothing is given
-//! back: time only lowers what is counted, and other requests only raise it. What "as much" is,
-//! differs from algorithm to algorithm: [`Refusal`] says it. As the wait told must be true, sums of which
-//! no wait is known are asked of the store once.
+//! Until a refused check fits, none that demands at least as much does, as long as nothing is
+//! refunded: time only lowers what is counted, and other requests only raise it. What "as much"
+//! means depends on the algorithm: see [`Refusal`]. As the wait that is returned must be exact, the store is
+//! called once for each sum whose wait is not cached.
 
 use crate::core::Quota;
 use crate::core::algorithm::Refusal;
@@ -14,7 +14,7 @@ use crate::store::Check;
 pub(super) struct Demand {
     /// A larger demand of the same kind is refused at least as long.
     pub(super) units: u64,
-    /// Refusals of one kind say nothing of another's.
+    /// A refusal implies none of another kind.
     pub(super) kind: u64,
 }
 

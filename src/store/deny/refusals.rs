@@ -2,7 +2,7 @@
 //!
 //! Checks come in, before and after the store's decision; refusals go out. Three things end a cached refusal: its time
 //! (`until`, in `table`), a change of its counter through this process (a new generation, in `slots`), and an admitted
-//! request of the same counter, after which larger costs wait longer than was known.
+//! request of the same counter, after which larger costs wait longer than the cached refusal says.
 //!
 //! Invariant: a refusal is cached only if the generation of its counter is what it was before the store was called, so
 //! no refusal that was decided before a refund is served after it. All methods are synchronous and hold one lock at a
@@ -16,24 +16,24 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::demand::Demand;
-use super::question::{Asked, Mark, Marks, Question, is_remembered, repeats};
+use super::outcomes::{denied, last_reported};
 use super::slots::Slots;
-use super::table::{Known, KnownRefusals, Other, Place, after};
-use super::told::{denied, last_known};
+use super::snapshot::{CacheLookup, Mark, Marks, Snapshot, is_cacheable, repeats};
+use super::table::{Cached, CachedRefusals, Other, Place, after};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::clock::{Clock, micros};
 use crate::store::map::{CounterHasher, Fingerprints};
 use crate::store::{Check, Counter, Decided, Mode, Receipt, StoreId};
 
-/// At most so many other checks of a refused request are remembered with it.
+/// The most other checks of a refused request that are cached with it.
 const MOST_OTHERS: usize = 5;
 
-/// The refusals of one store.
+/// The deny cache of one store.
 pub(crate) struct Refusals {
     /// The store whose refusals these are.
     id: StoreId,
     /// The cached refusals.
-    kept: KnownRefusals,
+    kept: CachedRefusals,
     /// The generations of counters.
     slots: Slots,
     /// The hash of counters in marks and places.
@@ -48,8 +48,8 @@ pub(crate) struct Refusals {
     from_cache: AtomicU64,
 }
 
-/// What is known of each check of a request, in their order.
-type Found = SmallVec<[Option<Known>; 4]>;
+/// The cached refusal of each check of a request, in their order.
+type Hits = SmallVec<[Option<Cached>; 4]>;
 
 impl Refusals {
     /// Returns an empty cache for `capacity` refusals of the store `id`; both `cap` and `capacity` must not be zero.
@@ -57,7 +57,7 @@ impl Refusals {
         let cap_us = u64::try_from(cap.as_micros()).unwrap_or(u64::MAX);
         Self {
             id,
-            kept: KnownRefusals::new(capacity, cap_us),
+            kept: CachedRefusals::new(capacity, cap_us),
             slots: Slots::new(capacity),
             hasher: CounterHasher::new(),
             fingerprints: Fingerprints::new(),
@@ -77,70 +77,69 @@ impl Refusals {
         self.kept.len()
     }
 
-    /// Refuses a request, if one of its checks is known not to fit; to be called before the store is.
-    pub(crate) fn ask(&self, checks: &[Check]) -> Asked {
-        let question = self.question(checks);
-        if question.remembers
-            && !question.looks
-            && self.slots.may_be_live(question.sent)
-            && let Some(refused) = self.refused(checks, &question.marks, question.sent)
+    /// Looks a request up, before the store is called: it is refused if a cached refusal applies to one of its checks.
+    pub(crate) fn lookup(&self, checks: &[Check]) -> CacheLookup {
+        let snapshot = self.snapshot(checks);
+        if snapshot.cacheable
+            && !snapshot.looks
+            && self.slots.may_be_live(snapshot.sent)
+            && let Some(refused) = self.refused(checks, &snapshot.marks, snapshot.sent)
         {
-            return Asked::Refused(refused);
+            return CacheLookup::Refused(refused);
         }
-        Asked::Open(question)
+        CacheLookup::Miss(snapshot)
     }
 
-    /// What has to be known of a request that the store decides in any case.
+    /// Returns a snapshot for a request that the store decides in any case.
     ///
-    /// It is asked in place of [`ask`](Self::ask) where a refusal from memory is not wanted, as in a probe.
-    pub(crate) fn question(&self, checks: &[Check]) -> Question {
+    /// It replaces [`lookup`](Self::lookup) where a refusal from memory is not wanted, as in a probe.
+    pub(crate) fn snapshot(&self, checks: &[Check]) -> Snapshot {
         let marks: Marks = checks.iter().map(|check| self.mark(check)).collect();
         let looks = checks.iter().all(|check| check.cost == 0);
-        // What a shadow sees is to be decided each time, and two checks of one counter demand more
-        // than each of them.
-        let remembers = looks || (checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks));
-        Question { sent: micros(&*self.clock), marks, remembers, looks }
+        // Checks in shadow mode are decided each time, and two checks of one counter demand more than
+        // each of them.
+        let cacheable = looks || (checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks));
+        Snapshot { sent: micros(&*self.clock), marks, cacheable, looks }
     }
 
-    /// The refusal of a request that is asked of nobody.
+    /// Returns the cached refusal of a request, without a call of the store.
     pub(crate) fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        match self.ask(checks) {
-            Asked::Refused(decided) => Some(decided),
-            Asked::Open(_) => None,
+        match self.lookup(checks) {
+            CacheLookup::Refused(decided) => Some(decided),
+            CacheLookup::Miss(_) => None,
         }
     }
 
-    /// The refusal of a request, if one of its checks is known not to fit.
+    /// Returns the refusal of a request, if a cached one applies to any of its checks.
     fn refused(&self, checks: &[Check], marks: &Marks, now: u64) -> Option<Decided> {
-        let known: Found = checks.iter().zip(marks).map(|(check, mark)| self.find(check, mark, now)).collect();
-        if known.iter().all(Option::is_none) {
+        let hits: Hits = checks.iter().zip(marks).map(|(check, mark)| self.find(check, mark, now)).collect();
+        if hits.iter().all(Option::is_none) {
             return None;
         }
         self.from_cache.fetch_add(1, Ordering::Relaxed);
-        let outcomes = checks.iter().zip(marks).zip(&known).map(|((check, mark), found)| match found {
-            Some(found) => denied(check, Demand::of(check), found, now),
-            None => last_known(check, self.hash(mark, check, Demand::of(check)), &known, now),
+        let outcomes = checks.iter().zip(marks).zip(&hits).map(|((check, mark), hit)| match hit {
+            Some(cached) => denied(check, Demand::of(check), cached, now),
+            None => last_reported(check, self.hash(mark, check, Demand::of(check)), &hits, now),
         });
         let decision = Decision::new(outcomes, Source::DenyCache);
         Some(Decided::new(decision, Receipt::new(self.id, [])))
     }
 
-    /// Remembers how a request was refused, if it was, and if the store itself said so.
+    /// Records a decision: caches a refusal by the store itself, and not by another source, such as a fallback.
     ///
-    /// Refusals of another source, such as a fallback, teach nothing. A look is learnt from as
-    /// [`learn_from_looks`](Self::learn_from_looks) says.
-    pub(crate) fn learn(&self, question: &Question, checks: &[Check], decision: &Decision) {
-        if question.looks {
-            self.learn_from_looks(question, checks, decision);
+    /// [`record_looks`](Self::record_looks) describes what is cached of looks.
+    pub(crate) fn record(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
+        if snapshot.looks {
+            self.record_looks(snapshot, checks, decision);
         } else if decision.is_allowed() {
-            self.note_taken(question);
-        } else if decision.source() == Source::Store && question.remembers {
-            self.remember(question, checks, decision);
+            self.note_taken(snapshot);
+        } else if decision.source() == Source::Store && snapshot.cacheable {
+            self.cache(snapshot, checks, decision);
         }
     }
 
-    /// Where a look finds nothing left beyond its floor, a unit beyond it would be refused.
-    fn learn_from_looks(&self, question: &Question, checks: &[Check], decision: &Decision) {
+    /// Caches refusals by looks: if a look has nothing left beyond its floor, a cost of one unit would be refused.
+    fn record_looks(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
         let outcomes = decision.outcomes();
         if decision.source() != Source::Store || outcomes.iter().all(|outcome| outcome.remaining() > 0) {
             return;
@@ -150,23 +149,23 @@ impl Refusals {
             0 => Outcome::denied(check, 0, look.wait()).resets_after(look.reset_after()),
             _ => look.clone(),
         });
-        self.remember(question, &checks, &Decision::new(outcomes, Source::Store));
+        self.cache(snapshot, &checks, &Decision::new(outcomes, Source::Store));
     }
 
-    /// Forgets what was refused to larger costs than one that was admitted: they wait longer now.
-    fn note_taken(&self, question: &Question) {
-        if self.slots.may_be_live(question.sent) {
-            for mark in &question.marks {
-                self.slots.forget_if_live(mark.base, question.sent);
+    /// Forgets refusals of larger costs than an admitted one: they wait longer now.
+    fn note_taken(&self, snapshot: &Snapshot) {
+        if self.slots.may_be_live(snapshot.sent) {
+            for mark in &snapshot.marks {
+                self.slots.forget_if_live(mark.base, snapshot.sent);
             }
         }
     }
 
-    /// Caches each refusing check of a request, and beside it what the first [`MOST_OTHERS`] others reported.
-    fn remember(&self, question: &Question, checks: &[Check], decision: &Decision) {
+    /// Caches each refusing check of a request, and with it what the first [`MOST_OTHERS`] others reported.
+    fn cache(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
         let now = micros(&*self.clock);
-        let all = || checks.iter().zip(&question.marks).zip(decision.outcomes());
-        let refuses = |check: &Check, outcome: &Outcome| is_remembered(check) && !outcome.is_allowed();
+        let all = || checks.iter().zip(&snapshot.marks).zip(decision.outcomes());
+        let refuses = |check: &Check, outcome: &Outcome| is_cacheable(check) && !outcome.is_allowed();
         let others = all().filter(|((check, _), outcome)| !refuses(check, outcome));
         let others = others.map(|((check, mark), outcome)| Other {
             hash: self.hash(mark, check, Demand::of(check)),
@@ -176,15 +175,15 @@ impl Refusals {
         let others: SmallVec<[Other; 4]> = others.take(MOST_OTHERS).collect();
         let others: Option<Arc<[Other]>> = (!others.is_empty()).then(|| others.as_slice().into());
         for ((check, mark), outcome) in all().filter(|((check, _), outcome)| refuses(check, outcome)) {
-            let known = Known::new(check, outcome, mark.generation, question.sent, now, self.cap_us);
-            let known = Known { others: others.clone(), ..known };
-            if known.until > now && self.slots.admit(mark.base, mark.generation, question.sent, known.until) {
-                self.kept.put(self.place(mark, check, Demand::of(check)), known, now);
+            let cached = Cached::new(check, outcome, mark.generation, snapshot.sent, now, self.cap_us);
+            let cached = Cached { others: others.clone(), ..cached };
+            if cached.until > now && self.slots.admit(mark.base, mark.generation, snapshot.sent, cached.until) {
+                self.kept.put(self.place(mark, check, Demand::of(check)), cached, now);
             }
         }
     }
 
-    /// Forgets a counter now, and again when what is returned is dropped: when a change is made.
+    /// Forgets a counter now, and again when the returned guard is dropped, once a change is made.
     pub(crate) fn forgetting(self: &Arc<Self>, counter: &Counter) -> Forgetting {
         let base = self.base(counter);
         self.slots.forget(base);
@@ -196,14 +195,14 @@ impl Refusals {
         self.slots.forget_for_a_while(self.base(counter), micros(&*self.clock));
     }
 
-    /// Returns the live refusal that is known of a check, or of a smaller demand of its kind.
-    fn find(&self, check: &Check, mark: &Mark, now: u64) -> Option<Known> {
-        if !is_remembered(check) {
+    /// Returns the live cached refusal of a check, or of a smaller demand of its kind.
+    fn find(&self, check: &Check, mark: &Mark, now: u64) -> Option<Cached> {
+        if !is_cacheable(check) {
             return None;
         }
         let demand = Demand::of(check);
-        let found = self.kept.find(self.place(mark, check, demand), demand);
-        found.filter(|known| known.is_live(now, mark.generation))
+        let cached = self.kept.find(self.place(mark, check, demand), demand);
+        cached.filter(|cached| cached.is_live(now, mark.generation))
     }
 
     /// Returns the hash of a check's counter and its generation now.
@@ -212,17 +211,17 @@ impl Refusals {
         Mark { base, generation: self.slots.generation(base) }
     }
 
-    /// Returns the hash of all that a refusal is found by: counter, quota, and kind of demand.
+    /// Returns the hash of all that identifies a refusal: counter, quota, and kind of demand.
     fn hash(&self, mark: &Mark, check: &Check, demand: Demand) -> u64 {
         self.hasher.of_other((mark.base, check.counter.quota, demand.kind))
     }
 
-    /// Returns what a refusal is found by; the fingerprint is compared where hashes are equal.
+    /// Returns what identifies a refusal; the fingerprint is compared where hashes are equal.
     fn place(&self, mark: &Mark, check: &Check, demand: Demand) -> Place {
         Place { hash: self.hash(mark, check, demand), counter: self.fingerprints.of(&check.counter) }
     }
 
-    /// Returns the hash of policy and key, which is the same for all quotas.
+    /// Returns the hash of policy and key, which does not depend on the quota.
     fn base(&self, counter: &Counter) -> u64 {
         self.hasher.of(counter)
     }

@@ -1,20 +1,20 @@
 //! When counters were changed, so that an older refusal is not served afterwards.
 //!
 //! Hashes of counters come in. Each of at most 16,384 slots has a generation, a number that grows with each change
-//! of a counter that picks the slot. A refusal carries the generation of when it was asked for; it is live only as
-//! long as the slot has the same one. So forgetting a counter is one addition, without a search for its refusals, at
-//! the price that counters of the same slot are forgotten with it.
+//! of a counter that picks the slot. A refusal carries the generation of when the store was called; it is live only as
+//! long as the slot has the same one. So forgetting a counter is one addition, without a search for its refusals, but
+//! counters of the same slot are forgotten with it.
 //!
 //! All fields are atomics, read and written in one total order (`SeqCst`) without any lock. Times are microseconds
 //! of the cache's clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters share at most so many slots: one forgotten, a few others are too.
+/// The most slots, which counters share: if one is forgotten, a few others are too.
 const MOST_SLOTS: usize = 16_384;
 
-/// A change that is sent in the background may arrive this much later. Refusals asked for meanwhile
-/// are not remembered.
+/// A change that is sent in the background may arrive this much later. Refusals by calls made
+/// meanwhile are not cached.
 const ON_ITS_WAY_US: u64 = 100_000;
 
 /// Slots for counters, by their hash. Times are microseconds.
@@ -25,7 +25,7 @@ pub(super) struct Slots {
     live_until: AtomicU64,
 }
 
-/// What is known of all counters that pick this slot.
+/// The state of all counters that pick this slot.
 #[derive(Debug, Default)]
 struct Slot {
     /// How often the counters were forgotten.
@@ -43,7 +43,7 @@ impl Slots {
         Self { slots: (0..slots).map(|_| Slot::default()).collect(), live_until: AtomicU64::new(0) }
     }
 
-    /// Whether there may be a refusal of any counter that holds at a time: mostly there is none.
+    /// Returns whether any counter may have a refusal that holds at `now`: mostly none has.
     pub(super) fn may_be_live(&self, now: u64) -> bool {
         self.live_until.load(Ordering::SeqCst) > now
     }
@@ -58,22 +58,23 @@ impl Slots {
         self.slot(hash).generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// As [`forget`](Self::forget), if there may be a refusal that holds at `now`: else there is nothing to forget.
+    /// As [`forget`](Self::forget), if there may be a refusal that holds at `now`: otherwise there is nothing to
+    /// forget.
     pub(super) fn forget_if_live(&self, hash: u64, now: u64) {
         if self.slot(hash).live_until.load(Ordering::SeqCst) > now {
             self.forget(hash);
         }
     }
 
-    /// Forgets what is known, and what is asked for before the change has surely arrived.
+    /// Forgets cached refusals, and those by calls made before the change has surely arrived.
     pub(super) fn forget_for_a_while(&self, hash: u64, now: u64) {
         let until = now.saturating_add(ON_ITS_WAY_US);
         self.slot(hash).unsettled_until.store(until, Ordering::SeqCst);
         self.forget(hash);
     }
 
-    /// Whether a refusal asked for at `sent` may be remembered: nothing was changed since, nor may
-    /// have been on its way.
+    /// Returns whether a refusal by a call made at `sent` may be cached: nothing was changed since, nor may
+    /// a change have been on its way.
     ///
     /// If it may, the slot and the whole are noted to have refusals until `until`.
     pub(super) fn admit(&self, hash: u64, generation: u64, sent: u64, until: u64) -> bool {
@@ -81,7 +82,7 @@ impl Slots {
         let settled =
             slot.generation.load(Ordering::SeqCst) == generation && sent >= slot.unsettled_until.load(Ordering::SeqCst);
         if settled {
-            // Before the slot's, so that who sees that sees this.
+            // Before the slot's, so that a thread that sees that one sees this one too.
             self.live_until.fetch_max(until, Ordering::SeqCst);
             slot.live_until.fetch_max(until, Ordering::SeqCst);
         }

@@ -1,4 +1,4 @@
-//! What every algorithm answers, without a store: the tables of `tests/decisions/algorithms/`, on the arithmetic alone.
+//! Decisions of every algorithm, without a store: the tables of `tests/decisions/algorithms/`, on the arithmetic alone.
 
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../../../tests/support/checks.rs"]

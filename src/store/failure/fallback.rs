@@ -2,7 +2,7 @@
 //!
 //! A quota is divided by the number of instances, rounded up, so that all instances together admit
 //! the quota, or a little more. A cost that fits the whole quota but not the share is admitted when
-//! the share is full, and the rest is a debt to be paid at the share's rate. What clients see is
+//! the share is full, and the rest is a debt, which is repaid at the share's rate. What clients see is
 //! the configured quota, with what remains of the share.
 //!
 //! The counters are in a memory store of their own. Nothing is carried over from the shared store
@@ -27,7 +27,7 @@ use crate::store::{
 pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
     let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
     let Answer::Ready(decided) = local.decide(&shares, Deadline::none()) else {
-        unreachable!("memory answers at once")
+        unreachable!("memory decides at once")
     };
     decided.map(|Decided { decision, receipt }| {
         let receipt = with_debts(local, checks, &shares, &decision, receipt);
@@ -55,7 +55,7 @@ fn share(check: &Check, instances: u64) -> Check {
     Check { counter, cost, floor, ..*check }
 }
 
-/// Charges what was admitted above a share, so that it is paid before the next request is admitted.
+/// Charges what was admitted above a share, so that it is repaid before the next request is admitted.
 /// Returns a receipt for all of it; the receipt is unchanged if no check is above its share or the
 /// request was refused.
 fn with_debts(
@@ -70,13 +70,13 @@ fn with_debts(
         return receipt;
     }
     let all = receipt.taken().iter().zip(checks.iter().zip(shares)).map(|(taken, (check, share))| {
-        let owes = taken.units > 0 && is_above((check, share));
-        if owes { take_all(local, check, taken) } else { taken.clone() }
+        let has_debt = taken.units > 0 && is_above((check, share));
+        if has_debt { take_all(local, check, taken) } else { taken.clone() }
     });
     Receipt::new(receipt.store(), all)
 }
 
-/// Takes the whole cost instead of the share of it, which may be more than a share can owe: all at
+/// Takes the whole cost instead of the share of it, which may be more than a share's debt may be: all at
 /// one time, so that all of it can be refunded. Returns what was taken, with the new stamp.
 ///
 /// The part is refunded first. A quota whose units return evenly keeps the share's rate and gets
@@ -85,11 +85,11 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     let share = Receipt::new(local.id(), [taken.clone()]);
     drop(local.settle(share, &[Settlement::new(0, Change::Refund(taken.units))]));
     let (whole, part) = (check.counter.quota, taken.counter.quota);
-    // A debt is paid at the rate of the share.
+    // A debt is repaid at the rate of the share.
     let quota = if whole.facts().returns_evenly { part.with_units(part.limit(), whole.capacity()) } else { whole };
     let counter = Counter { quota, ..taken.counter.clone() };
     let Answer::Ready(Ok(Applied { units, stamp, .. })) = local.adjust(&counter, Change::Charge(check.cost)) else {
-        unreachable!("memory answers at once")
+        unreachable!("memory decides at once")
     };
     taken.clone().units(units).stamp(stamp)
 }

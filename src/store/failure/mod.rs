@@ -1,24 +1,24 @@
 //! What is decided when the store cannot decide.
 //!
-//! What comes in is the store of a layer or limiter, with the rules for failures; what goes out is
-//! a store around it, `FailureStore`, whose decisions are ready within the budget whatever the
+//! The store of a layer or limiter comes in, with the rules for failures; a store around it goes
+//! out, `FailureStore`, whose decisions are ready within the budget whatever the
 //! inner store does, as long as there is a runtime for its timers.
 //!
 //! - `rule.rs` is the public rule, [`OnFailure`], and its settings.
 //! - `store.rs` calls the inner store, limits its time, and runs probes.
 //! - `without.rs` decides instead of it, reports outcomes to the circuit breaker, and logs.
 //! - `fallback.rs` decides by a local memory store with this process's share of each quota.
-//! - `spell.rs` measures failures of servers that otherwise respond.
+//! - `streak.rs` measures failures of servers that otherwise reply.
 //!
-//! Invariants: every call with a permit is reported to the breaker once; a receipt goes back to the
-//! store that gave it; an error of one server of several never opens the breaker for all. Layers
-//! and limiters know `FailureStore` and `FailureRules`; this module knows the breaker, the memory
-//! store and the metrics of store failures, and nothing of HTTP.
+//! Invariants: every call with a permit is reported to the breaker once; a receipt is settled by the
+//! store that returned it; an error of one server of several never opens the breaker for all. Layers
+//! and limiters know `FailureStore` and `FailureRules`; this module uses the breaker, the memory
+//! store and the metrics of store failures, and does not depend on HTTP.
 
 mod fallback;
 mod rule;
-mod spell;
 mod store;
+mod streak;
 #[cfg(test)]
 mod tests;
 mod without;

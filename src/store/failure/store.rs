@@ -34,8 +34,8 @@ use crate::store::{
 /// A store as layers and limiters keep it.
 pub(crate) type SharedStore = Arc<dyn Store>;
 
-/// A store that calls an inner one, unless that failed too often a moment ago, and decides as the
-/// rules say what the inner one does not decide within the budget.
+/// A store that calls an inner one, unless that failed too often a moment ago, and applies the
+/// rules to what the inner one does not decide within the budget.
 #[derive(Debug)]
 pub(crate) struct FailureStore<S> {
     /// The store that is called.
@@ -61,14 +61,14 @@ impl<S: Store> FailureStore<S> {
         self.without.breaker_state()
     }
 
-    /// Returns how long until what failed is called again: the inner store, or the one of its
-    /// servers that the error is of.
+    /// Returns how long until what failed is called again: the inner store, or the server of it
+    /// that returned the error.
     pub(crate) fn next_probe(&self, error: &Error) -> Duration {
         self.without.next_probe(error)
     }
 
     /// Returns how long one decision may take, lookups included.
-    pub(crate) fn time_for_all(&self) -> Duration {
+    pub(crate) fn decision_budget(&self) -> Duration {
         self.budget
     }
 
@@ -99,7 +99,7 @@ impl<S: Store> FailureStore<S> {
         let budget = self.budget_of(permit);
         let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
         let pending = match timer.instant() {
-            // Boxed, so that those who need no timer carry none.
+            // Boxed, so that calls without a timer need no room for one.
             Some(at) => Box::pin(within(at, budget, pending)),
             None => pending,
         };
@@ -115,17 +115,17 @@ impl<S: Store> FailureStore<S> {
 impl<S: Store> Store for FailureStore<S> {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
-            // No policy applies, so a store that is away has nothing to withhold.
+            // No policy applies, so it does not matter whether the store is available.
             let receipt = Receipt::new(self.without.local.id(), []);
             return Answer::Ready(Ok(Decided { decision: Decision::new([], Source::Store), receipt }));
         }
-        let Some(permit) = self.without.ask() else {
-            return Answer::Ready(self.without.decide(checks, not_asked()));
+        let Some(permit) = self.without.acquire() else {
+            return Answer::Ready(self.without.decide(checks, breaker_is_open()));
         };
-        let ask = if permit.is_probe() { S::probe } else { S::decide };
-        let mut answer = ask(&self.inner, checks, self.deadline(permit, deadline));
+        let call = if permit.is_probe() { S::probe } else { S::decide };
+        let mut answer = call(&self.inner, checks, self.deadline(permit, deadline));
         if let Answer::Ready(decided) = &mut answer {
-            self.without.learn(permit, decided);
+            self.without.report(permit, decided);
             self.without.stand_in(checks, decided);
         }
         match answer {
@@ -178,8 +178,8 @@ impl Future for StoreCall {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let decided = ready!(self.pending.as_mut().poll(cx));
-        let permit = self.permit.take().expect("a question is answered once");
-        self.without.learn(permit, &decided);
+        let permit = self.permit.take().expect("an outcome is reported once");
+        self.without.report(permit, &decided);
         Poll::Ready(decided)
     }
 }
@@ -218,19 +218,19 @@ fn probe(
     without: Arc<Without>,
     checks: Checks,
 ) -> impl Future<Output = Result<Decided, Error>> + Send + use<> {
-    let (answer, answered) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     runtime.spawn(async move {
-        // A caller that went away needs no answer.
-        let _ = answer.send(call.await);
+        // A caller that disconnected needs no result.
+        let _ = sender.send(call.await);
     });
     async move {
-        let mut decided = answered.await.unwrap_or_else(|_| Err(stopped()));
+        let mut decided = receiver.await.unwrap_or_else(|_| Err(stopped()));
         without.stand_in(&checks, &mut decided);
         decided
     }
 }
 
-/// Waits until a time; a decision that comes later is dropped, as its store knows of no deadline.
+/// Waits until a time; a decision that comes later is dropped, as its store keeps no deadline.
 /// There are no timers outside of a runtime, where it waits for as long as the store does.
 async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result<Decided, Error> {
     if Runtime::try_current().is_err() {
@@ -247,6 +247,6 @@ fn stopped() -> Error {
 }
 
 /// The error of a request while the breaker is open.
-fn not_asked() -> Error {
+fn breaker_is_open() -> Error {
     Error::new(Kind::Connection, "the store is not called, as it failed too often a moment ago")
 }

@@ -4,12 +4,12 @@
 //!
 //! | outcome | breaker | log |
 //! | --- | --- | --- |
-//! | a decision of the store | success, if it is the first heard of its call | when it closes |
+//! | a decision of the store | success, if it is the first reported of its call | when it closes |
 //! | a decision of another source | no outcome: another request may probe at once | |
 //! | an invalid error | no outcome | |
 //! | too many callers wait | no outcome: the next probe after 50 ms | once a second |
 //! | a failure of one server of several | no outcome: that server's breaker has it | once a second, if not open |
-//! | any other error | failure, if it is the first heard of its call | when it opens, else once a second |
+//! | any other error | failure, if it is the first reported of its call | when it opens, else once a second |
 //!
 //! Times are milliseconds since the layer was made, of tokio's clock, which tests can pause.
 
@@ -20,16 +20,16 @@ use tokio::time::Instant;
 
 use super::fallback;
 use super::rule::{FailureRules, OnFailure};
-use super::spell::Spell;
+use super::streak::Streak;
 use crate::core::Error;
-use crate::core::call::{CallId, Heard};
+use crate::core::call::{CallId, CountedCalls};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::observer::StoreObserver;
 use crate::metrics;
 use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
 use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
 
-/// The rules, what is known of the store, and the local store.
+/// The rules, the state of the store, and the local store.
 #[derive(Debug)]
 pub(super) struct Without {
     /// As the layer set them.
@@ -37,7 +37,7 @@ pub(super) struct Without {
     /// Whether the store is called.
     breaker: Breaker,
     /// The calls whose outcome was reported last, so that each counts once.
-    heard: Heard,
+    counted: CountedCalls,
     /// The counters of the fallback. Its identity is in the receipts of all decisions made here.
     pub(super) local: MemoryStore,
     /// The zero of the breaker's time.
@@ -46,7 +46,7 @@ pub(super) struct Without {
     /// admitted: each outage is logged once.
     allowed_up_to: AtomicU64,
     /// Failures of servers that respond otherwise.
-    spell: Spell,
+    streak: Streak,
     /// What failures and changes of the breaker are reported to.
     observer: StoreObserver,
 }
@@ -55,8 +55,17 @@ impl Without {
     /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
         let (breaker, local) = (Breaker::new(), MemoryStore::new());
-        let (allowed_up_to, spell, observer) = (AtomicU64::new(0), Spell::default(), metrics::of_store());
-        Self { rules, breaker, heard: Heard::new(), local, start: Instant::now(), allowed_up_to, spell, observer }
+        let (allowed_up_to, streak, observer) = (AtomicU64::new(0), Streak::default(), metrics::of_store());
+        Self {
+            rules,
+            breaker,
+            counted: CountedCalls::new(),
+            local,
+            start: Instant::now(),
+            allowed_up_to,
+            streak,
+            observer,
+        }
     }
 
     /// Returns the time in milliseconds since `start`.
@@ -69,21 +78,21 @@ impl Without {
         self.breaker.state()
     }
 
-    /// Returns how long until what an error is of is called again: one server of several, or the
+    /// Returns how long until the origin of an error is called again: one server of several, or the
     /// store.
     pub(super) fn next_probe(&self, error: &Error) -> Duration {
         error.outage().map_or_else(|| self.breaker.next_probe(self.now()), |outage| outage.next_probe)
     }
 
     /// Returns the permit to call the store, or `None` if the rules decide at once.
-    pub(super) fn ask(&self) -> Option<Permit> {
-        self.breaker.ask(|| self.now())
+    pub(super) fn acquire(&self) -> Option<Permit> {
+        self.breaker.acquire(|| self.now())
     }
 
     /// Reports the outcome of a call to the breaker, as the table above says. Once for each permit.
-    pub(super) fn learn(&self, permit: Permit, decided: &Result<Decided, Error>) {
+    pub(super) fn report(&self, permit: Permit, decided: &Result<Decided, Error>) {
         match decided {
-            Ok(decided) => self.answered(permit, decided),
+            Ok(decided) => self.decided(permit, decided),
             Err(error) => self.failed(permit, error),
         }
     }
@@ -98,20 +107,20 @@ impl Without {
         }
     }
 
-    /// Reports a call without an outcome. The next probe is not at once, as each waits for the
-    /// store.
+    /// Reports a call without an outcome. The next probe does not begin at once, as each one waits
+    /// for the store.
     pub(super) fn left(&self, permit: Permit) {
         self.breaker.gave_up(permit, || self.now() + FIRST_WAIT_MS);
     }
 
-    /// Reports a decision. One of a source other than the store says nothing of the store.
-    fn answered(&self, permit: Permit, decided: &Decided) {
+    /// Reports a decision. One of a source other than the store is no outcome of the store.
+    fn decided(&self, permit: Permit, decided: &Decided) {
         if decided.decision.source() != Source::Store {
-            // A memory of the store in this process says nothing of the store.
+            // A decision from a cache in this process does not show whether the store works.
             self.breaker.gave_up(permit, || self.now());
         } else if !self.breaker.is_calm()
             && self.counts(permit, decided.receipt.call())
-            && self.breaker.answered(permit, || self.now())
+            && self.breaker.succeeded(permit, || self.now())
         {
             self.changed(None);
         }
@@ -120,7 +129,7 @@ impl Without {
     /// Returns whether this is the first outcome of a call. That of a probe counts in any case: it
     /// may share the call with requests that were sent before the breaker opened.
     fn counts(&self, permit: Permit, call: Option<CallId>) -> bool {
-        permit.is_probe() || self.heard.is_first(call)
+        permit.is_probe() || self.counted.is_first(call)
     }
 
     /// Reports an error, and logs it unless the failure is counted elsewhere. A probe that fails is
@@ -132,12 +141,12 @@ impl Without {
         }
         self.observer.failed(error);
         if error.is_of_a_crowd() {
-            // Nothing was asked that could have failed.
+            // No call was made that could have failed.
             self.left(permit);
             return log(rule, error);
         }
         if let Some(outage) = error.outage() {
-            // It is counted already, and says nothing of the other servers.
+            // It is counted already, and does not concern the other servers.
             self.breaker.gave_up(permit, || self.now());
             if outage.next_probe.is_zero() {
                 log(rule, error);
@@ -198,7 +207,7 @@ impl Without {
         }
         match self.failing_since(error) {
             Some(first) if self.since(first) >= allow_for => {
-                // Outages of several servers overlap: each is told once.
+                // Outages of several servers overlap: each is logged once.
                 if self.allowed_up_to.fetch_max(first + 1, Ordering::Relaxed) < first + 1 {
                     tracing::warn!(?allow_for, "the outage of the store exceeds allow_for: a local one limits now");
                 }
@@ -208,15 +217,15 @@ impl Without {
         }
     }
 
-    /// Returns when the failures began that an error is one of: of a server of several, or of the
-    /// store.
+    /// Returns when the failures to which an error belongs began: those of one server of several, or
+    /// of the store.
     fn failing_since(&self, error: &Error) -> Option<u64> {
         let Some(outage) = error.outage() else { return self.breaker.failing_since() };
-        let known = outage.failing_since.map(|since| millis(since.saturating_duration_since(self.start)));
-        known.or_else(|| Some(self.spell.failed(self.now(), self.rules.allow_for)))
+        let since = outage.failing_since.map(|since| millis(since.saturating_duration_since(self.start)));
+        since.or_else(|| Some(self.streak.failed(self.now(), self.rules.allow_for)))
     }
 
-    /// Returns how long ago a time was, in terms of `now`.
+    /// Returns the time from `time` until `now`.
     fn since(&self, time: u64) -> Duration {
         Duration::from_millis(self.now().saturating_sub(time))
     }

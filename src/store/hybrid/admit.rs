@@ -1,11 +1,11 @@
 //! Admitting a request before it is charged.
 //!
 //! The checks come in; an admitted decision goes out if the balances of all keys cover them, and `None` otherwise:
-//! nothing is ever refused here. Under the locks of all parts, either every check is spent and owed, or none is.
-//! Each key that has no ticking task gets one; the tasks are started after the locks were released, as a runtime
+//! nothing is ever refused here. Under the locks of all parts, either every check is spent, or none is.
+//! Each key that has no ticking task receives one; the tasks are started after the locks were released, as a runtime
 //! that ends drops them at once, and dropping one locks.
 //!
-//! Outside of a tokio runtime, when none was seen before, nothing is admitted here, as nobody would charge it.
+//! Outside of a tokio runtime, when none was seen before, nothing is admitted here, as no task would charge it.
 
 use std::mem;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::store::{Check, Decided, Receipt, Taken};
 
 /// Admits a request that the rooms of all its keys cover; `None` leaves the decision to the inner store.
 ///
-/// A key covers nothing while its part has strays, while the inner store is given something of it, under another
-/// quota than the one that was learnt, or when the last look is stale. A closed store admits nothing.
+/// A key covers nothing while its part has strays, while the inner store decides over it, under another
+/// quota than that of the balance, or when the last look is stale. A closed store admits nothing.
 pub(super) fn admit(shared: &Arc<SharedBalances>, checks: &[Check]) -> Option<Decided> {
     if !is_plain(checks) {
         return None;
@@ -52,9 +52,9 @@ pub(super) fn admit(shared: &Arc<SharedBalances>, checks: &[Check]) -> Option<De
             ticking.push(Ticking::new(Arc::clone(shared), hash, balance.counter.clone()));
         }
     }
-    // A runtime that ends drops what it is given, and that locks.
+    // A runtime that ends drops the task, which takes the lock.
     drop(locked);
-    ticking.into_iter().for_each(|task| drop(runtime.spawn(task.pay())));
+    ticking.into_iter().for_each(|task| drop(runtime.spawn(task.run())));
     let decision = Decision::new(outcomes, Source::Lease);
     Some(Decided { decision, receipt: Receipt::new(shared.id, taken) })
 }

@@ -1,8 +1,8 @@
-//! What is known of a key: what is left of it, and what is owed.
+//! The balance of a key: the units left, and the debt.
 //!
-//! Decisions and looks of the inner store come in, and what is admitted here; out goes whether a check is covered.
+//! Decisions and looks of the inner store come in, and what is admitted here; whether a check is covered goes out.
 //! It is a bound from below: `left` is what the inner store reported, less everything that it may not have counted
-//! then, which is what is owed and the metered charges on their way. Nothing here waits or calls anything; the
+//! then, which is the debt and the metered charges on their way. Nothing here waits or calls anything; the
 //! part's lock is held by the caller.
 
 use std::sync::Arc;
@@ -17,40 +17,40 @@ use crate::core::decision::{Measures, Outcome};
 use crate::store::map::Entry;
 use crate::store::{Check, Counter, Taken};
 
-/// How a charge went, once that is known.
-pub(super) type Paid = watch::Receiver<Option<Arc<Error>>>;
+/// The result of a charge, once it has ended.
+pub(super) type ChargeResult = watch::Receiver<Option<Arc<Error>>>;
 
-/// What is left before the first look: no refund makes up for it.
+/// What is left before the first look: no refund raises it to 0.
 const UNKNOWN: i128 = i128::MIN / 2;
 
-/// What this process may still admit of a key, and what it owes for it.
+/// The units that this process may still admit of a key, and its debt.
 ///
-/// `ledger.owed() + room` never exceeds the allowance, nor `room` what is `left`: that is what the bound
-/// rests on.
+/// `ledger.debt() + room` never exceeds the allowance, nor `room` what is `left`: the bound relies on
+/// this.
 #[derive(Debug)]
 pub(super) struct Balance {
     /// The hash of policy and key.
     pub(super) hash: u64,
-    /// With the quota that the inner store was last given.
+    /// With the quota of the last call of the inner store.
     pub(super) counter: Counter,
     /// Units that may still be admitted before the next look.
     room: u64,
-    /// What is owed, and the charges that units can still be refunded of.
+    /// The debt, and the charges of which units can still be refunded.
     pub(super) ledger: Ledger,
-    /// How the charge on its way goes, or the last one went, for those who wait for it.
-    pub(super) paid: Option<Paid>,
-    /// Requests and resets the inner store is given: nothing is admitted here meanwhile, as what is left does not
-    /// include them.
+    /// The result of the charge on its way, or of the last one, for tasks that wait for it.
+    pub(super) charge_result: Option<ChargeResult>,
+    /// Requests and resets that the inner store is deciding: nothing is admitted here meanwhile, as what is left does
+    /// not include them.
     direct: usize,
     /// The least that those reported as remaining.
     seen: u64,
-    /// Counts what makes the answer to a look say nothing that is on its way.
+    /// Counts the changes that make the result of a look in flight useless.
     pub(super) turns: u64,
-    /// Whether a task charges what is owed at each tick.
+    /// Whether a task charges the debt at each tick.
     pub(super) ticks: bool,
-    /// What remains, as far as is known, less what the inner store may not have counted.
+    /// What remains, as last reported, less what the inner store may not have counted.
     left: i128,
-    /// When the decision or look was sent that was learnt from last.
+    /// When the last decision or look that was used was sent.
     looked: Instant,
     /// How long the counter took then to be as unused.
     reset: Duration,
@@ -69,7 +69,7 @@ struct Meter {
     ended: u128,
 }
 
-/// What the inner store had counted of metered charges when it was asked something.
+/// What the inner store had counted of metered charges when it was called.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted(u128);
 
@@ -80,14 +80,14 @@ impl Entry for Balance {
 }
 
 impl Balance {
-    /// Returns the balance of a key of which nothing is known: it admits nothing before it has learnt.
+    /// Returns the balance of a new key: it admits nothing before a decision or look.
     pub(super) fn new(hash: u64, counter: &Counter, epoch: u64) -> Self {
         Self {
             hash,
             counter: counter.clone(),
             room: 0,
             ledger: Ledger::new(),
-            paid: None,
+            charge_result: None,
             direct: 0,
             seen: u64::MAX,
             turns: 0,
@@ -101,21 +101,21 @@ impl Balance {
     }
 
     /// Returns whether there are units that the inner store may not have counted.
-    pub(super) fn owes(&self) -> bool {
-        self.ledger.owed() > 0
+    pub(super) fn has_debt(&self) -> bool {
+        self.ledger.debt() > 0
     }
 
-    /// Returns whether nothing is owed, asked or on its way: the entry may be dropped.
+    /// Returns whether there is no debt, and nothing in flight: the entry may be dropped.
     pub(super) fn is_quiet(&self) -> bool {
-        !self.owes() && self.direct == 0 && !self.ticks && self.meter.begun == self.meter.ended
+        !self.has_debt() && self.direct == 0 && !self.ticks && self.meter.begun == self.meter.ended
     }
 
-    /// Returns how long ago that was sent which was learnt from last.
+    /// Returns the age of the last decision or look that was used.
     pub(super) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.looked)
     }
 
-    /// Returns whether a check may be admitted here. What was learnt longer ago than `fresh`, or under another
+    /// Returns whether a check may be admitted here. A balance older than `fresh`, or of another
     /// quota, covers nothing.
     pub(super) fn covers(&self, check: &Check, now: Instant, fresh: Duration) -> bool {
         self.direct == 0
@@ -124,7 +124,7 @@ impl Balance {
             && self.age(now) < fresh
     }
 
-    /// Admits a check that is [covered](Self::covers): its units are owed from now on, and its receipt has the
+    /// Admits a check that is [covered](Self::covers): its units are a debt from now on, and its receipt has the
     /// number of the charge they are to leave with.
     pub(super) fn spend(&mut self, check: &Check, now: Instant) -> (Outcome, Taken) {
         self.room -= check.cost;
@@ -139,7 +139,7 @@ impl Balance {
         (Outcome::from_measures(check, &measures), taken)
     }
 
-    /// Begins something that the inner store is given: nothing is admitted here until it [ends](Self::leave).
+    /// Begins a request that the inner store decides: nothing is admitted here until it [ends](Self::leave).
     ///
     /// Returns what the inner store had counted of metered charges by then.
     pub(super) fn enter(&mut self) -> Counted {
@@ -148,15 +148,15 @@ impl Balance {
         self.counted()
     }
 
-    /// Ends what was entered, with what the inner store reported as remaining, or 0 if nothing is known.
+    /// Ends what was entered, with what the inner store reported as remaining, or 0 if that is unknown.
     ///
-    /// Returns the least of what was reported if this was the last one entered, and `None` otherwise: several at
-    /// once may be answered in another order than they were decided in, and the least of what they report is not
+    /// Returns the least of what was reported if this was the last one entered, and `None` otherwise: results of
+    /// several at once may arrive in another order than they were decided in, and the least of what they report is not
     /// more than the last one to be decided left.
     pub(super) fn leave(&mut self, remaining: u64) -> Option<u64> {
         self.seen = self.seen.min(remaining);
         self.direct -= 1;
-        // A look that was asked for meanwhile may not know of it.
+        // A look that was sent meanwhile may not include it.
         self.turns += 1;
         if self.direct > 0 {
             return None;
@@ -164,19 +164,19 @@ impl Balance {
         Some(std::mem::replace(&mut self.seen, u64::MAX))
     }
 
-    /// Returns whether a look that was begun at `turns` can be learnt from.
+    /// Returns whether a look that was begun at `turns` can be used.
     pub(super) fn is_as_before(&self, turns: u64) -> bool {
         self.direct == 0 && self.turns == turns
     }
 
-    /// Admits nothing before the next look, as what was known no longer holds; looks on their way are not learnt
-    /// from.
+    /// Admits nothing before the next look, as the balance no longer holds; looks on their way are not
+    /// used.
     pub(super) fn shut(&mut self) {
         self.turns += 1;
         (self.room, self.left) = (0, UNKNOWN);
     }
 
-    /// As [`shut`](Self::shut), and requests on their way are not learnt from either.
+    /// As [`shut`](Self::shut), and results of requests on their way are not used either.
     pub(super) fn distrust(&mut self) {
         self.shut();
         if self.direct > 0 {
@@ -191,27 +191,27 @@ impl Balance {
 
     /// Takes over what the inner store reported as `remaining`.
     ///
-    /// It may not have counted what is owed, nor metered charges but those it had `counted` when the call was `sent`.
-    /// So `left = remaining - owed - metered`, and `room` is the smaller one of that and `allowance - owed`, and not
+    /// It may not have counted the debt, nor metered charges but those it had `counted` when the call was `sent`.
+    /// So `left = remaining - debt - metered`, and `room` is the smaller one of that and `allowance - debt`, and not
     /// less than 0.
-    pub(super) fn learn(
+    pub(super) fn update(
         &mut self,
         outcome: &Outcome,
         remaining: u64,
         allowance: u64,
         (sent, counted): (Instant, Counted),
     ) {
-        let owed = self.ledger.owed();
+        let debt = self.ledger.debt();
         let metered = i128::try_from(self.meter.begun - counted.0).unwrap_or(i128::MAX / 2);
-        self.left = i128::from(remaining) - i128::from(owed) - metered;
-        self.room = whole(self.left).min(allowance.saturating_sub(owed));
+        self.left = i128::from(remaining) - i128::from(debt) - metered;
+        self.room = whole(self.left).min(allowance.saturating_sub(debt));
         (self.looked, self.reset) = (sent, outcome.reset_after());
     }
 
     /// Takes back units that carry the number `turn` of a charge. What was not charged yet may be admitted again.
     pub(super) fn take_back(&mut self, units: u64, turn: u64) -> Back {
         let back = self.ledger.take_back(units, turn);
-        if let Back::Unpaid(units) = back {
+        if let Back::Uncharged(units) = back {
             self.left += i128::from(units);
             self.room = if self.direct == 0 { (self.room + units).min(whole(self.left)) } else { 0 };
         }
@@ -225,12 +225,12 @@ impl Balance {
         self.room = self.room.min(whole(self.left));
     }
 
-    /// Ends a metered charge: its units have arrived, or it is not known whether they have.
+    /// Ends a metered charge: its units have arrived, or it is unknown whether they have.
     pub(super) fn end_metered(&mut self, units: u64) {
         self.meter.ended += u128::from(units);
     }
 
-    /// Forgets what is owed and what was charged, as the key is reset: nothing of it is refunded any more.
+    /// Forgets the debt and what was charged, as the key is reset: nothing of it is refunded any more.
     pub(super) fn forget(&mut self, epoch: u64) {
         self.ledger.forget();
         self.shut();

@@ -1,6 +1,6 @@
 //! A bounded part of the keys.
 //!
-//! Hashes and counters come in, balances go out. Unlike a cache, the map must not lose an entry that owes: so only
+//! Hashes and counters come in, balances go out. Unlike a cache, the map must not lose an entry with a debt: so only
 //! quiet balances are dropped to make room, and where there is none, the new key gets no entry and is decided by the
 //! inner store. Such a request is a *stray*: while there is one, its part admits nothing, as its units would not be
 //! known.
@@ -13,7 +13,7 @@ use super::balance::Balance;
 use crate::store::Counter;
 use crate::store::map::Table;
 
-/// The balances of one part of the map; its lock is held by whoever has a reference to it.
+/// The balances of one part of the map; its lock is held as long as there is a reference to it.
 #[derive(Debug)]
 pub(super) struct Balances {
     /// Swept only when it is full.
@@ -77,7 +77,7 @@ impl Balances {
         self.find(hash, counter).map_or(none, |balance| balance.epoch)
     }
 
-    /// Forgets what is owed for a key that is reset, and begins its next epoch.
+    /// Forgets the debt of a key that is reset, and begins its next epoch.
     pub(super) fn forget(&mut self, hash: u64, counter: &Counter) {
         match self.find(hash, counter) {
             Some(balance) => balance.forget(balance.epoch + 1),
@@ -85,8 +85,8 @@ impl Balances {
         }
     }
 
-    /// Returns the counters for which something is owed.
+    /// Returns the counters with a debt.
     pub(super) fn debtors(&self) -> impl Iterator<Item = &Counter> {
-        self.table.iter().filter(|balance| balance.owes()).map(|balance| &balance.counter)
+        self.table.iter().filter(|balance| balance.has_debt()).map(|balance| &balance.counter)
     }
 }

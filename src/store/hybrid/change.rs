@@ -5,14 +5,14 @@
 //!
 //! | the stamp is | the units are | a refund |
 //! | --- | --- | --- |
-//! | the number of a charge to come | owed, not charged | lowers what is owed |
+//! | the number of a charge to come | a debt, not charged | lowers the debt |
 //! | that of the charge on its way | perhaps charged | goes to the inner store once the charge has arrived |
-//! | that of a charge whose answer was lost | perhaps charged | keeps them from being charged again |
+//! | that of a charge whose result was lost | perhaps charged | keeps them from being charged again |
 //! | that of one of the last 16 charges | charged | goes to the inner store, by that charge's stamp |
 //! | the inner store's, of this epoch | charged | goes to the inner store |
-//! | any other | unknown, or from before a reset | gives nothing back |
+//! | any other | unknown, or from before a reset | refunds nothing |
 //!
-//! Changes are followed by a task of their own, so that one whose caller is dropped is made all the same.
+//! Changes are followed by a task of their own, so that one whose caller is dropped is still made.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::store::{Answer, Applied, Change, Counter, Receipt, Settlement, Settli
 
 /// Settles what was admitted here, or after it, to a request that took others `before`.
 ///
-/// What has been charged already is refunded in the inner store. A charge is sent at once, and is not owed.
+/// What has been charged already is refunded in the inner store. A charge is sent at once, and is no debt.
 pub(super) fn settle(shared: &Arc<SharedBalances>, before: &[Taken], taken: &Taken, change: Change) -> Settling {
     let units = match change {
         Change::Refund(units) => units,
@@ -48,12 +48,14 @@ pub(super) fn settle(shared: &Arc<SharedBalances>, before: &[Taken], taken: &Tak
     drop(balances);
     match back {
         Some(Back::Charged { units, stamp }) => shared.refund_charged(&taken.counter, units, stamp),
-        Some(Back::Unpaid(units) | Back::Owed(units)) => Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)])),
+        Some(Back::Uncharged(units) | Back::Deferred(units)) => {
+            Answer::Ready(Ok(vec![Applied::new(units, taken.stamp)]))
+        }
         Some(Back::Nothing) | None => nothing,
     }
 }
 
-/// Charges more than was admitted here: at once, and not with what is owed.
+/// Charges more than was admitted here: at once, and not with the debt.
 ///
 /// With too many changes on their way it is not sent, and a warning is logged.
 fn charge_more(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> Settling {
@@ -112,7 +114,7 @@ pub(super) fn adjust(
     if metered.is_none() { answer } else { follow(shared, answer, metered, |applied| applied) }
 }
 
-/// Resets a counter: from now on nothing is owed for it, nor refunded, whatever was taken before.
+/// Resets a counter: from now on there is no debt for it, and nothing that was taken before is refunded.
 pub(super) fn reset(shared: &Arc<SharedBalances>, counter: &Counter) -> Answer<Result<(), Error>> {
     let resetting = Resetting::begin(shared, counter);
     follow(shared, shared.inner.reset(counter), resetting, |done| done)
@@ -139,12 +141,12 @@ fn follow<T: Send + 'static, U: Send + 'static>(
         done(answer)
     };
     let Some(runtime) = shared.runtime() else { return Answer::pending(guarded) };
-    let (told, answered) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     runtime.spawn(async move {
-        // Nobody has to wait for it.
-        let _ = told.send(guarded.await);
+        // Its caller may have stopped waiting.
+        let _ = sender.send(guarded.await);
     });
-    Answer::pending(async move { answered.await.unwrap_or_else(|_| Err(stopped())) })
+    Answer::pending(async move { receiver.await.unwrap_or_else(|_| Err(stopped())) })
 }
 
 /// The error of a change whose task was dropped.

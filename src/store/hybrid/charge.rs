@@ -1,13 +1,13 @@
 //! Charging what was admitted.
 //!
-//! All that is owed for a key and not on its way comes in as one [`Charge`]; it is sent to the inner store by
-//! [`Change::Charge`], and how it went is reported to the key's ledger and to those who wait. A key has at most one
-//! charge on its way. How it ends decides what becomes of its units:
+//! The debt of a key that is not on its way comes in as one [`Charge`]; it is sent to the inner store by
+//! [`Change::Charge`], and its result is reported to the key's ledger and to waiting tasks. A key has at most one
+//! charge on its way. Its result decides over its units:
 //!
 //! | end | first time | sent before |
 //! | --- | --- | --- |
 //! | arrived | charged; what was refunded meanwhile is returned | charged |
-//! | failed before it was sent | owed as before | owed as before |
+//! | failed before it was sent | a debt as before | a debt as before |
 //! | failed or dropped after it was sent | sent once more, in a later charge | given up, with a warning |
 //!
 //! No lock is held across a call. A charge that is dropped, as when its runtime ends, has failed.
@@ -17,12 +17,12 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 
-use super::balance::{Balance, Paid};
+use super::balance::{Balance, ChargeResult};
 use super::shared::SharedBalances;
 use crate::core::Error;
 use crate::store::{Applied, Change, Check, Counter, Deadline, Store};
 
-/// A charge on its way. Dropped before it is known to have arrived, its units are owed again, but not
+/// A charge on its way. Dropped before it is known to have arrived, its units are a debt again, except
 /// those that were on their way for the second time.
 pub(super) struct Charge {
     /// Kept alive until the charge has ended.
@@ -37,40 +37,40 @@ pub(super) struct Charge {
     again: u64,
     /// Whether it has left, and may be counted.
     sent: bool,
-    /// Whether it is known what became of it.
+    /// Whether its result was reported.
     ended: bool,
     /// Where the result goes: `None` for success, or the error.
-    told: watch::Sender<Option<Arc<Error>>>,
+    sender: watch::Sender<Option<Arc<Error>>>,
 }
 
-/// Charges at once what is owed for a counter, and waits until nothing is.
+/// Charges the debt of a counter at once, and waits until there is none.
 ///
 /// # Errors
 ///
-/// The first error of a charge; what it was to charge is owed as before or given up, as the [page](self) has it.
-pub(super) async fn pay(shared: &Arc<SharedBalances>, hash: u64, counter: &Counter) -> Result<(), Error> {
-    while let Some(mut paid) = start_paying(shared, hash, counter) {
-        let _ = paid.changed().await;
-        if let Some(error) = &*paid.borrow() {
+/// The first error of a charge; its units are a debt as before or given up, as the [page](self) has it.
+pub(super) async fn charge_debts(shared: &Arc<SharedBalances>, hash: u64, counter: &Counter) -> Result<(), Error> {
+    while let Some(mut charge_result) = start_charging(shared, hash, counter) {
+        let _ = charge_result.changed().await;
+        if let Some(error) = &*charge_result.borrow() {
             return Err(error.shared());
         }
     }
     Ok(())
 }
 
-/// Returns the charge on its way, or begins one; `None` if nothing is owed. Must be called in a tokio runtime.
-fn start_paying(shared: &Arc<SharedBalances>, hash: u64, counter: &Counter) -> Option<Paid> {
+/// Returns the charge on its way, or begins one; `None` if there is no debt. Must be called in a tokio runtime.
+fn start_charging(shared: &Arc<SharedBalances>, hash: u64, counter: &Counter) -> Option<ChargeResult> {
     let mut balances = shared.shards.lock(hash);
     let balance = balances.find(hash, counter)?;
     let charge = Charge::begin(shared, balance);
-    let paid = balance.paid.clone().filter(|_| balance.owes());
-    // A runtime that ends drops what it is given, and that locks.
+    let charge_result = balance.charge_result.clone().filter(|_| balance.has_debt());
+    // A runtime that ends drops the task, which takes the lock.
     drop(balances);
     if let Some(charge) = charge {
-        // A caller that goes away does not take it along.
+        // It continues if its caller disconnects.
         tokio::spawn(charge.send());
     }
-    paid
+    charge_result
 }
 
 /// Charges all debts, and admits nothing here from now on. Ends with the first error.
@@ -79,22 +79,22 @@ pub(super) async fn close(shared: &Arc<SharedBalances>) -> Result<(), Error> {
     let mut debtors = Vec::new();
     shared.shards.each().for_each(|balances| debtors.extend(balances.debtors().cloned()));
     for counter in debtors {
-        pay(shared, shared.hash(&counter), &counter).await?;
+        charge_debts(shared, shared.hash(&counter), &counter).await?;
     }
     Ok(())
 }
 
 impl Charge {
-    /// Puts all that is owed and not on its way into a charge; `None` if there is nothing, or if one is on its way.
+    /// Puts the debt that is not on its way into a charge; `None` if there is nothing, or if one is on its way.
     pub(super) fn begin(shared: &Arc<SharedBalances>, balance: &mut Balance) -> Option<Self> {
         let (first, again) = balance.ledger.begin()?;
-        let (told, paid) = watch::channel(None);
-        balance.paid = Some(paid);
+        let (sender, charge_result) = watch::channel(None);
+        balance.charge_result = Some(charge_result);
         let (shared, hash, counter) = (Arc::clone(shared), balance.hash, balance.counter.clone());
-        Some(Self { shared, hash, counter, first, again, sent: false, ended: false, told })
+        Some(Self { shared, hash, counter, first, again, sent: false, ended: false, sender })
     }
 
-    /// Sends the charge, and reports to the ledger how it went, before those who wait for it.
+    /// Sends the charge, and reports its result to the ledger, then to waiting tasks.
     pub(super) async fn send(mut self) -> Result<(), Error> {
         let charged = self.attempt().await;
         match &charged {
@@ -102,11 +102,11 @@ impl Charge {
             Err(_) => self.failed(),
         }
         let error = charged.as_ref().err().map(|error| Arc::new(error.shared()));
-        self.told.send_replace(error);
+        self.sender.send_replace(error);
         charged.map(drop)
     }
 
-    /// Sends it. What may have been counted is sent once more at most, so not before the store has answered a look.
+    /// Sends it. What may have been counted is sent once more at most, so not before the store has decided a look.
     async fn attempt(&mut self) -> Result<Applied, Error> {
         let shared = Arc::clone(&self.shared);
         if self.again > 0 {
@@ -128,12 +128,12 @@ impl Charge {
         }
     }
 
-    /// Notes that it failed: sent, its answer is lost; not sent, its units are owed as before.
+    /// Notes that it failed: sent, its result is lost; not sent, its units are a debt as before.
     fn failed(&mut self) {
         self.ended = true;
         if self.sent && self.again > 0 {
             let units = self.again;
-            tracing::warn!(units, "a charge may not have been counted: two answers to it were lost");
+            tracing::warn!(units, "a charge may not have been counted: two replies to it were lost");
         }
         if let Some(balance) = self.shared.shards.lock(self.hash).find(self.hash, &self.counter) {
             if self.sent {

@@ -1,19 +1,19 @@
-//! Requests the inner store decides, and what is learnt from that.
+//! Requests the inner store decides, and their effect on balances.
 //!
 //! The checks come in; the inner store's decision goes out, with stamps that carry the epochs of the keys. First
-//! what is owed for the keys is charged, so that the inner store decides with all units counted. From the start to
+//! the debts of the keys are charged, so that the inner store decides with all units counted. From the start to
 //! the end none of the keys admits anything here, since what it has left is about to change.
 //!
 //! | step | under locks | what is done |
 //! | --- | --- | --- |
 //! | `start` | yes | each key's balance is entered, or its part gets a stray |
-//! | `pay` | no | debts are charged, within the deadline |
+//! | `charge_debts` | no | debts are charged, within the deadline |
 //! | the call | no | the inner store decides |
-//! | drop | yes | balances are left, and learn what remains |
+//! | drop | yes | balances are left, with what remains |
 //!
 //! # Cancellation
 //!
-//! A request that is dropped ends in the last step, too: nothing is learnt, and its keys admit nothing before the
+//! A request that is dropped ends in the last step, too: its result is unknown, and its keys admit nothing before the
 //! next look or decision.
 
 use std::sync::Arc;
@@ -23,29 +23,29 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 use super::balance::Counted;
-use super::charge::pay;
+use super::charge::charge_debts;
 use super::epoch::marked;
 use super::shared::SharedBalances;
 use crate::core::error::Kind;
 use crate::core::{Error, Outcome};
 use crate::store::{Answer, Check, Deadline, Decided, Store};
 
-/// A request on its way to the inner store. Its keys admit nothing here meanwhile; dropped without
-/// an answer, nothing is learnt.
+/// A request on its way to the inner store. Its keys admit nothing here meanwhile; if it is dropped without
+/// a decision, balances are not updated.
 struct Direct {
     /// Where the keys' balances are.
     shared: Arc<SharedBalances>,
     /// What the inner store is to decide.
     checks: SmallVec<[Check; 2]>,
-    /// What there was of each check's key, in the order of the checks.
+    /// The state of each check's key, in the order of the checks.
     keys: SmallVec<[KeyBefore; 2]>,
-    /// When the request began: what is learnt is as old.
+    /// When the request began: the age of its result.
     sent: Instant,
     /// What the inner store decided, if it did.
     outcomes: Option<SmallVec<[Outcome; 2]>>,
 }
 
-/// What there was of a key when the inner store was asked.
+/// The state of a key when the inner store was called.
 #[derive(Clone, Copy)]
 struct KeyBefore {
     /// How often the key was reset.
@@ -66,52 +66,52 @@ enum Held {
 }
 
 /// How the inner store is called: `decide` or `probe`.
-pub(super) type Ask = fn(&dyn Store, &[Check], Deadline) -> Answer<Result<Decided, Error>>;
+pub(super) type Call = fn(&dyn Store, &[Check], Deadline) -> Answer<Result<Decided, Error>>;
 
-/// Has the inner store decide, after what is owed for the request's keys has been charged.
+/// Has the inner store decide, after the debts of the request's keys have been charged.
 ///
 /// Looks pass through as they are. Charging has the earlier one of the deadline and the inner store's budget, and
 /// the inner store keeps the deadline by itself.
 pub(super) fn decide_there(
     shared: &Arc<SharedBalances>,
-    ask: Ask,
+    call: Call,
     checks: &[Check],
     deadline: Deadline,
 ) -> Answer<Result<Decided, Error>> {
     if checks.iter().all(|check| check.cost == 0) {
-        return ask(&*shared.inner, checks, deadline);
+        return call(&*shared.inner, checks, deadline);
     }
     let _ = shared.runtime();
-    let (direct, owes) = Direct::start(shared, checks);
-    if !owes {
-        return match ask(&*shared.inner, checks, deadline) {
-            Answer::Ready(decided) => Answer::Ready(direct.learn(decided)),
-            Answer::Pending(pending) => Answer::pending(async move { direct.learn(pending.await) }),
+    let (direct, has_debt) = Direct::start(shared, checks);
+    if !has_debt {
+        return match call(&*shared.inner, checks, deadline) {
+            Answer::Ready(decided) => Answer::Ready(direct.finish(decided)),
+            Answer::Pending(pending) => Answer::pending(async move { direct.finish(pending.await) }),
         };
     }
     let deadline = shared.budget().map_or(deadline, |budget| deadline.earlier(Deadline::after(budget)));
     Answer::pending(async move {
-        let paid = direct.pay();
+        let charge_result = direct.charge_debts();
         match deadline.instant() {
-            Some(at) => timeout_at(at, paid).await.map_err(not_in_time)??,
-            None => paid.await?,
+            Some(at) => timeout_at(at, charge_result).await.map_err(not_in_time)??,
+            None => charge_result.await?,
         }
-        // It keeps the deadline by itself, so that what comes later is given back.
-        let decided = ask(&*direct.shared.inner, &direct.checks, deadline).wait().await;
-        direct.learn(decided)
+        // It keeps the deadline by itself, so that a late decision is refunded.
+        let decided = call(&*direct.shared.inner, &direct.checks, deadline).wait().await;
+        direct.finish(decided)
     })
 }
 
 /// The error of a request whose debts were not charged within the deadline.
 fn not_in_time(late: Elapsed) -> Error {
-    Error::new(Kind::Timeout, "the debts of the request's keys were not paid in time").with_source(late)
+    Error::new(Kind::Timeout, "the debts of the request's keys were not charged in time").with_source(late)
 }
 
 impl Direct {
-    /// Notes what there is of each key, of which nothing is admitted here from now on; the second value is whether
-    /// something is owed.
+    /// Notes the state of each key, which admits nothing here from now on; the second value is whether
+    /// there is a debt.
     fn start(shared: &Arc<SharedBalances>, checks: &[Check]) -> (Self, bool) {
-        let (now, mut owes) = (Instant::now(), false);
+        let (now, mut has_debt) = (Instant::now(), false);
         let mut locked = shared.lock_all(checks);
         let keys = checks.iter().enumerate().map(|(index, check)| {
             let (quota, (hash, balances)) = (check.counter.quota, locked.of(index));
@@ -123,25 +123,25 @@ impl Direct {
                 balances.strays += 1;
                 return KeyBefore { epoch, held: Held::Stray };
             };
-            owes |= balance.owes();
+            has_debt |= balance.has_debt();
             balance.counter.quota = quota;
             KeyBefore { epoch: balance.epoch, held: Held::Entry(balance.enter()) }
         });
         let (shared, keys) = (Arc::clone(shared), keys.collect());
-        (Self { shared, checks: checks.iter().cloned().collect(), keys, sent: now, outcomes: None }, owes)
+        (Self { shared, checks: checks.iter().cloned().collect(), keys, sent: now, outcomes: None }, has_debt)
     }
 
-    /// Charges what is owed for its keys, one after the other; ends with the first error.
-    async fn pay(&self) -> Result<(), Error> {
+    /// Charges the debts of its keys, one after the other; ends with the first error.
+    async fn charge_debts(&self) -> Result<(), Error> {
         for Check { counter, .. } in &self.checks {
-            pay(&self.shared, self.shared.hash(counter), counter).await?;
+            charge_debts(&self.shared, self.shared.hash(counter), counter).await?;
         }
         Ok(())
     }
 
-    /// Notes what the inner store decided and marks its stamps; the balances learn when `self` is dropped, which is
-    /// at once.
-    fn learn(mut self, decided: Result<Decided, Error>) -> Result<Decided, Error> {
+    /// Notes what the inner store decided and marks its stamps; the balances are updated when `self` is dropped, which
+    /// is at once.
+    fn finish(mut self, decided: Result<Decided, Error>) -> Result<Decided, Error> {
         let Decided { decision, receipt } = decided?;
         let _ = self.shared.inner_id.set(receipt.store());
         self.outcomes = Some(decision.outcomes().iter().cloned().collect());
@@ -172,10 +172,10 @@ impl Drop for Direct {
                 (Some(balance), Some(counted)) => {
                     let least = balance.leave(remaining);
                     if let (Some(least), Some(outcome)) = (least, outcome) {
-                        balance.learn(outcome, least, self.shared.allowance, (self.sent, counted));
+                        balance.update(outcome, least, self.shared.allowance, (self.sent, counted));
                     }
                 }
-                // What was learnt meanwhile does not know of it.
+                // Results received meanwhile do not include it.
                 (Some(balance), None) => balance.distrust(),
                 (None, _) => {}
             }

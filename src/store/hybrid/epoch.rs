@@ -1,6 +1,6 @@
 //! Stamps of units that were taken after a reset.
 //!
-//! What was taken before a reset must not be given back after it, as it would be given back of what others
+//! What was taken before a reset must not be refunded after it, as it would be refunded from what others
 //! have taken since. So stamps of the inner store carry how often their key was reset, if it was.
 
 /// Stamps of the stores here are smaller than 2 to the power of this.
@@ -16,7 +16,7 @@ pub(super) fn marked(stamp: u64, epoch: u64) -> u64 {
     match (epoch, stamp >> BITS) {
         (0, _) => stamp,
         (_, 0) => stamp | short(epoch) << BITS,
-        // Another store's, that leaves no room: it is from no epoch, so nothing is given back.
+        // Another store's, that leaves no room: it is from no epoch, so nothing is refunded.
         _ => 0,
     }
 }

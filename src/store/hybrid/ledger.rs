@@ -1,4 +1,4 @@
-//! What is owed for a key, by the numbers of the charges that pay it.
+//! The debt of a key, by the numbers of its charges.
 //!
 //! Units carry the number of the charge they are to leave with. Numbers only grow: up to `over` a unit
 //! is in no charge to come, up to `once` it was charged and may have to be again, up to `sent` it is in
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::store::Applied;
 
-/// Charges that are remembered, so that units of them can go back.
+/// Charges that are kept, so that units of them can be refunded.
 const MOST_CHARGES: usize = 16;
 
 /// Numbers of charges begin here: no stamp of an inner store is so large.
@@ -18,7 +18,7 @@ const TURNS: u64 = 1 << 62;
 
 /// A number that no charge has yet.
 ///
-/// Numbers are unique in this process, so a stamp is read by the ledger that gave it only.
+/// Numbers are unique in this process, so a stamp is read only by the ledger that it comes from.
 fn next_turn() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(TURNS + 1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -29,12 +29,12 @@ pub(super) fn is_turn(stamp: u64) -> bool {
     stamp >= TURNS
 }
 
-/// What is owed for one key. A unit is in one of `unpaid`, `doubted`, `flight` and `charges`, or nowhere any more.
+/// The debt of one key. A unit is in one of `uncharged`, `doubted`, `flight` and `charges`, or nowhere any more.
 #[derive(Debug)]
 pub(super) struct Ledger {
     /// Units admitted and not charged.
-    unpaid: u64,
-    /// Units charged once, of which nobody knows whether they were counted.
+    uncharged: u64,
+    /// Units charged once, which may or may not have been counted.
     doubted: u64,
     /// The charge on its way, if there is one.
     flight: Option<Flight>,
@@ -53,39 +53,39 @@ pub(super) struct Ledger {
 /// A charge on its way.
 #[derive(Debug)]
 struct Flight {
-    /// Units on their way for the first time, and how many of them go back once it has arrived.
+    /// Units on their way for the first time, and how many of them are refunded once it has arrived.
     first: u64,
     first_back: u64,
-    /// Units that may have been counted before, and how many of them go back.
+    /// Units that may have been counted before, and how many of them are refunded.
     again: u64,
     again_back: u64,
-    /// The counter was reset meanwhile: nothing of it is owed, nor goes back.
+    /// The counter was reset meanwhile: nothing of it is a debt, nor refunded.
     is_void: bool,
 }
 
-/// What the inner store has of a charge, and of those before it whose answers were lost.
+/// What the inner store has of a charge, and of those before it whose results were lost.
 #[derive(Debug)]
 struct Charged {
     /// The number of the charge.
     turn: u64,
     /// Units up to this number were not in it.
     after: u64,
-    /// Units that can still go back.
+    /// Units that can still be refunded.
     units: u64,
-    /// Units it left out: those are not owed, and the first to be taken back.
+    /// Units it left out: they are no debt, and the first to be taken back.
     cut: u64,
     /// The inner store's stamp of the charge, by which its units are refunded.
     stamp: u64,
 }
 
-/// What became of units that are taken back.
+/// The state of units that are taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Back {
     /// They were not charged, and are not going to be.
-    Unpaid(u64),
-    /// They are not charged again, or given back once it is known that they were charged.
-    Owed(u64),
-    /// They are to be given back where they were charged, with the inner store's stamp.
+    Uncharged(u64),
+    /// They are not charged again, or refunded once their charge has arrived.
+    Deferred(u64),
+    /// They are to be refunded in the inner store, with the inner store's stamp.
     Charged { units: u64, stamp: u64 },
     /// They stay taken.
     Nothing,
@@ -97,7 +97,7 @@ impl Ledger {
         let turn = next_turn();
         let before = turn - 1;
         Self {
-            unpaid: 0,
+            uncharged: 0,
             doubted: 0,
             flight: None,
             charges: VecDeque::new(),
@@ -109,36 +109,36 @@ impl Ledger {
     }
 
     /// Units that the inner store may not have counted.
-    pub(super) fn owed(&self) -> u64 {
-        self.unpaid + self.doubted + self.flight.as_ref().map_or(0, |flight| flight.first + flight.again)
+    pub(super) fn debt(&self) -> u64 {
+        self.uncharged + self.doubted + self.flight.as_ref().map_or(0, |flight| flight.first + flight.again)
     }
 
     /// Admits units; returns the number they carry.
     pub(super) fn admit(&mut self, units: u64) -> u64 {
-        self.unpaid += units;
+        self.uncharged += units;
         self.turn
     }
 
-    /// Begins a charge of all that is owed, unless one is on its way; returns its units, for the first
+    /// Begins a charge of the whole debt, unless one is on its way; returns its units, for the first
     /// time and again.
     pub(super) fn begin(&mut self) -> Option<(u64, u64)> {
-        if self.flight.is_some() || self.owed() == 0 {
+        if self.flight.is_some() || self.debt() == 0 {
             return None;
         }
-        let (first, again) = (mem::take(&mut self.unpaid), mem::take(&mut self.doubted));
+        let (first, again) = (mem::take(&mut self.uncharged), mem::take(&mut self.doubted));
         self.flight = Some(Flight { first, first_back: 0, again, again_back: 0, is_void: false });
         (self.sent, self.turn) = (self.turn, next_turn());
         Some((first, again))
     }
 
-    /// The charge has arrived; returns how many units of it are to be given back.
+    /// The charge has arrived; returns how many units of it are to be refunded.
     ///
-    /// What the store left out is not owed, and counted against those first.
+    /// Units that the store left out are no debt, and are counted against those first.
     pub(super) fn arrived(&mut self, applied: &Applied) -> u64 {
         let Some(flight) = self.flight.take().filter(|flight| !flight.is_void) else { return 0 };
-        let asked = flight.first + flight.again;
-        let (units, returning) = (applied.units.min(asked), flight.first_back + flight.again_back);
-        let cut = asked - units;
+        let sent = flight.first + flight.again;
+        let (units, returning) = (applied.units.min(sent), flight.first_back + flight.again_back);
+        let cut = sent - units;
         let back = returning.saturating_sub(cut);
         let (turn, after, stamp) = (self.sent, self.over, applied.stamp);
         let charged = Charged { turn, after, units: units - back, cut: cut.saturating_sub(returning), stamp };
@@ -150,7 +150,7 @@ impl Ledger {
         back
     }
 
-    /// There is no answer to the charge. What was sent for the first time may be sent again.
+    /// The result of the charge was lost. What was sent for the first time may be sent again.
     ///
     /// What was sent for the second time is not sent again.
     pub(super) fn lost(&mut self) {
@@ -162,11 +162,11 @@ impl Ledger {
 
     /// The charge was not sent.
     ///
-    /// All of it is owed as before, less what was taken back meanwhile.
+    /// All of it is a debt as before, less what was taken back meanwhile.
     pub(super) fn not_sent(&mut self) {
         if let Some(flight) = self.flight.take().filter(|flight| !flight.is_void) {
             self.sent = self.once;
-            self.unpaid += flight.first - flight.first_back;
+            self.uncharged += flight.first - flight.first_back;
             self.doubted = flight.again - flight.again_back;
         }
     }
@@ -176,12 +176,12 @@ impl Ledger {
     /// What may have been counted is not charged again, and what was charged too long ago stays taken.
     pub(super) fn take_back(&mut self, units: u64, turn: u64) -> Back {
         if turn > self.sent {
-            return Back::Unpaid(take(&mut self.unpaid, units));
+            return Back::Uncharged(take(&mut self.uncharged, units));
         }
         if turn <= self.over {
             return self.take_back_charged(units, turn);
         }
-        let Some(flight) = &mut self.flight else { return Back::Owed(take(&mut self.doubted, units)) };
+        let Some(flight) = &mut self.flight else { return Back::Deferred(take(&mut self.doubted, units)) };
         let (of, back) = if turn > self.once {
             (flight.first, &mut flight.first_back)
         } else {
@@ -189,7 +189,7 @@ impl Ledger {
         };
         let units = units.min(of - *back);
         *back += units;
-        Back::Owed(units)
+        Back::Deferred(units)
     }
 
     /// Takes back units of a charge that has arrived. Units that the store left out are not refunded a second time.
@@ -203,9 +203,9 @@ impl Ledger {
         }
     }
 
-    /// Owes nothing any more, and gives nothing back of what was admitted or charged until now.
+    /// Drops all debts, and refunds nothing of what was admitted or charged until now.
     pub(super) fn forget(&mut self) {
-        (self.unpaid, self.doubted) = (0, 0);
+        (self.uncharged, self.doubted) = (0, 0);
         self.charges.clear();
         if let Some(flight) = &mut self.flight {
             flight.is_void = true;

@@ -1,15 +1,15 @@
 //! Units admitted first and charged later, for processes far from their store.
 //!
 //! The checks of a request come in. If this process may still admit their units, an admitted decision goes out at
-//! once and the units are owed; a task charges them at the next tick, looks at what remains, and so learns how much
-//! may be admitted until the next look. Everything else is decided by the inner store, after what is owed for its
-//! keys has been charged.
+//! once and the units are a debt; a task charges them at the next tick, and looks at what remains, which is how much
+//! may be admitted until the next look. Everything else is decided by the inner store, after the debts of its
+//! keys have been charged.
 //!
 //! A key's balance goes through these states:
 //!
 //! | state | admits here | ends |
 //! | --- | --- | --- |
-//! | unknown | nothing | with a decision or a look of the inner store: `learn` |
+//! | unknown | nothing | with a decision or a look of the inner store: `update` |
 //! | known | `room` units, while the last look is fresh (10 ticks) | with `enter` or `shut`, or when it is stale |
 //! | direct | nothing, as the inner store is deciding | with `leave`, of the last of several |
 //!
@@ -19,12 +19,12 @@
 //! | `shared` | what clones share: the balances, the inner store, the runtime |
 //! | `admit` | a request that is admitted here |
 //! | `direct` | a request that the inner store decides |
-//! | `change`, `under_way` | refunds, charges and resets; what is known of them on their way |
-//! | `charge`, `ticking` | charging what is owed: at once, and at each tick |
+//! | `change`, `under_way` | refunds, charges and resets; those on their way |
+//! | `charge`, `ticking` | charging debts: at once, and at each tick |
 //! | `balances`, `balance` | the map; what is left of a key |
-//! | `ledger`, `epoch` | what is owed, by charges; stamps that do not outlive a reset |
+//! | `ledger`, `epoch` | the debt, by charges; stamps that do not outlive a reset |
 //!
-//! Invariants: of a key, what is owed and what may still be admitted together never exceed the allowance; no unit is
+//! Invariants: of a key, the debt and what may still be admitted together never exceed the allowance; no unit is
 //! sent in more than two charges; and no lock is held while the inner store is called or a task is started.
 
 mod admit;

@@ -2,7 +2,7 @@
 //!
 //! Every other file of this module works on [`SharedBalances`]. Parts of the map are locked for a few probes and
 //! never across an `await`; the inner store is called without any lock. Refunds come in and go to the inner store
-//! under a receipt of its own identity, which is learnt from the first decision or look.
+//! under a receipt of its own identity, which is set by the first decision or look.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -18,16 +18,16 @@ use crate::core::error::Kind;
 use crate::store::map::{CounterHasher, Locked, Shards};
 use crate::store::{Answer, Applied, Change, Check, Counter, Receipt, Settlement, Settling, Store, StoreId, Taken};
 
-/// What was looked at this many ticks ago says nothing any more.
+/// A look of this many ticks ago is stale.
 const FRESH_TICKS: u32 = 10;
 
 /// Refunds and charges on their way at most; more are not sent, and units stay taken.
 const MOST_ADJUSTMENTS: usize = 4_096;
 
-/// How long an answer is waited for in the background, if the inner store does not bound that.
+/// How long a result is waited for in the background, if the inner store does not bound that.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
-/// The balances of all keys, and the store they are paid to.
+/// The balances of all keys, and the store that they are charged to.
 pub(super) struct SharedBalances {
     /// What the receipts of requests admitted here carry.
     pub(super) id: StoreId,
@@ -39,11 +39,11 @@ pub(super) struct SharedBalances {
     hasher: CounterHasher,
     /// How often a key in use is charged and looked at.
     pub(super) tick: Duration,
-    /// The most units of a key that may be owed; at least 1.
+    /// The largest debt of a key; at least 1.
     pub(super) allowance: u64,
     /// Whether the store has been closed: nothing is admitted here any more.
     pub(super) closed: AtomicBool,
-    /// The identity in the inner store's receipts, once it is known.
+    /// The identity in the inner store's receipts, once there was one.
     pub(super) inner_id: OnceLock<StoreId>,
     /// A permit for each metered charge on its way.
     pub(super) adjusting: Arc<Semaphore>,
@@ -73,7 +73,7 @@ impl SharedBalances {
         self.tick * FRESH_TICKS
     }
 
-    /// Returns the inner store's budget, which bounds all that one decision waits for: charging what is owed
+    /// Returns the inner store's budget, which bounds all that one decision waits for: charging debts
     /// included.
     pub(super) fn budget(&self) -> Option<Duration> {
         self.inner.budget()
@@ -106,10 +106,10 @@ impl SharedBalances {
         self.shards.lock(hash).epoch(hash, counter)
     }
 
-    /// Waits for an answer, for the inner store's budget at most, or [`LONGEST_WAIT`] if it has none.
+    /// Waits for a result, for the inner store's budget at most, or [`LONGEST_WAIT`] if it has none.
     pub(super) async fn bounded<T>(&self, answer: Answer<Result<T, Error>>) -> Result<T, Error> {
         let limit = self.budget().unwrap_or(LONGEST_WAIT);
-        let late = |late| Error::new(Kind::Timeout, format!("a debt was not paid in {limit:?}")).with_source(late);
+        let late = |late| Error::new(Kind::Timeout, format!("a debt was not charged in {limit:?}")).with_source(late);
         timeout(limit, answer.wait()).await.map_err(late)?
     }
 

@@ -1,7 +1,7 @@
 //! The hybrid store and its settings.
 //!
 //! This is the public face of the module. A request goes to the balances first; what they do not cover is decided by
-//! the inner store. Settlements are told apart by the receipt's store: what was admitted here, and what the inner
+//! the inner store. Settlements are distinguished by the receipt's store: what was admitted here, and what the inner
 //! store took.
 
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, R
 const DEFAULT_TICK: Duration = Duration::from_millis(100);
 /// The longest tick that can be set.
 const LONGEST_TICK: Duration = Duration::from_secs(60);
-/// Units of a key that may be owed, unless another allowance is set.
+/// The largest debt of a key, unless another allowance is set.
 const DEFAULT_ALLOWANCE: u64 = 10;
 /// Keys that are kept, unless another capacity is set.
 const DEFAULT_CAPACITY: usize = 10_000;
@@ -35,21 +35,21 @@ const DEFAULT_CAPACITY: usize = 10_000;
 ///
 /// **Ticks**: at each tick, every key in use is charged for what was admitted since the last one, and its counter is
 /// looked at. Until the next look this process may admit what remains, but no more than the allowance. The balance may
-/// become negative; then nothing is admitted until the debt is paid off.
+/// become negative; then nothing is admitted until the debt is repaid.
 ///
 /// **The allowance**: stores keep a debt of at most one more capacity, so (processes − 1) × allowance has to be less
 /// than the capacity. On the other hand, the allowance should cover what one process admits for a key during a tick and
 /// a round trip, as requests beyond it wait for the inner store.
 ///
 /// The inner store decides the first request of a key, requests that cost more than may be admitted, reserves, leaky
-/// buckets and looks, after it was charged what is owed for their keys; both within its [budget](Store::budget). If it
+/// buckets and looks, after the debts of their keys were charged; both within its [budget](Store::budget). If it
 /// is unavailable, its errors are returned once the allowance is used up. `remaining` is what the last look returned,
 /// less what was admitted here since.
 ///
 /// **Lost replies**: a charge without a reply within the budget (500 ms, if there is none) is sent once more, after the
 /// inner store has replied to a look, and never a third time. So each unit counts at most once more than it was used,
 /// and is not counted only if both charges failed: in one outage that is at most an allowance for each key. What the
-/// store cuts from a charge is not owed; refunds are counted against that first.
+/// store cuts from a charge is no debt; refunds are counted against that first.
 ///
 /// **Refunds** of units that were not charged yet lower the debt. Refunds of units in the last 16 charges of a key go
 /// to the inner store; units of earlier charges, and of those lost twice, are not refunded. While a key is reset,
@@ -103,7 +103,7 @@ impl HybridStore {
         HybridStoreBuilder { inner, tick: DEFAULT_TICK, allowance: DEFAULT_ALLOWANCE, capacity: DEFAULT_CAPACITY }
     }
 
-    /// Charges all that is owed; from then on the inner store decides every request.
+    /// Charges all debts; from then on the inner store decides every request.
     ///
     /// Dropping the last clone loses no debt either: it is charged at the next tick, if the runtime still runs then.
     ///
@@ -138,7 +138,7 @@ impl HybridStoreBuilder {
         Self { tick, ..self }
     }
 
-    /// Sets how many units of a key this process may owe, at least 1, instead of 10.
+    /// Sets the largest debt of a key in this process, at least 1 unit, instead of 10.
     ///
     /// # Examples
     ///
@@ -152,7 +152,7 @@ impl HybridStoreBuilder {
         Self { allowance: units, ..self }
     }
 
-    /// Sets how many keys are remembered at most, instead of 10,000; 0 is taken as 1. All others are
+    /// Sets how many keys are kept at most, instead of 10,000; 0 is taken as 1. All others are
     /// decided by the inner store.
     pub fn capacity(self, keys: usize) -> Self {
         Self { capacity: keys.max(1), ..self }
@@ -165,7 +165,7 @@ impl HybridStoreBuilder {
     /// If the allowance is 0, or the tick is 0 or longer than a minute.
     pub fn build(self) -> Result<HybridStore, Error> {
         if self.allowance == 0 {
-            return Err(Error::invalid("an allowance of 0 admits nothing before it is paid: give at least 1"));
+            return Err(Error::invalid("an allowance of 0 admits nothing before it is charged: give at least 1"));
         }
         if self.tick.is_zero() || self.tick > LONGEST_TICK {
             let text =

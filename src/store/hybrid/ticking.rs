@@ -1,7 +1,7 @@
 //! The task that charges a key at each tick, and then looks at what remains.
 //!
-//! It begins when the key admits a unit and has no task, and ends at the first tick at which nothing is owed, under
-//! the same lock: so a key that owes always has a task, unless its runtime has ended. A task that is dropped with
+//! It begins when the key admits a unit and has no task, and ends at the first tick without a debt, under
+//! the same lock: so a key with a debt always has a task, unless its runtime has ended. A task that is dropped with
 //! its runtime clears the mark, and the next request that is admitted starts another one.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::store::{Check, Counter, Deadline, Store};
 
 /// The task of one key, before and while it runs.
 pub(super) struct Ticking {
-    /// Kept alive while something is owed, so that dropping the store loses no debt.
+    /// Kept alive while there is a debt, so that dropping the store loses no debt.
     shared: Arc<SharedBalances>,
     /// The hash of the counter.
     hash: u64,
@@ -31,14 +31,14 @@ impl Ticking {
         Self { shared, hash, counter, ended: false }
     }
 
-    /// Charges what is owed at each tick until nothing is, and looks after each charge that arrived.
-    pub(super) async fn pay(mut self) {
+    /// Charges the debt at each tick until there is none, and looks after each charge that arrived.
+    pub(super) async fn run(mut self) {
         let all = Arc::clone(&self.shared);
         loop {
             sleep(all.tick).await;
             let charge = {
                 let mut balances = all.shards.lock(self.hash);
-                let Some(balance) = balances.find(self.hash, &self.counter).filter(|balance| balance.owes()) else {
+                let Some(balance) = balances.find(self.hash, &self.counter).filter(|balance| balance.has_debt()) else {
                     return self.end(&mut balances);
                 };
                 Charge::begin(&all, balance)
@@ -51,7 +51,7 @@ impl Ticking {
         }
     }
 
-    /// Ends under the lock under which nothing was owed.
+    /// Ends under the lock under which there was no debt.
     fn end(&mut self, balances: &mut Balances) {
         self.ended = true;
         if let Some(balance) = balances.find(self.hash, &self.counter) {
@@ -69,18 +69,18 @@ impl Drop for Ticking {
     }
 }
 
-/// Learns what remains from a look, unless the inner store was given something of the key meanwhile.
+/// Updates the balance by a look, unless the inner store was called for the key meanwhile.
 async fn look(shared: &SharedBalances, hash: u64, counter: &Counter) {
-    let asked = |balance: &mut Balance| (balance.turns, balance.counted(), balance.counter.clone());
-    let asked = shared.shards.lock(hash).find(hash, counter).map(asked);
+    let before_call = |balance: &mut Balance| (balance.turns, balance.counted(), balance.counter.clone());
+    let before_call = shared.shards.lock(hash).find(hash, counter).map(before_call);
     // The key's own quota: it may have changed since its task began.
-    let Some((turns, before, counter)) = asked else { return };
+    let Some((turns, before, counter)) = before_call else { return };
     let (sent, look) = (Instant::now(), [Check::new(counter.clone(), 0)]);
     let Ok(decided) = shared.bounded(shared.inner.decide(&look, Deadline::none())).await else { return };
     let _ = shared.inner_id.set(decided.receipt.store());
     let mut balances = shared.shards.lock(hash);
     let balance = balances.find(hash, &counter).filter(|balance| balance.is_as_before(turns));
     if let (Some(balance), Some(outcome)) = (balance, decided.decision.outcomes().first()) {
-        balance.learn(outcome, outcome.remaining(), shared.allowance, (sent, before));
+        balance.update(outcome, outcome.remaining(), shared.allowance, (sent, before));
     }
 }

@@ -1,7 +1,7 @@
 //! What is on its way to the inner store outside of a request, and is accounted for meanwhile.
 //!
 //! Two guards: a metered charge lowers what may be admitted until it has ended, and a reset keeps its key from
-//! admitting anything. Each begins under the lock of its part and ends when it is dropped, whether or not an answer
+//! admitting anything. Each begins under the lock of its part and ends when it is dropped, whether or not a result
 //! came. For a key without an entry, and without room for one, the part has a stray for so long.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Metered {
     is_stray: bool,
 }
 
-/// A reset on its way: nothing is admitted here meanwhile, for it would not be known on which side of it.
+/// A reset on its way: nothing is admitted here meanwhile, as it would be unknown on which side of it.
 pub(super) struct Resetting {
     shared: Arc<SharedBalances>,
     hash: u64,
@@ -34,7 +34,7 @@ pub(super) struct Resetting {
 }
 
 impl Metered {
-    /// Lowers what is left by units that are charged now; `None` for queues, of which nothing is admitted here.
+    /// Lowers what is left by units that are charged now; `None` for queues, which admit nothing here.
     pub(super) fn begin(shared: &Arc<SharedBalances>, counter: &Counter, units: u64) -> Option<Self> {
         if counter.quota.facts().stands_in_line {
             return None;
@@ -49,7 +49,7 @@ impl Metered {
 }
 
 impl Resetting {
-    /// Forgets what is owed for a counter, and what was taken.
+    /// Forgets the debt of a counter, and what was taken.
     pub(super) fn begin(shared: &Arc<SharedBalances>, counter: &Counter) -> Self {
         let hash = shared.hash(counter);
         let mut balances = shared.shards.lock(hash);
@@ -65,7 +65,7 @@ impl Drop for Metered {
         let mut balances = self.shared.shards.lock(self.hash);
         balances.strays -= usize::from(self.is_stray);
         match balances.find(self.hash, &self.counter) {
-            // What was learnt meanwhile does not know of it.
+            // Results received meanwhile do not include it.
             Some(balance) if self.is_stray => balance.distrust(),
             Some(balance) => balance.end_metered(self.units),
             None => {}

@@ -1,17 +1,17 @@
 //! Admitting a request with leases.
 //!
 //! The checks come in. An admitted decision goes out if leases cover all of them, and `None` otherwise: nothing is ever
-//! refused here. On the way the request's demand is noted, and leases that its keys want are asked for, after the locks
-//! have been released; an inner store that decides at once may so pay for the very request that asked.
+//! refused here. On the way the request's demand is noted, and leases that its keys want are requested after the locks
+//! have been released; if the inner store decides at once, a lease may cover the very request that caused it.
 //!
-//! Invariant: all checks are paid under the locks of all their parts, or none is.
+//! Invariant: all checks are spent under the locks of all their parts, or none is.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::call::{Want, ask};
+use super::call::{Want, request_lease};
 use super::hot_key::{Back, HotKey};
 use super::hot_keys::HotKeys;
 use super::leases::Leases;
@@ -22,20 +22,20 @@ use crate::store::around::is_plain;
 use crate::store::map::Locked;
 use crate::store::{Check, Decided, Receipt, Taken};
 
-/// What came of a request, while the locks were held.
+/// The result of an attempt to admit a request by leases, while the locks are held.
 #[derive(Default)]
-struct Paid {
-    /// The decision, if leases paid for all checks.
+struct Attempt {
+    /// The decision, if leases cover all checks.
     decided: Option<Decided>,
-    /// Leases to ask for.
+    /// Leases to request.
     wants: SmallVec<[Want; 2]>,
     /// Leases that were found to be over, to be returned.
     backs: Vec<Back>,
 }
 
-/// Admits a request that leases pay for in full; `None` leaves the decision to the inner store.
+/// Admits a request that leases cover in full; `None` leaves the decision to the inner store.
 ///
-/// Leases are asked for on the way. If an answer came at once, the request is tried a second time, which notes no
+/// New leases are requested. If one is decided at once, the request is tried a second time, which notes no
 /// demand again. A closed store admits nothing.
 #[inline]
 pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
@@ -43,31 +43,31 @@ pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<Decided> {
         return None;
     }
     let now = leases.now();
-    // Before looks too: they are to find what an idle key has given back.
+    // Before looks too: they are to see the units that an idle key has returned.
     sweep_if_due(leases, now);
     if !is_plain(checks) {
         return None;
     }
-    let Paid { decided, wants, backs } = pay(leases, checks, now, true);
+    let Attempt { decided, wants, backs } = attempt(leases, checks, now, true);
     leases.give_back(backs, now);
-    let came = wants.into_iter().filter(|want| ask(leases, want.clone())).count() > 0;
+    let came = wants.into_iter().filter(|want| request_lease(leases, want.clone())).count() > 0;
     if decided.is_some() || !came {
         return decided;
     }
-    let Paid { decided, backs, .. } = pay(leases, checks, now, false);
+    let Attempt { decided, backs, .. } = attempt(leases, checks, now, false);
     leases.give_back(backs, now);
     decided
 }
 
-/// Pays for all checks or none, under the locks of all. Demand is noted only of requests whose
-/// keys all are hot: the others cannot be paid by leases, however many there were.
+/// Spends all checks or none, under the locks of all. Demand is noted only of requests whose
+/// keys all are hot: leases cannot cover the others, however many there are.
 ///
 /// `first` is whether this is the request's first try.
-fn pay(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Paid {
+fn attempt(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Attempt {
     if let [check] = checks {
-        return pay_one(leases, check, now, first);
+        return attempt_one(leases, check, now, first);
     }
-    let mut paid = Paid::default();
+    let mut attempt = Attempt::default();
     let mut locked = leases.lock_all(checks);
     let (mut hot, mut covered) = (true, true);
     for (index, check) in checks.iter().enumerate() {
@@ -76,35 +76,35 @@ fn pay(leases: &Leases, checks: &[Check], now: u64, first: bool) -> Paid {
             hot = false;
             continue;
         };
-        key.refresh(&check.counter.quota, now, &mut paid.backs);
+        key.refresh(&check.counter.quota, now, &mut attempt.backs);
         covered &= key.covers(check.cost, now);
     }
     if hot && covered {
-        paid.decided = Some(spend(leases, &mut locked, checks, now));
+        attempt.decided = Some(spend(leases, &mut locked, checks, now));
     }
     if hot && first {
-        paid.wants = note(leases, &mut locked, checks, now);
+        attempt.wants = note(leases, &mut locked, checks, now);
     }
-    paid
+    attempt
 }
 
-/// As [`pay`], for a request with one check, which most have: with one look into one part.
-fn pay_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Paid {
-    let mut paid = Paid::default();
+/// As [`attempt`], for a request with one check, which most have: with one look into one part.
+fn attempt_one(leases: &Leases, check: &Check, now: u64, first: bool) -> Attempt {
+    let mut attempt = Attempt::default();
     let hash = leases.hash(&check.counter);
     let mut hot_keys = leases.shards.lock(hash);
-    let Some(key) = hot_keys.heat(hash, &check.counter, now) else { return paid };
-    key.refresh(&check.counter.quota, now, &mut paid.backs);
+    let Some(key) = hot_keys.heat(hash, &check.counter, now) else { return attempt };
+    key.refresh(&check.counter.quota, now, &mut attempt.backs);
     let spent = key.covers(check.cost, now).then(|| key.spend(check, now));
     if first {
-        paid.wants.extend(note_one(leases, key, check, now));
+        attempt.wants.extend(note_one(leases, key, check, now));
     }
-    let Some((outcome, taken)) = spent else { return paid };
+    let Some((outcome, taken)) = spent else { return attempt };
     hot_keys.counts.spent += check.cost;
     drop(hot_keys);
     let decision = Decision::of_one(outcome, Source::Lease);
-    paid.decided = Some(Decided { decision, receipt: Receipt::of_one(leases.id, taken) });
-    paid
+    attempt.decided = Some(Decided { decision, receipt: Receipt::of_one(leases.id, taken) });
+    attempt
 }
 
 /// Spends the units of all checks, which the caller has found to be covered.
@@ -121,7 +121,7 @@ fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], no
     Decided { decision, receipt: Receipt::new(leases.id, taken) }
 }
 
-/// Notes the demand of a request; returns the leases to ask for.
+/// Notes the demand of a request; returns the leases to request.
 fn note(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> SmallVec<[Want; 2]> {
     let mut wants = SmallVec::new();
     for (index, check) in checks.iter().enumerate() {
@@ -132,12 +132,13 @@ fn note(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now
     wants
 }
 
-/// Notes the demand of one check; a lease that its key wants is marked as asked for, so that no other request does.
+/// Notes the demand of one check; a lease that its key wants is marked as in flight, so that no other request causes
+/// one.
 fn note_one(leases: &Leases, key: &mut HotKey, check: &Check, now: u64) -> Option<Want> {
     let quota = &check.counter.quota;
     key.rate.note(now, lifetime(quota), check.cost);
     let units = key.wants(check.cost, leases.most(quota), now)?;
     let call = leases.next_call.fetch_add(1, Ordering::Relaxed);
-    key.asking = Some(call);
+    key.in_flight = Some(call);
     Some(Want { hash: key.hash, counter: key.counter.clone(), units, call })
 }

@@ -4,8 +4,8 @@
 //! go to the key's lots. Calls that wait run as tasks of the current tokio runtime, so a request that is dropped
 //! takes no lease along; one whose runtime ends is dropped, and counts as failed.
 //!
-//! Invariant: each want is ended exactly once, by [`keep`], [`rest`] or a second call; `asking` of its key names the
-//! call until then, and an answer to any other call changes nothing of the key.
+//! Invariant: each want is ended exactly once, by [`keep`], [`rest`] or a second call; `in_flight` of its key names the
+//! call until then, and the result of any other call does not change the key.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use super::sweeping::sweep_by_task;
 use crate::core::{Error, Outcome};
 use crate::store::{Answer, Check, Counter, Deadline, Decided, Store};
 
-/// A lease to ask for.
+/// A lease to request.
 #[derive(Clone, Debug)]
 pub(super) struct Want {
     /// The hash of the counter.
@@ -29,31 +29,31 @@ pub(super) struct Want {
     pub(super) counter: Counter,
     /// How many units to lease.
     pub(super) units: u64,
-    /// Which call it is: its answer is for no other.
+    /// The number of the call, which its result has to match.
     pub(super) call: u64,
 }
 
-/// A lease call in flight. Dropped without an answer it counts as failed, as when a runtime ends.
+/// A lease call in flight. Dropped without a result it counts as failed, as when a runtime ends.
 struct LeaseCall {
     /// Kept alive until the call has ended.
     leases: Arc<Leases>,
-    /// `None` once the call has been answered.
+    /// `None` once the call has its result.
     want: Option<Want>,
     /// When it was sent: the lifetime of the lease begins here.
     sent: u64,
-    /// Whether it is the second call, for what the first was told remains.
+    /// Whether it is the second call, for the units that the first returned as remaining.
     again: bool,
     /// One of [`MOST_CALLS`](super::leases::MOST_CALLS).
     _permit: OwnedSemaphorePermit,
 }
 
-/// Asks for a lease; returns whether there is an answer already, which may be a refusal.
-pub(super) fn ask(leases: &Arc<Leases>, want: Want) -> bool {
+/// Requests a lease; returns whether there is a result already, which may be a refusal.
+pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) -> bool {
     LeaseCall::send(leases, want, false)
 }
 
 impl LeaseCall {
-    /// Sends a call; returns whether it was answered at once. With too many calls in flight none is sent, and the key
+    /// Sends a call; returns whether it was decided at once. With too many calls in flight none is sent, and the key
     /// rests. Without a runtime a call that is pending is dropped, and has failed.
     fn send(leases: &Arc<Leases>, want: Want, again: bool) -> bool {
         let Ok(permit) = Arc::clone(&leases.calls).try_acquire_owned() else {
@@ -64,13 +64,13 @@ impl LeaseCall {
         let sent = leases.now();
         let mut call = Self { leases: Arc::clone(leases), want: Some(want), sent, again, _permit: permit };
         match leases.inner.decide(&[check], Deadline::none()) {
-            Answer::Ready(answer) => {
-                call.answered(answer);
+            Answer::Ready(result) => {
+                call.completed(result);
                 true
             }
             Answer::Pending(pending) => {
                 if let Ok(runtime) = Runtime::try_current() {
-                    runtime.spawn(async move { call.answered(pending.await) });
+                    runtime.spawn(async move { call.completed(pending.await) });
                     sweep_by_task(leases);
                 }
                 false
@@ -79,9 +79,9 @@ impl LeaseCall {
     }
 
     /// Ends the call by what the inner store decided.
-    fn answered(&mut self, answer: Result<Decided, Error>) {
+    fn completed(&mut self, result: Result<Decided, Error>) {
         let Some(want) = self.want.take() else { return };
-        match answer {
+        match result {
             Ok(decided) if decided.decision.is_allowed() && !decided.receipt.taken().is_empty() => {
                 keep(&self.leases, &want, decided, self.sent);
             }
@@ -93,7 +93,7 @@ impl LeaseCall {
         }
     }
 
-    /// Asks once more, for what remains, if that is worth a call.
+    /// Calls once more, for what remains, if that is worth a call.
     ///
     /// There is no second call after a second refusal, nor for fewer units than [`LEAST`].
     fn denied(&self, want: Want, decided: &Decided) {
@@ -115,7 +115,7 @@ impl Drop for LeaseCall {
 
 /// Keeps a lease that came.
 ///
-/// One that came too late is returned, and one that was asked for before a reset is lost: it is not known on which
+/// One that came too late is returned, and one that was requested before a reset is lost: it is not known on which
 /// side of it the units were charged. A lease whose receipt is another store's than the earlier ones' is returned,
 /// too.
 fn keep(leases: &Leases, want: &Want, decided: Decided, sent: u64) {
@@ -126,7 +126,7 @@ fn keep(leases: &Leases, want: &Want, decided: Decided, sent: u64) {
     let mut hot_keys = leases.shards.lock(want.hash);
     hot_keys.counts.leased += want.units;
     let (closed, quiet) = (leases.closed.load(Ordering::SeqCst), now + lifetime(&want.counter.quota));
-    match hot_keys.find(want.hash, &want.counter).filter(|hot| hot.asking == Some(want.call)) {
+    match hot_keys.find(want.hash, &want.counter).filter(|hot| hot.in_flight == Some(want.call)) {
         None if closed => backs.push((lot, want.counter.quota.limit())),
         None => {
             hot_keys.counts.lost += want.units;
@@ -134,7 +134,7 @@ fn keep(leases: &Leases, want: &Want, decided: Decided, sent: u64) {
             return lot.forget(&*leases.inner);
         }
         Some(hot) => {
-            hot.asking = None;
+            hot.in_flight = None;
             if closed || !known || lot.is_over(now) {
                 hot.quiet_until = quiet;
                 backs.push((lot, want.counter.quota.limit()));
@@ -147,13 +147,14 @@ fn keep(leases: &Leases, want: &Want, decided: Decided, sent: u64) {
     leases.give_back(backs, now);
 }
 
-/// Lets a key ask for no lease for one lifetime, and counts the units that a failed call may have charged as `lost`.
+/// Keeps a key from requesting leases for one lifetime, and counts the units that a failed call may have charged as
+/// `lost`.
 fn rest(leases: &Leases, want: &Want, lost: u64) {
     let now = leases.now();
     let mut hot_keys = leases.shards.lock(want.hash);
     hot_keys.counts.leased += lost;
     hot_keys.counts.lost += lost;
-    if let Some(hot) = hot_keys.find(want.hash, &want.counter).filter(|hot| hot.asking == Some(want.call)) {
-        (hot.asking, hot.quiet_until) = (None, now + lifetime(&want.counter.quota));
+    if let Some(hot) = hot_keys.find(want.hash, &want.counter).filter(|hot| hot.in_flight == Some(want.call)) {
+        (hot.in_flight, hot.quiet_until) = (None, now + lifetime(&want.counter.quota));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! All leases come out of the map and are returned to the inner store, in parts of at most [`AT_ONCE`], as inner stores
 //! bound how many settlements they have on their way. Before the next part is handed over,
-//! the inner store has to answer a look at each counter that got units. Once a look fails no further ones are made, but
-//! the returning goes on.
+//! the inner store has to decide a look at each counter that got units. Once a look fails no further ones are made, but
+//! returning continues.
 //!
 //! # Cancellation
 //!
@@ -45,32 +45,32 @@ impl Drop for Returning<'_> {
     }
 }
 
-/// Takes no more leases, and returns all there are; resolves to what became of all units.
+/// Takes no more leases, and returns all there are; resolves to the counts of all units.
 ///
 /// The first part is handed over before this waits for anything, and the rest when it is dropped, at the latest. Then
 /// it waits for the lease calls in flight, whose leases are returned as they come.
 pub(super) async fn close(leases: &Leases) -> LeaseCounts {
     leases.closed.store(true, Ordering::SeqCst);
-    let asked = leases.shards.each().flat_map(|hot_keys| hot_keys.asked()).collect();
+    let in_flight = leases.shards.each().flat_map(|hot_keys| hot_keys.in_flight()).collect();
     let mut returning = Returning { leases, backs: leases.take_all() };
-    let mut answers = true;
+    let mut responds = true;
     while !returning.backs.is_empty() {
         let counters = returning.hand_over();
-        answers = answers && does_answer(leases, counters).await;
+        responds = responds && all_respond(leases, counters).await;
     }
     if let Ok(calls) = leases.calls.acquire_many(MOST_CALLS).await {
-        // Nobody gets one again, and what came of them has been given back.
+        // No more are made, and their leases have been returned.
         calls.forget();
         leases.calls.close();
     }
-    if answers {
-        does_answer(leases, asked).await;
+    if responds {
+        all_respond(leases, in_flight).await;
     }
     leases.counts()
 }
 
-/// Returns whether the inner store answers a look at each of these counters; it stops at the first that fails.
-async fn does_answer(leases: &Leases, counters: Vec<Counter>) -> bool {
+/// Returns whether the inner store decides a look at each of these counters; it stops at the first that fails.
+async fn all_respond(leases: &Leases, counters: Vec<Counter>) -> bool {
     tokio::task::yield_now().await;
     for counter in counters {
         if leases.inner.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await.is_err() {

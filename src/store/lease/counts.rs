@@ -41,7 +41,7 @@ impl LeaseCounts {
     }
 
     /// Logs the counts in one line at level `info`, unless nothing was ever leased.
-    pub(super) fn tell(self) {
+    pub(super) fn log(self) {
         let Self { leased, spent, returned, lost } = self;
         if leased > 0 {
             tracing::info!(leased, spent, returned, lost, "units were leased");

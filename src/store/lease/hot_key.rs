@@ -1,10 +1,10 @@
-//! What is known of a hot key, and what is held for it.
+//! A hot key, and the leases that are held for it.
 //!
-//! Checks of the key come in, under the lock of its part; out go whether leases cover them, the outcome of one that
-//! was spent, and how many units to lease next. Leases that are to be returned go out by the `backs` of the caller,
-//! who returns them once the lock is released.
+//! Checks of the key come in, under the lock of its part; whether leases cover them, the outcome of one that
+//! was spent, and how many units to lease next go out. Leases that are to be returned go out by the `backs` of the
+//! caller, who returns them once the lock is released.
 //!
-//! Invariant: a key has at most [`MOST_LOTS`] lots and one lease call in flight, which asks for no more than the
+//! Invariant: a key has at most [`MOST_LOTS`] lots and one lease call in flight, which is for no more than the
 //! key's share of the limit less what is held.
 
 use smallvec::SmallVec;
@@ -22,24 +22,24 @@ pub(super) const LEAST: u64 = 4;
 /// Leases kept at a time: spent ones are kept for refunds as long as they live.
 const MOST_LOTS: usize = 4;
 
-/// A key that asks this process often, and its leases.
+/// A key with many requests in this process, and its leases.
 #[derive(Debug)]
 pub(super) struct HotKey {
     /// The hash of policy and key.
     pub(super) hash: u64,
     /// The counter, with the quota of the last check.
     pub(super) counter: Counter,
-    /// How much is asked of it, in lifetimes of a lease.
+    /// Its demand, in lifetimes of a lease.
     pub(super) rate: Rate,
     /// The leases, oldest first; spent ones stay for refunds.
     pub(super) lots: SmallVec<[Lot; 2]>,
     /// The number of the lease call in flight.
-    pub(super) asking: Option<u64>,
-    /// No lease is asked for until then.
+    pub(super) in_flight: Option<u64>,
+    /// No lease is requested until then.
     pub(super) quiet_until: u64,
 }
 
-/// A lease that goes back, and the limit its bucket refilled by.
+/// A lease to return, and the limit its bucket refilled by.
 pub(super) type Back = (Lot, u64);
 
 impl Entry for HotKey {
@@ -52,7 +52,7 @@ impl HotKey {
     /// Returns the entry of a key that has just become hot, without leases.
     pub(super) fn new(hash: u64, counter: &Counter, now: u64) -> Self {
         let (rate, lots) = (Rate::hot(now), SmallVec::new());
-        Self { hash, counter: counter.clone(), rate, lots, asking: None, quiet_until: 0 }
+        Self { hash, counter: counter.clone(), rate, lots, in_flight: None, quiet_until: 0 }
     }
 
     /// Returns whether this is the entry of a counter: policy, key, algorithm and window are the same.
@@ -105,7 +105,7 @@ impl HotKey {
         self.lots.iter().any(|lot| lot.covers(cost, now))
     }
 
-    /// Spends what [`covers`](Self::covers) said is there; panics if it was not called before.
+    /// Spends units that are [covered](Self::covers); panics if they are not.
     ///
     /// The outcome's `remaining` is what was left in the inner store at the last lease, and what is held here, up to
     /// the capacity. The receipt's stamp is the lot's, by which a refund finds it.
@@ -129,11 +129,11 @@ impl HotKey {
 
     /// How much to lease now, of at most `most` at a time; `None` for nothing.
     ///
-    /// A lease is for two thirds of the units asked in its lifetime, and the next one is asked for
+    /// A lease is for two thirds of the units of demand in its lifetime, and the next one is requested
     /// when a quarter is left of it: so each is spent before it ends.
     #[inline]
     pub(super) fn wants(&self, cost: u64, most: u64, now: u64) -> Option<u64> {
-        if self.asking.is_some() || now < self.quiet_until {
+        if self.in_flight.is_some() || now < self.quiet_until {
             return None;
         }
         let (life, held) = (lifetime(&self.counter.quota), self.held(now));
@@ -159,6 +159,6 @@ impl HotKey {
     /// and no request for two lifetimes.
     pub(super) fn is_idle(&self, now: u64) -> bool {
         let life = lifetime(&self.counter.quota);
-        self.lots.is_empty() && self.asking.is_none() && self.rate.idle(now) >= 2 * life
+        self.lots.is_empty() && self.in_flight.is_none() && self.rate.idle(now) >= 2 * life
     }
 }

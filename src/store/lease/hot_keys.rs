@@ -97,9 +97,9 @@ impl HotKeys {
     }
 
     /// Returns the counters of the lease calls in flight.
-    pub(super) fn asked(&self) -> Vec<Counter> {
-        let asking = self.table.iter().filter(|hot| hot.asking.is_some());
-        asking.map(|hot| hot.counter.clone()).collect()
+    pub(super) fn in_flight(&self) -> Vec<Counter> {
+        let hot = self.table.iter().filter(|hot| hot.in_flight.is_some());
+        hot.map(|hot| hot.counter.clone()).collect()
     }
 
     /// Gives up every lease, and forgets every key.
@@ -118,7 +118,7 @@ impl HotKeys {
 ///
 /// The lower half of the hash picks the cell, the upper half is the tag.
 fn note(cells: &mut [Cell], hash: u64, counter: &Counter, now: u64) -> u64 {
-    #[allow(clippy::cast_possible_truncation, reason = "some bits pick a cell, others tell keys apart")]
+    #[allow(clippy::cast_possible_truncation, reason = "some bits pick a cell, others distinguish keys")]
     let (share, tag) = (u64::from(hash as u32), (hash >> 32) as u32);
     // As much of all cells as the bits are of what they can be: no power of two is needed.
     #[allow(clippy::cast_possible_truncation, reason = "it is less than there are cells")]

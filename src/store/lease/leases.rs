@@ -4,7 +4,7 @@
 //! all of them. Receipts and changes come in and are settled here or in the inner store. When the last clone is
 //! dropped, all leases are returned at once, without waiting.
 //!
-//! Invariant: the inner store is called without any lock held, since it may answer at once and then lock a part
+//! Invariant: the inner store is called without any lock held, since it may decide at once and then lock a part
 //! itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -161,7 +161,7 @@ impl Leases {
 
     /// Settles what was spent from a lease, by a request that took others `before`.
     ///
-    /// A refund goes back into its lot, if that is neither over nor given up; else, and with every charge, the
+    /// Refunded units return to their lot, if that is neither over nor given up; else, and with every charge, the
     /// change goes to the inner store under the lease's own stamp.
     pub(super) fn settle(&self, before: &[Taken], taken: &Taken, change: Change) -> Settling {
         if let Change::Refund(units) = change
@@ -202,6 +202,6 @@ impl Drop for Leases {
     fn drop(&mut self) {
         let backs = self.take_all();
         self.give_back(backs, self.now());
-        self.counts().tell();
+        self.counts().log();
     }
 }

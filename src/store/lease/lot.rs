@@ -1,10 +1,10 @@
 //! The units of one lease.
 //!
-//! A decision of the inner store about one check comes in, with the times at which it was asked for and answered.
+//! A decision of the inner store about one check comes in, with the times of its call and its result.
 //! Until the lot is over its units are spent one request after the other; then what is left is returned, which
 //! consumes the lot: its receipt can be settled once only.
 //!
-//! Two times end it: its lifetime, counted from when it was *asked for*, as the inner store may have charged it
+//! Two times end it: its lifetime, counted from when it was *requested*, as the inner store may have charged it
 //! then; and the edge of the window that its units were charged to, less a tick, as the store rounds its clock down.
 //! Both err to the early side, so a unit is never spent in a later window than it was charged to, as long as both
 //! clocks run alike.
@@ -24,10 +24,10 @@ pub(super) struct Lot {
     granted: u64,
     /// How many of them are unspent; never more than `granted`.
     pub(super) left: u64,
-    /// When the lease was asked for.
+    /// When the lease was requested.
     sent: u64,
     /// When it came.
-    answered: u64,
+    received: u64,
     /// Nothing is spent from then on.
     ends: u64,
     /// The end of the window the units were charged to.
@@ -51,8 +51,8 @@ pub(super) fn micros(time: Duration) -> u64 {
 
 impl Lot {
     /// What an allowed decision about one check leased. It may have been made as soon as it was
-    /// sent, so all that it tells is counted from then.
-    pub(super) fn new(decided: Decided, sent: u64, answered: u64) -> Self {
+    /// sent, so all its times are counted from then.
+    pub(super) fn new(decided: Decided, sent: u64, received: u64) -> Self {
         let Decided { decision, receipt } = decided;
         let (outcome, taken) = (&decision.outcomes()[0], &receipt.taken()[0]);
         let quota = outcome.quota();
@@ -62,7 +62,7 @@ impl Lot {
         let edge = (sent + window).saturating_sub(quota.tick().micros());
         let (granted, remaining) = (taken.units, outcome.remaining());
         let ends = edge.min(sent + lifetime(quota));
-        Self { granted, left: granted, sent, answered, ends, edge, remaining, reset, receipt }
+        Self { granted, left: granted, sent, received, ends, edge, remaining, reset, receipt }
     }
 
     /// Returns whether nothing of it may be spent at `now`.
@@ -112,10 +112,10 @@ impl Lot {
         fits
     }
 
-    /// Gives what is left back to the inner store; returns how much of it that is.
+    /// Refunds what is left to the inner store; returns how many units these are.
     ///
     /// Units of a window or a log are as if they had never been taken. A bucket may have been full
-    /// but for them, and then has refilled their place in the meantime: giving all of them back
+    /// except for them, and then has refilled their place in the meantime: refunding all of them
     /// would count that time twice, and many processes could hold a full bucket together with the
     /// units of each. So what is refilled in the lease's life is kept.
     pub(super) fn give_back(self, inner: &dyn Store, limit: u64, now: u64) -> u64 {
@@ -131,13 +131,13 @@ impl Lot {
         units
     }
 
-    /// Returns the units a bucket refills, rounded up, until it will have heard: that takes as long again as the
-    /// answer took.
+    /// Returns the units a bucket refills, rounded up, until the refund will have arrived: that takes as long again as
+    /// the result took.
     ///
     /// `ceil(limit * age / window)`, with the larger of the limit of then and of now.
     fn refilled(&self, limit: u64, now: u64) -> u64 {
         let quota = &self.counter().quota;
-        let age = now.saturating_sub(self.sent) + self.answered.saturating_sub(self.sent);
+        let age = now.saturating_sub(self.sent) + self.received.saturating_sub(self.sent);
         let window = u128::from(micros(quota.window()));
         let refilled = (u128::from(limit.max(quota.limit())) * u128::from(age)).div_ceil(window);
         u64::try_from(refilled).unwrap_or(u64::MAX)
@@ -157,11 +157,11 @@ mod tests {
 
     const QUOTA: Quota = Quota::token_bucket(600, Duration::from_secs(60));
 
-    /// A lease of 50 units, asked for at 1 s and granted at 1.4 s.
+    /// A lease of 50 units, requested at 1 s and granted at 1.4 s.
     fn lot(store: &MemoryStore, quota: Quota) -> Lot {
         let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), quota);
         let Answer::Ready(decided) = store.decide(&[Check::new(counter, 50)], Deadline::none()) else {
-            panic!("memory answers at once")
+            panic!("memory decides at once")
         };
         Lot::new(decided.expect("memory decides"), 1_000_000, 1_400_000)
     }
@@ -170,13 +170,13 @@ mod tests {
     fn a_lease_lives_from_when_it_was_asked_for() {
         let lot = lot(&MemoryStore::new(), QUOTA);
         assert!(lot.covers(50, 1_999_999) && !lot.covers(51, 1_999_999));
-        assert!(!lot.covers(1, 2_000_000), "a second after it was asked for, not after it was granted");
+        assert!(!lot.covers(1, 2_000_000), "a second after it was requested, not after it was granted");
     }
 
     #[test]
     fn a_bucket_gets_back_what_it_did_not_refill_meanwhile_and_a_log_gets_all() {
         let store = MemoryStore::new();
-        // Ten units a second: over half a second, and again the 0.4 s until it will have heard.
+        // Ten units a second: over half a second, and again the 0.4 s until the refund will have arrived.
         assert_eq!(lot(&store, QUOTA).give_back(&store, 600, 1_500_000), 50 - 9);
         let log = Quota::sliding_log(600, Duration::from_secs(60));
         assert_eq!(lot(&store, log).give_back(&store, 600, 1_500_000), 50);

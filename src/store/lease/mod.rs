@@ -18,8 +18,8 @@
 //! | --- | --- |
 //! | `store` | [`LeaseStore`] and its builder |
 //! | `leases` | what clones share; how leases are returned and settled |
-//! | `admit` | a request that leases pay for |
-//! | `call` | asking the inner store for a lease |
+//! | `admit` | a request that leases cover |
+//! | `call` | requesting a lease from the inner store |
 //! | `hot_keys`, `hot_key` | the map; one key's rate and lots |
 //! | `lot`, `rate`, `counts` | one lease; demand; what became of all units |
 //! | `sweeping`, `close` | returning unspent units in time, and at the end |

@@ -1,4 +1,4 @@
-//! How much is asked of a key, in periods as long as a lease lives.
+//! The demand of a key, in periods as long as a lease lives.
 //!
 //! Times and costs of requests come in; the demand of a period goes out, by which leases are sized. The larger one
 //! of the current period and the one before is taken, so that a period that has just begun does not look like a
@@ -7,20 +7,20 @@
 /// Requests in one period from which on a key is hot: below, leasing would save no calls.
 pub(super) const HOT: u64 = 8;
 
-/// What a key asks of this process, by periods as long as a lease lives. Times are microseconds.
+/// The demand of a key in this process, by periods as long as a lease lives. Times are microseconds.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     /// When the current period began.
     start: u64,
-    /// What was asked in the current period.
+    /// The demand of the current period.
     now: Usage,
-    /// What was asked in the period before.
+    /// The demand of the period before.
     before: Usage,
-    /// When something was last asked.
+    /// The time of the last request.
     last: u64,
 }
 
-/// What was asked in one period.
+/// The demand of one period.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     /// How many requests there were.
@@ -48,13 +48,13 @@ impl Rate {
         self.last = now;
     }
 
-    /// Returns the units asked in a period; `None` for a key of fewer than [`HOT`] requests in it.
+    /// Returns the units of demand in a period; `None` for a key of fewer than [`HOT`] requests in it.
     pub(super) fn demand(&self) -> Option<u64> {
         let hot = self.now.requests.max(self.before.requests) >= HOT;
         hot.then(|| self.now.units.max(self.before.units))
     }
 
-    /// Returns for how long nothing was asked.
+    /// Returns the time since the last request.
     pub(super) fn idle(&self, now: u64) -> u64 {
         now.saturating_sub(self.last)
     }

@@ -1,7 +1,7 @@
 //! The lease store and its settings.
 //!
 //! This is the public face of the module. A request goes to the leases first; what they do not admit, and everything
-//! about counters as such, goes to the inner store. Settlements are told apart by the receipt's store.
+//! about counters as such, goes to the inner store. Settlements are distinguished by the receipt's store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl LeaseStore {
         LeaseStoreBuilder { inner: Arc::new(inner), share: DEFAULT_SHARE, capacity: DEFAULT_CAPACITY, clock }
     }
 
-    /// Returns what became of the units leased so far, by all clones together.
+    /// Returns the counts of the units leased so far, by all clones together.
     pub fn counts(&self) -> LeaseCounts {
         self.leases.counts()
     }
@@ -184,7 +184,7 @@ impl Store for LeaseStore {
         }
     }
 
-    /// No lease pays for it, and it asks for none.
+    /// No lease covers it, and it causes none.
     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         self.leases.inner.probe(checks, deadline)
     }

@@ -1,9 +1,9 @@
 //! Returning the leases that are over, or whose key is idle.
 //!
-//! Two things sweep: requests, of which one in 50 ms looks through all parts, and a task, for the time when there
-//! are no requests. The task begins with the first lease call that an inner store does not answer at once, and ends
-//! when no lease is held or asked for; it holds a weak reference, so it does not keep a store that was dropped.
-//! There is at most one, which `swept` says.
+//! Two things sweep: requests, one of which sweeps all parts every 50 ms, and a task, for the time when there
+//! are no requests. The task begins with the first lease call that an inner store does not decide at once, and ends
+//! when no lease is held or in flight; it holds a weak reference, so it does not keep a store that was dropped.
+//! There is at most one: see `swept`.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -62,10 +62,10 @@ fn sweep(leases: &Leases, now: u64) -> bool {
     held
 }
 
-/// Sweeps; returns whether no lease is held or asked for.
+/// Sweeps; returns whether no lease is held or in flight.
 fn is_at_rest(leases: &Leases) -> bool {
-    let asked = leases.calls.available_permits() < MOST_CALLS as usize;
-    !sweep(leases, leases.now()) && !asked
+    let in_flight = leases.calls.available_permits() < MOST_CALLS as usize;
+    !sweep(leases, leases.now()) && !in_flight
 }
 
 /// A task that sweeps; one that ends with its runtime makes room for another.

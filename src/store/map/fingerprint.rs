@@ -14,7 +14,7 @@ use crate::store::Counter;
 
 /// What a counter is found by: 84 bits of a hash of its policy, key, algorithm and window.
 ///
-/// The hash is SipHash-1-3, keyed at random for each store, so that nobody outside can choose
+/// The hash is SipHash-1-3, keyed at random for each store, so that no client can choose
 /// counters that meet. By chance some two of `n` meet with a probability of n² / 2^85: among a million
 /// kept at once it is less than one in 10^13. They would count together; nothing worse follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

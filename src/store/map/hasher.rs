@@ -15,7 +15,7 @@ use crate::store::Counter;
 /// is changed stays where it is.
 #[derive(Debug)]
 pub(in crate::store) struct CounterHasher {
-    /// Random for each hasher, so that nobody outside can choose counters that meet.
+    /// Random for each hasher, so that no client can choose counters that collide.
     keys: RandomState,
 }
 

@@ -11,23 +11,23 @@
 //!
 //! Nothing by itself, and nothing by a timer. A table is due when it is full, or, unless it is made to be
 //! [swept when full](Table::swept_when_full) only, when it has twice as many entries as the last sweep left: before
-//! one more is added, its store [sweeps](Table::sweep) out what says nothing any more.
-//! What happens to a table that is still full is the store's to say, as it knows what its entries are worth: the
-//! memory store evicts by rank, the hybrid store drops a key of which nothing is owed, and the deny cache and the
+//! one more is added, its store [sweeps](Table::sweep) out idle entries.
+//! The store decides what happens to a table that is still full, by the value of its entries: the
+//! memory store evicts by rank, the hybrid store drops a key without a debt, and the deny cache and the
 //! lease store keep what they have and do without the new one.
 //!
 //! # What it costs
 //!
 //! To find an entry takes one lock and one probe of the table of one part, and allocates nothing. A sweep looks at
-//! all entries of one part. As long as it frees half of them, it is paid by as many inserts. Where sweeps of a full
-//! part free nothing, the memory store evicts a share of it and the deny cache waits before it sweeps again; the
+//! all entries of one part. As long as it frees half of them, it is amortised over as many inserts. Where sweeps of a
+//! full part free nothing, the memory store evicts a share of it and the deny cache waits before it sweeps again; the
 //! lease and hybrid stores sweep for each new key then, which is 156 entries of a part with their default capacity.
 //! Memory for entries is allocated as they come, and kept.
 //!
 //! # What finds an entry
 //!
-//! Hashes with random keys of their own for each map, so that nobody outside can make entries meet or choose
-//! their part: a [`Fingerprint`] tells counters apart without their text; a [`CounterHasher`] is quicker, for
+//! Hashes with random keys of their own for each map, so that no client can make entries collide or choose
+//! their part: a [`Fingerprint`] identifies counters without their text; a [`CounterHasher`] is quicker, for
 //! entries that keep the text and compare it.
 
 mod fingerprint;

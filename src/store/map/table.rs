@@ -4,15 +4,15 @@
 //! mean nothing any more. The table decides when a sweep is due and how much room it has; what an entry is worth is its
 //! store's to decide.
 //!
-//! Invariant: there are at most `capacity` entries, however often they come and go, in a table no larger than those need;
-//! one whose capacity is within 1/32 of its places may grow to twice that once. No method but `insert` and
+//! Invariant: there are at most `capacity` entries, however often they come and go, in a table no larger than those
+//! need; one whose capacity is within 1/32 of its places may grow to twice that once. No method but `insert` and
 //! `find_or_insert` allocates.
 
 use std::mem;
 
 use hashbrown::HashTable;
 
-/// At least this many entries are kept before those that say nothing any more are looked for.
+/// At least this many entries are kept before idle ones are looked for.
 const SMALL: usize = 64;
 
 /// A table that has no free places left, but for this share of them only because of entries that were removed, is
@@ -25,7 +25,7 @@ pub(in crate::store) trait Entry {
     fn hash(&self) -> u64;
 }
 
-/// A bounded number of entries. The [page](super) of this module says what goes when it is full.
+/// A bounded number of entries. The [page](super) of this module documents what is dropped when it is full.
 #[derive(Debug)]
 pub(in crate::store) struct Table<E> {
     /// The places, allocated as entries come.
@@ -39,7 +39,7 @@ pub(in crate::store) struct Table<E> {
 }
 
 impl<E: Entry> Table<E> {
-    /// A table of up to `capacity` entries that is swept as it doubles: as many say nothing after a while.
+    /// A table of up to `capacity` entries that is swept as it doubles: as many are idle after a while.
     pub(in crate::store) fn new(capacity: usize) -> Self {
         let least = SMALL.min(capacity);
         Self { entries: HashTable::new(), capacity, least, sweep_at: least }
@@ -160,7 +160,7 @@ fn insert<E: Entry>(entries: &mut HashTable<E>, entry: E) -> &mut E {
 /// grow to twice what its entries need. One that is less than half full cleans itself when it is to grow.
 #[cold]
 fn clean<E: Entry>(entries: &mut HashTable<E>) {
-    // Of eight places one stays free.
+    // One of eight places stays free.
     let places = entries.num_buckets() / 8 * 7;
     let len = entries.len();
     if len >= places / 2 && len + places / MARKED_SHARE < places {

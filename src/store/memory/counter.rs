@@ -1,10 +1,10 @@
 //! One entry of the memory store: a fingerprint, a rank and a state, packed into 32 bytes.
 //!
-//! It comes in as a fingerprint, the state after an admitted request, and a rank; what goes out is the state, to decide
-//! on, and the rank, to choose whom to evict. The fingerprint's tail has the highest 20 bits of one word and the rank
+//! It comes in as a fingerprint, the state after an admitted request, and a rank; the state goes out, to decide
+//! on, and the rank, to choose which to evict. The fingerprint's tail has the highest 20 bits of one word and the rank
 //! the 44 below, so that neither changes the other: each write of a rank keeps [`TAIL`] as it is.
 //!
-//! Only `counters` knows this type. Its size is tested, as two entries share a line of a processor's cache.
+//! Only `counters` uses this type. Its size is tested, as two entries share a line of a processor's cache.
 
 use std::borrow::Cow;
 
@@ -66,7 +66,7 @@ impl PackedCounter {
         self.rest = self.rest & TAIL | self.rank().refused().bits;
     }
 
-    /// Takes credit away, of which the entry must have at least as much.
+    /// Subtracts credit; the entry must have at least as much.
     pub(super) fn lose(&mut self, credit: Credit) {
         self.rest -= credit.bits;
     }
@@ -83,7 +83,7 @@ mod tests {
     use crate::core::{Key, Quota};
     use crate::store::Counter;
     use crate::store::map::Fingerprints;
-    use crate::store::memory::rank::{GRAIN, ONE_CREDIT};
+    use crate::store::memory::rank::{ONE_CREDIT, STEP_BITS};
 
     #[test]
     fn a_counter_takes_half_a_line_of_a_cache() {
@@ -148,7 +148,7 @@ mod tests {
             assert!(packed.is_of(of) && packed.rank().class() == 2);
             packed.set(STATE, Rank::new(&HOURLY, 5_000, 0, false), 5_000);
             assert!(packed.is_of(of) && packed.rank().class() == 0);
-            assert_eq!(packed.rank().idle_at(), 1 << GRAIN);
+            assert_eq!(packed.rank().idle_at(), 1 << STEP_BITS);
             for bit in 44..64 {
                 assert!(!packed.is_of(Fingerprint { tail: of.tail ^ 1 << bit, ..of }));
             }

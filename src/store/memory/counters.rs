@@ -18,7 +18,7 @@ use crate::store::map::{Fingerprint, Table};
 use crate::store::{Check, Counter, Mode};
 
 /// When only active keys are left, one in this many is evicted at once, so that the search for
-/// them is paid by as many inserts.
+/// them is amortised over as many inserts.
 const EVICTED_SHARE: usize = 16;
 
 /// How many quarters of what stays then are each class's own: others do not push it out of them.
@@ -51,7 +51,7 @@ impl Counters {
     /// Decides a request's only check, and keeps what follows from it.
     ///
     /// Admitted with a cost, the state is replaced; admitted as a look (cost 0), nothing is written; refused, the key's
-    /// rank is raised, but not by a check in shadow mode, which refuses nobody. `now_us` is microseconds of this
+    /// rank is raised, but not by a check in shadow mode, which refuses no request. `now_us` is microseconds of this
     /// store's clock.
     #[inline]
     pub(super) fn decide(&mut self, of: Fingerprint, check: &Check, now_us: u64) -> Step {
@@ -173,7 +173,7 @@ impl Counters {
     }
 
     /// Evicts so many keys of a class: those of the least credit, and of them those soonest idle. What the
-    /// last of them had is taken from all that stay, so that no credit stays for longer than it pays.
+    /// last of them had is taken from all that stay, so that no credit lasts longer than it should.
     fn evict_of(&mut self, class: usize, mut evicted: usize) {
         let Some(index) = evicted.checked_sub(1) else { return };
         let ranks = self.table.iter().map(PackedCounter::rank);

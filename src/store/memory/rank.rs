@@ -7,18 +7,18 @@
 //! | --- | --- | --- |
 //! | 42 to 43 | class | 0: units are left, 1: used up, 2: the last request was refused |
 //! | 35 to 41 | credit | requests since the key was last idle, at most 127 |
-//! | 0 to 34 | `idle_at` | the time at which the key is idle, in grains of 2^18 µs |
+//! | 0 to 34 | `idle_at` | the time at which the key is idle, in steps of 2^18 µs |
 //!
 //! One comparison of integers orders all three, and a counter keeps its place in the 44 bits that its fingerprint's
-//! [`TAIL`] leaves. The times are rounded up to a grain, so no key is dropped as idle before it is. What the order
-//! promises to a key whose counter others try to have evicted is stated at [`MemoryStore`](crate::MemoryStore).
+//! [`TAIL`] leaves. The times are rounded up to steps of 2^18 µs, so no key is dropped as idle before it is. What the
+//! order promises to a key whose counter others try to have evicted is stated at [`MemoryStore`](crate::MemoryStore).
 
 use crate::core::Quota;
 use crate::store::map::TAIL;
 
 /// A counter's place in the order of eviction, in which the lesser go first.
 ///
-/// None of [`TAIL`], but from above: its class, its credit, and [`idle_at`](Self::idle_at) in grains of
+/// None of [`TAIL`], but from above: its class, its credit, and [`idle_at`](Self::idle_at) in steps of
 /// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
@@ -34,14 +34,14 @@ pub(super) struct Credit {
     pub(super) bits: u64,
 }
 
-/// The logarithm of a grain of time in microseconds: it is about a quarter of a second.
-pub(super) const GRAIN: u32 = 18;
+/// The logarithm of a step of times in microseconds: a step is about a quarter of a second.
+pub(super) const STEP_BITS: u32 = 18;
 
 /// The bits of all times, which are microseconds below 2^53.
 const IDLE_AT: u64 = ONE_CREDIT - 1;
 
 /// The credit of one request: the lowest bit above the times.
-pub(super) const ONE_CREDIT: u64 = 1 << (53 - GRAIN);
+pub(super) const ONE_CREDIT: u64 = 1 << (53 - STEP_BITS);
 
 /// The bits of all credits, which is also the largest.
 const CREDITS: u64 = 127 * ONE_CREDIT;
@@ -66,8 +66,8 @@ impl Rank {
     #[inline]
     pub(super) fn new(quota: &Quota, now_us: u64, reset: u64, used_up: bool) -> Self {
         let idle_at = now_us.saturating_add(reset.saturating_mul(quota.tick().micros()));
-        let grains = (idle_at >> GRAIN) + 1;
-        Self { bits: grains.min(IDLE_AT) | ONE_CREDIT | if used_up { Self::USED_UP } else { 0 } }
+        let steps = (idle_at >> STEP_BITS) + 1;
+        Self { bits: steps.min(IDLE_AT) | ONE_CREDIT | if used_up { Self::USED_UP } else { 0 } }
     }
 
     /// The rank after a change that no request made.
@@ -75,10 +75,10 @@ impl Rank {
         Self { bits: self.bits & !CREDITS }
     }
 
-    /// A time in microseconds when untouched state admits a full limit, so that the counter says
-    /// nothing: the first that can be told.
+    /// A time in microseconds when untouched state admits a full limit, so that the counter is
+    /// idle: the first such time that can be stored.
     pub(super) fn idle_at(self) -> u64 {
-        (self.bits & IDLE_AT) << GRAIN
+        (self.bits & IDLE_AT) << STEP_BITS
     }
 
     /// The number of its class.
@@ -121,10 +121,10 @@ mod tests {
 
     #[test]
     fn a_rank_keeps_the_latest_time_apart_from_its_class() {
-        let longest = (1 << 53) - (1 << GRAIN);
+        let longest = (1 << 53) - (1 << STEP_BITS);
         for used_up in [false, true] {
             for (now_us, reset, idle_at) in
-                [(7, 2, 1 << GRAIN), ((1 << GRAIN) - 1, 1, 2 << GRAIN), (7, u64::MAX, longest)]
+                [(7, 2, 1 << STEP_BITS), ((1 << STEP_BITS) - 1, 1, 2 << STEP_BITS), (7, u64::MAX, longest)]
             {
                 let rank = Rank::new(&Quota::per_minute(1), now_us, reset, used_up);
                 assert_eq!((rank.idle_at(), rank.class()), (idle_at, usize::from(used_up)));

@@ -4,12 +4,12 @@
 //! request with one check takes one lock and probes one table; one with several goes by [`Several`]. The clock is read
 //! after the locks were taken.
 //!
-//! `MemoryStore` alone knows it. Times are microseconds since the Unix epoch, as [`micros`] bounds them.
+//! Only `MemoryStore` uses it. Times are microseconds since the Unix epoch, as [`micros`] bounds them.
 
 use super::counters::Counters;
 use super::several::Several;
 use crate::store::clock::{Clock, micros};
-use crate::store::evaluate::{adjustment, applied, told, told_of_one};
+use crate::store::evaluate::{adjustment, applied, decided, decided_one};
 use crate::store::map::{Fingerprints, Shards};
 use crate::store::{Applied, Change, Check, Counter, Decided, StoreId, Taken};
 
@@ -18,7 +18,7 @@ const KEYS_PER_PART: usize = 1_024;
 
 /// The counters, and the time by which they are decided.
 pub(super) struct SharedCounters {
-    /// What this store's receipts carry; another store's are settled by nobody here.
+    /// What this store's receipts carry; those of another store are not settled here.
     pub(super) id: StoreId,
     /// The keyed hash, drawn at random for this store.
     fingerprints: Fingerprints,
@@ -40,7 +40,7 @@ impl SharedCounters {
         self.shards.each().map(|counters| counters.len()).sum()
     }
 
-    /// Decides what most requests ask: one check, with one look into one part.
+    /// Decides what most requests have: one check, with one look into one part.
     #[inline]
     pub(super) fn decide_one(&self, check: &Check) -> Decided {
         let of = self.fingerprints.of(&check.counter);
@@ -51,7 +51,7 @@ impl SharedCounters {
             counters.decide(of, check, now_us)
         };
         step.found.warn(check);
-        told_of_one(self.id, check, &step)
+        decided_one(self.id, check, &step)
     }
 
     /// Decides several checks as one: all are taken, or none is.
@@ -60,7 +60,7 @@ impl SharedCounters {
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
         let now_us = micros(&*self.clock);
         let (steps, refused) = several.evaluate(checks, now_us);
-        let decided = told(self.id, checks, &steps, refused);
+        let decided = decided(self.id, checks, &steps, refused);
         if refused {
             several.note_refusals(&steps);
         } else {

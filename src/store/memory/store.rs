@@ -44,8 +44,8 @@ const DEFAULT_CAPACITY: usize = 1_000_000;
 /// # Memory
 ///
 /// A counter takes 32 bytes of a table, half of which may be empty; a sliding log takes its units
-/// besides. Texts are not kept: counters are told apart by 84 bits of a hash (SipHash-1-3) of
-/// policy, key, algorithm and window, keyed at random for each store. Nobody outside can make two
+/// besides. Texts are not kept: counters are identified by 84 bits of a hash (SipHash-1-3) of
+/// policy, key, algorithm and window, keyed at random for each store. No client can make two
 /// meet; that some two of `n` do by chance has a probability of n² / 2^85.
 ///
 /// # Examples

@@ -3,7 +3,7 @@
 //!
 //! No script can have keys of two slots. So checks are grouped by slot, each part is a request of
 //! its own, and the parts become one decision here. If one part is refused or fails, what the
-//! others took is refunded: for about a round trip it is missing, and other requests may be refused
+//! others took is refunded: for about a round trip these units are taken, and other requests may be refused
 //! meanwhile. The request is still admitted as a whole or not at all, and no limit is ever
 //! exceeded.
 
@@ -17,7 +17,7 @@ use super::wire::{Request, Verdict, redis_key};
 use crate::core::algorithm::Step;
 use crate::core::error::Kind;
 use crate::core::{Checks, Error};
-use crate::store::evaluate::told;
+use crate::store::evaluate::decided;
 use crate::store::{Check, Deadline, Decided};
 
 /// The checks of one slot.
@@ -46,7 +46,7 @@ impl Engine {
     ///
     /// # Cancellation
     ///
-    /// It goes on in a task of its own, as what is to be refunded is known only when all parts are
+    /// It continues in a task of its own, as what is to be refunded is known only when all parts are
     /// decided.
     pub(super) fn decide_apart(
         self: Arc<Self>,
@@ -60,15 +60,15 @@ impl Engine {
     /// Sends the parts, waits for all of them, and refunds those that fit if another one did not.
     async fn decide_parts(self: Arc<Self>, checks: Checks, deadline: Deadline) -> Result<Decided, Error> {
         let parts = self.parts(&checks);
-        // Else what the others take would be missing for a moment, and for nothing.
-        if let Some(error) = parts.iter().find_map(|part| self.servers.not_asked(part.slot)) {
+        // Otherwise the units of the other parts would be taken for a moment, in vain.
+        if let Some(error) = parts.iter().find_map(|part| self.servers.breaker_error(part.slot)) {
             return Err(error);
         }
-        let asked: Vec<JoinHandle<_>> =
-            parts.into_iter().map(|part| tokio::spawn(part.ask(Arc::clone(&self), deadline))).collect();
-        let (mut decisions, mut failure) = (Vec::with_capacity(asked.len()), None);
-        for asked in asked {
-            match asked.await.unwrap_or_else(|error| Err(stopped(error))) {
+        let tasks: Vec<JoinHandle<_>> =
+            parts.into_iter().map(|part| tokio::spawn(part.decide(Arc::clone(&self), deadline))).collect();
+        let (mut decisions, mut failure) = (Vec::with_capacity(tasks.len()), None);
+        for task in tasks {
+            match task.await.unwrap_or_else(|error| Err(stopped(error))) {
                 Ok(decision) => decisions.push(decision),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -76,19 +76,19 @@ impl Engine {
         let refused = failure.is_some() || decisions.iter().any(|decision| decision.verdict.refused);
         if refused {
             for decision in &mut decisions {
-                self.give_back_part(decision);
+                self.refund_part(decision);
             }
         }
         match failure {
             Some(error) => Err(error),
-            None => Ok(told(self.id, &checks, &in_order(decisions), refused)),
+            None => Ok(decided(self.id, &checks, &in_order(decisions), refused)),
         }
     }
 
     /// Refunds what a part took, and works out its checks as if nothing had been taken.
-    fn give_back_part(&self, Decision { part, verdict }: &mut Decision) {
+    fn refund_part(&self, Decision { part, verdict }: &mut Decision) {
         if !verdict.refused {
-            self.refund_all(&told(self.id, &part.checks, &verdict.steps, false).receipt);
+            self.refund_all(&decided(self.id, &part.checks, &verdict.steps, false).receipt);
         }
         verdict.look_again(&part.checks);
     }
@@ -103,8 +103,8 @@ impl Engine {
         let mut parts: Vec<Part> = Vec::new();
         for (place, check) in checks.iter().enumerate() {
             let slot = self.servers.slot_of(&redis_key(&self.prefix, &check.counter));
-            let known = parts.iter().position(|other| other.slot == slot);
-            let index = known.unwrap_or_else(|| {
+            let index = parts.iter().position(|other| other.slot == slot);
+            let index = index.unwrap_or_else(|| {
                 parts.push(Part { slot, places: SmallVec::new(), checks: SmallVec::new() });
                 parts.len() - 1
             });
@@ -117,10 +117,10 @@ impl Engine {
 
 impl Part {
     /// Has the part decided. If its reply comes after the timeout, what it took is refunded then.
-    async fn ask(self, engine: Arc<Engine>, deadline: Deadline) -> Result<Decision, Error> {
-        let answered = engine.ask(Request::new(&engine.prefix, &self.checks), deadline).await;
-        let answered = answered.map_err(|unanswered| engine.give_back_late(&self.checks, unanswered))?;
-        let verdict = Verdict::of(&self.checks, answered)?;
+    async fn decide(self, engine: Arc<Engine>, deadline: Deadline) -> Result<Decision, Error> {
+        let reply = engine.call(Request::new(&engine.prefix, &self.checks), deadline).await;
+        let part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?;
+        let verdict = Verdict::of(&self.checks, part)?;
         Ok(Decision { part: self, verdict })
     }
 }

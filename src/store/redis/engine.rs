@@ -1,4 +1,4 @@
-//! One decision: from checks to a reply within the budget, and from the reply to what remains.
+//! One decision: from checks to a reply within the budget, and from the reply to a decision.
 //!
 //! Requests come in from the store, from `settle.rs` and from `apart.rs`; each becomes a job of a
 //! lane, and its reply a decision and a receipt. A request is sent at most once as far as can be
@@ -18,12 +18,12 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::Receiver;
 use tokio::time::timeout_at;
 
-use super::batch::{Caller, GRACE, Job, Late, Response, Settled, Timeout, Unanswered, stopped};
+use super::batch::{Caller, GRACE, Job, Late, NoReply, Response, Settled, Timeout, stopped};
 use super::servers::Servers;
-use super::wire::{Answered, Request, Verdict, redis_key, step_of_one};
+use super::wire::{ReplyPart, Request, Verdict, redis_key, step_of_one};
 use crate::core::Error;
 use crate::store::deny::Refusals;
-use crate::store::evaluate::{told, told_of_one};
+use crate::store::evaluate::{decided, decided_one};
 use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId};
 
 /// What all clones of a store share: its servers, its settings and the deny cache.
@@ -63,66 +63,66 @@ impl Engine {
     /// # Errors
     ///
     /// If there is no reply in time, or no server to call, or the server refuses the call. The
-    /// error says whether the reply may still come: see [`give_back_late`](Self::give_back_late).
+    /// error contains whether the reply may still come: see [`refund_late`](Self::refund_late).
     ///
     /// # Cancellation
     ///
-    /// A request that was not sent yet is dropped. What one that was sent has taken stays taken.
-    pub(super) async fn ask(&self, request: Request, deadline: Deadline) -> Response {
-        let (answer, answered) = oneshot::channel();
+    /// A request that was not sent yet is dropped. Units taken by one that was sent stay taken.
+    pub(super) async fn call(&self, request: Request, deadline: Deadline) -> Response {
+        let (sender, receiver) = oneshot::channel();
         let timeout = Timeout::by(self.budget, deadline);
         self.servers.find(timeout).await;
         let slot = self.slot_of(&request);
-        match self.servers.push(Job::new(request, Caller::Waits(answer), timeout, slot))? {
-            Some(here) => self.wait_here(here, slot, timeout, answered).await,
-            None => self.wait(slot, timeout, answered).await,
+        match self.servers.push(Job::new(request, Caller::Waits(sender), timeout, slot))? {
+            Some(here) => self.wait_here(here, slot, timeout, receiver).await,
+            None => self.wait(slot, timeout, receiver).await,
         }
     }
 
-    /// Waits for a lane of the runtime `here`, which keeps the time. Polled in another runtime, as
+    /// Waits for a lane of the runtime `here`, which keeps the timeout. Polled in another runtime, as
     /// when the future was moved, it uses that one's timer from then on.
-    async fn wait_here(&self, here: Id, slot: u16, timeout: Timeout, mut answered: Receiver<Response>) -> Response {
+    async fn wait_here(&self, here: Id, slot: u16, timeout: Timeout, mut receiver: Receiver<Response>) -> Response {
         let mut is_new = true;
-        let answer = poll_fn(|cx| {
-            if let Poll::Ready(answer) = Pin::new(&mut answered).poll(cx) {
-                return Poll::Ready(Some(answer));
+        let response = poll_fn(|cx| {
+            if let Poll::Ready(response) = Pin::new(&mut receiver).poll(cx) {
+                return Poll::Ready(Some(response));
             }
             // The first poll is that in which the job was queued.
             let is_here = mem::take(&mut is_new) || Handle::try_current().is_ok_and(|runtime| runtime.id() == here);
             if is_here { Poll::Pending } else { Poll::Ready(None) }
         });
-        match answer.await {
-            Some(answer) => answer.unwrap_or_else(|_| gone()),
-            None => self.wait(slot, timeout, answered).await,
+        match response.await {
+            Some(response) => response.unwrap_or_else(|_| gone()),
+            None => self.wait(slot, timeout, receiver).await,
         }
     }
 
-    /// Waits for a lane of another runtime, which may have stopped and then does not keep the time.
+    /// Waits for a lane of another runtime, which may have stopped and then does not keep the timeout.
     /// Outside a runtime there is no timer, and only the lane ends the wait.
-    async fn wait(&self, slot: u16, timeout: Timeout, mut answered: Receiver<Response>) -> Response {
+    async fn wait(&self, slot: u16, timeout: Timeout, mut receiver: Receiver<Response>) -> Response {
         if Handle::try_current().is_err() {
-            return answered.await.unwrap_or_else(|_| gone());
+            return receiver.await.unwrap_or_else(|_| gone());
         }
-        if let Ok(answer) = timeout_at(timeout.until + GRACE, &mut answered).await {
-            return answer.unwrap_or_else(|_| gone());
+        if let Ok(response) = timeout_at(timeout.until + GRACE, &mut receiver).await {
+            return response.unwrap_or_else(|_| gone());
         }
         let error = self.servers.late(slot, timeout);
-        Err(Unanswered { error, late: Some(Late::Elsewhere(answered)) })
+        Err(NoReply { error, late: Some(Late::Elsewhere(receiver)) })
     }
 
-    /// As [`ask`](Self::ask), for a change or a reset: there is nothing to refund if the reply is
+    /// As [`call`](Self::call), for a change or a reset: there is nothing to refund if the reply is
     /// late.
-    pub(super) async fn change(&self, request: Request) -> Result<Answered, Error> {
-        self.ask(request, Deadline::none()).await.map_err(|unanswered| unanswered.error)
+    pub(super) async fn change(&self, request: Request) -> Result<ReplyPart, Error> {
+        self.call(request, Deadline::none()).await.map_err(|no_reply| no_reply.error)
     }
 
     /// Sends a settlement in the background, after those sent before: at most once, and up to a
     /// bounded number for each server. The reply may be waited for, or the receiver be dropped.
     pub(super) fn send(&self, request: Request) -> Receiver<Settled> {
-        let (answer, answered) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (timeout, slot) = (Timeout::of_settlement(self.budget), self.slot_of(&request));
-        self.servers.push_settlement(Job::new(request, Caller::Settles(None, answer), timeout, slot));
-        answered
+        self.servers.push_settlement(Job::new(request, Caller::Settles(None, sender), timeout, slot));
+        receiver
     }
 
     /// Works out the decision and the receipt from what the script found.
@@ -130,16 +130,16 @@ impl Engine {
     /// # Errors
     ///
     /// If the reply is not one to these checks.
-    pub(super) fn decided(&self, checks: &[Check], answered: Answered) -> Result<Decided, Error> {
-        let call = answered.call;
+    pub(super) fn decided(&self, checks: &[Check], part: ReplyPart) -> Result<Decided, Error> {
+        let call = part.call;
         let decided = if let [check] = checks {
-            told_of_one(self.id, check, &step_of_one(check, answered)?)
+            decided_one(self.id, check, &step_of_one(check, part)?)
         } else {
-            let mut verdict = Verdict::of(checks, answered)?;
+            let mut verdict = Verdict::of(checks, part)?;
             if verdict.refused {
                 verdict.look_again(checks);
             }
-            told(self.id, checks, &verdict.steps, verdict.refused)
+            decided(self.id, checks, &verdict.steps, verdict.refused)
         };
         let Decided { decision, receipt } = decided;
         Ok(Decided { decision, receipt: receipt.of_call(call) })
@@ -163,12 +163,12 @@ impl Engine {
 /// # Errors
 ///
 /// If it was not sent, or has no reply; or its lane has stopped.
-pub(super) async fn settled(answered: Receiver<Settled>) -> Settled {
-    answered.await.unwrap_or_else(|_| Err(stopped()))
+pub(super) async fn settled(receiver: Receiver<Settled>) -> Settled {
+    receiver.await.unwrap_or_else(|_| Err(stopped()))
 }
 
 /// Returns the error of a job whose lane has stopped.
 #[cold]
 fn gone() -> Response {
-    Err(Unanswered::from(stopped()))
+    Err(NoReply::from(stopped()))
 }

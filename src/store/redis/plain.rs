@@ -3,8 +3,8 @@
 //!
 //! Settings and a URL come in; calls of any command go out, over the same lanes, timeouts and
 //! errors as the script's. The store on redis-cell (`store/cell/`) is the only user; of this folder
-//! it knows besides the settings that both stores have in public. Calls share no batch here, as each is a command of its own, and the
-//! server is not checked for its Lua.
+//! it otherwise uses only the public settings that both stores have. Calls share no batch here, as each is a command of
+//! its own, and the server is not checked for its Lua.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(in crate::store) struct PlainServer {
     lanes: Lanes,
     /// Where the server is, for errors.
     address: String,
-    /// How long it may take until it is known to be of use.
+    /// How long it may take until it is known to be usable.
     longest_start: Duration,
     /// What every key starts with.
     pub(in crate::store) prefix: String,
@@ -53,11 +53,11 @@ impl PlainServer {
     }
 
     /// Connects, and makes the first call. `explain` receives a refusal and the server's address,
-    /// and returns what is wrong with the server if it knows the refusal.
+    /// and returns what is wrong with the server if it recognises the refusal.
     ///
     /// # Errors
     ///
-    /// With the text of `explain`, or as the server cannot be reached, or does not reply within the
+    /// With the text of `explain`, or if the server cannot be reached, or does not reply within the
     /// time that connecting may take.
     pub(in crate::store) async fn try_out<T>(
         &self,
@@ -67,11 +67,11 @@ impl PlainServer {
         let (limit, address) = (self.longest_start, &self.address);
         let timeout = Timeout::new(limit);
         let called = async {
-            match self.lanes.ask(timeout, call).await {
-                Ok(answer) => Ok(Ok(answer)),
-                Err(Failure::Answered(error)) => match explain(&error, address) {
+            match self.lanes.call(timeout, call).await {
+                Ok(reply) => Ok(Ok(reply)),
+                Err(Failure::Error(error)) => match explain(&error, address) {
                     Some(text) => Ok(Err(Error::new(Kind::Store, text).with_source(error))),
-                    None => Err(timeout.error_of(Failure::Answered(error))),
+                    None => Err(timeout.error_of(Failure::Error(error))),
                 },
                 Err(failure) => Err(timeout.error_of(failure)),
             }
@@ -93,10 +93,10 @@ impl PlainServer {
         call: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
     ) -> Result<T, Error> {
         let timeout = Timeout::new(self.budget);
-        self.lanes.ask(timeout, call).await.map_err(|failure| timeout.error_of(failure))
+        self.lanes.call(timeout, call).await.map_err(|failure| timeout.error_of(failure))
     }
 
-    /// Waits until a deadline for a future that makes calls. One that is late goes on in a task of
+    /// Waits until a deadline for a future that makes calls. One that is late continues in a task of
     /// its own: that its budget is over shows that the connection has failed, that a caller's
     /// deadline is over does not.
     ///
@@ -113,8 +113,8 @@ impl PlainServer {
             return calling.await;
         }
         match timeout_at(timeout.until, tokio::spawn(calling)).await {
-            Ok(answered) => {
-                answered.unwrap_or_else(|error| Err(Error::new(Kind::Store, "deciding was stopped").with_source(error)))
+            Ok(result) => {
+                result.unwrap_or_else(|error| Err(Error::new(Kind::Store, "deciding was stopped").with_source(error)))
             }
             Err(_) => Err(timeout.error()),
         }

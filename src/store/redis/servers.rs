@@ -1,7 +1,7 @@
 //! Where decisions are made: on one server, or on the primaries of a Cluster.
 //!
 //! Jobs and slots come in from the engine; they go to the lanes that lead to the right server. This
-//! is the only place outside `cluster/` and `builder/` in which a call takes another way for a
+//! is the only place outside `cluster/` and `builder/` in which calls differ for a
 //! Cluster: one server is treated as a Cluster whose slots are all slot 0.
 
 use tokio::runtime::{Handle, Id};
@@ -58,7 +58,7 @@ impl Servers {
         }
     }
 
-    /// Looks up which server has which slot, if nothing is known about that, until the timeout.
+    /// Looks up which server has which slot, if that is unknown, until the timeout.
     /// Usually it is known, and this returns at once.
     #[cfg_attr(not(feature = "cluster"), allow(clippy::unused_async, reason = "one server has every slot"))]
     pub(super) async fn find(&self, timeout: Timeout) {
@@ -91,8 +91,8 @@ impl Servers {
         }
     }
 
-    /// As [`push`](Self::push), for a settlement: it is kept if it cannot be sent now, and nobody
-    /// waits.
+    /// As [`push`](Self::push), for a settlement: it is kept if it cannot be sent now, and no
+    /// caller waits.
     pub(super) fn push_settlement(&self, job: Job) {
         match self {
             Self::One(lanes) => lanes.push_settlement(job),
@@ -101,14 +101,14 @@ impl Servers {
         }
     }
 
-    /// Returns why a call for a slot is not worth making: its primary's circuit breaker is open.
+    /// Returns the error of a call for a slot that would fail, as its primary's circuit breaker is open.
     /// One server has no circuit breaker here, as that of its layer does the same.
-    pub(super) fn not_asked(&self, slot: u16) -> Option<Error> {
+    pub(super) fn breaker_error(&self, slot: u16) -> Option<Error> {
         match self {
             // The circuit breaker of its layer does the same.
             Self::One(_) => None,
             #[cfg(feature = "cluster")]
-            Self::Cluster(cluster) => cluster.not_asked(slot),
+            Self::Cluster(cluster) => cluster.breaker_error(slot),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Settlements: changes to what a decision took, when it is known what the request really costs.
 //!
-//! A receipt and changes come in; what each change came to goes out. Everything is queued before
+//! A receipt and changes come in; the result of each change goes out. Everything is queued before
 //! the function returns, and in the order given, so that a caller may drop the future at once:
 //! `settle` is called from `Drop` too. A change is sent at most once: if its result is not known,
 //! it is an error.
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot::Receiver;
 
-use super::batch::{Settled, Unanswered};
+use super::batch::{NoReply, Settled};
 use super::engine::{Engine, settled};
 use super::wire::{Request, applied_change};
 use crate::core::{Error, kept};
@@ -29,14 +29,14 @@ impl Sent {
     /// Waits for the result of the change.
     async fn applied(self) -> Result<Applied, Error> {
         match self {
-            Self::Change(made, answered) => applied_change(&made.0, made.1, settled(answered).await?),
+            Self::Change(made, receiver) => applied_change(&made.0, made.1, settled(receiver).await?),
             Self::Nothing { stamp } => Ok(Applied::new(0, stamp)),
         }
     }
 }
 
 impl Engine {
-    /// Sends changes in their order, and returns a future of what becomes of all. For a receipt of
+    /// Sends changes in their order, and returns a future of all results. For a receipt of
     /// another store, or without changes, it is ready and empty.
     ///
     /// # Errors
@@ -80,18 +80,18 @@ impl Engine {
         drop(self.settle(receipt, &changes));
     }
 
-    /// Has what was taken refunded if the reply comes after its caller's timeout. Returns the
+    /// Refunds what was taken if the reply comes after its caller's timeout. Returns the
     /// caller's error.
-    pub(super) fn give_back_late(self: &Arc<Self>, checks: &[Check], unanswered: Unanswered) -> Error {
-        let Unanswered { error, late } = unanswered;
-        // That of the caller may end, or be driven no more, before the answer comes.
+    pub(super) fn refund_late(self: &Arc<Self>, checks: &[Check], no_reply: NoReply) -> Error {
+        let NoReply { error, late } = no_reply;
+        // That of the caller may end, or run no more, before the reply comes.
         let runtime = || self.runtime_of(checks).or_else(|| Runtime::try_current().ok());
         if let Some((late, runtime)) = late.and_then(|late| Some((late, runtime()?))) {
             let (engine, checks) = (Arc::clone(self), kept(checks));
             // It ends with the connection at the latest, which is not polled for long.
             runtime.spawn(async move {
-                let Some(answered) = late.answer().await else { return };
-                let Ok(Decided { receipt, .. }) = engine.decided(&checks, answered) else { return };
+                let Some(part) = late.reply().await else { return };
+                let Ok(Decided { receipt, .. }) = engine.decided(&checks, part) else { return };
                 engine.refund_all(&receipt);
             });
         }

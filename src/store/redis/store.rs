@@ -2,7 +2,7 @@
 //!
 //! Checks come in; a decision goes out, from the deny cache without a call, from one script call,
 //! or, on a Cluster, from one call for each slot (`apart.rs`). What is decided by the cache, and
-//! what the cache learns from each decision, is arranged here; everything about time and servers is
+//! what the cache records of each decision, is arranged here; everything about time and servers is
 //! the engine's.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use super::engine::Engine;
 use super::wire::{MOST_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
 use crate::core::{Error, kept};
-use crate::store::deny::{Asked, Question};
+use crate::store::deny::{CacheLookup, Snapshot};
 use crate::store::evaluate::of_any;
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
@@ -22,7 +22,7 @@ use crate::store::{
 /// Counters in Redis, shared by all processes that use it.
 ///
 /// A script decides over all policies of a request, by the server's clock; concurrent requests share calls. The store
-/// connects to one server, to a Cluster (`RedisStoreBuilder::connect_cluster` says what differs there), or to the
+/// connects to one server, to a Cluster (`RedisStoreBuilder::connect_cluster` describes what differs there), or to the
 /// primary that sentinels name. It caches refusals for up to 1 s, as a [`DenyCache`](crate::DenyCache) does.
 ///
 /// The store survives restarts of the server: a decision that fails meanwhile returns an error within its budget (100
@@ -39,7 +39,7 @@ use crate::store::{
 ///
 /// # Examples
 ///
-/// Connecting at once finds a wrong password or a server that is none:
+/// Connecting at once detects a wrong password or a server that is not Redis:
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), tollgate::Error> {
@@ -110,21 +110,26 @@ impl RedisStore {
         self.engine.refusals.as_ref().map_or(0, |refusals| refusals.refused_from_cache())
     }
 
-    /// Has Redis decide, and lets the deny cache learn from the decision, if there is a question
+    /// Has Redis decide, and records the decision in the deny cache, if there is a snapshot
     /// for it.
-    fn ask(&self, checks: &[Check], deadline: Deadline, question: Option<Question>) -> Answer<Result<Decided, Error>> {
+    fn decide_by_call(
+        &self,
+        checks: &[Check],
+        deadline: Deadline,
+        snapshot: Option<Snapshot>,
+    ) -> Answer<Result<Decided, Error>> {
         let (engine, checks) = (Arc::clone(&self.engine), kept(checks));
         Answer::pending(async move {
             let decided = if engine.servers.keep_together(&checks) || !engine.is_apart(&checks) {
-                match engine.ask(Request::new(&engine.prefix, &checks), deadline).await {
-                    Ok(answered) => engine.decided(&checks, answered),
-                    Err(unanswered) => Err(engine.give_back_late(&checks, unanswered)),
+                match engine.call(Request::new(&engine.prefix, &checks), deadline).await {
+                    Ok(part) => engine.decided(&checks, part),
+                    Err(no_reply) => Err(engine.refund_late(&checks, no_reply)),
                 }
             } else {
                 Arc::clone(&engine).decide_apart(checks.clone(), deadline).await
             };
-            if let (Ok(decided), Some(refusals), Some(question)) = (&decided, &engine.refusals, &question) {
-                refusals.learn(question, &checks, &decided.decision);
+            if let (Ok(decided), Some(refusals), Some(snapshot)) = (&decided, &engine.refusals, &snapshot) {
+                refusals.record(snapshot, &checks, &decided.decision);
             }
             decided
         })
@@ -141,10 +146,10 @@ impl Store for RedisStore {
             let text = format!("{} checks in one decision are too many: give at most {MOST_CHECKS}", checks.len());
             return Answer::Ready(Err(Error::invalid(text)));
         }
-        match self.engine.refusals.as_ref().map(|refusals| refusals.ask(checks)) {
-            Some(Asked::Refused(decided)) => Answer::Ready(Ok(decided)),
-            Some(Asked::Open(question)) => self.ask(checks, deadline, Some(question)),
-            None => self.ask(checks, deadline, None),
+        match self.engine.refusals.as_ref().map(|refusals| refusals.lookup(checks)) {
+            Some(CacheLookup::Refused(decided)) => Answer::Ready(Ok(decided)),
+            Some(CacheLookup::Miss(snapshot)) => self.decide_by_call(checks, deadline, Some(snapshot)),
+            None => self.decide_by_call(checks, deadline, None),
         }
     }
 
@@ -153,7 +158,7 @@ impl Store for RedisStore {
         if checks.is_empty() || checks.len() > MOST_CHECKS {
             return self.decide(checks, deadline);
         }
-        self.ask(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.question(checks)))
+        self.decide_by_call(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.snapshot(checks)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {

@@ -50,6 +50,14 @@ async fn it_waits_as_long_as_it_is_told_and_at_most_a_tenth_more() {
     assert!(waits[49].saturating_sub(waits[0]) > Duration::from_millis(100), "those who wait are spread: {waits:?}");
 }
 
+#[test]
+fn what_need_not_wait_needs_no_timers() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
+    let decision = runtime.block_on(limiter.until_ready(&ada(), Duration::ZERO)).expect("memory decides");
+    assert!(decision.is_allowed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_there_is_not_waited_for() {
     let limiter = limiter(Quota::token_bucket(3, SECOND * 10));

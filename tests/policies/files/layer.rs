@@ -8,7 +8,7 @@ use tollgate::config::Config;
 use tollgate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
 };
-use tollgate::{Error, MemoryStore, Quota, RateLimitLayer};
+use tollgate::{AccessList, Error, MemoryStore, Policy, Quota, RateLimitLayer};
 use tracing::Level;
 
 use super::policy;
@@ -111,7 +111,7 @@ fn what_the_store_does_not_support_is_an_error() {
 
     let config = read(&policy("limit = 1"));
     let layer = config.layer(Away).expect("the store supports it");
-    let error = config.update(&layer, &unheard).expect_err("the store does not support it").to_string();
+    let error = unheard.update(&layer).expect_err("the store does not support it").to_string();
     assert!(error.contains("\"unheard\" is not supported"), "{error}");
     assert!(format!("{layer:?}").contains("\"a\""), "its policies stay: {layer:?}");
 }
@@ -124,9 +124,47 @@ async fn a_newer_file_replaces_policies_and_whom_they_trust_and_keeps_what_was_u
     assert_eq!(statuses(&app, ["/", "/", "/"]).await, [200, 200, 429]);
 
     let newer = policy("limit = 3\nkey = \"client_ip\"\nwindow = \"1h\"") + "[server]\ntrusted_hops = 1";
-    config.update(&layer, &read(&newer)).expect("the store supports it");
+    read(&newer).update(&layer).expect("the store supports it");
     assert_eq!(statuses(&app, ["/", "/"]).await, [200, 429], "two of three were used");
     assert_eq!(statuses(&app, ["/ x-forwarded-for:198.51.100.1"]).await, [200], "the proxy is trusted");
+}
+
+/// A list gives the policy the client's address, which is no part of its key: else each address had a counter of its own.
+#[tokio::test]
+async fn ambiguous_requests_count_together_whatever_their_address_also_with_a_list_of_addresses() {
+    for list in ["", "allow = [\"198.51.100.0/24\"]", "deny = [\"198.51.100.0/24\"]"] {
+        let file = policy(&format!("limit = 2\nwindow = \"1h\"\nkey = \"header:x-account\"\n{list}"));
+        let app = app(layer(&file));
+        let mut admitted = 0;
+        for address in 1..20 {
+            let request = format!("/ x-account:a x-account:b @203.0.113.{address}");
+            admitted += usize::from(send(&app, &request).await.status() == 200);
+        }
+        assert_eq!(admitted, 2, "{list}");
+    }
+}
+
+#[tokio::test]
+async fn policies_added_after_an_update_trust_the_proxies_of_the_newer_file() {
+    let file = policy("limit = 9\nwindow = \"1h\"");
+    let layer = layer(&(file.clone() + "[server]\ntrusted_hops = 1"));
+    read(&file).update(&layer).expect("the store supports it");
+    let list = AccessList::parse(["203.0.113.0/24"]).expect("a CIDR");
+    let app = app(layer.policy(Policy::new("denied", Quota::per_hour(9)).deny(list)));
+    assert_eq!(statuses(&app, ["/ x-forwarded-for:1.1.1.1 @203.0.113.9"]).await, [403], "no proxy is trusted any more");
+}
+
+#[test]
+fn an_update_is_compared_with_the_layer_and_not_with_another_file() {
+    let file = |instances| read(&format!("{}[server]\ninstances = {instances}", policy("limit = 1")));
+    let layer = file(2).layer(MemoryStore::new()).expect("the store supports it");
+    for (instances, warnings) in [(3, 1), (3, 1), (2, 0), (2, 0)] {
+        let log = Log::default();
+        let noting = log.note(Level::INFO);
+        file(instances).update(&layer).expect("the store supports it");
+        drop(noting);
+        assert_eq!(log.text().lines().count(), warnings, "{instances}: {}", log.text());
+    }
 }
 
 #[test]
@@ -141,7 +179,7 @@ fn settings_that_stay_are_named_in_one_warning() {
     ] {
         let log = Log::default();
         let noting = log.note(Level::INFO);
-        config.update(&layer, &file(settings)).expect("the store supports it");
+        file(settings).update(&layer).expect("the store supports it");
         drop(noting);
         assert_eq!(log.text().lines().count(), usize::from(named.is_some()), "{settings}: {}", log.text());
         let Some(named) = named else { continue };

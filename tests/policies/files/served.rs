@@ -45,7 +45,7 @@ pub(crate) fn request(text: &str) -> Request<Body> {
             peer = address;
         } else if let Some((name, value)) = part.split_once(':') {
             let name = http::HeaderName::from_bytes(name.as_bytes()).expect("it is a name");
-            request.headers_mut().insert(name, value.replace('+', " ").parse().expect("it is a value"));
+            request.headers_mut().append(name, value.replace('+', " ").parse().expect("it is a value"));
         } else {
             *request.method_mut() = part.parse().expect("it is a method");
         }

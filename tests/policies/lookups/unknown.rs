@@ -105,6 +105,17 @@ async fn the_first_that_refuses_ends_the_wait_for_the_others() {
 }
 
 #[tokio::test]
+async fn a_limiter_resets_and_refunds_no_other_counter_than_that_of_the_tier() {
+    let directory = Directory::default();
+    let failing = directory.tiers_by(|_| ready(Err("the directory is away")));
+    let limiter = Limiter::new(memory(), [Rule::new("user", MANY).tier_lookup(failing)]);
+    let ada = Key::new("user", "ada");
+    assert!(limiter.check(&ada).await.expect("memory decides").is_allowed());
+    assert!(limiter.reset(&ada).await.is_err());
+    assert!(limiter.refund(&ada, 1).await.is_err());
+}
+
+#[tokio::test]
 async fn a_limiter_goes_on_with_the_quota_it_has() {
     let lookup = Directory::default().tiers_by(|_| ready(Err("the directory is away")));
     let limiter = Limiter::new(memory(), [Rule::new("user", TWO).tier_lookup(lookup)]);

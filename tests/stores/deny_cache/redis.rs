@@ -159,6 +159,6 @@ async fn settings_that_remember_nothing_are_refused() {
     {
         let server = RedisServer::start();
         let error = settings.connect(&server.url()).await.unwrap_err();
-        assert!(error.is_invalid() && error.to_string().contains("remembers nothing"), "{error}");
+        assert!(error.is_invalid() && error.to_string().contains("caches nothing"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ pub(crate) use super::clock::EPOCH_US;
 use super::clock::ManualClock;
 use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, State};
-use crate::store::evaluate::{adjustment, applied, evaluate, look_again, of_any, told};
+use crate::store::evaluate::{adjustment, applied, decided, evaluate, look_again, of_any};
 use crate::store::{Applied, Change, Check, Counter, Deadline, Decided, Settlement, StoreId, Taken};
 
 /// The key of tests that need but one.
@@ -62,7 +62,7 @@ impl Subject {
                 self.keep(&check.counter, step.state.clone());
             }
         }
-        told(self.id, checks, &steps, refused)
+        decided(self.id, checks, &steps, refused)
     }
 
     pub(crate) async fn take(&self, now: u64, quota: Quota, cost: u64) -> Decided {

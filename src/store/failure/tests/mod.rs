@@ -22,8 +22,8 @@ fn without(rules: FailureRules) -> Without {
     Without::new(rules)
 }
 
-fn away() -> Error {
-    Error::new(Kind::Timeout, "no answer")
+fn failure() -> Error {
+    Error::new(Kind::Timeout, "no reply")
 }
 
 fn check() -> Check {
@@ -32,7 +32,7 @@ fn check() -> Check {
 }
 
 /// A decision of the store, by a call that others share or by its own.
-fn answered(call: Option<CallId>) -> Decided {
+fn decided_by_store(call: Option<CallId>) -> Decided {
     let outcome = Outcome::allowed(&check(), 10);
     let receipt = Receipt::empty(StoreId::new());
     let receipt = receipt.of_call(call);
@@ -40,9 +40,9 @@ fn answered(call: Option<CallId>) -> Decided {
 }
 
 /// What is decided in the end, after the store decided like this.
-fn told(without: &Without, mut decided: Result<Decided, Error>) -> Decided {
-    let permit = without.ask().expect("the store is asked");
-    without.learn(permit, &decided);
+fn decide(without: &Without, mut decided: Result<Decided, Error>) -> Decided {
+    let permit = without.acquire().expect("a permit");
+    without.report(permit, &decided);
     without.stand_in(&[check()], &mut decided);
     decided.expect("it is decided")
 }

@@ -7,49 +7,49 @@ use tokio::time::{Instant, advance};
 use super::super::OnFailure;
 use super::super::rule::FailureRules;
 use super::super::without::Without;
-use super::{answered, away, ms, told, without};
+use super::{decide, decided_by_store, failure, ms, without};
 use crate::core::Error;
 use crate::core::decision::Source;
 use crate::store::BreakerState;
 use crate::store::outage::Outage;
 
 /// The error of one of several servers, which is probed again after `next_probe`.
-fn away_in_part(next_probe: Duration, failing_since: Option<Instant>) -> Error {
-    away().of_one_server(Outage { next_probe, failing_since })
+fn partial_failure(next_probe: Duration, failing_since: Option<Instant>) -> Error {
+    failure().of_one_server(Outage { next_probe, failing_since })
 }
 
 /// Who decides instead of a store that failed.
 fn decided(without: &Without, error: Error) -> Source {
-    told(without, Err(error)).decision.source()
+    decide(without, Err(error)).decision.source()
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_of_one_of_several_servers_say_nothing_of_the_others() {
+async fn failures_of_one_of_several_servers_do_not_count_for_the_others() {
     let without = without(FailureRules::default());
     for _ in 0..4 {
-        decided(&without, away());
+        decided(&without, failure());
     }
     for wait in [Duration::ZERO, ms(50)] {
         for _ in 0..100 {
-            assert_eq!(decided(&without, away_in_part(wait, None)), Source::Fallback);
+            assert_eq!(decided(&without, partial_failure(wait, None)), Source::Fallback);
         }
     }
     assert_eq!(without.breaker_state(), BreakerState::Closed, "they are not counted");
-    decided(&without, away());
-    assert_eq!(without.breaker_state(), BreakerState::Open, "nor are they answers");
+    decided(&without, failure());
+    assert_eq!(without.breaker_state(), BreakerState::Open, "nor are they replies");
     advance(ms(50)).await;
-    decided(&without, away_in_part(ms(7_000), None));
-    assert_eq!((without.breaker_state(), without.next_probe(&away())), (BreakerState::Open, ms(0)));
+    decided(&without, partial_failure(ms(7_000), None));
+    assert_eq!((without.breaker_state(), without.next_probe(&failure())), (BreakerState::Open, ms(0)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_is_told_when_the_server_that_failed_is_asked_again() {
+async fn a_client_waits_until_the_server_that_failed_is_called_again() {
     let without = without(FailureRules::default());
     for _ in 0..5 {
-        decided(&without, away());
+        decided(&without, failure());
     }
-    assert_eq!(without.next_probe(&away()), ms(50));
-    assert_eq!(without.next_probe(&away_in_part(ms(7_000), None)), ms(7_000));
+    assert_eq!(without.next_probe(&failure()), ms(50));
+    assert_eq!(without.next_probe(&partial_failure(ms(7_000), None)), ms(7_000));
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,7 +57,7 @@ async fn all_is_admitted_for_the_time_of_each_servers_own_outage() {
     let without =
         without(FailureRules { on_failure: OnFailure::Allow, allow_for: ms(1_000), ..FailureRules::default() });
     let (first, second) = (Instant::now(), Instant::now() + ms(600));
-    let at = |since| decided(&without, away_in_part(ms(50), since));
+    let at = |since| decided(&without, partial_failure(ms(50), since));
     advance(ms(999)).await;
     assert_eq!([at(Some(first)), at(Some(second)), at(None)], [Source::Open; 3]);
     advance(ms(1)).await;
@@ -72,34 +72,34 @@ fn allowing() -> Without {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_of_servers_that_answer_are_admitted_for_no_longer_than_outages() {
+async fn failures_of_servers_that_reply_are_admitted_for_no_longer_than_outages() {
     let without = allowing();
     for (failure, source) in (0..10).map(|_| Source::Open).chain([Source::Fallback; 50]).enumerate() {
-        assert_eq!(decided(&without, away_in_part(ms(0), None)), source, "failure {failure}, each 100 ms");
+        assert_eq!(decided(&without, partial_failure(ms(0), None)), source, "failure {failure}, each 100 ms");
         // Other keys are served by the same server meanwhile.
-        drop(told(&without, Ok(answered(None))));
+        drop(decide(&without, Ok(decided_by_store(None))));
         advance(ms(100)).await;
     }
     advance(ms(1_000)).await;
-    assert_eq!(decided(&without, away_in_part(ms(0), None)), Source::Open, "there was none for longer than that");
+    assert_eq!(decided(&without, partial_failure(ms(0), None)), Source::Open, "there was none for longer than that");
 }
 
 #[tokio::test(start_paused = true)]
-async fn now_and_then_a_failure_of_a_server_that_answers_is_admitted() {
+async fn now_and_then_a_failure_of_a_server_that_replies_is_admitted() {
     let without = allowing();
     advance(ms(60_000)).await;
     for _ in 0..100 {
-        assert_eq!(decided(&without, away_in_part(ms(0), None)), Source::Open);
+        assert_eq!(decided(&without, partial_failure(ms(0), None)), Source::Open);
         advance(ms(1_001)).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_of_servers_that_answer_make_no_servers_outage_longer() {
+async fn failures_of_servers_that_reply_make_no_servers_outage_longer() {
     let without = allowing();
     for _ in 0..20 {
-        decided(&without, away_in_part(ms(0), None));
+        decided(&without, partial_failure(ms(0), None));
         advance(ms(100)).await;
     }
-    assert_eq!(decided(&without, away_in_part(ms(50), Some(Instant::now()))), Source::Open);
+    assert_eq!(decided(&without, partial_failure(ms(50), Some(Instant::now()))), Source::Open);
 }

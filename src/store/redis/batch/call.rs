@@ -1,11 +1,11 @@
 //! A call of the script, and the requests whose replies it carries.
 //!
 //! A call is made of one or more jobs whose keys are in one slot, and is in flight from
-//! `Call::start` until its reply is read or its connection is given up. It knows what is needed to
+//! `Call::start` until its reply is read or its connection is given up. It has what is needed to
 //! judge both later: whether the connection was driven since (so that it may have been sent), how
 //! many replies the connection had received before, and until when its callers can wait.
 //!
-//! The free functions below read a reply and hand each job its part. They are the only place where
+//! The free functions below read a reply and send each job its part. They are the only place where
 //! jobs of a call are completed, so that all jobs of a failed call receive the same error, which
 //! breakers and metrics then count once.
 
@@ -23,11 +23,11 @@ use crate::store::breaker::Permit;
 use crate::store::redis::wire::{Reply, no_decision};
 
 /// The outcome of a call: the script's reply, unread, or the error of the client library.
-pub(super) type Answer = Result<Value, RedisError>;
+pub(super) type CallResult = Result<Value, RedisError>;
 
-/// A future of a call's outcome. It may contain several round trips, if the script has to be
+/// A future of a call's result. It may contain several round trips, if the script has to be
 /// loaded.
-pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
+pub(super) type CallFuture = Pin<Box<dyn Future<Output = CallResult> + Send>>;
 
 /// A call in flight, over keys of one slot.
 pub(super) struct Call {
@@ -44,7 +44,7 @@ pub(super) struct Call {
     pub(super) may_be_sent: bool,
     /// The number of replies received on the connection when the call was made, or when silence was
     /// last looked for. A larger number means that the connection works.
-    pub(super) answers_before: u64,
+    pub(super) replies_before: u64,
     /// When the call was made, or when `listen` noticed that the connection had received replies
     /// since.
     silent_since: Instant,
@@ -55,32 +55,32 @@ pub(super) struct Call {
     /// Whether `until` has passed and the failure was reported to the server's breaker.
     pub(super) is_late: bool,
     /// The future of the outcome.
-    answering: Answering,
+    future: CallFuture,
     /// The outcome that was ready when the call was started, as where another task drives the
     /// connection. It is kept here, as a future must not be polled again once it is ready.
-    early: Option<Answer>,
+    early: Option<CallResult>,
 }
 
 impl Call {
-    /// Makes a call of `jobs`, on a connection that has received `answers_before` replies. Nothing
+    /// Makes a call of `jobs`, on a connection that has received `replies_before` replies. Nothing
     /// is sent before `start`.
     ///
     /// `jobs` is not empty and of one slot. The caller sets `permit` afterwards.
-    pub(super) fn new(jobs: Vec<Job>, round: u64, answers_before: u64, answering: Answering) -> Self {
+    pub(super) fn new(jobs: Vec<Job>, round: u64, replies_before: u64, future: CallFuture) -> Self {
         let began = Instant::now();
         let waiting = jobs.iter().filter(|job| !job.is_settlement()).map(|job| job.timeout.ends).max();
-        // Settlements may have waited for longer, and a server that does not answer them either is silent.
+        // Settlements may have waited for longer, and a server that does not reply to them either is silent.
         let until = waiting.or_else(|| jobs.first().map(|job| began + job.timeout.budget)).unwrap_or(began);
         Self {
             jobs,
             round,
             permit: None,
             may_be_sent: false,
-            answers_before,
+            replies_before,
             silent_since: began,
             until,
             is_late: false,
-            answering,
+            future,
             early: None,
         }
     }
@@ -91,24 +91,24 @@ impl Call {
         self.jobs.iter().any(Job::is_settlement)
     }
 
-    /// Returns whether its connection, which has received `answers` replies by now, received none
+    /// Returns whether its connection, which has received `replies` replies by now, received none
     /// for at least `budget`: since the call was made, or since `listen` last noticed one.
-    pub(super) fn is_in_silence(&self, answers: u64, now: Instant, budget: Duration) -> bool {
-        self.answers_before == answers && now.saturating_duration_since(self.silent_since) >= budget
+    pub(super) fn is_in_silence(&self, replies: u64, now: Instant, budget: Duration) -> bool {
+        self.replies_before == replies && now.saturating_duration_since(self.silent_since) >= budget
     }
 
     /// Starts the time of silence anew at `now` if the connection received replies since the last
     /// look.
     ///
     /// Only called for late calls: a call within its budget needs no second look.
-    pub(super) fn listen(&mut self, answers: u64, now: Instant) {
-        if self.answers_before != answers {
-            (self.answers_before, self.silent_since) = (answers, now);
+    pub(super) fn listen(&mut self, replies: u64, now: Instant) {
+        if self.replies_before != replies {
+            (self.replies_before, self.silent_since) = (replies, now);
         }
     }
 
     /// Returns whether `value` is a reply to exactly the requests of this call. The value is read
-    /// for that and thrown away, so this is only for replies that are suspect: those received
+    /// for that and dropped, so this is only for replies that are suspect: those received
     /// together with an error or with another reply.
     #[cold]
     pub(super) fn fits(&self, value: &Value) -> bool {
@@ -119,15 +119,15 @@ impl Call {
     /// connection is driven right after; only then the call is on its way. An outcome that is ready
     /// already is kept for `poll`.
     pub(super) fn start(&mut self, cx: &mut Context<'_>) {
-        if let Poll::Ready(answer) = self.answering.as_mut().poll(cx) {
-            self.early = Some(answer);
+        if let Poll::Ready(result) = self.future.as_mut().poll(cx) {
+            self.early = Some(result);
         }
     }
 
     /// Polls the outcome. The one that `start` kept comes first. After it was ready, the call must
     /// not be polled again: the connection removes it.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
-        self.early.take().map_or_else(|| self.answering.as_mut().poll(cx), Poll::Ready)
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CallResult> {
+        self.early.take().map_or_else(|| self.future.as_mut().poll(cx), Poll::Ready)
     }
 
     /// Returns how long the server may be silent: the budget of the first job, as all jobs of a
@@ -154,7 +154,7 @@ pub(super) fn checks(jobs: &[Job]) -> usize {
 
 /// Reads what the script returned for `jobs`. Returns `None` if it cannot be that: not a bulk
 /// string, or too short for that many checks. Whether each part is whole shows only when it is
-/// taken (see `fits` and `answer`).
+/// taken (see `fits` and `complete`).
 pub(super) fn read(jobs: &[Job], value: Value) -> Option<Reply> {
     match value {
         Value::BulkString(bytes) => Reply::read(bytes.into(), checks(jobs)),
@@ -164,7 +164,7 @@ pub(super) fn read(jobs: &[Job], value: Value) -> Option<Reply> {
 
 /// Returns whether a reply has a whole part for each of `jobs`, and nothing more.
 pub(super) fn fits(jobs: &[Job], reply: &Reply) -> bool {
-    reply.answers(jobs.iter().map(|job| &job.request))
+    reply.fits(jobs.iter().map(|job| &job.request))
 }
 
 /// Completes each job with its part of the reply, in order. Returns whether the reply had a whole
@@ -173,16 +173,16 @@ pub(super) fn fits(jobs: &[Job], reply: &Reply) -> bool {
 ///
 /// Jobs without a part receive `failure`, which is set to the error of an unreadable reply unless
 /// it is set already: several calls that fail for one reason share one error.
-pub(super) fn answer(jobs: Vec<Job>, reply: Option<Reply>, failure: &mut Option<Error>) -> bool {
+pub(super) fn complete(jobs: Vec<Job>, reply: Option<Reply>, failure: &mut Option<Error>) -> bool {
     let Some(mut reply) = reply else {
         fail(jobs, failure.get_or_insert_with(no_decision));
         return false;
     };
     let mut is_whole = true;
     for job in jobs {
-        let answered = reply.take(&job.request).ok_or_else(|| failure.get_or_insert_with(no_decision).shared());
-        is_whole &= answered.is_ok();
-        job.answer(answered);
+        let part = reply.take(&job.request).ok_or_else(|| failure.get_or_insert_with(no_decision).shared());
+        is_whole &= part.is_ok();
+        job.complete(part);
     }
     is_whole && reply.is_empty()
 }
@@ -191,12 +191,12 @@ pub(super) fn answer(jobs: Vec<Job>, reply: Option<Reply>, failure: &mut Option<
 /// call, as their callers seldom wait for the outcome.
 #[cold]
 pub(super) fn fail(jobs: Vec<Job>, error: &Error) {
-    // One line a call: clients must not fill the log while Redis is away.
+    // One line a call: clients must not fill the log while Redis is unavailable.
     let settlements = jobs.iter().filter(|job| job.is_settlement()).count();
     if settlements > 0 {
         tracing::warn!(error = format!("{error:#}"), settlements, "settlements may not have arrived");
     }
     for job in jobs {
-        job.answer(Err(error.shared()));
+        job.complete(Err(error.shared()));
     }
 }

@@ -4,14 +4,14 @@
 //! takes what is due by now and returns when its next is due, and the alarm is set to the earliest
 //! of these.
 //!
-//! There are three kinds of timeout, which say different things of the server:
+//! There are three kinds of timeout, with different conclusions about the server:
 //!
 //! - *A caller's deadline*, earlier than its budget: it receives an error, and the server's breaker
 //!   counts nothing.
 //! - *A budget of a job that was not sent*: it waited for the connection or for calls in flight.
 //!   The server's breaker counts one failure for all that waited through the same silence.
 //! - *A call's budget*: the server was sent the call and did not reply. Counted likewise; the call
-//!   stays in flight, as its reply tells what to refund.
+//!   stays in flight, as its reply contains what to refund.
 //!
 //! A connection is retired once it received no reply at all for a whole budget: one that is slow,
 //! but replies, is kept.
@@ -38,7 +38,7 @@ impl Core {
         }
         while self.alarm.goes_off(cx) {
             let now = Instant::now();
-            let (again, connect) = (self.ask_again(lane, now), self.connect_again(now));
+            let (again, connect) = (self.retry_due(lane, now), self.connect_again(now));
             let next = [again, connect, self.late_jobs(lane, now), self.late_calls(lane, now)];
             if let Some(next) = next.into_iter().flatten().min() {
                 self.alarm.set(next);
@@ -55,7 +55,7 @@ impl Core {
 
     /// Puts jobs whose pause has ended back to the front of the queue, unless another server has
     /// their slot by now. Returns when the next are due.
-    fn ask_again(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
+    fn retry_due(&mut self, lane: &Lane, now: Instant) -> Option<Instant> {
         let (due, later) = std::mem::take(&mut self.later).into_iter().partition(|(again, _)| *again <= now);
         self.later = later;
         let due: Vec<(Instant, Vec<Job>)> = due;
@@ -77,7 +77,7 @@ impl Core {
         });
         if let Some(timeout) = jobs.iter().find(|job| !job.is_idle()).map(|job| job.timeout) {
             let error = self.late.error(now, timeout);
-            // Who waits for a slot on its way does not wait for this server, and who had less time than
+            // A job that waits for a slot being moved does not wait for this server, and one with less time than
             // the budget did not wait for long. Settlements may have waited for a breaker.
             let waits = |job: &&Job| !job.is_alone && !job.is_settlement() && job.timeout.ends <= now;
             let waited = jobs.iter().find(waits);
@@ -87,7 +87,7 @@ impl Core {
             call::fail(jobs, &lane.server.error(error));
         }
         for borrower in borrowers {
-            let _ = borrower.answer.send(Err(self.late.error(now, borrower.timeout)));
+            let _ = borrower.sender.send(Err(self.late.error(now, borrower.timeout)));
         }
         next
     }
@@ -100,8 +100,8 @@ impl Core {
         }
         // A call that others wait behind may have been made just now, when they had waited already.
         let Line::Up(connection, _) = &self.line else { return };
-        let (calls, answers) = (&connection.calls, connection.shared.answers());
-        if calls.iter().any(|call| call.is_in_silence(answers, now, budget)) {
+        let (calls, replies) = (&connection.calls, connection.shared.replies());
+        if calls.iter().any(|call| call.is_in_silence(replies, now, budget)) {
             self.retire(lane);
         }
     }
@@ -112,15 +112,15 @@ impl Core {
         self.late_of_retired(lane, now);
         let Line::Up(connection, _) = &mut self.line else { return self.retired_until() };
         let mut calls = std::mem::take(&mut connection.calls);
-        let (answers, mut is_stuck) = (connection.shared.answers(), false);
+        let (replies, mut is_stuck) = (connection.shared.replies(), false);
         for call in &mut calls {
             if !call.is_late {
                 self.late_callers(lane, call, now);
             }
-            // What was sent just before it was late says nothing of the connection yet.
-            is_stuck |= call.is_late && call.is_in_silence(answers, now, call.budget());
+            // A call that was sent just before it was late shows nothing about the connection yet.
+            is_stuck |= call.is_late && call.is_in_silence(replies, now, call.budget());
             if call.is_late {
-                call.listen(answers, now);
+                call.listen(replies, now);
             }
         }
         let next = calls.iter().filter(|_| !is_stuck).filter_map(Call::next_late).min();
@@ -168,7 +168,7 @@ impl Core {
             call.is_late = true;
             let is_new = call.jobs.iter().any(|job| !job.is_alone) && self.is_silent_anew(now, call.budget());
             let failure = if is_new { Failure::Late } else { Failure::Unsent };
-            lane.server.learn(call.permit.take(), Some(&failure));
+            lane.server.report(call.permit.take(), Some(&failure));
         }
     }
 

@@ -6,8 +6,8 @@
 //! one task. Where the application supplies a pool, its connections are driven by tasks of their
 //! own, and the driver here does nothing.
 //!
-//! The number of replies received is counted for the whole connection. Calls remember it from when
-//! they were made, and so tell a slow server from a silent one.
+//! The number of replies received is counted for the whole connection. Calls keep the number from when
+//! they were made, and so distinguish a slow server from a silent one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::call::{self, Answer, Call};
+use super::call::{self, Call, CallResult};
 use super::server::Server;
 use crate::core::Error;
 use crate::store::redis::connections::{Driver, Failure, Link, Room};
@@ -31,18 +31,18 @@ pub(in crate::store::redis) struct Shared {
     /// The number of the connection, unique in the process.
     pub(super) number: u64,
     /// The number of replies received on it, by all clones.
-    answers: Arc<AtomicU64>,
+    replies: Arc<AtomicU64>,
 }
 
 impl Shared {
-    /// Returns how many replies were received, by whomever. Errors of the server count too.
-    pub(super) fn answers(&self) -> u64 {
-        self.answers.load(Ordering::Relaxed)
+    /// Returns how many replies were received, on any clone. Errors of the server count too.
+    pub(super) fn replies(&self) -> u64 {
+        self.replies.load(Ordering::Relaxed)
     }
 
     /// Counts a reply: the connection works.
-    pub(super) fn count_answer(&self) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_reply(&self) {
+        self.replies.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -71,7 +71,7 @@ impl Connection {
     pub(super) fn new(link: Link) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Link { connection: handle, driver, room } = link;
-        let shared = Shared { handle, number: NEXT.fetch_add(1, Ordering::Relaxed), answers: Arc::default() };
+        let shared = Shared { handle, number: NEXT.fetch_add(1, Ordering::Relaxed), replies: Arc::default() };
         Self { shared, driver, room, calls: SmallVec::new(), polled_until: None }
     }
 
@@ -98,7 +98,7 @@ impl Connection {
     pub(super) fn fail(mut self, server: &dyn Server, error: Error) {
         let error = server.error(error);
         for Call { jobs, permit, .. } in self.calls.drain(..) {
-            server.learn(permit, Some(&Failure::Unsent));
+            server.report(permit, Some(&Failure::Unsent));
             call::fail(jobs, &error);
         }
     }
@@ -109,15 +109,15 @@ impl Connection {
     }
 
     /// Removes and returns the calls that are complete, in the order in which they were made.
-    pub(super) fn answered(&mut self, cx: &mut Context<'_>) -> SmallVec<[(Call, Answer); 2]> {
-        let mut answered = SmallVec::new();
+    pub(super) fn completed(&mut self, cx: &mut Context<'_>) -> SmallVec<[(Call, CallResult); 2]> {
+        let mut completed = SmallVec::new();
         let mut place = 0;
         while let Some(call) = self.calls.get_mut(place) {
             match call.poll(cx) {
-                Poll::Ready(answer) => answered.push((self.calls.remove(place), answer)),
+                Poll::Ready(result) => completed.push((self.calls.remove(place), result)),
                 Poll::Pending => place += 1,
             }
         }
-        answered
+        completed
     }
 }

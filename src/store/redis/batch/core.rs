@@ -41,7 +41,7 @@ pub(super) struct Core {
     pub(super) alarm: Alarm,
     /// The number of the last round of calls.
     pub(super) round: u64,
-    /// The error of those who time out now: one for all that wait through the same silence.
+    /// The error of callers that time out now: one for all that wait through the same silence.
     pub(super) late: Lateness,
     /// When a timeout was last counted as a failure of the server; reset by each reply.
     pub(super) silent: Option<Instant>,
@@ -75,9 +75,9 @@ impl Core {
         }
     }
 
-    /// Returns whether a call is in flight or will be, so that a lane that nobody uses any more has
-    /// to go on. Of retired connections only calls with settlements count: nobody is left to refund
-    /// the others.
+    /// Returns whether a call is in flight or will be, so that an unused lane has to continue.
+    /// On retired connections, only calls with settlements count: no task is left to refund the
+    /// others.
     pub(super) fn is_busy(&self) -> bool {
         let calls = matches!(&self.line, Line::Up(connection, _) if !connection.calls.is_empty());
         let settles = |connection: &Connection| connection.calls.iter().any(Call::settles);
@@ -92,7 +92,7 @@ pub(super) enum Line {
     Down,
     /// An attempt to connect, with the breaker's permit for it, if any, and when it began.
     Connecting(Connecting, Option<Permit>, Instant),
-    /// A connection, and the permit that connecting was given: the first call takes it, so that the
+    /// A connection, and the permit with which it was made: the first call takes it, so that the
     /// probe of a breaker ends with a call and not with the connection.
     Up(Box<Connection>, Option<Permit>),
 }
@@ -100,7 +100,7 @@ pub(super) enum Line {
 /// A timer that stays set until it goes off.
 ///
 /// Setting a timer earlier than all others of a runtime costs a system call, as the thread that
-/// waits for events has to learn of it. Most replies come before their timeout, so each call would
+/// waits for events has to be woken. Most replies come before their timeout, so each call would
 /// set one for nothing. This timer goes off at the earliest time that was ever set, which may be
 /// for nothing, and is set again then.
 #[derive(Debug, Default)]

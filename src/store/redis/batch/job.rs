@@ -1,36 +1,36 @@
 //! A request on its way to Redis, and the caller that waits for the reply.
 //!
-//! A [`Job`] is what queues, calls and lanes pass on. It is consumed when it completes (`answer`),
+//! A [`Job`] is what queues, calls and lanes pass on. It is consumed when it completes (`complete`),
 //! so it completes once. The caller may have stopped waiting at any point before:
 //!
 //! | caller | waits for | if it drops its receiver |
 //! | --- | --- | --- |
 //! | `Waits` | a decision or a change | before sending, the job is left out; after, what it took stays taken |
 //! | `Late` | the reply after a timeout, to refund it | nothing is refunded |
-//! | `Settles` | a settlement | it is sent all the same |
+//! | `Settles` | a settlement | it is sent nevertheless |
 //! | `Gone` | nothing | |
 //!
 //! The only transition is `Waits` to `Late`, or to `Gone` if the receiver was dropped, in
 //! `time_out`: it happens for jobs in flight, when the caller's timeout ends before the reply is
-//! there. Jobs that were never sent are completed with the error instead, as nothing can be late of
+//! there. Jobs that were never sent are completed with the error instead, as there is no late reply to
 //! them.
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::timeout::Timeout;
 use crate::core::Error;
-use crate::store::redis::wire::{Answered, Request, Way};
+use crate::store::redis::wire::{ReplyPart, Request, Way};
 
 /// What a caller that waits receives: its part of the reply, or why there is none.
-pub(in crate::store::redis) type Response = Result<Answered, Unanswered>;
+pub(in crate::store::redis) type Response = Result<ReplyPart, NoReply>;
 
 /// What the caller of a settlement receives: its part of the reply, or why there is none. After an
 /// error the changes may have been made or not.
-pub(in crate::store::redis) type Settled = Result<Answered, Error>;
+pub(in crate::store::redis) type Settled = Result<ReplyPart, Error>;
 
 /// Why there is no reply, and the means to receive one that comes late.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Unanswered {
+pub(in crate::store::redis) struct NoReply {
     /// The error for the caller. All jobs that failed together have one that counts as one failure.
     pub(in crate::store::redis) error: Error,
     /// The reply to what was sent, if it comes after all. `None` if the request was never sent, or
@@ -45,7 +45,7 @@ pub(in crate::store::redis) struct Unanswered {
 pub(in crate::store::redis) enum Late {
     /// The lane ended the wait of a request in flight; it completes this channel if the reply is
     /// received.
-    Sent(oneshot::Receiver<Answered>),
+    Sent(oneshot::Receiver<ReplyPart>),
     /// The caller ended its own wait, as the lane of another runtime did not do so in time. The
     /// lane may yet complete the request in any way.
     Elsewhere(oneshot::Receiver<Response>),
@@ -60,20 +60,20 @@ impl Late {
     /// # Cancellation
     ///
     /// Dropped, the reply is lost, and what the request took stays taken.
-    pub(in crate::store::redis) async fn answer(self) -> Option<Answered> {
+    pub(in crate::store::redis) async fn reply(self) -> Option<ReplyPart> {
         let response = match self {
-            Self::Sent(answer) => return answer.await.ok(),
-            Self::Elsewhere(response) => response.await.ok()?,
+            Self::Sent(receiver) => return receiver.await.ok(),
+            Self::Elsewhere(receiver) => receiver.await.ok()?,
         };
         match response {
-            Ok(answered) => Some(answered),
-            Err(Unanswered { late: Some(Self::Sent(answer)), .. }) => answer.await.ok(),
+            Ok(part) => Some(part),
+            Err(NoReply { late: Some(Self::Sent(receiver)), .. }) => receiver.await.ok(),
             Err(_) => None,
         }
     }
 }
 
-impl From<Error> for Unanswered {
+impl From<Error> for NoReply {
     fn from(error: Error) -> Self {
         Self { error, late: None }
     }
@@ -86,14 +86,14 @@ pub(in crate::store::redis) struct Job {
     pub(super) request: Request,
     /// The receiver of the reply.
     pub(super) caller: Caller,
-    /// The time in which the reply is of use.
+    /// The time until which the reply is needed.
     pub(super) timeout: Timeout,
     /// The slot of its keys, which all are in the same one: 0 to 16383 on a Redis Cluster, and 0 on
     /// any other server.
     pub(in crate::store::redis) slot: u16,
     /// How the call is sent: plainly, or after `ASKING` while the slot is being moved.
     pub(in crate::store::redis) way: Way,
-    /// Whether it must not share a call. Set once the server has answered `TRYAGAIN`, so that one
+    /// Whether it must not share a call. Set once the server has replied `TRYAGAIN`, so that one
     /// request whose keys are not all there does not fail others.
     pub(super) is_alone: bool,
     /// How often it was sent anew, because it was surely not sent before or because a node
@@ -109,12 +109,12 @@ pub(in crate::store::redis) enum Caller {
     Waits(oneshot::Sender<Response>),
     /// A caller that received a timeout error already. It waits in the background for the reply, to
     /// refund what was taken; errors are dropped.
-    Late(oneshot::Sender<Answered>),
+    Late(oneshot::Sender<ReplyPart>),
     /// The caller of a settlement, who may or may not wait: it is sent in any case. The permit is
     /// its place among a limited number of settlements in flight (`settling.rs`), taken when it is
     /// queued and released with the job.
     Settles(Option<OwnedSemaphorePermit>, oneshot::Sender<Settled>),
-    /// Nobody: the caller stopped waiting while the request was in flight.
+    /// None: the caller stopped waiting while the request was in flight.
     Gone,
 }
 
@@ -130,11 +130,11 @@ impl Job {
         Self { request, caller, timeout, slot, way: Way::Plain, is_alone: false, tries: 0 }
     }
 
-    /// Returns whether nobody waits for an immediate reply, so that a job that was not sent need
+    /// Returns whether no caller waits for an immediate reply, so that a job that was not sent need
     /// not be. Settlements are never idle.
     pub(super) fn is_idle(&self) -> bool {
         match &self.caller {
-            Caller::Waits(answer) => answer.is_closed(),
+            Caller::Waits(caller) => caller.is_closed(),
             Caller::Late(_) | Caller::Gone => true,
             Caller::Settles(..) => false,
         }
@@ -160,12 +160,12 @@ impl Job {
 
     /// Completes the job. The send is ignored if the receiver was dropped, and a late caller
     /// receives replies only.
-    pub(in crate::store::redis) fn answer(self, answer: Result<Answered, Error>) {
-        match (self.caller, answer) {
-            // A caller who went away needs no answer.
-            (Caller::Waits(caller), answer) => drop(caller.send(answer.map_err(Unanswered::from))),
-            (Caller::Late(caller), Ok(answered)) => drop(caller.send(answered)),
-            (Caller::Settles(_, caller), answer) => drop(caller.send(answer)),
+    pub(in crate::store::redis) fn complete(self, result: Result<ReplyPart, Error>) {
+        match (self.caller, result) {
+            // A caller that disconnected needs no reply.
+            (Caller::Waits(caller), result) => drop(caller.send(result.map_err(NoReply::from))),
+            (Caller::Late(caller), Ok(part)) => drop(caller.send(part)),
+            (Caller::Settles(_, caller), result) => drop(caller.send(result)),
             (Caller::Late(_), Err(_)) | (Caller::Gone, _) => {}
         }
     }
@@ -176,11 +176,11 @@ impl Job {
         if !self.is_awaited() {
             return;
         }
-        let (answer, late) = oneshot::channel();
+        let (sender, late) = oneshot::channel();
         if let Caller::Waits(caller) = std::mem::replace(&mut self.caller, Caller::Gone)
-            && caller.send(Err(Unanswered { error: error(), late: Some(Late::Sent(late)) })).is_ok()
+            && caller.send(Err(NoReply { error: error(), late: Some(Late::Sent(late)) })).is_ok()
         {
-            self.caller = Caller::Late(answer);
+            self.caller = Caller::Late(sender);
         }
     }
 }

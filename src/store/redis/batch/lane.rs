@@ -7,9 +7,9 @@
 //! How a lane ends:
 //!
 //! 1. its runtime drops a runner, or one panics: `close` is called from the runner's `Drop`;
-//! 2. or nobody will come any more (`is_last`), and the runner at work finds nothing left to do.
+//! 2. or no further job will come (`is_last`), and the runner at work finds nothing left to do.
 //!
-//! `close` may be called several times, at any time and by several threads. Whoever has the core
+//! `close` may be called several times, at any time and by several threads. The caller that has the core
 //! when the lane ends fails what it had, exactly once (`models/closing.rs`).
 //!
 //! Locking: the queue and the turns have one mutex, `current` and `stall` have their own. None is
@@ -59,7 +59,7 @@ pub(super) struct Lane {
     /// The error of callers on other runtimes that timed out by their own clock, as this lane was
     /// not driven. Those of one stall share it.
     pub(super) stall: Mutex<Lateness>,
-    /// Set once no further job will come: the lane ends when all is sent and answered.
+    /// Set once no further job will come: the lane ends when all is sent and has its replies.
     pub(super) is_last: AtomicBool,
 }
 
@@ -105,7 +105,7 @@ impl Lane {
             self.turns.with(|queue| (queue.take_decisions(began), queue.take_borrowers_by(began), queue.is_awaited()));
         call::fail(decisions, error);
         for borrower in borrowers {
-            let _ = borrower.answer.send(Err(error.shared()));
+            let _ = borrower.sender.send(Err(error.shared()));
         }
         is_awaited
     }
@@ -113,7 +113,7 @@ impl Lane {
     /// Ends the lane, wherever it stands. `core` is the core if the caller has it, as a runner at
     /// work does; a resting core is taken from the turns.
     ///
-    /// All who wait receive one error. Settlements that were not sent move to another lane; the
+    /// All waiting callers receive one error. Settlements that were not sent move to another lane; the
     /// outcome of those in flight is not known, and they fail with the others.
     pub(super) fn close(&self, core: Option<Box<Core>>) {
         let (rest, runners) = self.turns.close();
@@ -132,30 +132,30 @@ impl Lane {
         let error = self.end.get_or_init(stopped);
         call::fail(jobs, error);
         for borrower in borrowers {
-            let _ = borrower.answer.send(Err(error.shared()));
+            let _ = borrower.sender.send(Err(error.shared()));
         }
     }
 }
 
 impl Core {
-    /// Gives up the connections, which says nothing of the server. Adds the jobs of calls in flight
+    /// Gives up the connections, which is no failure of the server. Adds the jobs of calls in flight
     /// to `sent`, and those that wait for a retry to `unsent`; the caller completes or moves them.
     fn end(self, lane: &Lane, sent: &mut Vec<Job>, unsent: &mut Vec<Job>) {
-        let (current, leave) = match self.line {
-            Line::Up(connection, leave) => (Some(*connection), leave),
-            Line::Connecting(_, leave, _) => (None, leave),
+        let (current, attempt_permit) = match self.line {
+            Line::Up(connection, attempt_permit) => (Some(*connection), attempt_permit),
+            Line::Connecting(_, attempt_permit, _) => (None, attempt_permit),
             Line::Down => (None, None),
         };
-        lane.server.learn(leave, Some(&Failure::Unsent));
+        lane.server.report(attempt_permit, Some(&Failure::Unsent));
         for call in self.retired.into_iter().chain(current).flat_map(Connection::into_calls) {
-            lane.server.learn(call.permit, Some(&Failure::Unsent));
+            lane.server.report(call.permit, Some(&Failure::Unsent));
             sent.extend(call.jobs);
         }
         unsent.extend(self.later.into_iter().flat_map(|(_, jobs)| jobs));
     }
 }
 
-/// The error of all that wait when their lane ends with its runtime.
+/// The error of all callers that wait when their lane ends with its runtime.
 #[cold]
 pub(in crate::store::redis) fn stopped() -> Error {
     Error::new(Kind::Store, "the call to Redis was stopped: its runtime has ended")

@@ -1,6 +1,6 @@
 //! The lanes to one server: one for each runtime that calls it.
 //!
-//! What comes in is a job, from whichever thread; it is added to the lane of the calling runtime,
+//! A job comes in, from any thread; it is added to the lane of the calling runtime,
 //! which is made if there is none. So the tasks that send and receive run where their callers do,
 //! and a runtime that is blocked or shut down harms only its own callers. There are at most
 //! `Plan::most` lanes, as each has a connection; further runtimes use the first one.
@@ -90,8 +90,8 @@ struct Home {
 
 impl Lanes {
     /// Adds a job to the lane of the calling runtime and returns that runtime's ID; or to the lane
-    /// of another one, and returns `None`: nobody may drive that one, so the caller has to look at
-    /// the clock itself.
+    /// of another one, and returns `None`: that one may not run, so the caller has to set a timer
+    /// itself.
     ///
     /// Neither blocks nor waits. A decision that finds the queue full is completed with an error at
     /// once, which is no error here.
@@ -124,7 +124,7 @@ impl Lanes {
     pub(in crate::store::redis) fn push_settlement(&self, mut job: Job) {
         match self.home.settling.place() {
             Ok(place) => job.keep(place),
-            Err(error) => return job.answer(Err(error)),
+            Err(error) => return job.complete(Err(error)),
         }
         if let Err(job) = self.push(job) {
             self.home.adopt(vec![job]);
@@ -132,7 +132,7 @@ impl Lanes {
     }
 
     /// Returns the error for a caller that timed out by its own clock, as the runtime of its lane
-    /// did not end its wait. Those who are late at the same time receive one that counts as one
+    /// did not end its wait. Callers that are late at the same time receive one that counts as one
     /// failure, as if from the lane.
     pub(in crate::store::redis) fn late(&self, timeout: Timeout) -> Error {
         let Some(lane) = self.used() else { return timeout.error() };
@@ -223,7 +223,7 @@ fn find<'a>(lanes: &'a [Arc<Lane>], runtime: Option<&Handle>) -> Option<&'a Arc<
 }
 
 impl Drop for Home {
-    /// Lets the lanes end once all is sent and answered. Orphans have no lane any more: another
+    /// Lets the lanes end once all is sent and has its replies. Orphans have no lane any more: another
     /// server takes them, if it has their slots, or they fail.
     fn drop(&mut self) {
         for lane in self.lanes.load().iter() {

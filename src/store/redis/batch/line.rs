@@ -1,4 +1,4 @@
-//! The connection of a lane: made when something waits for it, and given up when it fails.
+//! The connection of a lane: made when something waits for it, and discarded when it fails.
 //!
 //! States of `Line`, and what changes them:
 //!
@@ -6,12 +6,12 @@
 //! | --- | --- | --- |
 //! | `Down` | `Connecting` | a job waits and the breaker gives a permit, or a borrower waits |
 //! | `Connecting` | `Up` | the attempt succeeds: borrowers receive the connection, jobs are sent |
-//! | `Connecting` | `Down` | it fails: all who waited when it began fail with it |
+//! | `Connecting` | `Down` | it fails: all that waited when it began fail with it |
 //! | `Up` | `Down` | `lose`: the connection ended, or is out of step; its calls fail |
-//! | `Up` | `Down`, retired | `retire`: it is silent or leads to a replica; its calls may still be answered |
+//! | `Up` | `Down`, retired | `retire`: it is silent or leads to a replica; it may still receive replies |
 //!
-//! A failed attempt is not repeated for its own sake: the next job causes the next one. Only
-//! settlements, for which nobody may come, have the lane connect again after `CONNECT_PAUSE`.
+//! A failed attempt is not repeated for its own sake: the next job causes the next one. Only for
+//! settlements, after which no job may come, does the lane connect again after `CONNECT_PAUSE`.
 //! Retired connections receive replies for up to 10 s, so that what was taken for callers that
 //! timed out can be refunded.
 //!
@@ -48,27 +48,27 @@ const MOST_RETIRED: usize = 4;
 
 /// How long a retired connection receives late replies, also while the server responds on a newer
 /// one: what is on its way on another network path may take longer than a new connection takes.
-const LATE_ANSWERS: Duration = Duration::from_secs(10);
+const LATE_REPLIES: Duration = Duration::from_secs(10);
 
 impl Core {
     /// Begins to connect if something waits for a connection, polls the attempt, and lends the
-    /// connection to those who want it.
+    /// connection to borrowers.
     pub(super) fn connect(&mut self, lane: &Lane, cx: &mut Context<'_>) {
         if matches!(self.line, Line::Down) {
             self.begin_to_connect(lane);
         }
-        if let Line::Connecting(connecting, leave, began) = &mut self.line
+        if let Line::Connecting(connecting, attempt_permit, began) = &mut self.line
             && let Poll::Ready(connected) = connecting.as_mut().poll(cx)
         {
-            let (leave, began) = (leave.take(), *began);
-            self.is_connected(lane, connected, leave, began);
+            let (attempt_permit, began) = (attempt_permit.take(), *began);
+            self.is_connected(lane, connected, attempt_permit, began);
         }
         self.lend(lane);
     }
 
     /// Begins an attempt if a job or borrower waits.
     ///
-    /// Without a permit, decisions fail with the breaker's error; the attempt is made all the same
+    /// Without a permit, decisions fail with the breaker's error; the attempt is still made
     /// if a borrower waits, as its call may find that the server responds again. Settlements are
     /// first offered to the server that has their slot by now.
     fn begin_to_connect(&mut self, lane: &Lane) {
@@ -78,41 +78,47 @@ impl Core {
         if lane.turns.with(|queue| queue.is_empty()) {
             return;
         }
-        let leave = lane.server.ask();
-        if let Err(error) = &leave {
+        let attempt_permit = lane.server.acquire();
+        if let Err(error) = &attempt_permit {
             lane.fail_decisions(error);
-            // Those who want the connection itself find out whether the server is back.
+            // The calls of borrowers show whether the server is available again.
             if lane.turns.with(|queue| queue.has_no_borrowers()) {
                 self.connect_later(lane);
                 return;
             }
         }
-        self.line = Line::Connecting(lane.server.connect(), leave.unwrap_or_default(), Instant::now());
+        self.line = Line::Connecting(lane.server.connect(), attempt_permit.unwrap_or_default(), Instant::now());
     }
 
-    /// Ends an attempt: `began` is when it began, `leave` its permit. A success resets what is
-    /// known of silence; the permit goes to the first call. A failure is reported once, and fails
-    /// those who waited when the attempt began.
-    fn is_connected(&mut self, lane: &Lane, connected: Result<Link, Error>, leave: Option<Permit>, began: Instant) {
+    /// Ends an attempt: `began` is when it began, `attempt_permit` its permit. A success resets the
+    /// state of silence; the permit goes to the first call. A failure is reported once, and fails
+    /// those that waited when the attempt began.
+    fn is_connected(
+        &mut self,
+        lane: &Lane,
+        connected: Result<Link, Error>,
+        attempt_permit: Option<Permit>,
+        began: Instant,
+    ) {
         match connected {
             Ok(link) => {
                 let connection = Connection::new(link);
                 lane.publish(Some(connection.shared.clone()));
-                (self.line, self.has_more) = (Line::Up(Box::new(connection), leave), true);
+                (self.line, self.has_more) = (Line::Up(Box::new(connection), attempt_permit), true);
                 (self.late, self.silent) = (Lateness::default(), None);
             }
             Err(error) => {
                 self.line = Line::Down;
-                // Who came later has an attempt of its own: this one may have begun before the server was back.
+                // Later jobs have an attempt of their own: this one may have begun before the server was available.
                 self.has_more |= lane.fail_with(began, &lane.server.error(error.shared()));
-                lane.server.learn(leave, Some(&Failure::NotConnected(error)));
+                lane.server.report(attempt_permit, Some(&Failure::NotConnected(error)));
                 self.connect_later(lane);
             }
         }
     }
 
     /// Sets when to connect again, if anything still waits: after a failure these are settlements,
-    /// and those who came during the attempt.
+    /// and jobs that came during the attempt.
     fn connect_later(&mut self, lane: &Lane) {
         if lane.turns.with(|queue| queue.is_empty()) {
             return;
@@ -128,7 +134,7 @@ impl Core {
         let Line::Up(connection, _) = &self.line else { return };
         let (borrowers, discarded) = lane.turns.with(|queue| (queue.take_borrowers(), queue.discarded.take()));
         for borrower in borrowers {
-            let _ = borrower.answer.send(Ok(connection.shared.clone()));
+            let _ = borrower.sender.send(Ok(connection.shared.clone()));
         }
         if discarded == Some(connection.shared.number) {
             self.retire(lane);
@@ -138,9 +144,9 @@ impl Core {
     /// Gives up a connection that has ended or is out of step. `lost` are all calls on it, with the
     /// error of those that received one.
     ///
-    /// With `is_unsent`, calls that were surely not sent go back to the front of the queue, up to
+    /// With `is_unsent`, calls that were surely not sent return to the front of the queue, up to
     /// `MOST_TRIES` times. All others fail as one: with `failure`, if others received that already
-    /// for the same loss, else with the error of the first. The breaker learns of one failure; the
+    /// for the same loss, else with the error of the first. One failure is reported to the breaker; the
     /// other permits are released without a verdict.
     pub(super) fn lose(
         &mut self,
@@ -157,16 +163,16 @@ impl Core {
                     job.tries += 1;
                 }
                 lane.turns.with(|queue| queue.put_back(jobs.into_iter()));
-                lane.server.learn(permit, Some(&Failure::Unsent));
+                lane.server.report(permit, Some(&Failure::Unsent));
                 continue;
             }
             let shared = failure.get_or_insert_with(|| lost_connection(error.as_ref())).shared();
-            let learned = if permit.is_some() && mem::take(&mut is_first) {
+            let outcome = if permit.is_some() && mem::take(&mut is_first) {
                 Failure::NotConnected(shared.shared())
             } else {
                 Failure::Unsent
             };
-            lane.server.learn(permit, Some(&learned));
+            lane.server.report(permit, Some(&outcome));
             call::fail(jobs, &lane.server.error(shared));
         }
     }
@@ -178,12 +184,12 @@ impl Core {
     /// Calls in flight keep their callers until these time out.
     pub(super) fn retire(&mut self, lane: &Lane) {
         let Line::Up(mut connection, _) = self.disconnect(lane) else { return };
-        // Somebody may wait for the next one.
+        // Jobs may wait for the next one.
         self.has_more = true;
         if connection.calls.is_empty() {
             return;
         }
-        let until = Instant::now() + LATE_ANSWERS;
+        let until = Instant::now() + LATE_REPLIES;
         (connection.polled_until, connection.room) = (Some(until), None);
         self.alarm.set(until);
         if self.retired.len() == MOST_RETIRED {
@@ -197,18 +203,18 @@ impl Core {
     fn disconnect(&mut self, lane: &Lane) -> Line {
         lane.publish(None);
         let mut before = mem::replace(&mut self.line, Line::Down);
-        if let Line::Up(_, leave) = &mut before {
+        if let Line::Up(_, attempt_permit) = &mut before {
             // Nothing was sent by it.
-            lane.server.learn(leave.take(), Some(&Failure::Unsent));
+            lane.server.report(attempt_permit.take(), Some(&Failure::Unsent));
         }
         before
     }
 }
 
 /// Moves queued jobs to the server that has their slot by now, as the replica that replaced a dead
-/// primary; the rest goes back in its order. On a single server nothing moves.
+/// primary; the rest returns to the queue in its order. On a single server nothing moves.
 fn send_elsewhere(lane: &Lane) {
-    // None of it was sent, so it was not sent to and fro either.
+    // None of them was sent, so none was redirected.
     let waiting = lane.turns.with(Queue::take_all).into_iter().map(|job| Job { tries: 0, ..job });
     let here: Vec<Job> = waiting.filter_map(|job| lane.server.again(job)).collect();
     lane.turns.with(|queue| queue.put_back(here.into_iter()));

@@ -1,7 +1,7 @@
 //! The way from many callers to one call and back: queues, calls in flight, and the tasks that
 //! drive them.
 //!
-//! What comes in is a `Job`: a request on keys of one slot, its caller and its timeout. A caller
+//! A `Job` comes in: a request on keys of one slot, its caller and its timeout. A caller
 //! adds the job to the queue of a lane (`Lanes::push`) and waits on a oneshot channel. What goes
 //! out is the part of the script's reply that belongs to the request, or one error shared by all
 //! that failed together.
@@ -50,14 +50,14 @@
 //!
 //! The files know each other in one direction. From the bottom: `timeout`, `job`, `call`, `server`,
 //! `connection`, `queue`, `turns`, `core`, `lane`, then the work on a lane (`line`, `receive`,
-//! `clock`, `work`, `runner`), `lanes` and `ask`. Outside, only the other modules of the Redis
+//! `clock`, `work`, `runner`), `lanes` and `direct`. Outside, only the other modules of the Redis
 //! store use this one, by the re-exports below; nothing here knows policies or decisions.
 
-mod ask;
 mod call;
 mod clock;
 mod connection;
 mod core;
+mod direct;
 mod job;
 mod lane;
 mod lanes;
@@ -80,7 +80,7 @@ mod sync {
     pub(super) use std::sync::{Mutex, MutexGuard};
 }
 
-pub(super) use job::{Caller, Job, Late, Response, Settled, Unanswered};
+pub(super) use job::{Caller, Job, Late, NoReply, Response, Settled};
 pub(super) use lane::{Settings, stopped};
 pub(super) use lanes::{Lanes, Plan, no_runtime};
 #[cfg(feature = "cluster")]

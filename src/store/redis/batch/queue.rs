@@ -5,7 +5,7 @@
 //! decisions beyond the limit fail at once, whereas settlements are limited elsewhere
 //! (`settling.rs`) and always find room.
 //!
-//! The queue also holds what a pushing thread needs to know to decide whether the lane has to be
+//! The queue also holds what a pushing thread needs to decide whether the lane has to be
 //! woken: `is_busy` and `watched_until` are written by the runner at work before it rests, under
 //! the same lock. A lane with two rounds in flight is not woken for each job, as the next reply
 //! takes them along; that is why a push says whether it *is due*.
@@ -52,7 +52,7 @@ pub(super) struct Queue {
     /// When the lane's timer goes off, at which it looks at the queue in any case. `None` if no
     /// timer is set.
     pub(super) watched_until: Option<Instant>,
-    /// The number of a connection that a borrower found to be of no use. The lane retires it if it
+    /// The number of a connection that a borrower found unusable. The lane retires it if it
     /// is the one in use.
     pub(super) discarded: Option<u64>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub(super) struct Borrower {
     /// Receives the connection once there is one, or why there is none.
-    pub(super) answer: oneshot::Sender<Result<Shared, Error>>,
+    pub(super) sender: oneshot::Sender<Result<Shared, Error>>,
     /// How long the caller waits for it.
     pub(super) timeout: Timeout,
 }
@@ -74,7 +74,7 @@ impl Queue {
         if self.jobs.len() >= MOST_WAITING && !job.is_settlement() {
             return (Err(job), false);
         }
-        // It is taken when a call is answered, and looked at before it is late.
+        // It is taken when a call has its reply, and looked at before it is late.
         let is_due = !self.is_busy || self.watched_until.is_none_or(|watched| job.timeout.until < watched);
         self.note(job.timeout.until);
         self.checks += job.request.size();
@@ -103,12 +103,12 @@ impl Queue {
         (Ok(()), true)
     }
 
-    /// Returns whether nobody waits for the connection itself.
+    /// Returns whether no caller waits for the connection itself.
     pub(super) fn has_no_borrowers(&self) -> bool {
         self.borrowers.is_empty()
     }
 
-    /// Takes all who wait for the connection.
+    /// Takes all borrowers of the connection.
     pub(super) fn take_borrowers(&mut self) -> Vec<Borrower> {
         mem::take(&mut self.borrowers)
     }

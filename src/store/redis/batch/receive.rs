@@ -1,7 +1,7 @@
-//! Replies: to whom each goes, and whether it can be a reply to what was sent.
+//! Replies: the call that each belongs to, and whether it can be a reply to what was sent.
 //!
-//! What comes in are the outcomes of calls that the connection has ready; what goes out are
-//! completed jobs, retries and reports to the server's breaker. The file decides for each outcome:
+//! Outcomes of calls that the connection has ready come in; completed jobs, retries and reports
+//! to the server's breaker go out. The file decides for each outcome:
 //!
 //! | outcome | what happens |
 //! | --- | --- |
@@ -15,8 +15,8 @@
 //! later ones to the wrong calls. For that reason a reply that cannot be one to its call ends the
 //! connection, and replies received together with it are not used either.
 //!
-//! A reply counts as a sign of life (`is_answered`) whatever it says. Breakers learn of each call
-//! once.
+//! A reply counts as a sign of life (`note_reply`) whatever its content. Each call is reported to
+//! the breaker once.
 
 use std::task::Context;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use deadpool_redis::redis::{RedisError, Value};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::call::{self, Answer, Call};
+use super::call::{self, Call, CallResult};
 use super::connection::Connection;
 use super::core::{Core, Line};
 use super::job::Job;
@@ -41,64 +41,64 @@ use crate::store::redis::wire::Reply;
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Calls that are complete, with their outcomes, in the order in which they were made.
-type Answered = SmallVec<[(Call, Answer); 2]>;
+type Completed = SmallVec<[(Call, CallResult); 2]>;
 
 impl Core {
     /// Writes what was queued on the connection and reads what has come. Returns the jobs with
-    /// their replies, which `answer` completes after the next calls were written.
+    /// their replies, which `complete` completes after the next calls were written.
     ///
-    /// Calls that failed are dealt with here. Calls are marked as perhaps sent if the connection
+    /// Calls that failed are handled here. Calls are marked as perhaps sent if the connection
     /// still works; if it has ended while exactly one call was without this mark, that one was
     /// surely not sent.
     pub(super) fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) -> SmallVec<[(Vec<Job>, Value); 2]> {
         let Line::Up(connection, _) = &mut self.line else { return SmallVec::new() };
-        let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
-        let fresh = connection.calls.iter().chain(answered.iter().map(|(call, _)| call));
+        let (has_ended, completed) = (connection.drive(cx), connection.completed(cx));
+        let fresh = connection.calls.iter().chain(completed.iter().map(|(call, _)| call));
         let unsent = has_ended && fresh.filter(|call| !call.may_be_sent).count() == 1;
         connection.calls.iter_mut().for_each(|call| call.may_be_sent |= !has_ended);
-        let (mut lost, mut ended) = (Vec::new(), Answered::new());
-        let is_in_step = are_in_step(lane, &answered);
-        for (call, answer) in answered {
-            match answer {
+        let (mut lost, mut ended) = (Vec::new(), Completed::new());
+        let is_in_step = are_in_step(lane, &completed);
+        for (call, result) in completed {
+            match result {
                 Err(error) if lane.server.is_lost(&error) => lost.push((call, Some(error))),
                 _ if !is_in_step => lost.push((call, None)),
-                answer => ended.push((call, answer)),
+                result => ended.push((call, result)),
             }
         }
         if has_ended || !lost.is_empty() {
             lost.extend(connection.calls.drain(..).map(|call| (call, None)));
             self.lose(lane, lost, unsent, None);
         }
-        ended.into_iter().filter_map(|(call, answer)| self.finish(lane, call, answer)).collect()
+        ended.into_iter().filter_map(|(call, result)| self.finish(lane, call, result)).collect()
     }
 
-    /// Ends a call that has an outcome. Returns its jobs and their reply; an error is dealt with.
-    fn finish(&mut self, lane: &Lane, call: Call, answer: Answer) -> Option<(Vec<Job>, Value)> {
+    /// Ends a call that has an outcome. Returns its jobs and their reply; an error is handled here.
+    fn finish(&mut self, lane: &Lane, call: Call, result: CallResult) -> Option<(Vec<Job>, Value)> {
         let Call { jobs, permit, .. } = call;
-        match answer {
+        match result {
             Ok(value) => {
-                self.is_answered();
-                lane.server.learn(permit, None);
+                self.note_reply();
+                lane.server.report(permit, None);
                 Some((jobs, value))
             }
             Err(error) => {
                 if is_of_the_connection(&error) {
                     self.retire(lane);
                 } else {
-                    self.is_answered();
+                    self.note_reply();
                 }
                 self.refuse(lane, jobs, &error);
-                lane.server.learn(permit, Some(&Failure::Answered(error)));
+                lane.server.report(permit, Some(&Failure::Error(error)));
                 None
             }
         }
     }
 
     /// Notes that the server replied: the silence, if there was one, is over.
-    fn is_answered(&mut self) {
+    fn note_reply(&mut self) {
         (self.late, self.silent) = (Lateness::default(), None);
         if let Line::Up(connection, _) = &self.line {
-            connection.shared.count_answer();
+            connection.shared.count_reply();
         }
     }
 
@@ -107,21 +107,21 @@ impl Core {
     /// Several replies are first checked all together, and none is used unless all fit: one that
     /// does not fit may be the reply to the call before. Then the connection is given up. However
     /// many calls such a failure ends, it has one error.
-    pub(super) fn answer(&mut self, lane: &Lane, answered: SmallVec<[(Vec<Job>, Value); 2]>) {
+    pub(super) fn complete(&mut self, lane: &Lane, completed: SmallVec<[(Vec<Job>, Value); 2]>) {
         let read = |(jobs, value): (Vec<Job>, Value)| {
             let reply = call::read(&jobs, value);
             (jobs, reply)
         };
-        let replies: SmallVec<[(Vec<Job>, Option<Reply>); 2]> = answered.into_iter().map(read).collect();
+        let replies: SmallVec<[(Vec<Job>, Option<Reply>); 2]> = completed.into_iter().map(read).collect();
         // As in `are_in_step`, where there was no error.
         let is_whole =
             |(jobs, reply): &(Vec<Job>, Option<Reply>)| reply.as_ref().is_some_and(|reply| call::fits(jobs, reply));
         let mut is_in_step = replies.len() < 2 || replies.iter().all(is_whole);
-        // It is one failure, however many jobs get it.
+        // It is one failure, however many jobs receive it.
         let mut failure = None;
         for (jobs, reply) in replies {
             if is_in_step {
-                is_in_step = call::answer(jobs, reply, &mut failure);
+                is_in_step = call::complete(jobs, reply, &mut failure);
             } else {
                 let error = failure.get_or_insert_with(|| lost_connection(None)).shared();
                 call::fail(jobs, &lane.server.error(error));
@@ -140,9 +140,9 @@ impl Core {
             return;
         }
         for mut connection in std::mem::take(&mut self.retired) {
-            let (has_ended, answered) = (connection.drive(cx), connection.answered(cx));
+            let (has_ended, completed) = (connection.drive(cx), connection.completed(cx));
             let mut failure = None;
-            if self.answer_late(lane, answered, &mut failure) && !has_ended {
+            if self.complete_late(lane, completed, &mut failure) && !has_ended {
                 self.retired.extend(Some(connection).filter(Connection::is_waited_for));
             } else {
                 connection.fail(&*lane.server, failure.unwrap_or_else(|| lost_connection(None)));
@@ -154,27 +154,27 @@ impl Core {
     ///
     /// A refusal counts as one. The connection's loss does not: it was counted when it was retired.
     /// `failure` is set to the error that its calls share.
-    fn answer_late(&mut self, lane: &Lane, answered: Answered, failure: &mut Option<Error>) -> bool {
-        let is_whole = |(call, answer): &(Call, Answer)| answer.as_ref().map_or(true, |value| call.fits(value));
-        let mut is_in_step = are_in_step(lane, &answered) && (answered.len() < 2 || answered.iter().all(is_whole));
+    fn complete_late(&mut self, lane: &Lane, completed: Completed, failure: &mut Option<Error>) -> bool {
+        let is_whole = |(call, result): &(Call, CallResult)| result.as_ref().map_or(true, |value| call.fits(value));
+        let mut is_in_step = are_in_step(lane, &completed) && (completed.len() < 2 || completed.iter().all(is_whole));
         let mut goes_on = true;
-        for (Call { jobs, permit, .. }, answer) in answered {
-            match answer {
+        for (Call { jobs, permit, .. }, result) in completed {
+            match result {
                 Ok(value) if is_in_step => {
-                    lane.server.learn(permit, None);
+                    lane.server.report(permit, None);
                     let reply = call::read(&jobs, value);
-                    is_in_step = call::answer(jobs, reply, failure);
+                    is_in_step = call::complete(jobs, reply, failure);
                 }
                 Err(error) if is_in_step && !lane.server.is_lost(&error) => {
                     self.refuse(lane, jobs, &error);
-                    lane.server.learn(permit, Some(&Failure::Answered(error)));
+                    lane.server.report(permit, Some(&Failure::Error(error)));
                 }
-                answer => {
-                    // What came of other calls before the connection was lost is good. Its loss was counted when it was
+                result => {
+                    // Replies to other calls before the connection was lost are valid. Its loss was counted when it was
                     // retired.
                     goes_on = false;
-                    lane.server.learn(permit, Some(&Failure::Unsent));
-                    let error = failure.get_or_insert_with(|| lost_connection(answer.err().as_ref())).shared();
+                    lane.server.report(permit, Some(&Failure::Unsent));
+                    let error = failure.get_or_insert_with(|| lost_connection(result.err().as_ref())).shared();
                     call::fail(jobs, &lane.server.error(error));
                 }
             }
@@ -182,12 +182,12 @@ impl Core {
         is_in_step && goes_on
     }
 
-    /// Deals with jobs that the server refused, as the server's rules say: another server has taken
+    /// Handles jobs that the server refused, by the rules of the server: another server has taken
     /// them, they are sent again alone, or they fail.
     fn refuse(&mut self, lane: &Lane, jobs: Vec<Job>, refusal: &RedisError) {
         match lane.server.redirect(jobs, refusal) {
             Redirected::Elsewhere => {}
-            Redirected::Later(jobs) => self.ask_alone(lane, jobs),
+            Redirected::Later(jobs) => self.retry_alone(lane, jobs),
             Redirected::Failed(jobs) => call::fail(jobs, &lane.server.error(failed(refusal))),
         }
     }
@@ -195,7 +195,7 @@ impl Core {
     /// Sends jobs of a slot that is being moved again, each alone, as one must not fail with
     /// another one. Those that had shared a call go back to the queue at once; one that was alone
     /// already is sent after a pause.
-    fn ask_alone(&mut self, lane: &Lane, mut jobs: Vec<Job>) {
+    fn retry_alone(&mut self, lane: &Lane, mut jobs: Vec<Job>) {
         for job in &mut jobs {
             job.is_alone = true;
         }
@@ -204,12 +204,12 @@ impl Core {
             self.has_more = true;
             return;
         }
-        self.ask_later(jobs, SLOT_PAUSE);
+        self.retry_later(jobs, SLOT_PAUSE);
     }
 
     /// Sends jobs again after a pause, or earlier if a caller's timeout ends before that: then the
     /// job is taken up to be completed with the timeout error.
-    pub(super) fn ask_later(&mut self, jobs: Vec<Job>, pause: Duration) {
+    pub(super) fn retry_later(&mut self, jobs: Vec<Job>, pause: Duration) {
         let ends = jobs.iter().filter(|job| job.is_awaited()).map(|job| job.timeout.until);
         let again = ends.fold(Instant::now() + pause, Instant::min);
         self.alarm.set(again);
@@ -219,11 +219,11 @@ impl Core {
 
 /// Returns whether all of these can be replies to what was sent. If not, none is used: which of
 /// them came first is not known, as a call that loads its script has several replies, and an error
-/// may be the reply to the call before. What came before the connection was cut is good.
-fn are_in_step(lane: &Lane, answered: &Answered) -> bool {
-    // Without an error it shows, and matters, only when they are given.
-    let has_errors = answered.iter().any(|(_, answer)| answer.is_err());
-    answered.iter().all(|(call, answer)| match answer {
+/// may be the reply to the call before. Replies from before the connection was cut are valid.
+fn are_in_step(lane: &Lane, completed: &Completed) -> bool {
+    // Without an error it shows, and matters, only when jobs are completed.
+    let has_errors = completed.iter().any(|(_, result)| result.is_err());
+    completed.iter().all(|(call, result)| match result {
         Ok(value) => !has_errors || call.fits(value),
         Err(error) => !lane.server.is_lost(error) || is_cut(error),
     })

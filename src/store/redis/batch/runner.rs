@@ -10,7 +10,7 @@
 //! code of any executor.
 //!
 //! A runner ends with its lane. Dropped before that, by its runtime or by a panic, it ends the
-//! lane: nobody else would.
+//! lane: no other code would.
 #![allow(clippy::result_large_err, reason = "the error is the job, which is moved either way")]
 
 use std::future::Future;
@@ -155,7 +155,7 @@ impl Lane {
             self.perform(self.turns.another(thread()));
         }
         if let Err(job) = added {
-            job.answer(Err(too_many()));
+            job.complete(Err(too_many()));
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Lane {
         let (added, wake) = self.turns.push(thread(), borrower, Queue::borrow)?;
         self.perform(wake);
         if let Err(borrower) = added {
-            let _ = borrower.answer.send(Err(too_many()));
+            let _ = borrower.sender.send(Err(too_many()));
         }
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Lane {
         }
     }
 
-    /// Lets the lane end once all is sent and answered. Called when no further job can come.
+    /// Lets the lane end once all is sent and has its replies. Called when no further job can come.
     pub(super) fn finish(self: &Arc<Self>) {
         self.is_last.store(true, Ordering::Release);
         self.stir();
@@ -195,7 +195,7 @@ impl Lane {
         self.perform(self.turns.stir(thread()));
     }
 
-    /// Does what the turns ask for, after their lock was released.
+    /// Carries out a wake-up, after the lock of the turns was released.
     fn perform(self: &Arc<Self>, wake: Wake) {
         match wake {
             Wake::Nobody => {}

@@ -18,10 +18,10 @@ pub(super) fn timeout(start: Instant, after: u64) -> Timeout {
     Timeout { budget, ends: start + budget, until: start + budget }
 }
 
-/// A decision over so many checks, and its caller. Tests tell jobs apart by their slots.
+/// A decision over so many checks, and its caller. Tests identify jobs by their slots.
 pub(super) fn decision(slot: u16, checks: usize, timeout: Timeout) -> (Job, Waiting) {
-    let (answer, waiting) = oneshot::channel();
-    (Job::new(Request::of_size(checks), Caller::Waits(answer), timeout, slot), waiting)
+    let (sender, waiting) = oneshot::channel();
+    (Job::new(Request::of_size(checks), Caller::Waits(sender), timeout, slot), waiting)
 }
 
 /// A settlement over so many checks, whose caller does not wait.

@@ -1,12 +1,12 @@
 //! The server that a lane leads to, as a trait.
 //!
-//! A lane knows how to connect, send and receive; everything that differs between a single server
+//! A lane connects, sends and receives; everything that differs between a single server
 //! and a primary of a Redis Cluster is behind [`Server`]: where to connect to, whether a circuit
 //! breaker permits a call, and what a refusal means. `OneServer` is here; the primary is in
 //! `redis/cluster/`.
 //!
-//! The order of calls is: `ask` before connecting or before a call, then `learn` once with that
-//! permit and the outcome. A permit that is not used is returned by `learn` with `Failure::Unsent`,
+//! The order of calls is: `acquire` before connecting or before a call, then `report` once with that
+//! permit and the outcome. A permit that is not used is returned by `report` with `Failure::Unsent`,
 //! so that a breaker waits for no probe that was never sent.
 
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::store::redis::connections::{Failure, Link, Source, is_lost, is_redire
 /// A connection attempt. The lane sets it no limit of its own and drops it when it ends.
 pub(in crate::store::redis) type Connecting = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send>>;
 
-/// What becomes of jobs that a server refused.
+/// The result of [`Server::redirect`] for jobs that a server refused.
 #[derive(Debug)]
 pub(in crate::store::redis) enum Redirected {
     /// Another server has taken them.
@@ -51,37 +51,36 @@ pub(in crate::store::redis) trait Server: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// If the breaker is open: the server failed too often a moment ago.
-    fn ask(&self) -> Result<Option<Permit>, Error> {
+    fn acquire(&self) -> Result<Option<Permit>, Error> {
         Ok(None)
     }
 
-    /// Learns the outcome of what a permit was given for, once for each: `failure` is `None` if the
+    /// Reports the outcome of what a permit was acquired for, once for each: `failure` is `None` if the
     /// server replied with a decision.
-    fn learn(&self, permit: Option<Permit>, failure: Option<&Failure>) {
+    fn report(&self, permit: Option<Permit>, failure: Option<&Failure>) {
         let _ = (permit, failure);
     }
 
-    /// Counts a failure of callers that waited for a whole budget and were never sent, which no
-    /// permit stands for.
+    /// Counts a failure of jobs that waited for a whole budget and were never sent, for which there
+    /// is no permit.
     fn waited(&self) {}
 
     /// Returns whether an error means that the connection has ended, or returned something else
-    /// than a reply to what was sent. Redirections do, by default, as a single server sends nobody
-    /// elsewhere.
+    /// than a reply to what was sent. Redirections do, by default, as a single server redirects no
+    /// calls.
     fn is_lost(&self, error: &RedisError) -> bool {
-        // One server that has all keys sends nobody elsewhere.
+        // One server that has all keys redirects no calls.
         is_lost(error) || is_redirection(error)
     }
 
-    /// Decides what becomes of jobs that the server refused, and moves them if another one is to
-    /// decide them.
+    /// Handles jobs that the server refused, and moves them if another server is to decide them.
     fn redirect(&self, jobs: Vec<Job>, refusal: &RedisError) -> Redirected {
         let _ = refusal;
         Redirected::Failed(jobs)
     }
 
-    /// Moves a job that was not sent to the server that has its slot by now; returns it if that is
-    /// this one.
+    /// Moves a job that was not sent to the server that has its slot now; returns it if that is this
+    /// one.
     fn again(&self, job: Job) -> Option<Job> {
         Some(job)
     }

@@ -1,9 +1,9 @@
 //! How long a reply is waited for, and the error if there is none in time.
 //!
 //! A decision has a budget, set for the store, and perhaps an earlier deadline, set by its caller.
-//! Both are kept, as they say different things: the end of a whole budget is a sign that the server
+//! Both are kept, as they mean different things: the end of a whole budget is a sign that the server
 //! is unavailable, whereas a short deadline is not. Settlements wait longer than a budget, as
-//! nobody waits for them and what they refund is owed.
+//! no caller waits for them and their refunds must not be lost.
 //!
 //! All times are of tokio's clock, which tests can pause. Nothing here waits; `clock.rs` and
 //! callers on other runtimes do.
@@ -17,7 +17,7 @@ use crate::core::error::Kind;
 use crate::store::Deadline;
 use crate::store::redis::connections::{Failure, failed};
 
-/// The limit of a budget: longer than any that is meant, and short enough to be added to a time.
+/// The limit of a budget: longer than any useful one, and short enough to be added to a time.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
 
 /// How much later than its timeout a caller of another runtime's lane looks at the clock by itself,
@@ -34,7 +34,7 @@ pub(in crate::store::redis) struct Timeout {
     pub(in crate::store::redis) budget: Duration,
     /// When the budget has run out.
     pub(in crate::store::redis) ends: Instant,
-    /// When the reply is of no use any more: at `ends`; earlier by a deadline; later for a
+    /// When the reply is not needed any more: at `ends`; earlier by a deadline; later for a
     /// settlement.
     pub(in crate::store::redis) until: Instant,
 }
@@ -45,7 +45,7 @@ impl Timeout {
         Self::by(budget, Deadline::none())
     }
 
-    /// A budget from now on, of which only the part up to `deadline` can be used. A deadline in the
+    /// A budget from now on, usable up to `deadline` only. A deadline in the
     /// past ends the wait at once.
     pub(in crate::store::redis) fn by(budget: Duration, deadline: Deadline) -> Self {
         let budget = budget.min(FOREVER);
@@ -64,7 +64,7 @@ impl Timeout {
         self.ends.checked_sub(self.budget).unwrap_or(self.ends)
     }
 
-    /// Returns whether it ends before its budget does, in which case a timeout says nothing of the
+    /// Returns whether it ends before its budget does, in which case a timeout is no failure of the
     /// server.
     pub(in crate::store::redis) fn is_cut_short(self) -> bool {
         self.until < self.ends
@@ -90,13 +90,13 @@ impl Timeout {
         match failure {
             Failure::Late => self.error(),
             Failure::NotConnected(error) => error,
-            Failure::Answered(error) => failed(&error),
+            Failure::Error(error) => failed(&error),
             Failure::Unsent => Error::new(Kind::Connection, "the connection to Redis was lost"),
         }
     }
 }
 
-/// The error of those who time out now, and since when it is in use. Callers that wait through the
+/// The error of callers that time out now, and since when it is in use. Callers that wait through the
 /// same silence share it, so that layers count one failure.
 #[derive(Debug, Default)]
 pub(super) struct Lateness(Option<(Instant, Error)>);
@@ -105,8 +105,8 @@ impl Lateness {
     /// Returns the error for a caller that times out now: the one in use if that is less than a
     /// quarter of a budget old, else a new one.
     pub(super) fn error(&mut self, now: Instant, timeout: Timeout) -> Error {
-        let known = self.0.take().filter(|(since, _)| is_same(*since, now, timeout.budget));
-        let (_, error) = self.0.insert(known.unwrap_or_else(|| (now, timeout.error())));
+        let current = self.0.take().filter(|(since, _)| is_same(*since, now, timeout.budget));
+        let (_, error) = self.0.insert(current.unwrap_or_else(|| (now, timeout.error())));
         error.shared()
     }
 }

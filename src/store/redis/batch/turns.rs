@@ -10,7 +10,7 @@
 //!
 //! | state | meaning | `push` or `stir` | `begin` | `close` |
 //! | --- | --- | --- | --- | --- |
-//! | `Resting` | nobody works | wakes a runner, or relies on one woken by this thread | takes it | returns it |
+//! | `Resting` | no runner works | wakes a runner, or relies on one woken by this thread | takes it | returns it |
 //! | `Taken` | one runner works | marks it as stirred | marks it, and waits | the runner finds out at the end |
 //! | `Gone` | the lane has ended | refused, or nothing | over | nothing |
 //!
@@ -19,8 +19,8 @@
 //! - at most one runner has the core;
 //! - nothing is forgotten: whatever is pushed before a turn ends is seen in that turn, or a runner
 //!   is woken for it;
-//! - the core is returned once by whoever ends the lane, or to the runner at work, and by nobody
-//!   else.
+//! - the core is returned once, to the caller that ends the lane or to the runner at work, and to no
+//!   other.
 //!
 //! There is one mutex, held for a few steps. It is never held while a waker is called, a task is
 //! spawned or the core is worked on. The module knows neither Redis nor jobs: queue and core are
@@ -60,7 +60,7 @@ enum Core<C> {
     Resting(C),
     /// A runner works on it, and looks again before it rests.
     Taken,
-    /// The lane has ended: nobody will work again.
+    /// The lane has ended: no runner will work again.
     Gone,
 }
 
@@ -115,7 +115,7 @@ pub(super) enum End<C> {
     Rest,
     /// Something happened meanwhile: the turn goes on.
     Again(C),
-    /// The lane was closed meanwhile: the runner fails what the core still has, as nobody else can.
+    /// The lane was closed meanwhile: the runner fails what the core still has, as no other code can.
     Over(C),
 }
 
@@ -127,7 +127,7 @@ impl<Q, C> Turns<Q, C> {
         Self { state: Mutex::new(state), most }
     }
 
-    /// Changes the queue by an item, and returns the result of the change with whom to wake if the
+    /// Changes the queue by an item, and returns the result of the change with the runner to wake if the
     /// change reports that there is something to do. `thread` is a mark of the calling thread.
     ///
     /// `change` runs under the lock: it must be short and must not call back.
@@ -159,7 +159,7 @@ impl<Q, C> Turns<Q, C> {
         self.state().stir(thread, self.most)
     }
 
-    /// Wakes or spawns a further runner, if nobody works. Woken right after another one on the same
+    /// Wakes or spawns a further runner, if none works. Woken right after another one on the same
     /// thread, it makes that one free to run on other threads: tokio keeps only the task that was
     /// woken last for the current worker.
     pub(super) fn another(&self, thread: usize) -> Wake {

@@ -17,7 +17,7 @@ use std::task::Context;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 
-use super::call::{self, Answering, Call, checks};
+use super::call::{self, Call, CallFuture, checks};
 use super::core::{Core, Line, Next};
 use super::job::Job;
 use super::lane::{Lane, Settings};
@@ -34,18 +34,18 @@ pub(super) const CALLS: usize = 2;
 const LEAST: usize = 4;
 
 impl Core {
-    /// Does all that can be done now, and returns whether to go on at once.
+    /// Does all the work that can be done now, and returns whether to continue at once.
     ///
     /// After `calm`, everything that another thread may have changed is looked at once more, so
     /// nothing that happened before it is lost.
     pub(super) fn work(&mut self, lane: &Lane, cx: &mut Context<'_>) -> Next {
-        let mut answered = self.receive(lane, cx);
+        let mut completed = self.receive(lane, cx);
         self.send(lane, cx);
         // What happened so far was done here, or is looked at below.
         lane.turns.calm();
-        answered.extend(self.receive(lane, cx));
-        // The next call was written above: answering wakes tasks, which delay what comes after it.
-        self.answer(lane, answered);
+        completed.extend(self.receive(lane, cx));
+        // The next call was written above: completing jobs wakes tasks, which delay what comes after it.
+        self.complete(lane, completed);
         self.connect(lane, cx);
         self.receive_late(lane, cx);
         self.look_at_the_clock(lane, cx);
@@ -53,7 +53,7 @@ impl Core {
         if std::mem::take(&mut self.has_more) { Next::Work } else { Next::Rest }
     }
 
-    /// Notes in the queue when the lane looks at it again, which tells pushing threads whether to
+    /// Notes in the queue when the lane looks at it again, by which pushing threads decide whether to
     /// wake it.
     ///
     /// What was queued since the last look may rely on a reply that has come meanwhile, or on a
@@ -100,15 +100,15 @@ impl Core {
     }
 
     /// Makes a call of jobs of one slot. It uses the permit of the connection attempt if that is
-    /// still there, else one of its own; without one the jobs fail or wait.
+    /// unused, otherwise one of its own; without one the jobs fail or wait.
     fn call(&mut self, lane: &Lane, mut jobs: Vec<Job>, cx: &mut Context<'_>) {
-        let Line::Up(connection, leave) = &mut self.line else { return };
-        let permit = match leave.take().map_or_else(|| lane.server.ask(), |permit| Ok(Some(permit))) {
+        let Line::Up(connection, attempt_permit) = &mut self.line else { return };
+        let permit = match attempt_permit.take().map_or_else(|| lane.server.acquire(), |permit| Ok(Some(permit))) {
             Ok(permit) => permit,
-            Err(error) => return self.not_asked(jobs, &error),
+            Err(error) => return self.without_permit(jobs, &error),
         };
-        let answering = answering(&lane.settings, connection.shared.handle.clone(), &mut jobs);
-        let mut call = Call::new(jobs, self.round, connection.shared.answers(), answering);
+        let call_future = call_future(&lane.settings, connection.shared.handle.clone(), &mut jobs);
+        let mut call = Call::new(jobs, self.round, connection.shared.replies(), call_future);
         call.permit = permit;
         self.alarm.set(call.until);
         call.start(cx);
@@ -117,18 +117,18 @@ impl Core {
 
     /// Fails decisions, as the server's breaker permits no call. Settlements wait and are tried
     /// again after `CONNECT_PAUSE`.
-    fn not_asked(&mut self, jobs: Vec<Job>, error: &Error) {
+    fn without_permit(&mut self, jobs: Vec<Job>, error: &Error) {
         let (settlements, decisions): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_settlement);
         call::fail(decisions, error);
         if !settlements.is_empty() {
-            self.ask_later(settlements, CONNECT_PAUSE);
+            self.retry_later(settlements, CONNECT_PAUSE);
         }
     }
 }
 
 /// Returns the future of a call's outcome, and puts the jobs in the order of the reply. Nothing is
 /// sent before it is polled.
-fn answering(settings: &Settings, mut connection: MultiplexedConnection, jobs: &mut [Job]) -> Answering {
+fn call_future(settings: &Settings, mut connection: MultiplexedConnection, jobs: &mut [Job]) -> CallFuture {
     Packed::sort(jobs);
     let way = jobs.first().map_or(Way::Plain, |job| job.way);
     let now = settings.clock.as_deref().map(|clock| micros(clock).to_string()).unwrap_or_default();

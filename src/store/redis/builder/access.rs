@@ -15,7 +15,7 @@ impl RedisStoreBuilder {
     /// expire: tokens of a cloud provider, passwords that are rotated.
     ///
     /// They replace those of the URL, on all nodes of a Cluster, and on the primary that sentinels
-    /// name; the sentinels themselves are logged in to as their URLs say. An open connection stays
+    /// name; the sentinels themselves are logged in to with the credentials of their URLs. An open connection stays
     /// logged in; when the server closes it, the next one logs in with what the closure returns
     /// then. For connections to several nodes the closure may be called at the same time, so cache
     /// a token that is to be shared. The time that it takes counts as connecting
@@ -93,11 +93,11 @@ impl RedisStoreBuilder {
     /// let settings = RedisStore::builder().dial(|host, port| async move {
     ///     let mut proxy = TcpStream::connect("127.0.0.1:3128").await?;
     ///     proxy.write_all(format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").as_bytes()).await?;
-    ///     let mut answer = Vec::new();
-    ///     while !answer.ends_with(b"\r\n\r\n") {
-    ///         answer.push(proxy.read_u8().await?);
+    ///     let mut reply = Vec::new();
+    ///     while !reply.ends_with(b"\r\n\r\n") {
+    ///         reply.push(proxy.read_u8().await?);
     ///     }
-    ///     if !answer.starts_with(b"HTTP/1.1 200") {
+    ///     if !reply.starts_with(b"HTTP/1.1 200") {
     ///         return Err(std::io::ErrorKind::ConnectionRefused.into());
     ///     }
     ///     Ok(proxy)

@@ -107,7 +107,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting or a URL is wrong, no sentinel answers or knows the name, or the primary cannot be
+    /// If a setting or a URL is wrong, no sentinel replies or knows the name, or the primary cannot be
     /// reached, or refuses the connection.
     #[cfg(feature = "sentinel")]
     pub async fn connect_sentinel<U: AsRef<str>>(
@@ -202,7 +202,7 @@ impl RedisStoreBuilder {
         })
     }
 
-    /// Makes a store once its servers are ready. `address` says in the error where they are.
+    /// Makes a store once its servers are ready. `address` is in the error.
     async fn prepared(self, servers: Servers, address: &str) -> Result<RedisStore, Error> {
         let (limit, calls) = (self.longest_start(), self.calls);
         let engine = self.engine(servers)?;
@@ -225,15 +225,15 @@ impl RedisStoreBuilder {
 pub(in crate::store::redis) async fn in_time<T>(
     limit: Duration,
     address: &str,
-    asked: impl Future<Output = Result<T, Error>>,
+    ready: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let explained = |error: Error| {
         let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");
         Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
     };
-    match tokio::time::timeout(limit, asked).await {
-        Ok(answered) => answered.map_err(explained),
-        Err(late) => Err(explained(Error::new(Kind::Timeout, format!("no answer in {limit:?}")).with_source(late))),
+    match tokio::time::timeout(limit, ready).await {
+        Ok(result) => result.map_err(explained),
+        Err(late) => Err(explained(Error::new(Kind::Timeout, format!("no reply in {limit:?}")).with_source(late))),
     }
 }
 

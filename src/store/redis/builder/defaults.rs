@@ -42,7 +42,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// If a URL is wrong, no sentinel answers or knows the name, or the primary cannot be reached, or
+    /// If a URL is wrong, no sentinel replies or knows the name, or the primary cannot be reached, or
     /// refuses the connection.
     #[cfg(feature = "sentinel")]
     pub async fn connect_sentinel<U: AsRef<str>>(

@@ -60,7 +60,7 @@ pub struct RedisStoreBuilder {
     pub(in crate::store::redis) prefix: String,
     /// The most connections, and lanes, to one server.
     pub(super) pool_size: usize,
-    /// The most checks of one call, but for a single request that has more.
+    /// The most checks of one call, except for a single request that has more.
     pub(super) batch_size: usize,
     /// Whether decisions call scripts or functions.
     pub(super) calls: Calls,

@@ -22,16 +22,16 @@ pub(super) struct Address {
 impl Address {
     /// Reads `host:port`, as redirections have it. Without a host it is that of the node that
     /// replied. Returns `None` if it is no address, or the host is `?`: the node does not know it.
-    pub(super) fn read(text: &str, answering: &Self) -> Option<Self> {
+    pub(super) fn read(text: &str, from: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
-        Self::named(host, port.parse().ok()?, answering)
+        Self::named(host, port.parse().ok()?, from)
     }
 
     /// Returns the address of a host and a port, as a node names them.
-    fn named(host: &str, port: u16, answering: &Self) -> Option<Self> {
+    fn named(host: &str, port: u16, from: &Self) -> Option<Self> {
         let host = match host {
             "?" => return None,
-            "" => &answering.host,
+            "" => &from.host,
             host => host.trim_start_matches('[').trim_end_matches(']'),
         };
         Some(Self { host: host.to_owned(), port })
@@ -48,16 +48,16 @@ impl fmt::Display for Address {
 /// Slots, and the address of the primary that has them.
 pub(super) type Range = (RangeInclusive<u16>, Address);
 
-/// Reads the reply to `CLUSTER SLOTS`, which was received from `answering`. Returns `None` if it is
+/// Reads the reply to `CLUSTER SLOTS`, which was received from `from`. Returns `None` if it is
 /// no array; elements of it that are no ranges are left out.
-pub(super) fn read_ranges(slots: &Value, answering: &Address) -> Option<Vec<Range>> {
+pub(super) fn read_ranges(slots: &Value, from: &Address) -> Option<Vec<Range>> {
     let Value::Array(ranges) = slots else { return None };
     // One whose primary is not known has none for now.
-    Some(ranges.iter().filter_map(|range| read_range(range, answering)).collect())
+    Some(ranges.iter().filter_map(|range| read_range(range, from)).collect())
 }
 
 /// Reads one range: its first and last slot, and its primary, behind which the replicas stand.
-fn read_range(range: &Value, answering: &Address) -> Option<Range> {
+fn read_range(range: &Value, from: &Address) -> Option<Range> {
     let Value::Array(range) = range else { return None };
     let [Value::Int(first), Value::Int(last), Value::Array(primary), ..] = range.as_slice() else { return None };
     let [host, Value::Int(port), ..] = primary.as_slice() else { return None };
@@ -67,7 +67,7 @@ fn read_range(range: &Value, answering: &Address) -> Option<Range> {
         _ => return None,
     };
     let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
-    let address = Address::named(host, u16::try_from(*port).ok()?, answering)?;
+    let address = Address::named(host, u16::try_from(*port).ok()?, from)?;
     (last < SLOTS).then_some((first..=last, address))
 }
 
@@ -96,18 +96,18 @@ mod tests {
     #[test]
     fn ranges_are_read_with_their_primaries() {
         let slots = Value::Array(vec![range(0, 5, text("10.0.0.1"), 1), range(6, 16_383, text("node.example"), 2)]);
-        let read = read_ranges(&slots, &address("asked", 7)).unwrap();
+        let read = read_ranges(&slots, &address("node", 7)).unwrap();
         assert_eq!(read, [(0..=5, address("10.0.0.1", 1)), (6..=16_383, address("node.example", 2))]);
     }
 
     #[test]
     fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
         for host in [Value::Nil, text("")] {
-            let read = read_ranges(&Value::Array(vec![range(0, 0, host, 1)]), &address("asked", 7)).unwrap();
-            assert_eq!(read, [(0..=0, address("asked", 1))]);
+            let read = read_ranges(&Value::Array(vec![range(0, 0, host, 1)]), &address("node", 7)).unwrap();
+            assert_eq!(read, [(0..=0, address("node", 1))]);
         }
-        assert_eq!(Address::read(":6380", &address("asked", 7)), Some(address("asked", 6380)));
-        assert_eq!(Address::read("::1:6380", &address("asked", 7)), Some(address("::1", 6380)));
+        assert_eq!(Address::read(":6380", &address("node", 7)), Some(address("node", 6380)));
+        assert_eq!(Address::read("::1:6380", &address("node", 7)), Some(address("::1", 6380)));
     }
 
     #[test]
@@ -121,9 +121,9 @@ mod tests {
             Value::Array(vec![]),
             Value::Nil,
         ];
-        assert_eq!(read_ranges(&Value::Array(odd.into()), &address("asked", 7)), Some(vec![]));
-        assert_eq!(read_ranges(&Value::Okay, &address("asked", 7)), None);
-        assert_eq!(Address::read("nothing", &address("asked", 7)), None);
-        assert_eq!(Address::read("?:6380", &address("asked", 7)), None);
+        assert_eq!(read_ranges(&Value::Array(odd.into()), &address("node", 7)), Some(vec![]));
+        assert_eq!(read_ranges(&Value::Okay, &address("node", 7)), None);
+        assert_eq!(Address::read("nothing", &address("node", 7)), None);
+        assert_eq!(Address::read("?:6380", &address("node", 7)), None);
     }
 }

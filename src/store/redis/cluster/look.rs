@@ -1,10 +1,9 @@
 //! Looking up the slots: `CLUSTER SLOTS`, sent to one node after the other until one replies.
 //!
-//! A failure or a redirection comes in (`look_again`), or a decision of a store that knows no node
-//! yet (`find`), or a store that connects (`prepare`); a new map goes out. But for that of
-//! `prepare`, a look runs in a task of its own and ends with its runtime, so a caller that is
-//! cancelled does not cancel it for the others. Circuit breakers do not forbid a look: a node that
-//! cannot decide can often name the one that can.
+//! A failure or a redirection comes in (`look_again`), or a decision of a store without known nodes (`find`), or a
+//! store that connects (`prepare`); a new map goes out. Except for that of `prepare`, a look runs in a task of its own
+//! and ends with its runtime, so a caller that is cancelled does not cancel it for the others. Circuit breakers do not
+//! forbid a look: a node that cannot decide can often name the one that can.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,7 +91,7 @@ impl Cluster {
     /// Waits until primaries are known, a look finds none, or the timeout is over. The look itself
     /// is not cancelled with its caller.
     pub(in crate::store::redis) async fn find(self: &Arc<Self>, timeout: Timeout) {
-        let found = async {
+        let looking = async {
             let mut ended = self.looks.ended();
             while self.is_unknown() {
                 self.begin_to_look(None, self.longest_look());
@@ -100,7 +99,7 @@ impl Cluster {
                 let _ = time::timeout(PAUSE, ended.changed()).await;
             }
         };
-        let _ = timeout_at(timeout.until, found).await;
+        let _ = timeout_at(timeout.until, looking).await;
     }
 
     /// Calls one node after the other for the slots, each for so long at most, until one returns
@@ -116,9 +115,9 @@ impl Cluster {
         limit: Duration,
     ) -> Result<(), Error> {
         let mut error = None;
-        for address in self.to_ask(failed) {
+        for address in self.candidates(failed) {
             match self.ranges(&address, limit).await {
-                Ok(ranges) if self.looks.is_news(number) => return self.learn(ranges),
+                Ok(ranges) if self.looks.is_news(number) => return self.replace_map(ranges),
                 Ok(_) => return Ok(()),
                 Err(failed) => error = Some(failed),
             }
@@ -126,20 +125,20 @@ impl Cluster {
         Err(error.unwrap_or_else(|| Error::new(Kind::Connection, "no node of the Redis Cluster is known")))
     }
 
-    /// Returns every known address, the nodes' and the seeds': in random order, but that nodes
-    /// whose circuit breaker is not closed come late, and the one that failed last.
-    fn to_ask(&self, failed: Option<&Address>) -> Vec<Address> {
+    /// Returns every known address, the nodes' and the seeds': in random order, except that
+    /// nodes whose circuit breaker is not closed come late, and the one that failed last.
+    fn candidates(&self, failed: Option<&Address>) -> Vec<Address> {
         let map = self.map.load();
         let mut addresses: Vec<Address> = map.nodes().iter().map(|node| node.address.clone()).collect();
         addresses.sort_by_cached_key(|_| random::up_to(u64::MAX));
         let others: Vec<_> = self.seeds.iter().filter(|seed| !addresses.contains(seed)).cloned().collect();
         addresses.extend(others);
-        let is_away = |address: &Address| map.node(address).is_some_and(|node| node.state() != BreakerState::Closed);
-        addresses.sort_by_cached_key(|address| (Some(address) == failed, is_away(address)));
+        let is_failing = |address: &Address| map.node(address).is_some_and(|node| node.state() != BreakerState::Closed);
+        addresses.sort_by_cached_key(|address| (Some(address) == failed, is_failing(address)));
         addresses
     }
 
-    /// Returns the slots as one node knows them. The node is kept, with the connection that was
+    /// Returns the slots as one node reports them. The node is kept, with the connection that was
     /// made for this.
     ///
     /// # Errors
@@ -150,7 +149,7 @@ impl Cluster {
         let timeout = Timeout::new(limit);
         let slots: Value = node
             .lanes
-            .ask(timeout, async |connection| cmd("CLUSTER").arg("SLOTS").query_async(connection).await)
+            .call(timeout, async |connection| cmd("CLUSTER").arg("SLOTS").query_async(connection).await)
             .await
             .map_err(|failure| match timeout.error_of(failure) {
                 refused if refused.is_store() => no_cluster().with_source(refused),
@@ -163,7 +162,7 @@ impl Cluster {
 
     /// Replaces the map by one of these ranges. Nodes that are still there are kept with their
     /// connections; the others are dropped.
-    fn learn(self: &Arc<Self>, ranges: Vec<Range>) -> Result<(), Error> {
+    fn replace_map(self: &Arc<Self>, ranges: Vec<Range>) -> Result<(), Error> {
         let mut map = Map::empty();
         for (slots, address) in ranges {
             let node = map.node(&address).map_or_else(|| self.node(&address), Ok)?;

@@ -12,8 +12,8 @@
 //!   dropped;
 //! - none while 8 in all runtimes are under way for less than 500 ms, or are in that pause.
 //!
-//! Looks are numbered as they begin, so that what an early one finds late does not replace what a
-//! later one has found.
+//! Looks are numbered as they begin, so that a late result of an early one does not replace that of
+//! a later one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,7 @@ pub(super) struct Looks {
     ended: watch::Sender<u64>,
 }
 
-/// What is known of the looks.
+/// The state of all looks.
 #[derive(Default)]
 struct State {
     /// Those under way, and those that ended a moment ago.
@@ -59,7 +59,7 @@ struct State {
     /// How many have begun: the number of the last one.
     began: u64,
     /// The number of the look that began last of those that found the slots.
-    learned: u64,
+    latest: u64,
 }
 
 /// One look.
@@ -127,9 +127,9 @@ impl Looks {
     /// the slots before.
     pub(super) fn is_news(&self, number: u64) -> bool {
         let mut state = self.state();
-        let is_news = number > state.learned;
+        let is_news = number > state.latest;
         if is_news {
-            state.learned = number;
+            state.latest = number;
         }
         is_news
     }
@@ -256,7 +256,7 @@ mod tests {
         let looks = Looks::new();
         let (first, second, third) = (looks.number(), looks.number(), looks.number());
         assert!(looks.is_news(second));
-        assert!(!looks.is_news(first), "it was asked for before");
+        assert!(!looks.is_news(first), "it began before");
         assert!(looks.is_news(third));
     }
 }

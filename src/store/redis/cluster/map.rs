@@ -2,7 +2,7 @@
 //!
 //! Ranges of slots and nodes come in; the owner of a slot goes out. A map is read by every decision
 //! and replaced as a whole (`nodes.rs`), so reading it takes no lock. It may be out of date at any
-//! time: a wrong entry costs one redirection, as the node that is called says where the slot is.
+//! time: a wrong entry costs one redirection, as the node that is called redirects to the right one.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

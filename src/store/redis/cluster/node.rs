@@ -5,10 +5,10 @@
 //! breaker is the one that layers have: see `store/breaker.rs` for when it opens and when it
 //! probes.
 //!
-//! | what became of a call | it counts as |
+//! | outcome of a call | it counts as |
 //! | --- | --- |
 //! | a reply | a success |
-//! | `MOVED`, `ASK`, `TRYAGAIN`, `CROSSSLOT`, `NOSCRIPT` | a success: the node is well |
+//! | `MOVED`, `ASK`, `TRYAGAIN`, `CROSSSLOT`, `NOSCRIPT` | a success: the node works |
 //! | any other error, no connection, no reply in time | a failure |
 //! | not sent, or counted with another call | nothing |
 
@@ -29,7 +29,7 @@ use crate::store::outage::Outage;
 use crate::store::redis::batch::Lanes;
 use crate::store::redis::connections::Failure;
 
-/// A node of the Cluster, which is a primary as far as is known.
+/// A node of the Cluster, which was a primary when it was looked up.
 pub(super) struct Node {
     /// Where it listens, which identifies it.
     pub(super) address: Address,
@@ -49,20 +49,20 @@ impl Node {
         Self { address, lanes, breaker: Breaker::new(), observer: metrics::of_store(), start: Instant::now() }
     }
 
-    /// Returns a permit to make one call, whose result is to be reported by [`learn`](Self::learn).
+    /// Returns a permit to make one call, whose result is to be reported by [`report`](Self::report).
     ///
     /// # Errors
     ///
     /// If the circuit breaker is not closed, and no probe is due. The error has the outage.
-    pub(super) fn ask(&self) -> Result<Permit, Error> {
-        self.breaker.ask(|| self.now()).ok_or_else(|| self.not_asked().of_one_server(self.outage()))
+    pub(super) fn acquire(&self) -> Result<Permit, Error> {
+        self.breaker.acquire(|| self.now()).ok_or_else(|| self.breaker_error().of_one_server(self.outage()))
     }
 
     /// Counts a failure of jobs that timed out before they were sent. Nothing is counted while the
     /// circuit breaker is not closed.
     pub(super) fn waited(&self) {
         if let Some(permit) = self.breaker.join() {
-            self.count(permit, &"no call in time had room for what waited");
+            self.count(permit, &"waiting requests found no room in any call in time");
         }
     }
 
@@ -72,7 +72,7 @@ impl Node {
     }
 
     /// Returns whether the next call is made: the circuit breaker is closed, or a probe is due.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(super) fn is_callable(&self) -> bool {
         self.state() == BreakerState::Closed || self.breaker.next_probe(self.now()).is_zero()
     }
 
@@ -83,25 +83,25 @@ impl Node {
     }
 
     /// Returns the error of a call that is not made as the circuit breaker is open.
-    pub(super) fn not_asked(&self) -> Error {
+    pub(super) fn breaker_error(&self) -> Error {
         let text = format!("the primary at {} is not called, as it failed too often a moment ago", self.address);
         Error::new(Kind::Connection, text)
     }
 
     /// Reports the result of a call to the circuit breaker: see the table at the top of this
     /// module.
-    pub(super) fn learn(&self, permit: Permit, failure: Option<&Failure>) {
+    pub(super) fn report(&self, permit: Permit, failure: Option<&Failure>) {
         match failure {
-            Some(Failure::Answered(error)) if is_of_the_slot(error) => self.answered(permit),
+            Some(Failure::Error(error)) if is_of_the_slot(error) => self.succeeded(permit),
             Some(Failure::Unsent) => self.breaker.gave_up(permit, || self.now()),
             Some(failure) => self.count(permit, failure),
-            None => self.answered(permit),
+            None => self.succeeded(permit),
         }
     }
 
     /// Counts a success, and logs if it closed the circuit breaker.
-    fn answered(&self, permit: Permit) {
-        if self.breaker.answered(permit, || self.now()) {
+    fn succeeded(&self, permit: Permit) {
+        if self.breaker.succeeded(permit, || self.now()) {
             self.changed(None);
         }
     }
@@ -115,7 +115,7 @@ impl Node {
         }
     }
 
-    /// Tells operators, by log and metrics, that the circuit breaker has opened after a failure, or
+    /// Logs and counts that the circuit breaker has opened after a failure, or
     /// closed.
     fn changed(&self, failure: Option<&dyn fmt::Display>) {
         let primary = &self.address;
@@ -135,7 +135,7 @@ impl Node {
     }
 }
 
-/// Returns whether an error shows that the node is well, and only the slot or the script is not
+/// Returns whether an error shows that the node works, and only the slot or the script is not
 /// there. Such an error must not open the circuit breaker: while slots move there are many.
 fn is_of_the_slot(error: &RedisError) -> bool {
     use ServerErrorKind::{Ask, CrossSlot, Moved, NoScript, TryAgain};
@@ -172,21 +172,21 @@ mod tests {
     }
 
     fn refused(kind: ServerErrorKind) -> Failure {
-        Failure::Answered((ErrorKind::Server(kind), "as it is told").into())
+        Failure::Error((ErrorKind::Server(kind), "a refusal").into())
     }
 
     /// The state after calls that failed like this.
     fn state_after(calls: u64, failure: impl Fn() -> Failure) -> BreakerState {
         let node = node();
         for _ in 0..calls {
-            let permit = node.breaker.ask(|| node.now()).expect("it is asked");
-            node.learn(permit, Some(&failure()));
+            let permit = node.breaker.acquire(|| node.now()).expect("a permit");
+            node.report(permit, Some(&failure()));
         }
         node.state()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_cannot_decide_is_away_and_one_that_knows_better_is_not() {
+    async fn a_node_that_cannot_decide_fails_and_one_that_redirects_does_not() {
         use ServerErrorKind::{Ask, BusyLoading, ClusterDown, MasterDown, Moved, NoScript, ReadOnly, TryAgain};
         for kind in [BusyLoading, ClusterDown, MasterDown, ReadOnly] {
             assert_eq!(state_after(4, || refused(kind)), BreakerState::Closed, "{kind:?}");
@@ -196,26 +196,26 @@ mod tests {
             assert_eq!(state_after(100, || refused(kind)), BreakerState::Closed, "{kind:?}");
         }
         let cut = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
-        assert_eq!(state_after(5, || Failure::Answered(cut())), BreakerState::Open);
+        assert_eq!(state_after(5, || Failure::Error(cut())), BreakerState::Open);
         assert_eq!(state_after(100, || Failure::Unsent), BreakerState::Closed);
         let not_connected = || Failure::NotConnected(Error::new(Kind::Connection, "cannot connect"));
         assert_eq!(state_after(5, not_connected), BreakerState::Open);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_it_is_not_asked_it_says_why_since_when_and_for_how_long() {
+    async fn while_it_is_not_called_the_error_has_the_reason_the_start_and_the_next_probe() {
         let node = node();
         let start = Instant::now();
         for _ in 0..5 {
-            assert!(node.is_asked());
+            assert!(node.is_callable());
             tokio::time::advance(Duration::from_millis(1)).await;
-            node.learn(node.ask().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
+            node.report(node.acquire().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
         }
         tokio::time::advance(Duration::from_millis(9)).await;
-        let error = node.ask().expect_err("it failed too often");
+        let error = node.acquire().expect_err("it failed too often");
         assert_eq!(error.to_string(), "the primary at [::1]:7000 is not called, as it failed too often a moment ago");
         let Outage { next_probe, failing_since } = node.outage();
-        assert_eq!((next_probe, node.is_asked()), (Duration::from_millis(41), false));
+        assert_eq!((next_probe, node.is_callable()), (Duration::from_millis(41), false));
         assert_eq!(failing_since, Some(start + Duration::from_millis(1)));
     }
 }

@@ -1,4 +1,4 @@
-//! The nodes of a Cluster, and what is known about them.
+//! The nodes of a Cluster, and their state.
 //!
 //! Addresses come in, from the URLs and from the Cluster; nodes with their lanes go out. A node is
 //! kept as long as it has slots, or slots are being moved to it: its connections and its circuit
@@ -71,7 +71,7 @@ impl Cluster {
     }
 
     /// Returns how long one node may take to be connected to, to show that it is a Redis, and to
-    /// return the slots, when somebody waits for them: three connect timeouts.
+    /// return the slots, when a caller waits for them: three connect timeouts.
     pub(super) fn longest_look(&self) -> Duration {
         self.pools.connect_timeout.saturating_mul(3)
     }

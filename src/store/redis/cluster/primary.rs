@@ -1,8 +1,8 @@
-//! A primary as its lanes see it: whether it is called, and where jobs go that it refuses.
+//! A primary as the server of its lanes: whether it is called, and where refused jobs are moved.
 //!
-//! The results of calls come in from a lane; to the node's circuit breaker, and to the other nodes,
-//! go what they show. A lane does not know of slots or of other nodes: this is its `Server`, and
-//! knows the others through the trait `Others` only. All references to nodes are weak here, as a
+//! Results of calls come in from a lane; reports to the node's circuit breaker and jobs for other
+//! nodes go out. A lane is independent of slots and other nodes: this is its `Server`, and
+//! accesses the others through the trait `Others` only. All references to nodes are weak here, as a
 //! node owns its lanes, and those own this.
 
 use std::fmt;
@@ -18,8 +18,8 @@ use crate::store::redis::batch::{Connecting, Job, Redirected, Server};
 use crate::store::redis::connections::{Failure, Source, is_lost, is_of_the_connection};
 use crate::store::redis::wire::Way;
 
-/// How often a job is sent on by redirections at most: nodes that disagree do not send it to and
-/// fro for long.
+/// How often a job is sent on by redirections at most: nodes that disagree do not redirect it for
+/// long.
 const MOST_HOPS: u8 = 8;
 
 /// One primary, as the server of its lanes.
@@ -35,14 +35,14 @@ pub(super) struct Primary {
     pub(super) source: Arc<Source>,
 }
 
-/// What a primary knows of the Cluster: the other nodes, and who has which slot.
+/// The Cluster as a primary uses it: the other nodes, and which one has which slot.
 pub(super) trait Others: Send + Sync {
     /// Returns the primary that has a slot, if it is known.
     fn owner(&self, slot: u16) -> Option<Arc<Node>>;
 
-    /// Returns the node that a redirection of the node at `answering` names, which may be new.
+    /// Returns the node that a redirection of the node at `from` names, which may be new.
     /// `None` if it names none.
-    fn named(self: Arc<Self>, redirection: &RedisError, answering: &Address) -> Option<Arc<Node>>;
+    fn named(self: Arc<Self>, redirection: &RedisError, from: &Address) -> Option<Arc<Node>>;
 
     /// Notes that a slot is another node's by now.
     fn moved(&self, slot: u16, node: &Arc<Node>);
@@ -64,15 +64,15 @@ impl Server for Primary {
 
     /// Returns the circuit breaker's permit, or why no call is made. A node that is gone is called
     /// without one.
-    fn ask(&self) -> Result<Option<Permit>, Error> {
-        self.node.upgrade().map(|node| node.ask()).transpose()
+    fn acquire(&self) -> Result<Option<Permit>, Error> {
+        self.node.upgrade().map(|node| node.acquire()).transpose()
     }
 
     /// Counts the result of a call. If the node could not be connected to, or did not respond, the
     /// slots are looked up again.
-    fn learn(&self, permit: Option<Permit>, failure: Option<&Failure>) {
+    fn report(&self, permit: Option<Permit>, failure: Option<&Failure>) {
         let (Some(node), Some(permit)) = (self.node.upgrade(), permit) else { return };
-        node.learn(permit, failure);
+        node.report(permit, failure);
         if let (Some(Failure::NotConnected(_) | Failure::Late), Some(others)) = (failure, self.others.upgrade()) {
             // Another one may have its slots by now.
             others.look_again(Some(node.address.clone()));

@@ -2,7 +2,7 @@
 //!
 //! The engine's jobs come in; they go to a primary's lanes, or back to the caller as an error at
 //! once. Whenever a job cannot be sent, the slots are looked up again in the background, as another
-//! primary may have them by now. Errors carry the outage of the one server that they are about, so
+//! primary may have them by now. Errors contain the outage of the server that they come from, so
 //! that a layer's own circuit breaker does not count them against the whole Cluster.
 
 use std::sync::Arc;
@@ -34,16 +34,16 @@ impl Cluster {
             self.look_again(None);
             return Err(self.error_of_slot(job.slot, no_primary()));
         };
-        if !owner.is_asked() {
+        if !owner.is_callable() {
             // Another one may have its slots by now.
             self.look_again(Some(owner.address.clone()));
-            return Err(owner.not_asked().of_one_server(owner.outage()));
+            return Err(owner.breaker_error().of_one_server(owner.outage()));
         }
         owner.lanes.push(job).map_err(|_| no_runtime())
     }
 
-    /// As [`push`](Self::push), for a settlement, for which nobody waits. An open circuit breaker
-    /// is no obstacle: it waits in the lane. Without a primary for its slot it fails, which is
+    /// As [`push`](Self::push), for a settlement, for which no caller waits. If the circuit breaker
+    /// is open, it waits in the lane. Without a primary for its slot it fails, which is
     /// logged.
     pub(in crate::store::redis) fn push_settlement(self: &Arc<Self>, job: Job) {
         if let Some(owner) = self.owner(job.slot) {
@@ -51,24 +51,24 @@ impl Cluster {
         }
         self.look_again(None);
         tracing::warn!("a settlement was not sent: no primary of the Redis Cluster has its slot");
-        job.answer(Err(no_primary()));
+        job.complete(Err(no_primary()));
     }
 
-    /// Returns why a call for a slot is not worth making, if its primary's circuit breaker is open
-    /// and no probe is due.
-    pub(in crate::store::redis) fn not_asked(self: &Arc<Self>, slot: u16) -> Option<Error> {
-        let node = self.owner(slot).filter(|node| !node.is_asked())?;
+    /// Returns the error of a call for a slot if its primary's circuit breaker is open and no probe
+    /// is due.
+    pub(in crate::store::redis) fn breaker_error(self: &Arc<Self>, slot: u16) -> Option<Error> {
+        let node = self.owner(slot).filter(|node| !node.is_callable())?;
         // Another one may have the slot by now.
         self.look_again(Some(node.address.clone()));
-        Some(node.not_asked().of_one_server(node.outage()))
+        Some(node.breaker_error().of_one_server(node.outage()))
     }
 
     /// Returns an error as one of the primary that has a slot. A slot without a primary counts as
     /// having failed since the store was made: requests must not be admitted, as through a short
     /// failure, for as long as that lasts.
     fn error_of_slot(&self, slot: u16, error: Error) -> Error {
-        let nobody = || Outage { next_probe: Duration::ZERO, failing_since: Some(self.start) };
-        error.of_one_server(self.owner(slot).map_or_else(nobody, |node| node.outage()))
+        let no_node = || Outage { next_probe: Duration::ZERO, failing_since: Some(self.start) };
+        error.of_one_server(self.owner(slot).map_or_else(no_node, |node| node.outage()))
     }
 
     /// Returns the primaries as `host:port`, sorted, and the state of each one's circuit breaker.
@@ -85,9 +85,9 @@ impl Others for Cluster {
         Self::owner(self, slot)
     }
 
-    fn named(self: Arc<Self>, redirection: &RedisError, answering: &Address) -> Option<Arc<Node>> {
+    fn named(self: Arc<Self>, redirection: &RedisError, from: &Address) -> Option<Arc<Node>> {
         let (address, _) = redirection.redirect_node()?;
-        self.node(&Address::read(address, answering)?).ok()
+        self.node(&Address::read(address, from)?).ok()
     }
 
     fn moved(&self, slot: u16, node: &Arc<Node>) {

@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn keys_have_the_slots_that_redis_gives_them() {
-        // As CLUSTER KEYSLOT answers.
+        // As CLUSTER KEYSLOT replies.
         let slots = [("123456789", 12_739), ("foo", 12_182), ("bar", 5_061), ("hello", 866), ("", 0)];
         for (key, slot) in slots {
             assert_eq!(slot_of(key), slot, "{key}");

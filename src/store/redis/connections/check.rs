@@ -28,7 +28,7 @@ use crate::store::redis::wire::{CHECK, Calls, Program};
 /// used, or the connection is lost.
 pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
     let mut connection = link.connection.clone();
-    let asked = async {
+    let checked = async {
         let found = match calls {
             Calls::Scripts => by_script(&mut connection).await,
             Calls::Functions => by_function(&mut connection).await,
@@ -38,7 +38,7 @@ pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
             found => found.map_err(|error| failed(&error)),
         })
     };
-    match link.drive(asked).await.map_err(|error| failed(&error))?? {
+    match link.drive(checked).await.map_err(|error| failed(&error))?? {
         Some(Value::BulkString(bytes)) if bytes == expected() => Ok(()),
         None => Ok(()),
         Some(found) => Err(no_redis(&found)),

@@ -108,9 +108,9 @@ impl Login {
     pub(super) async fn next(&self) -> Result<RedisConnectionInfo, Error> {
         let Some(Provider { fetch, tasks }) = self.provider.clone() else { return Ok(self.info.clone()) };
         let none = || Error::new(Kind::Connection, "there are no credentials for Redis");
-        let asked = tasks.run(move || fetch()).await;
+        let login = tasks.run(move || fetch()).await;
         let Credentials { user, password } =
-            asked.map_err(|error| none().with_source(error))?.map_err(|error| none().with_source(error))?;
+            login.map_err(|error| none().with_source(error))?.map_err(|error| none().with_source(error))?;
         Ok(self.info.clone().set_username(user).set_password(password))
     }
 }

@@ -24,7 +24,7 @@ pub(in crate::store::redis) enum Failure {
     /// There was no connection: nothing was sent.
     NotConnected(Error),
     /// The server refused the call, or the connection was lost.
-    Answered(RedisError),
+    Error(RedisError),
     /// It shows nothing about the server: the call was not sent, or its failure is counted with
     /// that of another one.
     Unsent,
@@ -34,9 +34,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsent => f.write_str("the connection was lost"),
-            Self::Late => f.write_str("no answer in time"),
+            Self::Late => f.write_str("no reply in time"),
             Self::NotConnected(error) => write!(f, "{error:#}"),
-            Self::Answered(error) => error.fmt(f),
+            Self::Error(error) => error.fmt(f),
         }
     }
 }
@@ -57,7 +57,7 @@ pub(in crate::store::redis) fn is_lost(error: &RedisError) -> bool {
     is_cut(error) || error.is_unrecoverable_error() || error.kind() == ErrorKind::UnexpectedReturnType
 }
 
-/// Returns whether the connection has ended. Replies received before are good.
+/// Returns whether the connection has ended. Replies received before are valid.
 pub(in crate::store::redis) fn is_cut(error: &RedisError) -> bool {
     error.is_io_error() || error.is_connection_dropped()
 }
@@ -98,18 +98,18 @@ mod tests {
 
     /// An error as a server sends it.
     fn sent(text: &str) -> RedisError {
-        let answer = parse_redis_value(format!("-{text}\r\n").as_bytes()).and_then(Value::extract_error);
-        answer.expect_err("it begins as an error does")
+        let error = parse_redis_value(format!("-{text}\r\n").as_bytes()).and_then(Value::extract_error);
+        error.expect_err("it begins as an error does")
     }
 
     #[test]
-    fn what_a_replica_says_ends_a_connection_also_from_within_a_script_of_before_redis_7() {
+    fn what_a_replica_replies_ends_a_connection_also_from_within_a_script_of_before_redis_7() {
         let within = "ERR Error running script (call to f_2ff5b62d0f8b1e0a3b35a6f5b0a4f3c2d2a1b0c9): @user_script:12: ";
         let read_only = "READONLY You can't write against a read only replica.";
         let is_down = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
-        for told in [read_only, is_down] {
+        for reply in [read_only, is_down] {
             for text in
-                [told.to_owned(), format!("{told} script: 2ff5, on @user_script:12."), format!("{within}-{told}")]
+                [reply.to_owned(), format!("{reply} script: 2ff5, on @user_script:12."), format!("{within}-{reply}")]
             {
                 assert!(is_of_the_connection(&sent(&text)), "{text}");
             }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_any_server_may_say_ends_no_connection() {
+    fn what_any_server_may_reply_ends_no_connection() {
         let within = "ERR Error running script (call to f_2ff5): @user_script:12: ";
         for text in [
             "OOM command not allowed when used memory > 'maxmemory'.".to_owned(),

@@ -53,28 +53,28 @@ impl Link {
     /// # Errors
     ///
     /// If the call fails, or the connection ends before its reply. The driver has completed then,
-    /// and completes once more for whoever polls it next.
+    /// and completes once more if it is polled again.
     ///
     /// # Cancellation
     ///
     /// The call may have been sent; the link can be used further.
     pub(super) async fn drive<T>(
         &mut self,
-        question: impl Future<Output = Result<T, RedisError>>,
+        call: impl Future<Output = Result<T, RedisError>>,
     ) -> Result<T, RedisError> {
-        let (mut question, driver) = (pin!(question), &mut self.driver);
+        let (mut call, driver) = (pin!(call), &mut self.driver);
         poll_fn(|cx| {
-            if let Poll::Ready(answer) = question.as_mut().poll(cx) {
-                return Poll::Ready(answer);
+            if let Poll::Ready(result) = call.as_mut().poll(cx) {
+                return Poll::Ready(result);
             }
             if driver.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
             // The next poll finds that it has ended.
             *driver = Box::pin(ready(()));
-            match question.as_mut().poll(cx) {
+            match call.as_mut().poll(cx) {
                 Poll::Pending => Poll::Ready(Err((ErrorKind::Io, "the connection was closed").into())),
-                answered @ Poll::Ready(_) => answered,
+                result @ Poll::Ready(_) => result,
             }
         })
         .await
@@ -138,7 +138,7 @@ impl managed::Manager for Manager {
         self.connector.connect().await.map(Some)
     }
 
-    /// Keeps a link that nobody took, as its caller was cancelled; all others are gone, and their
+    /// Keeps a link that was not taken, as its caller was cancelled; all others are gone, and their
     /// places are made free by their rooms.
     async fn recycle(&self, link: &mut Option<Link>, _: &Metrics) -> RecycleResult<Error> {
         match link {
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// Opens connections whose other ends it gives away.
+    /// Opens connections whose other ends are sent to the test.
     #[derive(Debug)]
     struct Pipes(UnboundedSender<DuplexStream>);
 
@@ -217,8 +217,8 @@ mod tests {
         let mut link = Manager::link(&pool).await.expect("there is room");
         drop(ends.recv().await);
         let mut connection = link.connection.clone();
-        let answer: Result<(), _> = link.drive(cmd("PING").query_async(&mut connection)).await;
-        assert!(answer.is_err_and(|error| error.is_io_error() || error.is_connection_dropped()));
+        let result: Result<(), _> = link.drive(cmd("PING").query_async(&mut connection)).await;
+        assert!(result.is_err_and(|error| error.is_io_error() || error.is_connection_dropped()));
         tokio::time::timeout(Duration::from_secs(1), link.driver).await.expect("it has ended");
     }
 }

@@ -2,19 +2,18 @@
 //!
 //! The closures for credentials and for dialing come in; their results go out. They are called
 //! while a lane connects, and a lane serves many callers: a closure that blocks its thread, or
-//! panics, must not stop it. So each call runs in a task of its own, and of the calls that may
-//! block their thread at most half of the runtime's threads are taken, so that timers and decisions
-//! go on. A call may block its thread until its first poll returns, and again when it is given up
-//! and its task does not end: it counts as blocking meanwhile.
+//! panics, must not stop it. So each call is a task of its own, which is polled only while it has
+//! a permit for a thread. There are permits for half of the runtime's threads, so that timers and
+//! decisions go on however many calls block, whenever they do so, and whoever still waits for them.
 
-use std::future::poll_fn;
-use std::mem;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, ready};
 
 use tokio::runtime::{Handle, Id};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinError, JoinSet};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinError;
 
 /// The tasks of a store's closures.
 #[derive(Clone, Default)]
@@ -26,32 +25,12 @@ pub(in crate::store::redis) struct OwnTasks {
 /// A runtime, and how many of its threads are free.
 type Threads = (Id, Arc<Semaphore>);
 
-/// The thread that a call may be blocking, which its task gives back at the latest when it ends.
-type Thread = Mutex<Option<OwnedSemaphorePermit>>;
-
-/// The one who waits for a call. When it gives up, the call counts as blocking its thread for as long as its task lives.
-struct Caller {
-    thread: Weak<Thread>,
-    threads: Arc<Semaphore>,
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        let Some(thread) = self.thread.upgrade() else { return };
-        let mut thread = thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_none() {
-            // If none is left, nobody else is called until one of those that hold them ends.
-            *thread = Arc::clone(&self.threads).try_acquire_owned().ok();
-        }
-    }
-}
-
 impl OwnTasks {
     /// Calls a closure, and waits for what it returns, in a task of its own: the caller drives a connection
     /// for others too, which a closure that blocks its thread, or panics, must not stop.
     ///
-    /// Waits first while half of the runtime's threads are kept by closures that may block them: those that were called
-    /// and have not awaited anything yet, and those that were given up and still run.
+    /// The task is polled only while it has one of the permits for half of the runtime's threads, so it waits while others
+    /// block them.
     ///
     /// # Errors
     ///
@@ -59,32 +38,36 @@ impl OwnTasks {
     ///
     /// # Cancellation
     ///
-    /// The task is aborted: its future is dropped as soon as it is not being polled.
+    /// The closure's future is dropped as soon as there is a permit.
     pub(super) async fn run<F, T>(&self, call: F) -> Result<T::Output, JoinError>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Future<Output: Send + 'static> + Send + 'static,
     {
         let threads = self.threads_here();
-        let thread = Arc::new(Mutex::new(Arc::clone(&threads).acquire_owned().await.ok()));
-        let _caller = Caller { thread: Arc::downgrade(&thread), threads };
-        let mut tasks = JoinSet::new();
-        // Two tasks wake another worker, where one alone would run on this one: if the closure blocks that,
-        // nobody else would look at I/O and timers meanwhile.
-        tokio::spawn(async {});
-        tasks.spawn(async move {
-            let (mut first, mut called) = (true, pin!(async move { call().await }));
+        // Dropped with this future: then nobody waits for the call any more.
+        let (_caller, caller_left) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let mut permit = pin!(Arc::clone(&threads).acquire_owned());
+            let mut caller_left = pin!(caller_left);
+            let mut called: Pin<Box<dyn Future<Output = T::Output> + Send>> = Box::pin(async move { call().await });
             poll_fn(|cx| {
-                let polled = called.as_mut().poll(cx);
-                if mem::take(&mut first) {
-                    // It did not block.
-                    *thread.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                let thread = ready!(permit.as_mut().poll(cx));
+                permit.set(Arc::clone(&threads).acquire_owned());
+                // Another worker has to look at I/O and timers while this one may be blocked: a task that waits wakes it.
+                tokio::spawn(async {});
+                if caller_left.as_mut().poll(cx).is_ready() {
+                    // Dropping it may block, too.
+                    called = Box::pin(std::future::pending());
+                    return Poll::Ready(None);
                 }
-                polled
+                let polled = called.as_mut().poll(cx);
+                drop(thread);
+                polled.map(Some)
             })
             .await
         });
-        tasks.join_next().await.expect("a task was spawned")
+        Ok(task.await?.expect("the caller waits"))
     }
 
     /// Returns the threads of the calling runtime that closures may block: half of its workers, at
@@ -157,6 +140,76 @@ mod tests {
         }
         assert_eq!(most.load(Ordering::SeqCst), 2, "of four threads");
         tasks.run(|| async {}).await.expect("they come back");
+    }
+
+    /// Calls that take a thread for a while, each after `before`, and how late a timer was meanwhile.
+    async fn lateness(calls: usize, before: Duration, blocks: Duration) -> (usize, Duration) {
+        let (tasks, running, most) =
+            (OwnTasks::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let calls: Vec<_> = (0..calls)
+            .map(|_| {
+                let (tasks, running, most) = (tasks.clone(), Arc::clone(&running), Arc::clone(&most));
+                let block = move || async move {
+                    tokio::time::sleep(before).await;
+                    tokio::task::yield_now().await;
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::sleep(blocks);
+                    running.fetch_sub(1, Ordering::SeqCst);
+                };
+                tokio::spawn(async move { tasks.run(block).await.expect("it does not panic") })
+            })
+            .collect();
+        let (start, mut late) = (Instant::now(), Duration::ZERO);
+        while start.elapsed() < before + blocks {
+            let tick = Instant::now();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            late = late.max(tick.elapsed());
+        }
+        for call in calls {
+            call.await.expect("it does not panic");
+        }
+        (most.load(Ordering::SeqCst), late)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn one_that_blocks_after_a_timer_keeps_no_timer_waiting() {
+        let (_, late) =
+            tokio::spawn(lateness(1, Duration::from_millis(2), Duration::from_millis(1_500))).await.expect("no panic");
+        assert!(late < Duration::from_millis(750), "{late:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn however_many_block_after_a_timer_half_of_the_threads_stay_free() {
+        let (most, late) =
+            tokio::spawn(lateness(8, Duration::from_millis(2), Duration::from_millis(300))).await.expect("no panic");
+        assert_eq!(most, 2, "of four threads");
+        assert!(late < Duration::from_millis(200), "{late:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn those_that_block_when_they_are_dropped_leave_half_of_the_threads_free() {
+        struct Blocks(Arc<AtomicUsize>, Arc<AtomicUsize>);
+        impl Drop for Blocks {
+            fn drop(&mut self) {
+                self.1.fetch_max(self.0.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(50));
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        let (tasks, running, most) =
+            (OwnTasks::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let calls = (0..8).map(|_| {
+            let blocks = Blocks(Arc::clone(&running), Arc::clone(&most));
+            let call = tasks.run(move || async move {
+                let _blocks = blocks;
+                std::future::pending::<()>().await;
+            });
+            tokio::time::timeout(Duration::from_millis(20), call)
+        });
+        assert!(futures::future::join_all(calls).await.iter().all(Result::is_err));
+        tasks.run(|| async {}).await.expect("they come back");
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        assert_eq!(most.load(Ordering::SeqCst), 2, "of four threads");
     }
 
     #[tokio::test]

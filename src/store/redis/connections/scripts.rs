@@ -29,15 +29,15 @@ pub(in crate::store::redis) async fn call(
     call: &Cmd,
     way: Way,
 ) -> Result<Value, RedisError> {
-    let (mut answer, mut loads) = (send(connection, call, way).await, 0);
-    while loads < MOST_LOADS && answer.as_ref().is_err_and(is_missing) {
+    let (mut reply, mut loads) = (send(connection, call, way).await, 0);
+    while loads < MOST_LOADS && reply.as_ref().is_err_and(is_missing) {
         loads += 1;
         // Boxed, as it is rare.
-        answer = Box::pin(load_and_send(program, connection, call, way)).await;
+        reply = Box::pin(load_and_send(program, connection, call, way)).await;
     }
-    match answer? {
-        answer @ Value::BulkString(_) => Ok(answer),
-        _ => Err((ErrorKind::UnexpectedReturnType, "a decision was answered with something else").into()),
+    match reply? {
+        reply @ Value::BulkString(_) => Ok(reply),
+        _ => Err((ErrorKind::UnexpectedReturnType, "the reply to a decision was something else").into()),
     }
 }
 
@@ -58,18 +58,18 @@ async fn send(connection: &mut MultiplexedConnection, call: &Cmd, way: Way) -> R
         Way::Plain => call.query_async(connection).await,
         #[cfg(feature = "cluster")]
         // Boxed, as it is rare.
-        Way::Asking => Box::pin(ask(connection, call)).await,
+        Way::Asking => Box::pin(call_asking(connection, call)).await,
     }
 }
 
 /// Sends a call behind `ASKING`, and returns the reply to the call.
 #[cfg(feature = "cluster")]
-async fn ask(connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value, RedisError> {
+async fn call_asking(connection: &mut MultiplexedConnection, call: &Cmd) -> Result<Value, RedisError> {
     // Sent as one, for `ASKING` is about the next command.
     let mut both = pipe();
     both.cmd("ASKING").add_command(call.clone());
-    let answers = connection.send_packed_commands(&both, 1, 1).await?;
-    answers.into_iter().next().unwrap_or(Value::Nil).extract_error()
+    let replies = connection.send_packed_commands(&both, 1, 1).await?;
+    replies.into_iter().next().unwrap_or(Value::Nil).extract_error()
 }
 
 /// Loads a program into the server. A library that is there already is the same, as it is named by
@@ -110,17 +110,17 @@ pub(super) async fn load_and_check(
 ) -> Result<Value, RedisError> {
     let mut both = pipe();
     both.add_command(library.load_command()).add_command(library.check_command());
-    let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
+    let mut replies = connection.send_packed_commands(&both, 0, 2).await?;
     // Another process may have loaded it meanwhile.
-    if answers.first().is_some_and(|loaded| matches!(loaded.clone().extract_error(), Err(error) if is_there(&error))) {
-        answers.remove(0);
+    if replies.first().is_some_and(|loaded| matches!(loaded.clone().extract_error(), Err(error) if is_there(&error))) {
+        replies.remove(0);
     }
-    last_of(answers)
+    last_of(replies)
 }
 
 /// Returns the last of several replies, or the first error.
-pub(super) fn last_of(answers: Vec<Value>) -> Result<Value, RedisError> {
-    answers.into_iter().try_fold(Value::Nil, |_, answer| answer.extract_error())
+pub(super) fn last_of(replies: Vec<Value>) -> Result<Value, RedisError> {
+    replies.into_iter().try_fold(Value::Nil, |_, reply| reply.extract_error())
 }
 
 /// Returns whether a library was not loaded because it is there already.

@@ -25,7 +25,7 @@ pub(in crate::store::redis) struct Sentinels {
     name: String,
     /// How the primary is connected to; its address is replaced by the one that a sentinel names.
     primary: Server,
-    /// How long a sentinel may take to name the primary, and then the primary to say that it is
+    /// How long a sentinel may take to name the primary, and then the primary to confirm that it is
     /// one.
     timeout: Duration,
     /// The place of the sentinel that is called first: the one that named the primary last.
@@ -39,14 +39,14 @@ impl Sentinels {
     }
 
     /// Calls one sentinel after the other, in a circle from the last successful one, until one
-    /// names a server that says that it is a primary. Each is called once.
+    /// names a server whose role is primary. Each is called once.
     ///
     /// # Errors
     ///
     /// The error of the last one, if none does.
     async fn find(&self) -> Result<Link, Error> {
         let (count, first) = (self.known.len(), self.first.load(Ordering::Relaxed));
-        let mut failure = not_connected("there is no sentinel to ask");
+        let mut failure = not_connected("there is no sentinel to call");
         for place in (0..count).map(|step| (first + step) % count) {
             match self.named_by(&self.known[place]).await {
                 Ok(link) => {
@@ -61,7 +61,7 @@ impl Sentinels {
 
     /// Connects to the primary that one sentinel names.
     async fn named_by(&self, sentinel: &Server) -> Result<Link, Error> {
-        let (host, port) = self.in_time("the sentinel", self.ask(sentinel)).await?;
+        let (host, port) = self.in_time("the sentinel", self.primary_address(sentinel)).await?;
         self.in_time("the primary", self.open_primary(self.primary.moved_to(host, port))).await
     }
 
@@ -75,17 +75,17 @@ impl Sentinels {
     }
 
     /// Returns the host and the port that a sentinel names, by `SENTINEL GET-MASTER-ADDR-BY-NAME`.
-    async fn ask(&self, sentinel: &Server) -> Result<(String, u16), Error> {
+    async fn primary_address(&self, sentinel: &Server) -> Result<(String, u16), Error> {
         let mut link = sentinel.open().await?;
-        let (mut connection, mut question) = (link.connection.clone(), cmd("SENTINEL"));
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
+        let (mut connection, mut command) = (link.connection.clone(), cmd("SENTINEL"));
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let named: Option<(String, u16)> =
-            link.drive(question.query_async(&mut connection)).await.map_err(not_connected)?;
+            link.drive(command.query_async(&mut connection)).await.map_err(not_connected)?;
         let unknown = || format!("the sentinel at {} knows no primary by the name {:?}", sentinel.address, self.name);
         named.ok_or_else(|| not_connected(unknown()))
     }
 
-    /// Connects to the server that a sentinel named, if `ROLE` says that it is a primary: after a
+    /// Connects to the server that a sentinel named, if `ROLE` returns that it is a primary: after a
     /// failover a sentinel may still name the old one, which is a replica by then.
     async fn open_primary(&self, primary: Server) -> Result<Link, Error> {
         let mut link = primary.open().await?;

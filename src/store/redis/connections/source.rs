@@ -29,7 +29,7 @@ pub(in crate::store::redis) struct Source {
 
 /// Whose pool it is.
 enum Supply {
-    /// A pool that knows how to connect, and bounds how many connections there are.
+    /// A pool that opens connections, and limits their number.
     Own(LinkPool),
     /// A pool of the user's, which drives its connections by itself.
     Given(Pool),
@@ -64,7 +64,7 @@ impl Source {
             }
         };
         if let Some(calls) = self.calls {
-            let late = |late| Error::new(Kind::Timeout, "a new connection did not answer in time").with_source(late);
+            let late = |late| Error::new(Kind::Timeout, "a new connection did not reply in time").with_source(late);
             timeout(self.timeout, check(&mut link, calls)).await.map_err(late)??;
         }
         Ok(link)

@@ -85,7 +85,7 @@ where
 }
 
 /// Connects to the first of a host's addresses that accepts: they are all tried at once, so that
-/// one that never responds delays nobody. The other attempts are dropped then. Small writes are
+/// one that never responds delays none. The other attempts are dropped then. Small writes are
 /// sent at once (`TCP_NODELAY`).
 ///
 /// # Errors

@@ -123,7 +123,7 @@ impl Encryption {
     }
 }
 
-/// Reads the certificates of a PEM text, of which there must be at least one.
+/// Reads the certificates of a PEM text; there must be at least one.
 #[cfg(feature = "tls")]
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unreadable)?;

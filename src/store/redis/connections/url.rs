@@ -30,7 +30,7 @@ fn fault(url: &str) -> &'static str {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     let encrypted = ["rediss", "valkeys"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
     if encrypted && !cfg!(feature = "tls") {
-        "this Redis URL asks for TLS: enable the feature `tls` of tollgate"
+        "this Redis URL requires TLS: enable the feature `tls` of tollgate"
     } else {
         "not a valid Redis URL: give redis://[user:password@]host:port[/db], rediss:// for TLS, or \
          redis+unix:///path"
@@ -51,16 +51,16 @@ mod tests {
     #[test]
     fn a_url_that_asks_for_tls_is_refused_without_the_feature_and_told_its_name() {
         for url in ["rediss://127.0.0.1:6379", "REDISS://127.0.0.1", "valkeys://user:secret@host:1/0"] {
-            let told = refusal(url);
-            assert!(told.contains("feature `tls`") && !told.contains("secret"), "{url}: {told}");
+            let message = refusal(url);
+            assert!(message.contains("feature `tls`") && !message.contains("secret"), "{url}: {message}");
         }
     }
 
     #[cfg(feature = "tls")]
     #[test]
     fn a_url_that_asks_for_tls_without_proof_is_refused() {
-        let told = refusal("rediss://127.0.0.1:6379/#insecure");
-        assert!(told.contains("root certificate"), "{told}");
+        let message = refusal("rediss://127.0.0.1:6379/#insecure");
+        assert!(message.contains("root certificate"), "{message}");
     }
 
     #[test]

@@ -1,20 +1,20 @@
 //! What is written to Redis and read from it: the names of keys, requests as the arguments of a
 //! call, scripts and their source, replies, and the verdicts that they come to.
 //!
-//! What comes in are checks, changes and the bytes of a reply; what goes out are commands, and
+//! Checks, changes and the bytes of a reply come in; commands go out, and
 //! decisions step by step:
 //!
 //! ```text
 //! checks, changes ── request, names ──▶ Request ── packed ──▶ keys and bytes ── script ──▶ a command
-//! decision ◀── verdict ── Answered ◀── reply ── the bytes that the script returns
+//! decision ◀── verdict ── ReplyPart ◀── reply ── the bytes that the script returns
 //! ```
 //!
 //! The format of both directions is defined once, at the head of `lua/wire.lua`; this folder is its
-//! other side. A number is big-endian, of 7 bytes where nothing else is said, and below 2^52, so
+//! other side. A number is big-endian, of 7 bytes unless documented otherwise, and below 2^52, so
 //! that Lua's doubles hold it exactly.
 //!
-//! Nothing here knows a connection, or waits for anything: all of it can be tested without a
-//! server. Only `store/redis/` knows it.
+//! Nothing here uses a connection, or waits for anything: all of it can be tested without a
+//! server. Only `store/redis/` uses it.
 
 mod names;
 mod needs;
@@ -29,7 +29,7 @@ mod verdict;
 pub(super) use names::cell_key;
 pub(super) use names::redis_key;
 pub(super) use packed::Packed;
-pub(super) use reply::{Answered, Reply, no_decision};
+pub(super) use reply::{Reply, ReplyPart, no_decision};
 pub(super) use request::{MOST_CHECKS, Request};
 pub(super) use script::{CHECK, Calls, Program, Way};
 pub(super) use verdict::{Verdict, applied_change, step_of_one};

@@ -21,7 +21,7 @@ use super::script::{Calls, Program};
 
 /// The keys and the argument of a call.
 ///
-/// The requests that it was made of are answered in the order in which they were given.
+/// The reply has the parts of its requests in the order in which they were given.
 #[derive(Debug)]
 pub(in crate::store::redis) struct Packed<'a> {
     /// Every key, once.
@@ -58,7 +58,7 @@ impl<'a> Packed<'a> {
     ///
     /// # Panics
     ///
-    /// If there are more than 255 checks: whoever makes calls bounds them.
+    /// If there are more than 255 checks: the caller bounds them.
     pub(in crate::store::redis) fn of<R: AsRef<Request>>(requests: &'a [R]) -> Self {
         match singles(requests) {
             Some(singles) => Self::singles(&singles, needs(requests)),

@@ -19,7 +19,7 @@
 //! | `Log`, digest | 24: time, live units, newest, leaving (6 each) |
 //! | `Log`, whole | size (4), then so many: time (6), units (4 each) |
 //!
-//! No length that a reply states is trusted: every read is bounded by what is there, and a reply
+//! No length in a reply is trusted: every read is bounded by what is there, and a reply
 //! that is too short, too long or otherwise no reply to the request is `None`, never a panic.
 
 use bytes::{Buf, Bytes};
@@ -56,7 +56,7 @@ pub(in crate::store::redis) struct Reply {
 /// The part of a reply that is of one request. It owns its bytes, as it is read in another task,
 /// and perhaps on another thread.
 #[derive(Debug)]
-pub(in crate::store::redis) struct Answered {
+pub(in crate::store::redis) struct ReplyPart {
     /// The time of the decision, in microseconds since the Unix epoch.
     pub(super) now_us: u64,
     /// One byte for each check of the request.
@@ -70,8 +70,8 @@ pub(in crate::store::redis) struct Answered {
 }
 
 impl Reply {
-    /// Reads the reply to a number of checks; `None` if it is too short for their flags. Whether
-    /// the states fit the requests is for [`answers`](Self::answers) to say.
+    /// Reads the reply to a number of checks; `None` if it is too short for their flags. [`fits`](Self::fits)
+    /// checks whether the states fit the requests.
     pub(in crate::store::redis) fn read(mut bytes: Bytes, checks: usize) -> Option<Self> {
         let now_us = bytes.try_get_uint(7).ok()?;
         let flags = (bytes.len() >= checks).then(|| bytes.split_to(checks))?;
@@ -81,17 +81,17 @@ impl Reply {
 
     /// Takes the part of the first request of those that are left; `None` if there is none, or it
     /// is no reply to this request. Then nothing was taken.
-    pub(in crate::store::redis) fn take(&mut self, request: &Request) -> Option<Answered> {
+    pub(in crate::store::redis) fn take(&mut self, request: &Request) -> Option<ReplyPart> {
         let flags = SmallVec::from_slice(self.flags.get(..request.size())?);
         let size = size_of(request, &flags, &self.views)?;
         let views = SmallVec::from_slice(self.views.get(..size)?);
         self.flags.advance(flags.len());
         self.views.advance(size);
-        Some(Answered { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
+        Some(ReplyPart { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
     }
 
     /// Returns whether it is the reply to these requests, and to no more. Nothing is taken.
-    pub(in crate::store::redis) fn answers<'a>(&self, requests: impl Iterator<Item = &'a Request>) -> bool {
+    pub(in crate::store::redis) fn fits<'a>(&self, requests: impl Iterator<Item = &'a Request>) -> bool {
         let (mut flags, mut views) = (&self.flags[..], &self.views[..]);
         for request in requests {
             let Some((first, rest)) = flags.split_at_checked(request.size()) else { return false };
@@ -117,9 +117,9 @@ pub(super) struct Seen {
     pub(super) state: Option<State>,
 }
 
-impl Answered {
-    /// Reads what was found under the next check's key. `whole` says that a log is there as a
-    /// whole, as the request asked for it. Returns `None` at the end, and where the bytes are no
+impl ReplyPart {
+    /// Reads what was found under the next check's key. `whole` is whether a log is there as a
+    /// whole, as the request required. Returns `None` at the end, and where the bytes are no
     /// such state.
     pub(super) fn next(&mut self, quota: &Quota, whole: bool) -> Option<Seen> {
         let flag = *self.flags.get(self.read.0)?;
@@ -153,7 +153,7 @@ impl Answered {
                 let (high, low) = (number(6)?, number(6)?);
                 State::Level { time: whole_time(high >> 4, now), amount: (high & 15) << 48 | low }
             }
-            // Behind them stands when the key expires.
+            // They are followed by when the key expires.
             Layout::Falling => State::Level { time: number(7)?, amount: number(7)? },
             Layout::Counts => State::Window { time: number(7)?, count: number(6)?, previous: number(6)? },
             Layout::Log if whole => {
@@ -170,7 +170,7 @@ impl Answered {
     }
 }
 
-/// Returns what a flag says was under the key.
+/// Returns what was under the key, by its flag.
 fn found(flag: u8) -> Found {
     match flag >> 1 {
         0 => Found::Kept,
@@ -181,7 +181,7 @@ fn found(flag: u8) -> Found {
 }
 
 /// Returns the bytes of all states of a request, with which `views` begins; `None` if it is too
-/// short to say.
+/// short.
 fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     let mut size = 0;
     for ((layout, view), flag) in request.views().zip(flags) {
@@ -193,7 +193,7 @@ fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     Some(size)
 }
 
-/// Returns the bytes of a state, with which `rest` begins; `None` if it is too short to say. `rest`
+/// Returns the bytes of a state, with which `rest` begins; `None` if it is too short for its size. `rest`
 /// may still be shorter than that.
 fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
     Some(match layout {
@@ -217,8 +217,8 @@ fn whole_time(low: u64, now: u64) -> u64 {
     (now + half).saturating_sub(behind)
 }
 
-/// Returns the error of a reply that is none to its request, or contradicts the twins' verdict.
+/// Returns the error of a reply that does not fit its request, or contradicts the twins' verdict.
 #[cold]
 pub(in crate::store::redis) fn no_decision() -> Error {
-    Error::new(Kind::Store, "Redis answered a decision with something else")
+    Error::new(Kind::Store, "the reply of Redis to a decision was something else")
 }

@@ -3,7 +3,7 @@
 //!
 //! Checks, a settlement or a reset come in; a `Request` goes out, which `packed.rs` joins with
 //! those of others. It owns its bytes, as it waits in a queue and is sent by another task than the
-//! caller's. A rule is all that the script must know besides the key, so requests by the same
+//! caller's. A rule is all that the script needs besides the key, so requests by the same
 //! policy at the same cost have equal rules, and a call carries them once.
 //!
 //! | place in a rule | bytes | what |
@@ -60,7 +60,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Returns what the flags of a rule ask for.
+    /// Returns what the flags of a rule require.
     fn of(flags: u8) -> Self {
         Self { is_change: flags & (REFUNDS | CHARGES) != 0, is_whole: flags & WHOLE != 0 }
     }
@@ -89,7 +89,7 @@ impl Request {
         let mut request = Self::default();
         for (index, check) in checks.iter().enumerate() {
             let enforced = if check.mode == Mode::Enforce { ENFORCED } else { 0 };
-            let whole = if tells_all(checks, index) { WHOLE } else { 0 };
+            let whole = if returns_whole(checks, index) { WHOLE } else { 0 };
             let numbers = [check.cost.min(MOST_UNITS), check.floor.min(MOST_UNITS)];
             request.add(prefix, &check.counter, enforced | whole, numbers);
         }
@@ -102,7 +102,7 @@ impl Request {
         let mut request = Self::default();
         let Adjustment { refund, charge, stamp } = adjustment(before, taken, change);
         let flag = if charge > 0 { CHARGES } else { REFUNDS };
-        let whole = if tells_all_after(taken) { WHOLE } else { 0 };
+        let whole = if returns_whole_after(taken) { WHOLE } else { 0 };
         request.add(prefix, &taken.counter, flag | whole, [refund + charge, stamp]);
         request
     }
@@ -161,15 +161,15 @@ impl Request {
 
 /// Returns whether the script must return the whole log of a check: where another check of the
 /// request changes the same state, a digest does not suffice to work out what remains.
-pub(super) fn tells_all(checks: &[Check], index: usize) -> bool {
+pub(super) fn returns_whole(checks: &[Check], index: usize) -> bool {
     let counter = &checks[index].counter;
     let others = || checks.iter().enumerate().filter(|(other, _)| *other != index);
     counter.quota.facts().layout == Layout::Log && others().any(|(_, other)| other.counter.shares_state(counter))
 }
 
-/// Returns whether the script must return the whole log after a change: a digest does not say when
+/// Returns whether the script must return the whole log after a change: a digest does not contain when
 /// the units beyond a floor return.
-pub(super) fn tells_all_after(taken: &Taken) -> bool {
+pub(super) fn returns_whole_after(taken: &Taken) -> bool {
     taken.floor > 0 && taken.counter.quota.facts().layout == Layout::Log
 }
 

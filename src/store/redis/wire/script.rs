@@ -40,7 +40,7 @@ pub(in crate::store::redis) enum Calls {
 pub(in crate::store::redis) enum Way {
     /// As it is: to the server that has the slot of its keys.
     Plain,
-    /// Behind `ASKING`: to the node of a Cluster to which the slot of its keys is being moved.
+    /// After `ASKING`: to the node of a Cluster to which the slot of its keys is being moved.
     #[cfg(feature = "cluster")]
     Asking,
 }

@@ -45,7 +45,7 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
 /// entry, or by a statement kept before, is kept. Entries of tables whose algorithm is not in
 /// `needs` are left out, and with them the functions that only they use.
 pub(super) fn statements_for(needs: Needs, entries: &[&str]) -> String {
-    // Without hash maps, as scripts are made once in a process: `crate::random` says why.
+    // Without hash maps, as scripts are made once in a process: see `crate::random`.
     let (constants, statements) = read();
     let mut needed: BTreeSet<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
     let mut kept = Vec::new();

@@ -1,15 +1,15 @@
 //! The verdict: what a reply of the script comes to.
 //!
 //! Checks and the part of a reply that is theirs come in; a step for each check goes out, which
-//! says what remains and how long to wait. The script decides and writes; this works out the rest
+//! contains what remains and how long to wait. The script decides and writes; this works out the rest
 //! from the state that the script found, by the same algorithms in Rust. Both come to a verdict on
 //! every check. If the two differ, it is an error and never a decision: the server's Lua then
 //! counts in another way, or the versions of both sides do not match.
 
 use smallvec::SmallVec;
 
-use super::reply::{Answered, Seen, no_decision};
-use super::request::{tells_all, tells_all_after};
+use super::reply::{ReplyPart, Seen, no_decision};
+use super::request::{returns_whole, returns_whole_after};
 use crate::core::Error;
 use crate::core::algorithm::{State, Step};
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
@@ -34,14 +34,14 @@ impl Verdict {
     ///
     /// If the reply is not one to these checks, or its verdict on a check differs from the one
     /// worked out here.
-    pub(in crate::store::redis) fn of(checks: &[Check], mut answered: Answered) -> Result<Self, Error> {
+    pub(in crate::store::redis) fn of(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
         let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
-            let next = answered.next(&check.counter.quota, tells_all(checks, index)).ok_or_else(no_decision)?;
+            let next = part.next(&check.counter.quota, returns_whole(checks, index)).ok_or_else(no_decision)?;
             next.found.warn(check);
             seen.push(next);
         }
-        let now_us = answered.now_us;
+        let now_us = part.now_us;
         let (steps, refused) = evaluate(checks, |index, state, cost| {
             step(&checks[index], state.or(seen[index].state.as_ref()), now_us, cost)
         });
@@ -64,10 +64,10 @@ impl Verdict {
 /// # Errors
 ///
 /// As there.
-pub(in crate::store::redis) fn step_of_one(check: &Check, mut answered: Answered) -> Result<Step, Error> {
-    let seen = answered.next(&check.counter.quota, false).ok_or_else(no_decision)?;
+pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
+    let seen = part.next(&check.counter.quota, false).ok_or_else(no_decision)?;
     seen.found.warn(check);
-    let step = step(check, seen.state.as_ref(), answered.now_us, check.cost);
+    let step = step(check, seen.state.as_ref(), part.now_us, check.cost);
     if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
 }
 
@@ -80,11 +80,11 @@ pub(in crate::store::redis) fn step_of_one(check: &Check, mut answered: Answered
 pub(in crate::store::redis) fn applied_change(
     taken: &Taken,
     change: Change,
-    mut answered: Answered,
+    mut part: ReplyPart,
 ) -> Result<Applied, Error> {
     let quota = &taken.counter.quota;
-    let (units, seen) = answered.change(quota, tells_all_after(taken)).ok_or_else(no_decision)?;
-    let step = quota.decide(seen.state.as_ref(), quota.tick().of(answered.now_us), 0, taken.floor);
+    let (units, seen) = part.change(quota, returns_whole_after(taken)).ok_or_else(no_decision)?;
+    let step = quota.decide(seen.state.as_ref(), quota.tick().of(part.now_us), 0, taken.floor);
     Ok(applied(taken, change, units, &step))
 }
 

@@ -13,7 +13,7 @@ use crate::store::redis::wire::Calls;
 /// How long a thread may take to begin.
 const BEGIN: Duration = Duration::from_millis(100);
 
-/// A server that nobody reaches.
+/// A server that cannot be reached.
 #[derive(Debug)]
 struct Away;
 

@@ -87,7 +87,7 @@ fn the_core_is_given_up_once_whether_or_not_a_runner_works_on_it() {
         });
         let closers = [2, 3].map(|mark| lane.worker(mark, |worker| worker.lane.turns.close().0.is_some()));
         let cores = join([works]).into_iter().chain(join(closers)).filter(|has_core| *has_core).count();
-        assert_eq!(cores, 1, "somebody answers what it had, and nobody else");
+        assert_eq!(cores, 1, "what it had is completed once");
         is_over(&lane);
     });
 }

@@ -130,7 +130,7 @@ impl Worker {
         accepted
     }
 
-    /// Does what the turns ask for: the runner is noted, to run once the task is over.
+    /// Carries out the result of the turns: the runner is noted, to run once the task is over.
     fn perform(&mut self, wake: Wake) {
         let runner = match wake {
             Wake::Nobody => return,

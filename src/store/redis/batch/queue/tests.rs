@@ -27,7 +27,7 @@ fn slots<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Vec<u16> {
 }
 
 #[test]
-fn jobs_leave_in_the_order_in_which_they_came_and_as_many_checks_as_are_asked_for() {
+fn jobs_leave_in_the_order_in_which_they_came_and_at_most_as_many_checks_as_the_limit() {
     let (mut queue, _waiting) = queue_of(7);
     assert_eq!(slots(&queue.take(3)), [0, 1, 2]);
     assert_eq!(slots(&queue.take(3)), [3, 4, 5]);
@@ -36,7 +36,7 @@ fn jobs_leave_in_the_order_in_which_they_came_and_as_many_checks_as_are_asked_fo
 }
 
 #[test]
-fn a_job_of_more_checks_than_are_asked_for_leaves_alone() {
+fn a_job_of_more_checks_than_the_limit_leaves_alone() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let jobs = [(0, 5), (1, 2), (2, 2)].map(|(slot, checks)| samples::decision(slot, checks, timeout(now, 1)));
     let (jobs, _waiting): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
@@ -57,7 +57,7 @@ fn jobs_that_are_put_back_leave_first_and_in_their_order() {
 }
 
 #[test]
-fn decisions_whose_callers_went_away_are_not_sent_and_settlements_are() {
+fn decisions_whose_callers_disconnected_are_not_sent_and_settlements_are() {
     for most in [3, 100] {
         let (mut queue, mut waiting) = queue_of(6);
         queue.add(samples::settlement(6, 1, timeout(Instant::now(), 100))).0.expect("there is room");
@@ -94,7 +94,7 @@ fn decisions_are_taken_from_among_settlements_which_stay_in_their_order() {
     queue.add(last).0.expect("there is room");
     let (later, _waits_too) = samples::decision(4, 1, timeout(now + Duration::from_millis(1), 100));
     queue.add(later).0.expect("there is room");
-    assert_eq!(slots(&queue.take_decisions(now)), [0, 1, 2, 3], "what was asked for by then");
+    assert_eq!(slots(&queue.take_decisions(now)), [0, 1, 2, 3], "what was queued by then");
     assert_eq!((slots(&queue.take_all()), queue.checks), (vec![10, 11, 4], 0));
 }
 
@@ -108,8 +108,8 @@ fn who_is_late_is_taken_and_the_next_one_is_known() {
     for job in jobs {
         queue.add(job).0.expect("there is room");
     }
-    let (answer, _answered) = oneshot::channel();
-    queue.borrow(Borrower { answer, timeout: timeout(now, 150) }).0.expect("there is room");
+    let (sender, _receiver) = oneshot::channel();
+    queue.borrow(Borrower { sender, timeout: timeout(now, 150) }).0.expect("there is room");
     for (at, late, borrowers, next) in [
         (99, vec![], 0, Some(100)),
         (100, vec![100], 0, Some(150)),
@@ -127,8 +127,8 @@ fn who_is_late_is_taken_and_the_next_one_is_known() {
 fn too_many_who_want_the_connection_are_given_back() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     let borrow = |queue: &mut Queue| {
-        let (answer, _) = oneshot::channel();
-        queue.borrow(Borrower { answer, timeout: timeout(now, 100) }).0.is_ok()
+        let (sender, _) = oneshot::channel();
+        queue.borrow(Borrower { sender, timeout: timeout(now, 100) }).0.is_ok()
     };
     assert!((0..MOST_BORROWERS).all(|_| borrow(&mut queue)) && !borrow(&mut queue));
     assert!(!queue.is_empty());
@@ -156,7 +156,7 @@ enum Step {
         wait: u64,
         settles: bool,
     },
-    /// One of those who wait goes away.
+    /// One of the callers disconnects.
     Leaves(usize),
     Take(usize),
     /// The last so many of what was taken come back.
@@ -223,7 +223,7 @@ impl Traced {
         self.order.push(slot);
     }
 
-    /// What was taken is what came first, but for those whom nobody wants.
+    /// The jobs taken came first, except for idle ones.
     fn took(&mut self, jobs: Vec<Job>, most: usize) {
         let rest = slots(&self.queue.jobs);
         let (first, kept) = self.order.split_at(self.order.len() - rest.len());

@@ -13,7 +13,7 @@ fn parts(jobs: &[(u16, bool)]) -> Vec<Vec<u8>> {
     let job = |(place, (slot, is_alone)): (usize, &(u16, bool))| {
         let mut job = samples::settlement(*slot, 1, timeout(now, 100));
         job.is_alone = *is_alone;
-        // It tells them from one another.
+        // It distinguishes them.
         job.tries = u8::try_from(place).expect("they are few");
         job
     };
@@ -52,7 +52,7 @@ fn a_second_call_is_no_longer_than_makes_both_alike() {
 
 #[test]
 #[cfg(feature = "cluster")]
-fn jobs_that_are_asked_in_different_ways_share_no_call() {
+fn jobs_that_are_sent_in_different_ways_share_no_call() {
     let jobs = [Way::Asking, Way::Plain, Way::Asking].map(|way| {
         let mut job = samples::settlement(7, 1, timeout(Instant::now(), 100));
         job.way = way;

@@ -14,7 +14,7 @@ fn every_lua_file_is_part_of_a_script() {
     let mut lost = Vec::new();
     for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).expect("the crate has Lua files") {
         let name = entry.expect("it can be read").file_name().into_string().expect("its name is ASCII");
-        // The one besides only tells whether a server's Lua is that of Redis.
+        // The other one only checks whether a server's Lua is that of Redis.
         if name.strip_suffix(".lua").is_some_and(|name| name != "check" && file(name).is_none()) {
             lost.push(name);
         }

@@ -1,36 +1,36 @@
 //! What is noted of a request before the store decides it.
 //!
-//! The checks come in; a [`Question`] goes out, which comes back with the decision to
-//! [`learn`](super::refusals::Refusals::learn). It exists because a counter may be changed while the store decides: the
-//! generations noted before are compared with those afterwards, and a refusal that may be older than a change is not
-//! cached.
+//! The checks come in; a [`Snapshot`] goes out, which comes back with the decision to
+//! [`record`](super::refusals::Refusals::record). It exists because a counter may be changed while the store decides:
+//! the generations noted before are compared with those afterwards, and a refusal that may be older than a change is
+//! not cached.
 //!
-//! Only `refusals` reads what is in it; the stores that hold a question just hand it back.
+//! Only `refusals` reads its fields; stores keep a snapshot and pass it back.
 
 use smallvec::SmallVec;
 
 use crate::store::{Check, Decided, Mode, Settles};
 
-/// What becomes of a request.
+/// The result of looking a request up in the cache.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    /// It is refused.
+pub(crate) enum CacheLookup {
+    /// A cached refusal applies.
     ///
     /// The decision has an empty receipt: nothing was taken.
     Refused(Decided),
-    /// The store has to say, and it is to be [learned](super::refusals::Refusals::learn) from.
-    Open(Question),
+    /// None applies: the store decides, and its decision is [recorded](super::refusals::Refusals::record).
+    Miss(Snapshot),
 }
 
-/// What has to be known of a request to learn from its decision.
+/// The state of the cache before the store decided a request, with which its decision is recorded.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct Snapshot {
     /// The time before the store was called, in microseconds of the cache's clock.
     pub(super) sent: u64,
     /// One for each check, in their order.
     pub(super) marks: Marks,
     /// Whether a refusal may be cached: no check is in shadow mode and no two are of one counter, or all are looks.
-    pub(super) remembers: bool,
+    pub(super) cacheable: bool,
     /// Whether all of its checks only look (cost 0).
     pub(super) looks: bool,
 }
@@ -47,11 +47,11 @@ pub(super) struct Mark {
     pub(super) generation: u64,
 }
 
-/// Returns whether a refusal of this check holds until its wait is over.
+/// Returns whether a refusal of this check may be cached: it holds until its wait is over.
 ///
-/// It does if it has a cost, is enforced, and settles as taken: units that come back by a request's outcome may be
-/// there any moment.
-pub(super) fn is_remembered(check: &Check) -> bool {
+/// It does if it has a cost, is enforced, and settles as taken: units that are refunded by a request's outcome may be
+/// available at any moment.
+pub(super) fn is_cacheable(check: &Check) -> bool {
     check.cost > 0 && check.mode == Mode::Enforce && check.settles == Settles::AsTaken
 }
 

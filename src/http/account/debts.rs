@@ -1,7 +1,7 @@
-//! All that one request owes, as a list of debts.
+//! All debts of one request.
 //!
 //! Only what can change becomes a debt: policies with a fixed cost that count every response have none, so most
-//! requests owe nothing and settle nothing. What holds a slot (of a request in flight) is released by its receipt.
+//! requests have nothing to settle. The slot of a request in flight is released by its receipt.
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -23,10 +23,10 @@ const MOST_KEPT: usize = 1_024;
 /// Limits how often `many_checks` is logged.
 static MANY: Warning = Warning::new();
 
-/// All that one request owes; empty if nothing that it took can change.
+/// All debts of one request; empty if nothing that it took can change.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
-    debts: Vec<Debt>,
+pub(super) struct Debts {
+    each: Vec<Debt>,
     /// What the handler checked, in order.
     checked: Vec<Checked>,
     /// The receipts that hold slots until the end.
@@ -50,13 +50,13 @@ pub(super) struct Sent {
     pub(super) settling: Settling,
 }
 
-impl Owed {
-    /// Creates what a layer's decision took; `policies` are the places of the policies in it.
+impl Debts {
+    /// Creates the debts of a layer's decision; `policies` are the places of the policies in it.
     pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: Receipt, policies: &[usize]) -> Self {
-        let mut owed = Self::default();
+        let mut debts = Self::default();
         let of = |check: usize| (Of::Layer(policies[check]), &gate.policies[policies[check]]);
-        owed.insert(gate, decision, receipt, of);
-        owed
+        debts.insert(gate, decision, receipt, of);
+        debts
     }
 
     /// Adds what a check of the handler took.
@@ -65,11 +65,11 @@ impl Owed {
     /// checks of one counter become one debt, as a handle may be used for hours.
     pub(super) fn add(&mut self, gate: &Gate, policy: &Policy, decision: &Decision, receipt: Receipt) {
         let is_late = self.is_ended || self.checked.len() >= MOST_SHOWN;
-        let known = self.debts.iter_mut().find(|debt| match receipt.taken() {
+        let debt = self.each.iter_mut().find(|debt| match receipt.taken() {
             [only] if is_late => debt.is_to(receipt.store(), &only.counter),
             _ => false,
         });
-        if let Some(debt) = known {
+        if let Some(debt) = debt {
             receipt.taken().iter().for_each(|taken| debt.add(taken));
         } else if !is_late || policy.options().metered && self.checked.len() < MOST_KEPT {
             let place = self.checked.len();
@@ -99,7 +99,7 @@ impl Owed {
             let (of, policy) = of(check);
             holds_slots |= taken.slot != 0;
             if policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero() {
-                self.debts.push(Debt::new(of, check, receipt.store(), taken));
+                self.each.push(Debt::new(of, check, receipt.store(), taken));
             }
         }
         if holds_slots && !self.is_ended {
@@ -109,26 +109,26 @@ impl Owed {
         }
     }
 
-    /// Changes what the request is to owe to metered policies.
+    /// Changes the debts to metered policies.
     pub(super) fn meter(&mut self, gate: &Gate, change: impl Fn(&mut Wanted)) {
-        for debt in &mut self.debts {
+        for debt in &mut self.each {
             if debt.policy(gate, &self.checked).options().metered {
                 change(&mut debt.wanted);
             }
         }
     }
 
-    /// Sets what is to be owed at the end of the request, and releases its slots.
+    /// Sets the debts at the end of the request, and releases its slots.
     ///
-    /// `wanted` returns the units for a policy's options, its outcome, and the units that were to be owed so far.
+    /// `wanted` returns the units for a policy's options, its outcome, and the units wanted so far.
     pub(super) fn end(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
-        for debt in &mut self.debts {
+        for debt in &mut self.each {
             let outcome = outcome(decision, &self.checked, debt);
             let units = wanted(debt.policy(gate, &self.checked).options(), outcome, debt.wanted.units());
             debt.wanted.set(units);
         }
         self.is_ended = true;
-        self.matters = self.debts.iter().any(|debt| debt.matters_soon(outcome(decision, &self.checked, debt)));
+        self.matters = self.each.iter().any(|debt| debt.matters_soon(outcome(decision, &self.checked, debt)));
         for receipt in self.receipts.drain(..) {
             drop(gate.limits.store.settle(receipt, &[]));
         }
@@ -137,11 +137,11 @@ impl Owed {
     /// Sends the changes that are due and do not depend on a change in flight; they are the last ones unless they are
     /// `followed`. Returns those whose results are to be waited for.
     pub(super) fn make_changes(&mut self, gate: &Gate, followed: bool) -> SmallVec<[Sent; 1]> {
-        let (mut sent, places) = (SmallVec::new(), 0..self.debts.len());
+        let (mut sent, places) = (SmallVec::new(), 0..self.each.len());
         // Several debts may be to one counter: what was taken last is refunded first.
         let each = places.clone().map(|place| (place, false)).chain(places.rev().map(|place| (place, true)));
         for (place, refunds) in each {
-            let debt = &mut self.debts[place];
+            let debt = &mut self.each[place];
             let is_now = |change: &Change| matches!(change, Change::Refund(_)) == refunds;
             while let Some(change) = debt.due(self.is_ended).filter(is_now) {
                 match debt.make(change, gate) {
@@ -162,22 +162,22 @@ impl Owed {
 
     /// Applies the result of a change that was in flight.
     pub(super) fn apply(&mut self, place: usize, change: Change, applied: Result<Vec<Applied>, Error>) {
-        if let Some(debt) = self.debts.get_mut(place) {
+        if let Some(debt) = self.each.get_mut(place) {
             debt.is_busy = false;
             debt.apply(change, applied);
         }
     }
 
-    /// Ends a request, and returns whether it owes just what was decided, with nothing to settle.
+    /// Ends a request, and returns whether its debts are as decided, with nothing to settle.
     #[inline]
     pub(super) fn ends_as_decided(&mut self) -> bool {
         self.is_ended = true;
-        self.debts.is_empty() && self.checked.is_empty() && self.receipts.is_empty()
+        self.each.is_empty() && self.checked.is_empty() && self.receipts.is_empty()
     }
 
     /// Returns whether a change is in flight whose result is waited for.
     pub(super) fn is_busy(&self) -> bool {
-        self.debts.iter().any(|debt| debt.is_busy)
+        self.each.iter().any(|debt| debt.is_busy)
     }
 
     /// Returns a receiver that resolves once no such change is in flight.
@@ -189,7 +189,7 @@ impl Owed {
 
     /// Returns the decision as clients see it: with what was checked and changed since.
     pub(super) fn shown(&self, decision: &Decision) -> Decision {
-        if self.checked.is_empty() && self.debts.iter().all(Debt::is_as_taken) {
+        if self.checked.is_empty() && self.each.iter().all(Debt::is_as_taken) {
             return decision.clone();
         }
         let layer = decision.outcomes().iter().enumerate().map(|(check, outcome)| (None, check, outcome));
@@ -199,7 +199,7 @@ impl Owed {
         });
         let outcomes = layer.chain(checked).map(|(handler, check, outcome)| {
             let is_of = |debt: &&Debt| debt.check == check && debt.of.handler() == handler;
-            self.debts.iter().find(is_of).map_or_else(|| outcome.clone(), |debt| debt.shown(outcome))
+            self.each.iter().find(is_of).map_or_else(|| outcome.clone(), |debt| debt.shown(outcome))
         });
         Decision::new(outcomes, decision.source())
     }

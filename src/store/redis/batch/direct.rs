@@ -1,13 +1,13 @@
 //! Calls that share nothing with others: those that prepare a server, and plain commands.
 //!
 //! A caller borrows the lane's connection and sends on it by itself, next to the batches that the
-//! lane sends; the lane drives the connection for both. Loading scripts when a store connects, the
-//! questions about slots on a Redis Cluster, and redis-cell's `CL.THROTTLE` go this way.
+//! lane sends; the lane drives the connection for both. Loading scripts when a store connects,
+//! lookups of slots on a Redis Cluster, and redis-cell's `CL.THROTTLE` are made in this way.
 //!
 //! Such a call bypasses the queue and the server's circuit breaker. A plain command is limited by
-//! its timeout, and its outcome is reported to the connection: a reply counts as one, so that nobody
-//! takes the connection for silent, and a lost or silent connection is discarded. What prepares a
-//! server is limited by the timeout of those who wait for it.
+//! its timeout, and its outcome is reported to the connection: a reply is counted, so that the
+//! connection is not considered silent, and a lost or silent connection is discarded. Calls that
+//! prepare a server are limited by the timeout of their callers.
 
 use std::sync::Arc;
 
@@ -54,36 +54,36 @@ impl Lanes {
     /// # Errors
     ///
     /// - `NotConnected`: nothing was sent.
-    /// - `Answered`: the server refused, or the connection was lost.
+    /// - `Error`: the server refused, or the connection was lost.
     /// - `Late`: there was no reply in time; the call may yet take effect.
     ///
     /// # Cancellation
     ///
     /// Dropped, the call may have been sent or not. The connection stays in use.
     #[cfg_attr(not(any(feature = "cluster", feature = "redis-cell")), allow(dead_code, reason = "scripts need none"))]
-    pub(in crate::store::redis) async fn ask<T>(
+    pub(in crate::store::redis) async fn call<T>(
         &self,
         timeout: Timeout,
-        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+        command: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
     ) -> Result<T, Failure> {
         let lane = self.lane().ok_or(Failure::NotConnected(no_runtime()))?;
         let mut shared = connection(&lane, timeout).await?;
-        let answers = shared.answers();
-        match timeout_at(timeout.until, question(&mut shared.handle)).await {
-            Ok(Ok(answer)) => {
-                shared.count_answer();
-                Ok(answer)
+        let replies = shared.replies();
+        match timeout_at(timeout.until, command(&mut shared.handle)).await {
+            Ok(Ok(reply)) => {
+                shared.count_reply();
+                Ok(reply)
             }
             Ok(Err(error)) => {
                 if is_of_the_connection(&error) || lane.server.is_lost(&error) {
                     lane.discard(shared.number);
                 } else {
-                    shared.count_answer();
+                    shared.count_reply();
                 }
-                Err(Failure::Answered(error))
+                Err(Failure::Error(error))
             }
             Err(_) => {
-                if shared.answers() == answers {
+                if shared.replies() == replies {
                     lane.discard(shared.number);
                 }
                 Err(Failure::Late)
@@ -92,17 +92,17 @@ impl Lanes {
     }
 }
 
-/// Returns the connection of a lane, made if need be, within the timeout. It waits a little longer
-/// than that for the lane to end the wait with an error that says more.
+/// Returns the connection of a lane, made if necessary, within the timeout. It waits a little longer
+/// than that for the lane to end the wait with a more specific error.
 async fn connection(lane: &Arc<Lane>, timeout: Timeout) -> Result<Shared, Failure> {
     if let Some(shared) = lane.current() {
         return Ok(shared);
     }
-    let (answer, answered) = oneshot::channel();
-    if lane.borrow(Borrower { answer, timeout }).is_err() {
+    let (sender, receiver) = oneshot::channel();
+    if lane.borrow(Borrower { sender, timeout }).is_err() {
         return Err(Failure::NotConnected(stopped()));
     }
-    match timeout_at(timeout.until + GRACE, answered).await {
+    match timeout_at(timeout.until + GRACE, receiver).await {
         Ok(Ok(connected)) => connected.map_err(Failure::NotConnected),
         Ok(Err(_)) => Err(Failure::NotConnected(stopped())),
         Err(_) => Err(Failure::Late),

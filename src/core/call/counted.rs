@@ -1,19 +1,20 @@
 //! The calls seen most recently, so that each is counted once.
 //!
-//! A fixed table of atomics, indexed by the low bits of the id: without a lock, an allocation or a bound on the number of
-//! calls. Ids only grow, so a place holds the latest call, and an older one that arrives after it is not first any more.
+//! A fixed table of atomics, indexed by the low bits of the id: without a lock, an allocation or a bound on the number
+//! of calls. Ids only grow, so a place holds the latest call, and an older one that arrives after it is not first any
+//! more.
 
 use super::CallId;
 use super::sync::{AtomicU64, Ordering};
 
 /// The calls seen most recently, so that each counts once, however many decisions shared it.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct CountedCalls {
     /// The latest call of those with the same low bits.
     last: [AtomicU64; Self::PLACES],
 }
 
-impl Heard {
+impl CountedCalls {
     /// The size of the table: many more than calls that complete at about the same time.
     ///
     /// A call that is first seen after a later one with the same low bits is not counted.

@@ -1,0 +1,44 @@
+//! The outcomes of a request that is refused from memory.
+//!
+//! The cached refusals of its checks come in; one [`Outcome`] for each check goes out, as the store would have reported
+//! it: waits and resets count down from when they were reported, and never end early. A check of which nothing is
+//! cached reports that nothing remains, which is never too much.
+
+use std::time::Duration;
+
+use super::demand::Demand;
+use super::table::Cached;
+use crate::core::Outcome;
+use crate::store::Check;
+
+/// Returns the outcome of a refused check, by a cached refusal of the same demand or of a smaller one.
+///
+/// A larger demand waits longer by [`Demand::longer_than`]; one that no wait helps has no `retry_after`.
+pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -> Outcome {
+    let quota = &check.counter.quota;
+    let remaining = match cached.remaining {
+        0 => 0,
+        left => left.saturating_add(cached.floor).saturating_sub(check.floor),
+    };
+    let helps = cached.retry_at != u64::MAX && !demand.is_beyond(quota);
+    let wait = helps.then(|| {
+        let longer = demand.longer_than(cached.units, quota);
+        Duration::from_micros(cached.retry_at.saturating_sub(now).saturating_add(longer))
+    });
+    Outcome::denied(check, remaining, wait).resets_after(left(cached.reset_at, now))
+}
+
+/// Returns the outcome of a check without a cached refusal: as the refused request reported it, if that had the same
+/// check; otherwise that nothing remains.
+pub(super) fn last_reported(check: &Check, hash: u64, cached: &[Option<Cached>], now: u64) -> Outcome {
+    let others = cached.iter().flatten().filter_map(|cached| cached.others.as_deref()).flatten();
+    match others.into_iter().find(|other| other.hash == hash) {
+        Some(other) => Outcome::allowed(check, other.remaining).resets_after(left(other.reset_at, now)),
+        None => Outcome::allowed(check, 0),
+    }
+}
+
+/// Returns the time from `now` until `time`, which is 0 once that is past.
+fn left(time: u64, now: u64) -> Duration {
+    Duration::from_micros(time.saturating_sub(now))
+}
