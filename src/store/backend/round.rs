@@ -13,7 +13,7 @@ use super::job::{Done, Job, Work};
 use super::traits::Write;
 use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, State, Step};
-use crate::store::evaluate::{adjustment, applied, evaluate, look_again, told};
+use crate::store::evaluate::{adjustment, applied, decided, evaluate, look_again};
 use crate::store::{Check, Counter, StoreId, Taken};
 
 /// The states of a round while it is decided.
@@ -65,7 +65,7 @@ impl<'a> Round<'a> {
         if refused {
             look_again(&mut steps, step);
         }
-        let decided = told(self.store, checks, &steps, refused);
+        let decided = decided(self.store, checks, &steps, refused);
         if !refused {
             for ((check, step), place) in checks.iter().zip(steps).zip(places) {
                 if let Step { fits: true, state: Some(state), reset, .. } = step

@@ -11,7 +11,7 @@ use super::run::Shared;
 use super::traits::StateBackend;
 use crate::core::Error;
 use crate::core::error::Kind;
-use crate::store::evaluate::{of_any, told};
+use crate::store::evaluate::{decided, of_any};
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, Taken,
 };
@@ -74,7 +74,7 @@ fn map<T: 'static>(
 impl<B: StateBackend> Store for BackendStore<B> {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
-            return Answer::Ready(Ok(told(self.shared.id, &[], &[], false)));
+            return Answer::Ready(Ok(decided(self.shared.id, &[], &[], false)));
         }
         let until = Deadline::at(self.until()).earlier(deadline).instant().unwrap_or_else(|| self.until());
         map(self.submit(Work::decide(checks), until), |done| match done {
