@@ -178,10 +178,10 @@ impl Config {
     /// # }
     /// ```
     pub fn update(&self, layer: &RateLimitLayer) -> Result<(), Error> {
-        layer.replace(self.policies.clone(), |_gate| {
-            #[cfg(feature = "axum")]
-            _gate.set_client(Arc::new(self.server.client().clone()));
-        })?;
+        #[cfg(feature = "axum")]
+        layer.replace(self.policies.clone(), |gate| gate.set_client(Arc::new(self.server.client().clone())))?;
+        #[cfg(not(feature = "axum"))]
+        layer.replace_policies(self.policies.iter().cloned())?;
         let settings = self.server.differing(layer.failure());
         if !settings.is_empty() {
             tracing::warn!(

@@ -54,7 +54,9 @@ impl OwnTasks {
             poll_fn(|cx| {
                 let thread = ready!(permit.as_mut().poll(cx));
                 permit.set(Arc::clone(&threads).acquire_owned());
-                // Another worker has to look at I/O and timers while this one may be blocked: a task that waits wakes it.
+                // Another worker has to look at I/O and timers while this one may be blocked. It wakes for a task that it can
+                // take, which is the first of two: the last one stays with this worker.
+                tokio::spawn(async {});
                 tokio::spawn(async {});
                 if caller_left.as_mut().poll(cx).is_ready() {
                     // Dropping it may block, too.
