@@ -1,0 +1,3 @@
+//! A small HTTP server with limits in PostgreSQL.
+
+fn main() {}
