@@ -4,31 +4,30 @@
 //! cargo run -p tollgate-postgres -- [--addr ADDRESS] --postgres URL
 //! ```
 //!
-//! It starts, and goes on, while the database is unavailable. Of eleven requests:
+//! It starts, and goes on, while the database is unavailable. Of eleven requests, with some headers left out:
 //!
 //! ```text
-//! $ cargo run -p tollgate-postgres -- --postgres postgres://postgres@127.0.0.1:15432/postgres &
+//! $ target/debug/tollgate-postgres --postgres postgres://postgres@127.0.0.1:15432/postgres &
 //! listening on http://127.0.0.1:3000, store: postgres
-//! INFO tollgate_postgres: the table is there
+//! 2026-11-23T05:37:20.203942Z  INFO tollgate_postgres: the table is there
 //! $ curl -si http://127.0.0.1:3000/
 //! HTTP/1.1 200 OK
-//! content-type: text/plain; charset=utf-8
 //! ratelimit-policy: "ip";q=10;w=60
 //! ratelimit: "ip";r=9;t=54
-//! ...
+//!
 //! hello
-//! $ for n in $(seq 2 10); do curl -so /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done
+//! $ for n in $(seq 2 10); do curl -so /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done; echo
 //! 200 200 200 200 200 200 200 200 200
 //! $ curl -si http://127.0.0.1:3000/
 //! HTTP/1.1 429 Too Many Requests
-//! content-type: application/problem+json
-//! cache-control: no-store
 //! retry-after: 6
-//! ...
+//! ratelimit-policy: "ip";q=10;w=60
+//! ratelimit: "ip";r=0;t=6
 //! $ psql -c 'SELECT id, expires_at FROM tollgate_states'
 //!               id               |          expires_at
 //! -------------------------------+-------------------------------
-//!  {ip:127.0.0.1}:ip:1t60000000u | 2026-11-23 05:38:16.030924+00
+//!  {ip:127.0.0.1}:ip:1t60000000u | 2026-11-23 05:39:21.718684+00
+//! (1 row)
 //! ```
 
 mod args;
