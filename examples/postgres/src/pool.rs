@@ -1,6 +1,7 @@
 //! Connections of the pool, and connecting independently of the caller.
 
 use deadpool_postgres::{Object, Pool};
+use tokio::runtime::Handle;
 use tollgate::Error;
 
 use crate::error::{of_call, of_pool};
@@ -11,12 +12,18 @@ use crate::sql::Statements;
 ///
 /// Connecting may take longer than a decision, so it is a task of its own: if its caller times out meanwhile, the pool has
 /// the connection for the next one.
+///
+/// # Errors
+///
+/// If there is no connection in time, or no runtime.
 pub(crate) async fn session(pool: &Pool) -> Result<Session, Error> {
+    let runtime = Handle::try_current();
+    let runtime = runtime.map_err(|_| Error::invalid("calls to postgres need a tokio runtime: make them in one"))?;
     if pool.status().available > 0 {
         return prepared(pool).await;
     }
     let pool = pool.clone();
-    let connecting = tokio::spawn(async move { prepared(&pool).await });
+    let connecting = runtime.spawn(async move { prepared(&pool).await });
     connecting.await.map_err(|error| Error::connection("connecting to postgres was cut off", error))?
 }
 

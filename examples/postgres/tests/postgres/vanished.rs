@@ -95,6 +95,14 @@ async fn a_load_that_is_abandoned_leaves_its_connection_usable_and_no_lock() {
     assert!(until(Duration::from_secs(1), gone).await.is_some());
 }
 
+#[test]
+fn without_a_runtime_a_decision_is_an_error() {
+    let postgres = on(&url(1), AMPLE, 1);
+    let loading = futures::executor::block_on(postgres.load(&[StateId::of(&ada().counter)]));
+    let error = loading.map(drop).expect_err("there is no runtime");
+    assert!(error.is_invalid(), "{error:#}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_returns_late_is_refunded() {
     let server = Server::start();
