@@ -99,12 +99,15 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SIGQUIT ends its children, too; SIGKILL leaves that to them.
-        let quit = Command::new("kill").args(["-QUIT", &self.process.id().to_string()]).stderr(Stdio::null()).status();
-        if !quit.is_ok_and(|status| status.success()) {
-            let _ = self.process.kill();
+        // Of one that has ended, another process may have the number by now.
+        if matches!(self.process.try_wait(), Ok(None)) {
+            // SIGQUIT ends its children, too; SIGKILL leaves that to them.
+            let quit = Command::new("kill").args(["-QUIT", &self.process.id().to_string()]).status();
+            if !quit.is_ok_and(|status| status.success()) {
+                let _ = self.process.kill();
+            }
+            let _ = self.process.wait();
         }
-        let _ = self.process.wait();
         if !self.folder.as_os_str().is_empty() {
             let _ = fs::remove_dir_all(&self.folder);
         }
