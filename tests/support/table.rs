@@ -65,6 +65,13 @@ impl Table {
         *self.shared.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
+    /// Replaces the states of a key by bytes that are none.
+    pub(crate) fn spoil(&self, key: &str) {
+        for (id, row) in self.rows().iter_mut().filter(|(id, _)| id.as_str().contains(key)) {
+            *row = (row.0 + 1, Some(id.as_str().into()));
+        }
+    }
+
     /// How many times states were loaded, and committed.
     pub(crate) fn calls(&self) -> (u64, u64) {
         (self.shared.loads.load(Ordering::SeqCst), self.shared.commits.load(Ordering::SeqCst))

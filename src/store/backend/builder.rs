@@ -11,6 +11,9 @@ use crate::core::Error;
 /// How long a decision may take.
 const BUDGET: Duration = Duration::from_millis(100);
 
+/// The longest budget: points in time beyond it could not be represented.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
+
 /// How many transactions there may be at once.
 const ROUNDS: usize = 16;
 
@@ -75,7 +78,7 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
         if self.rounds == 0 {
             return Err(Error::invalid("0 transactions at once decide nothing: give at least 1"));
         }
-        Ok(BackendStore::with(Shared::new(self.backend, self.budget, self.rounds)))
+        Ok(BackendStore::with(Shared::new(self.backend, self.budget.min(LONGEST), self.rounds)))
     }
 }
 

@@ -9,7 +9,7 @@
 //! | `w` | a sliding window's last time, its count, and the count of the window before |
 //! | `g` | a sliding log's last time; then 4 bytes a unit, the low bits of its time, oldest first |
 //!
-//! Times are ticks of the quota since the Unix epoch. A state of another version, or that is none, is an error: to start
+//! Times are ticks of the quota since the Unix epoch. A state of another version, or that is none, is an error of the requests over it: to start
 //! anew would admit what was already used.
 
 use crate::core::Error;

@@ -9,14 +9,19 @@
 //! round; and whenever a round may begin, all jobs that are ready are in `ready`. Adding a job, and ending a round, take
 //! time in proportion to their own states, however many jobs wait.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use super::id::StateId;
 use super::job::Job;
 
-/// The most states in a round, unless a single job has more.
-const MOST_STATES: usize = 128;
+/// The most states in a round, and so of a job.
+pub(super) const MOST_STATES: usize = 128;
+
+/// The most jobs in a round, so that none of them waits for many others.
+const MOST_JOBS: usize = 1_024;
+
+/// How many jobs come between two searches for idle ones.
+const SWEEP: u64 = 4_096;
 
 /// The most jobs that wait; beyond it they fail at once.
 pub(super) const MOST_WAITING: usize = 65_536;
@@ -33,6 +38,10 @@ pub(super) struct Queue {
     number: u64,
     /// How many rounds may still begin.
     free: usize,
+    /// States whose lines may have a new first job.
+    stale: Vec<StateId>,
+    /// From which number on idle jobs are looked for again, if too many wait.
+    sweep_at: u64,
 }
 
 /// Who waits for a state.
@@ -63,16 +72,19 @@ impl Queue {
     /// An empty queue, for so many rounds at once.
     pub(super) fn new(rounds: usize) -> Self {
         let (waiting, lines) = (HashMap::new(), HashMap::new());
-        Self { waiting, lines, ready: VecDeque::new(), number: 0, free: rounds }
+        Self { waiting, lines, ready: VecDeque::new(), number: 0, free: rounds, stale: Vec::new(), sweep_at: 0 }
     }
 
     /// Adds a job, and returns whether there was room; if not, the job is dropped.
     pub(super) fn push(&mut self, job: Job) -> bool {
-        if self.waiting.len() >= MOST_WAITING {
-            return false;
+        if self.waiting.len() >= MOST_WAITING && self.number >= self.sweep_at {
+            self.sweep();
         }
         let number = self.number;
         self.number += 1;
+        if self.waiting.len() >= MOST_WAITING {
+            return false;
+        }
         for id in &job.ids {
             let line = self.lines.entry(id.clone()).or_default();
             // A state may be named twice.
@@ -94,10 +106,20 @@ impl Queue {
         }
         let (mut jobs, mut ids): (Vec<(u64, Job)>, Vec<StateId>) = (Vec::new(), Vec::new());
         // The last round that may begin takes whatever is ready.
-        while (jobs.is_empty() || self.free == 1) && ids.len() < MOST_STATES {
+        while jobs.is_empty() || self.free == 1 && jobs.len() < MOST_JOBS {
             let Some(number) = self.ready.pop_front() else { break };
-            if !self.is_ready(number) || self.discards(number) {
+            if !self.is_ready(number) {
                 continue;
+            }
+            let Some(job) = self.waiting.get(&number) else { continue };
+            if job.is_idle() {
+                self.discard(number);
+                self.look_at_stale();
+                continue;
+            }
+            if !jobs.is_empty() && ids.len() + job.ids.len() > MOST_STATES {
+                self.ready.push_front(number);
+                break;
             }
             let mut place = ids.len();
             self.take(number, &mut jobs, &mut ids);
@@ -106,6 +128,7 @@ impl Queue {
                 place += 1;
             }
         }
+        self.look_at_stale();
         if jobs.is_empty() {
             return None;
         }
@@ -123,6 +146,7 @@ impl Queue {
             }
             self.look_at(id);
         }
+        self.look_at_stale();
     }
 
     /// Notes that a round has ended.
@@ -132,7 +156,7 @@ impl Queue {
 
     /// Takes the jobs behind those of a round in the line of one of its states.
     fn follow(&mut self, id: &StateId, jobs: &mut Vec<(u64, Job)>, ids: &mut Vec<StateId>) {
-        while let Some(number) = self.first(id) {
+        while let Some(number) = self.first(id).filter(|_| jobs.len() < MOST_JOBS) {
             let Some(job) = self.waiting.get(&number) else { return };
             let others = || job.ids.iter().filter(|other| !ids.contains(other));
             let is_free = |other: &StateId| {
@@ -163,31 +187,42 @@ impl Queue {
         jobs.push((number, job));
     }
 
-    /// Returns the first job in a line that is not idle.
+    /// Returns the first job in a line that is not idle. Idle ones are removed from it, and their other lines noted.
     fn first(&mut self, id: &StateId) -> Option<u64> {
         loop {
             let number = *self.lines.get(id)?.jobs.front()?;
-            if !self.discards(number) {
-                return Some(number);
+            match self.waiting.get(&number) {
+                Some(job) if !job.is_idle() => return Some(number),
+                Some(_) => self.discard(number),
+                None => {}
             }
-            // Its line may have moved with it.
-            let line = self.lines.get_mut(id)?;
-            line.pop(number);
+            self.lines.get_mut(id)?.pop(number);
         }
     }
 
-    /// Drops a job that nobody waits for. Returns whether it is gone.
-    fn discards(&mut self, number: u64) -> bool {
-        let Entry::Occupied(job) = self.waiting.entry(number) else { return true };
-        if !job.get().is_idle() {
-            return false;
+    /// Drops a job. Others may be the first in its lines now.
+    fn discard(&mut self, number: u64) {
+        if let Some(job) = self.waiting.remove(&number) {
+            self.stale.extend(job.ids);
         }
-        let job = job.remove();
-        // It may have been the first of a line in which others are ready now.
-        for id in job.ids {
+    }
+
+    /// Drops all jobs that nobody waits for.
+    fn sweep(&mut self) {
+        let idle: Vec<u64> = self.waiting.iter().filter(|(_, job)| job.is_idle()).map(|(number, _)| *number).collect();
+        for number in idle {
+            self.discard(number);
+        }
+        self.look_at_stale();
+        // A sweep that freed nothing must not be followed by one for each job.
+        self.sweep_at = self.number + SWEEP;
+    }
+
+    /// Looks at the lines of jobs that were dropped, until none is left.
+    fn look_at_stale(&mut self) {
+        while let Some(id) = self.stale.pop() {
             self.look_at(&id);
         }
-        true
     }
 
     /// Notes the first job of a line if it is ready; removes a line that nobody needs.
@@ -271,6 +306,32 @@ mod tests {
         assert!(queue.next().is_none(), "it is not known before the line moves");
         queue.release(&round.ids);
         assert_eq!(keys(&queue.next().expect("the other is first now")), ["2"]);
+    }
+
+    #[test]
+    fn thousands_who_left_are_no_deep_recursion_and_make_room() {
+        let mut queue = Queue::new(4);
+        let (first, _waits) = job(&[1]);
+        assert!(queue.push(first));
+        let round = queue.next().expect("it is ready");
+        for _ in 0..MOST_WAITING {
+            let (left, waiter) = job(&[1]);
+            assert!(queue.push(left));
+            drop(waiter);
+        }
+        let (last, _last) = job(&[1]);
+        assert!(queue.push(last), "idle jobs make room");
+        let (mut left, mut waiters) = (0, Vec::new());
+        while left < 10_000 {
+            let (other, waiter) = job(&[1]);
+            assert!(queue.push(other));
+            waiters.push(waiter);
+            left += 1;
+        }
+        drop(waiters);
+        queue.release(&round.ids);
+        queue.ended();
+        assert_eq!(queue.next().expect("one is left").jobs.len(), 1);
     }
 
     #[derive(Clone, Debug)]

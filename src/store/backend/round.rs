@@ -11,8 +11,8 @@ use super::bytes::encode;
 use super::id::StateId;
 use super::job::{Done, Job, Work};
 use super::traits::Write;
-use crate::core::Quota;
 use crate::core::algorithm::{Adjusted, State, Step};
+use crate::core::{Error, Quota};
 use crate::store::evaluate::{adjustment, applied, decided, evaluate, look_again};
 use crate::store::{Check, Counter, StoreId, Taken};
 
@@ -25,25 +25,47 @@ pub(super) struct Round<'a> {
     now_us: u64,
     /// For each id, its state by now, and how long that may matter if it has to be written.
     states: Vec<(Option<State>, Option<Duration>)>,
+    /// For each id, why its state cannot be read.
+    unreadable: Vec<Option<Error>>,
 }
 
 impl<'a> Round<'a> {
     /// A round over states that were loaded, one for each id.
-    pub(super) fn new(store: StoreId, ids: &'a [StateId], now_us: u64, states: Vec<Option<State>>) -> Self {
-        Self { store, ids, now_us, states: states.into_iter().map(|state| (state, None)).collect() }
+    pub(super) fn new(
+        store: StoreId,
+        ids: &'a [StateId],
+        now_us: u64,
+        states: Vec<Result<Option<State>, Error>>,
+    ) -> Self {
+        let read = |state: Result<Option<State>, Error>| match state {
+            Ok(state) => ((state, None), None),
+            Err(error) => ((None, None), Some(error)),
+        };
+        let (states, unreadable) = states.into_iter().map(read).unzip();
+        Self { store, ids, now_us, states, unreadable }
     }
 
     /// Does the work of one job.
-    pub(super) fn work(&mut self, job: &Job) -> Done {
+    ///
+    /// # Errors
+    ///
+    /// If a state that it needs cannot be read; a reset needs none.
+    pub(super) fn work(&mut self, job: &Job) -> Result<Done, Error> {
         let places: SmallVec<[usize; 4]> = job.ids.iter().map(|id| self.place(id)).collect();
-        match &job.work {
+        if matches!(job.work, Work::Reset(_)) {
+            self.unreadable[places[0]] = None;
+        }
+        if let Some(error) = places.iter().find_map(|place| self.unreadable[*place].as_ref()) {
+            return Err(error.shared());
+        }
+        Ok(match &job.work {
             Work::Decide(checks) => self.decide(checks, &places),
             Work::Adjust(change) => self.adjust(change, places[0]),
             Work::Reset(_) => {
                 self.states[places[0]] = (None, Some(Duration::ZERO));
                 Done::Reset
             }
-        }
+        })
     }
 
     /// Returns the states that differ from what was loaded.

@@ -9,13 +9,13 @@
 //! | keeping states from other rounds | the budget, also while a commit has not returned |
 //! | a commit whose requests have failed meanwhile | 10 s more, in which it keeps the place of a round |
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ use super::queue::{Batch, MOST_WAITING, Queue};
 use super::round::Round;
 use super::traits::{Committed, Loaded, StateBackend, StateTx, Write};
 use crate::core::Error;
-use crate::core::algorithm::State;
 use crate::core::error::Kind;
 use crate::store::clock::micros;
 use crate::store::{Change, Receipt, Settlement, StoreId};
@@ -50,10 +49,13 @@ pub(super) struct Shared<B> {
     starts: AtomicUsize,
 }
 
+/// The result of each job of a round.
+type Results = Vec<Result<Done, Error>>;
+
 /// What became of one try.
 enum Tried {
     /// Each job has its result.
-    Done(Vec<Done>),
+    Done(Results),
     /// Another transaction was faster.
     Conflict,
 }
@@ -106,16 +108,23 @@ impl<B: StateBackend> Shared<B> {
     /// Begins a round on the caller's thread; if it has to wait, it goes on as a task.
     fn begin(self: &Arc<Self>, batch: Batch) {
         let runtime = batch.jobs.iter().find_map(|job| job.runtime.clone());
+        let here = Runtime::try_current().ok();
+        if let Some(other) = runtime.as_ref().filter(|runtime| here.as_ref().map(Runtime::id) != Some(runtime.id())) {
+            // Its timers and connections are that runtime's.
+            return spawn(other, run(self.begun(&batch), batch.jobs));
+        }
         let mut round = Box::pin(run(self.begun(&batch), batch.jobs));
         let polled = catch_unwind(AssertUnwindSafe(|| poll_once(round.as_mut())));
         match polled {
             Ok(true) => {}
-            // Without a runtime it is dropped: nothing was written, and its callers have an error.
+            // Without a runtime it is dropped, which rolls back unless it has begun to commit. Its callers have an error.
             Ok(false) => drop(runtime.map(|runtime| spawn(&runtime, round))),
             Err(panic) => {
                 drop(round);
                 self.start();
-                resume_unwind(panic);
+                if !thread::panicking() {
+                    resume_unwind(panic);
+                }
             }
         }
     }
@@ -136,7 +145,11 @@ impl<B: StateBackend> Shared<B> {
                     Some(runtime) => spawn(&runtime, run(self.begun(&batch), batch.jobs)),
                     // Its callers have an error; those that come next begin anew.
                     None if thread::panicking() => drop(self.begun(&batch)),
-                    None => drop(poll_once(Box::pin(run(self.begun(&batch), batch.jobs)).as_mut())),
+                    None => {
+                        // It belongs to others: a panic is theirs, and they have an error.
+                        let mut round = Box::pin(run(self.begun(&batch), batch.jobs));
+                        drop(catch_unwind(AssertUnwindSafe(|| poll_once(round.as_mut()))));
+                    }
                 }
             }
             starts = self.starts.fetch_sub(starts, Ordering::AcqRel) - starts;
@@ -190,7 +203,7 @@ async fn run<B: StateBackend>(mut begun: Begun<B>, mut jobs: Vec<Job>) {
     let mut late = Vec::new();
     match result {
         Ok(Tried::Done(done)) => {
-            late.extend(jobs.into_iter().zip(done).filter_map(|(job, done)| job.complete(Ok(done))));
+            late.extend(jobs.into_iter().zip(done).filter_map(|(job, done)| job.complete(done)));
         }
         Ok(Tried::Conflict) => fail(jobs, &conflicts()),
         Err(error) => fail(jobs, &error),
@@ -219,6 +232,7 @@ async fn try_once<B: StateBackend>(
         committed
     } else {
         begun.release();
+        shared.start();
         let committed = within(Instant::now() + LATE, commit).await;
         committed.ok_or_else(|| late("commit", shared.budget + LATE))?
     };
@@ -235,13 +249,12 @@ fn decide<B>(
     jobs: &[Job],
     now: Duration,
     states: &[Option<Vec<u8>>],
-) -> Result<(Vec<Done>, Vec<Write>), Error> {
+) -> Result<(Results, Vec<Write>), Error> {
     if states.len() != ids.len() {
         let text = format!("the database returned {} states for {} ids", states.len(), ids.len());
         return Err(Error::new(Kind::Store, text));
     }
-    let states = states.iter().map(|state| state.as_deref().map(decode).transpose());
-    let states: Vec<Option<State>> = states.collect::<Result<_, _>>()?;
+    let states = states.iter().map(|state| state.as_deref().map(decode).transpose()).collect();
     let mut round = Round::new(shared.id, ids, micros(&move || now), states);
     let done = jobs.iter().map(|job| round.work(job)).collect();
     Ok((done, round.writes()))
@@ -256,6 +269,11 @@ fn fail(jobs: Vec<Job>, error: &Error) {
 
 /// Waits for a future until a time, where there are timers; `None` if that is not long enough.
 async fn within<F: Future>(until: Instant, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    // What need not wait needs no timer.
+    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+        return Some(done);
+    }
     if Runtime::try_current().is_err() {
         return Some(future.await);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::job::{Done, Waiter, Work};
+use super::queue::MOST_STATES;
 use super::run::Shared;
 use super::traits::StateBackend;
 use crate::core::Error;
@@ -22,11 +23,13 @@ use crate::store::{
 /// transactions wait for each other, or conflict. Requests over different counters have transactions of their own, 16 at a
 /// time unless it is [set](super::BackendStoreBuilder::rounds); beyond that they share some, too.
 ///
-/// A decision takes at most the [budget](super::BackendStoreBuilder::budget), 100 ms by default. If the database has committed
-/// after that, what it took is refunded. A refused request commits nothing. Put a [`DenyCache`](crate::DenyCache) around
+/// A decision takes at most the [budget](super::BackendStoreBuilder::budget), 100 ms by default. If the database has
+/// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks. A refused request commits nothing. Put a [`DenyCache`](crate::DenyCache) around
 /// the store, so that a flood of refused requests does not reach the database.
 ///
-/// A database that waits needs a tokio runtime with time enabled. Clones share everything. [`StateBackend`] has an
+/// A database that waits needs a tokio runtime with time enabled, also for settlements. A transaction belongs to the
+/// runtime of the first of its requests: while that runtime is not driven, or stops, requests of others over the same
+/// counters fail or time out. Clones share everything. [`StateBackend`] has an
 /// example.
 pub struct BackendStore<B: StateBackend> {
     shared: Arc<Shared<B>>,
@@ -75,6 +78,12 @@ impl<B: StateBackend> Store for BackendStore<B> {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
             return Answer::Ready(Ok(decided(self.shared.id, &[], &[], false)));
+        }
+        if checks.len() > MOST_STATES {
+            return Answer::Ready(Err(Error::invalid(format!(
+                "{} policies at once are too many for a database: at most {MOST_STATES}",
+                checks.len()
+            ))));
         }
         let until = Deadline::at(self.until()).earlier(deadline).instant().unwrap_or_else(|| self.until());
         map(self.submit(Work::decide(checks), until), |done| match done {

@@ -31,8 +31,8 @@ use crate::core::Error;
 ///
 /// # Cancellation
 ///
-/// The store drops the future of `load` when no request waits for it any more, and that of `commit` 10 s after its
-/// requests have failed. A transaction that is dropped is rolled back.
+/// The store drops the future of `load` when the budget of its requests is over, and that of `commit` 10 s after that, or
+/// either when its runtime stops. A transaction that is dropped is rolled back.
 ///
 /// # Examples
 ///

@@ -4,7 +4,7 @@ use std::slice;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::Quota;
+use tollgate::{Quota, Store};
 
 use super::{BUDGET, Rig};
 use crate::support::checks::check;
@@ -44,6 +44,41 @@ fn a_database_that_panics_on_its_callers_thread_stops_nobody_else() {
     let decide = || futures::executor::block_on(rig.decide(slice::from_ref(&one)));
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide)).expect_err("it panics");
     assert!(decide().expect("a decision").decision.is_allowed());
+}
+
+#[test]
+fn a_database_that_need_not_wait_needs_no_timers() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let rig = Rig::new(Duration::ZERO);
+    assert!(runtime.block_on(rig.is_allowed(&check("ada", THREE, 1))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_cannot_be_read_fails_its_own_requests_until_it_is_reset() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let (ada, eve) = (check("ada", THREE, 1), check("eve", THREE, 1));
+    assert!(rig.is_allowed(&ada).await && rig.is_allowed(&eve).await);
+    rig.table.spoil("eve");
+    let error = rig.decide(&[ada.clone(), eve.clone()]).await.expect_err("one of them is spoilt");
+    assert!(error.is_store(), "{error}");
+    let (one, other) = tokio::join!(rig.decide(slice::from_ref(&eve)), rig.decide(slice::from_ref(&ada)));
+    assert!(one.is_err() && other.is_ok());
+    rig.store.reset(&eve.counter).wait().await.expect("it is forgotten, whatever it was");
+    assert!(rig.is_allowed(&eve).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_behind_a_commit_that_hangs_begin_when_its_budget_is_over() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let one = check("ada", THREE, 1);
+    rig.table.next(Next::CommitsAfter(Duration::from_secs(5)));
+    let (first, second) = tokio::join!(rig.decide(slice::from_ref(&one)), async {
+        sleep(BUDGET / 2).await;
+        let start = Instant::now();
+        (rig.decide(slice::from_ref(&one)).await, start.elapsed())
+    });
+    assert!(first.expect_err("it is late").is_timeout());
+    assert!(second.0.is_ok() && second.1 < BUDGET, "{second:?}");
 }
 
 #[tokio::test(start_paused = true)]
