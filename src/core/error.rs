@@ -56,8 +56,8 @@ impl Error {
         Self { kind, message: message.into().into_boxed_str(), source: None, detail: None, call: OnceLock::new() }
     }
 
-    /// An error about a setting that can never work.
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+    /// An error about a setting or a request that can never work, which the circuit breaker does not count.
+    pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Kind::Invalid, message)
     }
 
@@ -113,6 +113,26 @@ impl Error {
     /// ```
     pub fn store(message: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::new(Kind::Store, message).with_source(source)
+    }
+
+    /// An error of a store outside of this crate that could not be reached, or whose connection was lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io;
+    /// use tollgate::Error;
+    ///
+    /// let cause = io::Error::from(io::ErrorKind::ConnectionRefused);
+    /// assert!(Error::connection("the database of limits is not there", cause).is_connection());
+    /// ```
+    pub fn connection(message: impl Into<String>, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::new(Kind::Connection, message).with_source(source)
+    }
+
+    /// An error of a store outside of this crate that did not decide in time.
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Self::new(Kind::Timeout, message)
     }
 
     /// Returns whether the error is about a setting that can never work: a quota, a policy, a key or a file.

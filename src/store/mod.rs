@@ -19,6 +19,7 @@
 // circuit `breaker`.
 
 mod around;
+mod backend;
 pub(crate) mod breaker;
 #[cfg(feature = "redis-cell")]
 mod cell;
@@ -32,6 +33,7 @@ mod hybrid;
 mod lease;
 mod map;
 mod memory;
+mod name;
 mod outage;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -41,6 +43,7 @@ pub use crate::core::{
     Answer, Applied, Change, Check, Counter, Decided, Mode, Receipt, Requirement, Settlement, Settles, Settling,
     StoreId, Taken,
 };
+pub use backend::{BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 pub use breaker::BreakerState;
 #[cfg(feature = "redis-cell")]
 pub use cell::{RedisCellStore, RedisCellStoreBuilder};

@@ -1,5 +1,6 @@
 //! The store in memory, and stores that keep some of it around another: refusals, and leases.
 
+mod backend;
 mod deny_cache;
 #[cfg(feature = "redis")]
 mod leases;

@@ -11,3 +11,4 @@ pub(crate) mod log;
 pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod soon;
+pub(crate) mod table;

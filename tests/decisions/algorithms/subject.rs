@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Change, Check, Deadline, Decided, Settlement};
+use tollgate::store::{BackendStore, Change, Check, Deadline, Decided, Settlement};
 use tollgate::{MemoryStore, Quota, RedisStore, Store};
 
 pub(crate) use crate::support::checks::check;
@@ -12,6 +12,7 @@ use crate::support::checks::counter;
 pub(crate) use crate::support::clock::EPOCH_US;
 use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
+use crate::support::table::Table;
 
 /// The key of tests that need but one.
 pub(crate) const KEY: &str = "ada";
@@ -30,6 +31,8 @@ pub(crate) type Kept = (String, Vec<u8>, i64);
 pub(crate) async fn on_each_store(test: impl AsyncFn(&Subject)) {
     test(&Subject::memory()).await;
     test(&Subject::redis().await).await;
+    test(&Subject::database(Duration::ZERO)).await;
+    test(&Subject::database(Duration::from_micros(1))).await;
 }
 
 impl Subject {
@@ -42,6 +45,14 @@ impl Subject {
         let clock = ManualClock::new();
         let store = Arc::new(MemoryStore::builder().with_clock(clock.reader()).build());
         Self { name: "memory", clock, store, server: None }
+    }
+
+    /// One on a database, which may wait; without waiting it decides at once.
+    pub(crate) fn database(trip: Duration) -> Self {
+        let clock = ManualClock::new();
+        let name = if trip.is_zero() { "a database at once" } else { "a database that waits" };
+        let settings = BackendStore::builder(Table::new(clock.reader(), trip)).budget(Duration::from_secs(10));
+        Self { name, clock, store: Arc::new(settings.build().expect("valid settings")), server: None }
     }
 
     pub(crate) async fn redis() -> Self {

@@ -1,0 +1,62 @@
+//! The errors of PostgreSQL as those of the crate: by their kinds the circuit breaker and metrics count them.
+
+use std::error::Error as StdError;
+use std::io;
+
+use deadpool_postgres::{PoolError, TimeoutType};
+use tokio_postgres::error::SqlState;
+use tollgate::Error;
+
+/// Returns the error of a call.
+pub(crate) fn of_call(error: tokio_postgres::Error) -> Error {
+    if is_timeout(&error) {
+        return Error::timeout(format!("postgres gave up: {}", text(&error)));
+    }
+    if is_connection(&error) {
+        return Error::connection("the connection to postgres failed", error);
+    }
+    if error.code() == Some(&SqlState::UNDEFINED_TABLE) {
+        return Error::store("postgres has no table tollgate_states: call migrate first", error);
+    }
+    Error::store("postgres replied with an error", error)
+}
+
+/// Returns the error of taking a connection from the pool.
+pub(crate) fn of_pool(error: PoolError) -> Error {
+    match error {
+        PoolError::Backend(error) => of_call(error),
+        PoolError::Timeout(TimeoutType::Wait) => {
+            Error::timeout("all connections to postgres were in use for the whole budget")
+        }
+        error => Error::connection("there is no connection to postgres", error),
+    }
+}
+
+/// Returns whether the transaction was certainly rolled back because of another one, and may be tried again.
+pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
+    [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED]
+        .into_iter()
+        .any(|code| error.code() == Some(code))
+}
+
+fn is_timeout(error: &tokio_postgres::Error) -> bool {
+    [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::QUERY_CANCELED, &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT]
+        .into_iter()
+        .any(|code| error.code() == Some(code))
+}
+
+/// Returns whether the connection could not be made, was refused, or has ended.
+fn is_connection(error: &tokio_postgres::Error) -> bool {
+    // Class 08 is connections, 28 is authorization, 57P is a server that stops or starts.
+    let by_code = |code: &SqlState| {
+        ["08", "28", "57P"].iter().any(|class| code.code().starts_with(class))
+            || [&SqlState::TOO_MANY_CONNECTIONS, &SqlState::UNDEFINED_DATABASE].contains(&code)
+    };
+    let by_io = || error.source().is_some_and(<dyn StdError>::is::<io::Error>);
+    error.code().map_or_else(|| error.is_closed() || by_io(), by_code)
+}
+
+/// Returns the message of the server, or of the client if the server sent none.
+fn text(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+}

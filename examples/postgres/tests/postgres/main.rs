@@ -1,0 +1,8 @@
+//! PostgreSQL as a store, on real servers. Each test starts its own, on a loopback port.
+
+mod calls;
+mod exact;
+mod outages;
+mod rows;
+mod support;
+mod vanished;

@@ -1,0 +1,124 @@
+//! The format in which a database keeps the state of a counter.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 0 | the version of the format, 1 |
+//! | 1 | the shape: `l`, `w` or `g` |
+//! | then, each of 8 bytes, big-endian | |
+//! | `l` | a time and an amount: a fixed window's start and count, or a bucket's last time and level |
+//! | `w` | a sliding window's last time, its count, and the count of the window before |
+//! | `g` | a sliding log's last time; then 4 bytes a unit, the low bits of its time, oldest first |
+//!
+//! Times are ticks of the quota since the Unix epoch. A state of another version, or that is none, is an error of the requests over it: to start
+//! anew would admit what was already used.
+
+use crate::core::Error;
+use crate::core::algorithm::State;
+use crate::core::error::Kind;
+
+/// The version of the format.
+const VERSION: u8 = 1;
+
+/// Writes a state.
+pub(super) fn encode(state: &State) -> Vec<u8> {
+    let (shape, numbers, units): (u8, &[u64], &[u32]) = match state {
+        State::Level { time, amount } => (b'l', &[*time, *amount], &[]),
+        State::Window { time, count, previous } => (b'w', &[*time, *count, *previous], &[]),
+        State::Log { time, units } => (b'g', &[*time], units),
+        #[cfg(feature = "redis")]
+        State::LogDigest { .. } => unreachable!("only Redis has digests of logs"),
+    };
+    let mut bytes = Vec::with_capacity(2 + 8 * numbers.len() + 4 * units.len());
+    bytes.extend([VERSION, shape]);
+    bytes.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+    bytes.extend(units.iter().flat_map(|unit| unit.to_be_bytes()));
+    bytes
+}
+
+/// Reads a state.
+///
+/// # Errors
+///
+/// If the bytes are no state of this version.
+pub(super) fn decode(bytes: &[u8]) -> Result<State, Error> {
+    let foreign = |text: String| Error::new(Kind::Store, text);
+    let (&[version, shape], rest) = bytes.split_first_chunk().ok_or_else(|| foreign("a state is cut".to_owned()))?;
+    if version != VERSION {
+        return Err(foreign(format!("a state is of version {version} of its format, and this crate reads {VERSION}")));
+    }
+    let state = match shape {
+        b'l' => numbers(rest).map(|[time, amount]| State::Level { time, amount }),
+        b'w' => numbers(rest).map(|[time, count, previous]| State::Window { time, count, previous }),
+        b'g' => log(rest),
+        _ => None,
+    };
+    state.ok_or_else(|| foreign("a value is no state of this crate".to_owned()))
+}
+
+/// Reads exactly so many numbers, each of which must be one that decisions are exact for.
+fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    let numbers: [[u8; 8]; N] = chunks.try_into().ok()?;
+    let numbers = numbers.map(u64::from_be_bytes);
+    (rest.is_empty() && numbers.iter().all(|number| *number < crate::core::algorithm::EXACT)).then_some(numbers)
+}
+
+fn log(bytes: &[u8]) -> Option<State> {
+    let (time, units) = bytes.split_first_chunk::<8>()?;
+    let [time] = numbers(time)?;
+    let (units, rest) = units.as_chunks::<4>();
+    rest.is_empty().then(|| State::Log { time, units: units.iter().map(|unit| u32::from_be_bytes(*unit)).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::core::algorithm::EXACT;
+
+    fn any_state() -> impl Strategy<Value = State> {
+        prop_oneof![
+            (0..EXACT, 0..EXACT).prop_map(|(time, amount)| State::Level { time, amount }),
+            (0..EXACT, 0..EXACT, 0..EXACT).prop_map(|(time, count, previous)| State::Window { time, count, previous }),
+            (0..EXACT, proptest::collection::vec(any::<u32>(), 0..40))
+                .prop_map(|(time, units)| State::Log { time, units: units.into() }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_state_is_read_as_it_was_written(state in any_state()) {
+            prop_assert_eq!(decode(&encode(&state)).expect("a state"), state);
+        }
+
+        #[test]
+        fn a_state_that_is_cut_or_longer_is_an_error(state in any_state(), byte in any::<u8>()) {
+            let bytes = encode(&state);
+            prop_assert!((0..2).all(|len| decode(&bytes[..len]).is_err()));
+            prop_assert!(decode(&bytes[..bytes.len() - 1]).is_err());
+            prop_assert!(decode(&[&bytes[..], &[byte]].concat()).is_err());
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = decode(&bytes);
+            let _ = decode(&[&[VERSION, b'l'], &bytes[..]].concat());
+        }
+    }
+
+    #[test]
+    fn another_version_is_an_error_that_names_both() {
+        let error = decode(&[2, b'l', 0]).expect_err("a later version");
+        assert_eq!(error.to_string(), "a state is of version 2 of its format, and this crate reads 1");
+        assert!(error.is_store());
+    }
+
+    #[test]
+    fn the_format_is_as_documented() {
+        let level = encode(&State::Level { time: 1, amount: 258 });
+        assert_eq!(level, [&[1, b'l'][..], &[0, 0, 0, 0, 0, 0, 0, 1], &[0, 0, 0, 0, 0, 0, 1, 2]].concat());
+        let log = encode(&State::Log { time: 3, units: [7, 8].into() });
+        assert_eq!(log, [&[1, b'g'][..], &[0, 0, 0, 0, 0, 0, 0, 3], &[0, 0, 0, 7], &[0, 0, 0, 8]].concat());
+    }
+}

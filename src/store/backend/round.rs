@@ -1,0 +1,124 @@
+//! Deciding a round: its jobs one after the other, each on the states that the earlier ones leave.
+//!
+//! Jobs and the states that were loaded come in; what was done for each, and the states to write, go out. Nothing here
+//! waits, and nothing is kept: a round that met a conflict is decided again on other states.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::bytes::encode;
+use super::id::StateId;
+use super::job::{Done, Job, Work};
+use super::traits::Write;
+use crate::core::algorithm::{Adjusted, State, Step};
+use crate::core::{Error, Quota};
+use crate::store::evaluate::{adjustment, applied, decided, evaluate, look_again};
+use crate::store::{Check, Counter, StoreId, Taken};
+
+/// The states of a round while it is decided.
+pub(super) struct Round<'a> {
+    store: StoreId,
+    /// Distinct and in ascending order.
+    ids: &'a [StateId],
+    /// In microseconds since the Unix epoch.
+    now_us: u64,
+    /// For each id, its state by now, and how long that may matter if it has to be written.
+    states: Vec<(Option<State>, Option<Duration>)>,
+    /// For each id, why its state cannot be read.
+    unreadable: Vec<Option<Error>>,
+}
+
+impl<'a> Round<'a> {
+    /// A round over states that were loaded, one for each id.
+    pub(super) fn new(
+        store: StoreId,
+        ids: &'a [StateId],
+        now_us: u64,
+        states: Vec<Result<Option<State>, Error>>,
+    ) -> Self {
+        let read = |state: Result<Option<State>, Error>| match state {
+            Ok(state) => ((state, None), None),
+            Err(error) => ((None, None), Some(error)),
+        };
+        let (states, unreadable) = states.into_iter().map(read).unzip();
+        Self { store, ids, now_us, states, unreadable }
+    }
+
+    /// Does the work of one job.
+    ///
+    /// # Errors
+    ///
+    /// If a state that it needs cannot be read; a reset needs none.
+    pub(super) fn work(&mut self, job: &Job) -> Result<Done, Error> {
+        let places: SmallVec<[usize; 4]> = job.ids.iter().map(|id| self.place(id)).collect();
+        if matches!(job.work, Work::Reset(_)) {
+            self.unreadable[places[0]] = None;
+        }
+        if let Some(error) = places.iter().find_map(|place| self.unreadable[*place].as_ref()) {
+            return Err(error.shared());
+        }
+        Ok(match &job.work {
+            Work::Decide(checks) => self.decide(checks, &places),
+            Work::Adjust(change) => self.adjust(change, places[0]),
+            Work::Reset(_) => {
+                self.states[places[0]] = (None, Some(Duration::ZERO));
+                Done::Reset
+            }
+        })
+    }
+
+    /// Returns the states that differ from what was loaded.
+    pub(super) fn writes(self) -> Vec<Write> {
+        let written = |(id, (state, ttl)): (&StateId, (Option<State>, Option<Duration>))| {
+            ttl.map(|ttl| Write { id: id.clone(), state: state.as_ref().map(encode), ttl })
+        };
+        self.ids.iter().zip(self.states).filter_map(written).collect()
+    }
+
+    fn decide(&mut self, checks: &[Check], places: &[usize]) -> Done {
+        let step = |index: usize, state: Option<&State>, cost: u64| {
+            let Check { counter, floor, .. } = &checks[index];
+            let now = counter.quota.tick().of(self.now_us);
+            counter.quota.decide(state.or(self.states[places[index]].0.as_ref()), now, cost, *floor)
+        };
+        let (mut steps, refused) = evaluate(checks, step);
+        checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check));
+        if refused {
+            look_again(&mut steps, step);
+        }
+        let decided = decided(self.store, checks, &steps, refused);
+        if !refused {
+            for ((check, step), place) in checks.iter().zip(steps).zip(places) {
+                if let Step { fits: true, state: Some(state), reset, .. } = step
+                    && check.cost > 0
+                {
+                    self.keep(*place, &check.counter.quota, state, reset);
+                }
+            }
+        }
+        Done::Decided(decided)
+    }
+
+    fn adjust(&mut self, (before, taken, change): &(Vec<Taken>, Taken, crate::store::Change), place: usize) -> Done {
+        let Taken { counter: Counter { quota, .. }, floor, .. } = taken;
+        let now = quota.tick().of(self.now_us);
+        let Adjusted { units, state } =
+            quota.adjust(self.states[place].0.as_ref(), now, adjustment(before, taken, *change));
+        if let Some((state, reset)) = state {
+            self.keep(place, quota, state, reset);
+        }
+        let step = quota.decide(self.states[place].0.as_ref(), now, 0, *floor);
+        Done::Applied(applied(taken, *change, units, &step))
+    }
+
+    /// Keeps a state. It may matter until it resets, and one more window if the clock steps back.
+    fn keep(&mut self, place: usize, quota: &Quota, state: State, reset: u64) {
+        let micros = reset.saturating_mul(quota.tick().micros());
+        self.states[place] = (Some(state), Some(Duration::from_micros(micros).saturating_add(quota.window())));
+    }
+
+    fn place(&self, id: &StateId) -> usize {
+        self.ids.binary_search(id).expect("a round has all states of its jobs")
+    }
+}

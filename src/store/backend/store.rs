@@ -1,0 +1,165 @@
+//! The store itself: what callers have, over what all clones share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::job::{Done, Waiter, Work};
+use super::queue::MOST_STATES;
+use super::run::Shared;
+use super::traits::StateBackend;
+use crate::core::Error;
+use crate::core::error::Kind;
+use crate::store::evaluate::{decided, of_any};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, Taken,
+};
+
+/// A store on a database that implements [`StateBackend`]: all algorithms, and one decision over several policies.
+///
+/// Concurrent requests over the same counters share one transaction, so a hot key does not make the database's
+/// transactions wait for each other, or conflict. Requests over different counters have transactions of their own, 16 at a
+/// time unless it is [set](super::BackendStoreBuilder::rounds); beyond that they share some, too.
+///
+/// A decision takes at most the [budget](super::BackendStoreBuilder::budget), 100 ms by default. If the database has
+/// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks. A refused request commits nothing. Put a [`DenyCache`](crate::DenyCache) around
+/// the store, so that a flood of refused requests does not reach the database.
+///
+/// A database that waits needs a tokio runtime with time enabled, also for settlements. A transaction belongs to the
+/// runtime of the first of its requests: while that runtime is not driven, or stops, requests of others over the same
+/// counters fail or time out. Clones share everything. [`StateBackend`] has an
+/// example.
+pub struct BackendStore<B: StateBackend> {
+    shared: Arc<Shared<B>>,
+}
+
+impl<B: StateBackend> BackendStore<B> {
+    pub(super) fn with(shared: Shared<B>) -> Self {
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Begins some work; returns its result if it is there at once.
+    fn submit(&self, work: Work, until: Instant) -> Answer<Result<Done, Error>> {
+        let budget = self.shared.budget;
+        match self.shared.submit(work) {
+            Err(error) => Answer::Ready(Err(error)),
+            Ok(waiter) => wait(waiter, until, budget),
+        }
+    }
+
+    fn until(&self) -> Instant {
+        Instant::now() + self.shared.budget
+    }
+}
+
+/// Returns the result if it is there, or a future that waits for it.
+fn wait(mut waiter: Waiter, until: Instant, budget: Duration) -> Answer<Result<Done, Error>> {
+    let late = move || Error::new(Kind::Timeout, format!("the database did not decide within {budget:?}"));
+    match waiter.ready() {
+        Some(done) => Answer::Ready(done),
+        None => Answer::pending(waiter.wait(until, late)),
+    }
+}
+
+/// Makes an answer of another one.
+fn map<T: 'static>(
+    answer: Answer<Result<Done, Error>>,
+    of: impl FnOnce(Done) -> T + Send + 'static,
+) -> Answer<Result<T, Error>> {
+    match answer {
+        Answer::Ready(done) => Answer::Ready(done.map(of)),
+        Answer::Pending(done) => Answer::pending(async move { done.await.map(of) }),
+    }
+}
+
+impl<B: StateBackend> Store for BackendStore<B> {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        if checks.is_empty() {
+            return Answer::Ready(Ok(decided(self.shared.id, &[], &[], false)));
+        }
+        if checks.len() > MOST_STATES {
+            return Answer::Ready(Err(Error::invalid(format!(
+                "{} policies at once are too many for a database: at most {MOST_STATES}",
+                checks.len()
+            ))));
+        }
+        let until = Deadline::at(self.until()).earlier(deadline).instant().unwrap_or_else(|| self.until());
+        map(self.submit(Work::decide(checks), until), |done| match done {
+            Done::Decided(decided) => decided,
+            Done::Applied(_) | Done::Reset => unreachable!("a decision was wanted"),
+        })
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if receipt.store() != self.shared.id || changes.is_empty() {
+            return Answer::Ready(Ok(Vec::new()));
+        }
+        let until = self.until();
+        let sent: Vec<Answer<Result<Applied, Error>>> = changes
+            .iter()
+            .map(|settlement| {
+                let Some((taken, change)) = settlement.of(&receipt) else {
+                    let stamp = receipt.taken().get(settlement.check).map_or(0, |taken| taken.stamp);
+                    return Answer::Ready(Ok(Applied::new(0, stamp)));
+                };
+                self.change(settlement.before(&receipt).to_vec(), taken.clone(), change, until)
+            })
+            .collect();
+        if sent.iter().all(|answer| matches!(answer, Answer::Ready(_))) {
+            let ready = sent.into_iter().filter_map(|answer| match answer {
+                Answer::Ready(applied) => Some(applied),
+                Answer::Pending(_) => None,
+            });
+            return Answer::Ready(ready.collect());
+        }
+        Answer::pending(async move {
+            let mut applied = Vec::with_capacity(sent.len());
+            for answer in sent {
+                applied.push(answer.wait().await?);
+            }
+            Ok(applied)
+        })
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.change(Vec::new(), of_any(counter), change, self.until())
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        map(self.submit(Work::Reset(counter.clone()), self.until()), drop)
+    }
+
+    fn budget(&self) -> Option<Duration> {
+        Some(self.shared.budget)
+    }
+}
+
+impl<B: StateBackend> BackendStore<B> {
+    /// Sends one change.
+    fn change(
+        &self,
+        before: Vec<Taken>,
+        taken: Taken,
+        change: Change,
+        until: Instant,
+    ) -> Answer<Result<Applied, Error>> {
+        map(self.submit(Work::Adjust(Box::new((before, taken, change))), until), |done| match done {
+            Done::Applied(applied) => applied,
+            Done::Decided(_) | Done::Reset => unreachable!("a change was wanted"),
+        })
+    }
+}
+
+impl<B: StateBackend> Clone for BackendStore<B> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<B: StateBackend> fmt::Debug for BackendStore<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackendStore").field("budget", &self.shared.budget).finish_non_exhaustive()
+    }
+}

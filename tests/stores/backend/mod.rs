@@ -1,0 +1,40 @@
+//! A store on a database that others implement.
+
+mod compared;
+mod failing;
+mod together;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::store::{BackendStore, Check, Deadline, Decided};
+use tollgate::{Error, Store};
+
+use crate::support::clock::ManualClock;
+use crate::support::table::Table;
+
+/// A store on a table, and both of them.
+struct Rig {
+    clock: ManualClock,
+    table: Table,
+    store: Arc<BackendStore<Table>>,
+}
+
+const BUDGET: Duration = Duration::from_millis(100);
+
+impl Rig {
+    fn new(trip: Duration) -> Self {
+        let clock = ManualClock::new();
+        let table = Table::new(clock.reader(), trip);
+        let store = BackendStore::builder(table.clone()).budget(BUDGET).build().expect("valid settings");
+        Self { clock, table, store: Arc::new(store) }
+    }
+
+    async fn decide(&self, checks: &[Check]) -> Result<Decided, Error> {
+        self.store.decide(checks, Deadline::none()).wait().await
+    }
+
+    async fn is_allowed(&self, check: &Check) -> bool {
+        self.decide(std::slice::from_ref(check)).await.expect("the table is there").decision.is_allowed()
+    }
+}

@@ -1,0 +1,110 @@
+//! Many at once: exact together, and in few transactions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use tollgate::store::{BackendStore, Change, Deadline, Settlement};
+use tollgate::{Quota, Store};
+
+use super::Rig;
+use crate::support::checks::check;
+use crate::support::table::Next;
+
+const HOURLY: Quota = Quota::fixed_window(1_000, Duration::from_secs(3_600));
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn requests_over_one_key_share_transactions_and_admit_the_limit() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let one = check("ada", HOURLY, 1);
+    let calls = (0..1_500).map(|_| {
+        let (store, one) = (Arc::clone(&rig.store), one.clone());
+        tokio::spawn(async move { store.decide(&[one], Deadline::none()).wait().await })
+    });
+    let decided = join_all(calls).await;
+    let allowed = decided.into_iter().map(|one| one.expect("no panic").expect("a decision"));
+    assert_eq!(allowed.filter(|one| one.decision.is_allowed()).count(), 1_000);
+    assert!(rig.table.calls().0 < 100, "{:?}", rig.table.calls());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_stores_on_one_table_admit_the_limit_together() {
+    let rig = Rig::new(Duration::ZERO);
+    let table = rig.table.clone();
+    let stores: Vec<_> = (0..4)
+        .map(|_| BackendStore::builder(table.clone()).budget(Duration::from_secs(20)).build().expect("valid settings"))
+        .collect();
+    let calls = (0..400).map(|place| {
+        let (store, one) = (stores[place % stores.len()].clone(), check("ada", Quota::per_hour(100), 1));
+        tokio::spawn(async move { store.decide(&[one], Deadline::none()).wait().await })
+    });
+    let decided = join_all(calls).await;
+    let allowed = decided.into_iter().filter_map(|one| one.expect("no panic").ok());
+    assert_eq!(allowed.filter(|one| one.decision.is_allowed()).count(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_keys_do_not_wait_for_a_hanging_one() {
+    let rig = Rig::new(Duration::from_millis(1));
+    rig.table.next(Next::HangsToLoad);
+    let (ada, bob) = (check("ada", HOURLY, 1), check("bob", HOURLY, 1));
+    let (hangs, goes) = tokio::join!(rig.decide(std::slice::from_ref(&ada)), async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let start = tokio::time::Instant::now();
+        assert!(rig.is_allowed(&bob).await);
+        start.elapsed()
+    });
+    assert!(hangs.expect_err("it hangs").is_timeout());
+    assert!(goes < Duration::from_millis(10), "{goes:?}");
+    assert!(rig.is_allowed(&ada).await, "it works again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_polls_once_and_leaves_stops_nobody_and_keeps_its_units() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let two = check("ada", Quota::per_hour(2), 1);
+    {
+        let mut left = Box::pin(rig.decide(std::slice::from_ref(&two)));
+        assert!(futures::poll!(left.as_mut()).is_pending());
+        tokio::time::sleep(Duration::from_micros(1_500)).await;
+    }
+    assert!(rig.is_allowed(&two).await);
+    assert!(!rig.is_allowed(&two).await, "the first took one, too");
+}
+
+#[test]
+fn a_runtime_that_stops_stops_no_other() {
+    let rig = Rig::new(Duration::from_millis(5));
+    let build =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let (first, second) = (build(), build());
+    let one = check("ada", HOURLY, 1);
+    for round in 0..20 {
+        let stopped = build();
+        let (store, check) = (Arc::clone(&rig.store), one.clone());
+        drop(stopped.spawn(async move { store.decide(&[check], Deadline::none()).wait().await }));
+        let (store, check) = (Arc::clone(&rig.store), one.clone());
+        let waits = first.spawn(async move { store.decide(&[check], Deadline::none()).wait().await });
+        std::thread::sleep(Duration::from_millis(1));
+        stopped.shutdown_background();
+        let decided = second.block_on(waits).expect("no panic");
+        assert!(decided.is_ok(), "round {round}: {decided:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_settled_is_there_for_the_next_request() {
+    let rig = Rig::new(Duration::from_millis(1));
+    let two = check("ada", Quota::per_hour(2), 2);
+    for _ in 0..3 {
+        let decided = rig.decide(std::slice::from_ref(&two)).await.expect("a decision");
+        assert!(decided.decision.is_allowed());
+        drop(rig.store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]));
+    }
+    assert!(rig.is_allowed(&two).await);
+    assert!(!rig.is_allowed(&two).await);
+    let counter = two.counter.clone();
+    rig.store.reset(&counter).wait().await.expect("it is there");
+    assert_eq!(rig.table.len(), 0, "a reset leaves no state");
+    assert!(rig.is_allowed(&two).await);
+}
