@@ -1,0 +1,3 @@
+//! What `tollgate::test_util` gives to tests of users.
+
+mod clock;
