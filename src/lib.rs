@@ -99,7 +99,7 @@
 //! | `merge-headers` | yes | `RateLimit` and `RateLimit-Policy` of inner services are read, so that they are merged member by member |
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
-//! | `test-util` | no | `test_util`: a clock that tests set, for tests of your own limits |
+//! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits |
 
 // docs.rs shows at each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,4 +1,4 @@
-//! Clocks for tests of your own limits: time that a test sets, so that none of them sleeps.
+//! For tests of your own limits: time that a test sets, and stores that fail, hang or refuse as it says.
 //!
 //! Enable the feature `test-util` among your `dev-dependencies` only: it also enables that of tokio, which makes timers a
 //! little slower.
@@ -8,8 +8,19 @@
 //! tollgate = { version = "0.1", features = ["test-util"] }
 //! ```
 //!
-//! A [`ManualClock`] is the time of a store, and perhaps that of tokio's timers.
+//! | for a test of | there is |
+//! | --- | --- |
+//! | limits as time passes, without sleeping | [`ManualClock`] |
+//! | a store that is unavailable | [`FailingStore`] |
+//! | what follows from a decision, whatever the limits are | [`StoreFn`] |
+//! | what is charged and refunded, and for which keys | [`RecordingStore`] |
 
 mod clock;
+mod failing;
+mod recording;
+mod store_fn;
 
 pub use clock::ManualClock;
+pub use failing::FailingStore;
+pub use recording::{Recorded, RecordingStore};
+pub use store_fn::StoreFn;
