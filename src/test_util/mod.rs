@@ -11,6 +11,7 @@
 //! | for a test of | there is |
 //! | --- | --- |
 //! | limits as time passes, without sleeping | [`ManualClock`] |
+//! | what clients receive | [`send`] |
 //! | a store that is unavailable | [`FailingStore`] |
 //! | what follows from a decision, whatever the limits are | [`StoreFn`] |
 //! | what is charged and refunded, and for which keys | [`RecordingStore`] |
@@ -18,9 +19,11 @@
 mod clock;
 mod failing;
 mod recording;
+mod send;
 mod store_fn;
 
 pub use clock::ManualClock;
 pub use failing::FailingStore;
 pub use recording::{Recorded, RecordingStore};
+pub use send::{Sent, send};
 pub use store_fn::StoreFn;
