@@ -83,6 +83,11 @@
 //!
 //! `docs/metrics.md` in the repository lists the values of the labels, and what to alert on.
 //!
+//! # Testing
+//!
+//! With the feature `test-util`, the module `test_util` has what tests of your own limits need: a clock that they set, stores
+//! that fail, and requests through a layer. `docs/testing.md` in the repository shows the tests that most services want.
+//!
 //! # Features
 //!
 //! | feature | default | what it adds |
@@ -145,3 +150,8 @@ pub use store::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, O
 #[cfg(all(doctest, feature = "axum", feature = "sentinel", feature = "cluster"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles and runs the code in the page on tests.
+#[cfg(all(doctest, feature = "test-util"))]
+#[doc = include_str!("../docs/testing.md")]
+struct Testing;

@@ -15,6 +15,8 @@
 //! | a store that is unavailable | [`FailingStore`] |
 //! | what follows from a decision, whatever the limits are | [`StoreFn`] |
 //! | what is charged and refunded, and for which keys | [`RecordingStore`] |
+//!
+//! `docs/testing.md` in the repository shows the tests that most services want.
 
 mod clock;
 mod failing;
