@@ -83,6 +83,11 @@
 //!
 //! `docs/metrics.md` in the repository lists the values of the labels, and what to alert on.
 //!
+//! # Testing
+//!
+//! With the feature `test-util`, the module `test_util` has what tests of your own limits need: a clock that they set, stores
+//! that fail, and requests through a layer. `docs/testing.md` in the repository shows the tests that most services want.
+//!
 //! # Features
 //!
 //! | feature | default | what it adds |
@@ -99,6 +104,7 @@
 //! | `merge-headers` | yes | `RateLimit` and `RateLimit-Policy` of inner services are read, so that they are merged member by member |
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
+//! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits |
 
 // docs.rs shows at each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -116,6 +122,8 @@ mod lookup;
 mod metrics;
 mod random;
 pub mod store;
+#[cfg(feature = "test-util")]
+pub mod test_util;
 
 #[cfg(feature = "redis")]
 pub use deadpool_redis;
@@ -142,3 +150,8 @@ pub use store::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, O
 #[cfg(all(doctest, feature = "axum", feature = "sentinel", feature = "cluster"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles and runs the code in the page on tests.
+#[cfg(all(doctest, feature = "test-util"))]
+#[doc = include_str!("../docs/testing.md")]
+struct Testing;

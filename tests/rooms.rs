@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms, from the ground up: each knows those before it only.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "core",
     "random",
     "metrics",
@@ -28,6 +28,7 @@ const ROOMS: [&str; 18] = [
     "http::service",
     "http::status",
     "http::layer",
+    "test_util",
     "config",
 ];
 
@@ -403,6 +404,15 @@ fn arrows_between_rooms_point_down() {
 #[test]
 fn no_files_know_each_other_in_a_circle() {
     assert_eq!(circles(&sources()), [""; 0]);
+}
+
+#[test]
+fn no_room_uses_what_is_for_tests() {
+    for source in sources().iter().filter(|source| source.modules.first().is_some_and(|room| room != "test_util")) {
+        let uses =
+            |path: &Vec<String>| source.resolve(path).is_some_and(|to| to.starts_with(&["test_util".to_owned()]));
+        assert!(!source.paths().iter().any(uses), "{}", source.modules.join("/"));
+    }
 }
 
 #[test]

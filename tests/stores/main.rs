@@ -8,3 +8,4 @@ mod memory;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;
+mod test_util;

@@ -27,7 +27,7 @@ use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::observer::StoreObserver;
 use crate::metrics;
 use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
-use crate::store::{BreakerState, Check, Decided, MemoryStore, Mode, Receipt};
+use crate::store::{BreakerState, Check, Clock, Decided, MemoryStore, Mode, Receipt, SystemClock};
 
 /// The rules, the state of the store, and the local store.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(super) struct Without {
 impl Without {
     /// The state of a store that has not failed.
     pub(super) fn new(rules: FailureRules) -> Self {
-        let (breaker, local) = (Breaker::new(), MemoryStore::new());
+        let (breaker, local) = (Breaker::new(), MemoryStore::builder().with_clock(clock()).build());
         let (allowed_up_to, streak, observer) = (AtomicU64::new(0), Streak::default(), metrics::of_store());
         Self {
             rules,
@@ -229,6 +229,12 @@ impl Without {
     fn since(&self, time: u64) -> Duration {
         Duration::from_millis(self.now().saturating_sub(time))
     }
+}
+
+/// Returns the clock of the local counters: the system's time now, and from then on that of the timers, which tests pause.
+fn clock() -> impl Clock {
+    let (wall, start) = (SystemClock::new().now(), Instant::now());
+    move || wall + start.elapsed()
 }
 
 /// Admits all checks: as if nothing had been taken of any quota. Takes nothing.

@@ -1,0 +1,31 @@
+//! For tests of your own limits: time that a test sets, and stores that fail, hang or refuse as it says.
+//!
+//! Enable the feature `test-util` among your `dev-dependencies` only: it also enables that of tokio, which makes timers a
+//! little slower.
+//!
+//! ```toml
+//! [dev-dependencies]
+//! tollgate = { version = "0.1", features = ["test-util"] }
+//! ```
+//!
+//! | for a test of | there is |
+//! | --- | --- |
+//! | limits as time passes, without sleeping | [`ManualClock`] |
+//! | what clients receive | [`send`] |
+//! | a store that is unavailable | [`FailingStore`] |
+//! | what follows from a decision, whatever the limits are | [`StoreFn`] |
+//! | what is charged and refunded, and for which keys | [`RecordingStore`] |
+//!
+//! `docs/testing.md` in the repository shows the tests that most services want.
+
+mod clock;
+mod failing;
+mod recording;
+mod send;
+mod store_fn;
+
+pub use clock::ManualClock;
+pub use failing::FailingStore;
+pub use recording::{Recorded, RecordingStore};
+pub use send::{Sent, send};
+pub use store_fn::StoreFn;

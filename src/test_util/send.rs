@@ -1,0 +1,134 @@
+//! Requests through a layer, to a service that responds at once.
+
+use std::convert::Infallible;
+use std::future::{Ready, poll_fn, ready};
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::Body;
+use tower::{Layer, Service};
+
+use crate::core::Decision;
+use crate::http::RateLimitLayer;
+
+/// Sends `n` requests through a layer, one after the other, and returns their responses in that order.
+///
+/// `request` makes each request by its index, from 0. An admitted request gets an empty response with the status 200. One
+/// that queues in a leaky bucket waits for its turn before the next is sent: see
+/// [`ManualClock::paused`](super::ManualClock::paused).
+///
+/// A policy by the client's address needs an address: `request` inserts axum's `ConnectInfo<SocketAddr>` into the
+/// extensions.
+///
+/// # Examples
+///
+/// ```
+/// use http::{Request, StatusCode};
+/// use tollgate::test_util::send;
+/// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let policy = Policy::new("api", Quota::per_hour(2)).key(key::header("x-user"));
+/// let layer = RateLimitLayer::new(MemoryStore::new(), policy);
+/// let request = |_| Request::builder().header("x-user", "ada").body(()).expect("a valid request");
+///
+/// let sent = send(&layer, 3, request).await;
+/// assert!(sent[0].is_admitted() && sent[1].is_admitted() && !sent[2].is_admitted());
+/// assert_eq!(sent[2].status(), StatusCode::TOO_MANY_REQUESTS);
+/// assert_eq!(sent[2].headers()["retry-after"], "1800");
+/// # }
+/// ```
+pub async fn send<B>(layer: &RateLimitLayer, n: usize, mut request: impl FnMut(usize) -> Request<B>) -> Vec<Sent> {
+    let mut sent = Vec::with_capacity(n);
+    for index in 0..n {
+        // It is ready at any time, as the service inside is.
+        let Ok(response) = layer.layer(Respond).call(request(index)).await;
+        sent.push(Sent::of(response).await);
+    }
+    sent
+}
+
+/// What became of a request of [`send`].
+#[derive(Clone, Debug)]
+pub struct Sent {
+    response: Response<Bytes>,
+}
+
+impl Sent {
+    /// Reads the body to its end.
+    async fn of<B>(response: Response<B>) -> Self
+    where
+        B: Body<Data = Bytes, Error = Infallible>,
+    {
+        let (parts, body) = response.into_parts();
+        let (mut body, mut read) = (pin!(body), Vec::new());
+        while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            read.extend(frame.into_data().unwrap_or_default());
+        }
+        Self { response: Response::from_parts(parts, read.into()) }
+    }
+
+    /// Returns whether the layer called the inner service.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        self.response.extensions().get::<Called>().is_some()
+    }
+
+    /// Returns the decision that the response carries: none if the request was refused without one, as for a key that is
+    /// missing.
+    #[must_use]
+    pub fn decision(&self) -> Option<&Decision> {
+        self.response.extensions().get()
+    }
+
+    /// Returns the status of the response.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// Returns the headers of the response.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// Returns the body of the response: that of a refusal, or none.
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        self.response.body()
+    }
+
+    /// Returns the whole response.
+    #[must_use]
+    pub fn into_response(self) -> Response<Bytes> {
+        self.response
+    }
+}
+
+/// In the response to a request that reached the service.
+#[derive(Clone, Copy)]
+struct Called;
+
+/// A service that responds with an empty 200.
+#[derive(Clone, Copy)]
+struct Respond;
+
+impl<B> Service<Request<B>> for Respond {
+    type Response = Response<String>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<String>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<B>) -> Self::Future {
+        let mut response = Response::new(String::new());
+        response.extensions_mut().insert(Called);
+        ready(Ok(response))
+    }
+}

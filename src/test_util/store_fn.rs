@@ -1,0 +1,99 @@
+//! A store whose decisions a closure makes.
+
+use std::fmt;
+
+use crate::core::{Decision, Error, Outcome, Source};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, Settling, Store, StoreId,
+    Taken,
+};
+
+/// A store that decides each check by a closure, and keeps nothing: for tests of what follows a decision.
+///
+/// The closure returns whether the check fits. A check that fits has its quota's capacity left but for its cost, and one
+/// that does not can be repeated after a window. A look (a check of cost 0) always fits, with nothing left if the closure
+/// returns `false`. All that is charged or refunded is reported as done.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::test_util::StoreFn;
+/// use tollgate::{Key, Limiter, Quota, Rule};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let store = StoreFn::new(|check| check.cost <= 10);
+/// let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_hour(100))]);
+///
+/// let ada = Key::new("user", "ada");
+/// assert!(limiter.check_n(&ada, 10).await?.is_allowed());
+/// assert!(!limiter.check_n(&ada, 11).await?.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct StoreFn<F> {
+    id: StoreId,
+    fits: F,
+}
+
+impl<F> StoreFn<F>
+where
+    F: Fn(&Check) -> bool + Send + Sync + 'static,
+{
+    /// A store of a closure that returns whether a check fits. It must not block.
+    pub fn new(fits: F) -> Self {
+        Self { id: StoreId::new(), fits }
+    }
+
+    fn outcome(&self, check: &Check) -> Outcome {
+        let capacity = check.counter.quota.capacity();
+        match ((self.fits)(check), check.cost) {
+            (true, cost) => Outcome::allowed(check, capacity.saturating_sub(cost)),
+            (false, 0) => Outcome::allowed(check, 0),
+            (false, _) => Outcome::denied(check, 0, Some(check.counter.quota.window())),
+        }
+    }
+}
+
+impl<F> Store for StoreFn<F>
+where
+    F: Fn(&Check) -> bool + Send + Sync + 'static,
+{
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+        let outcomes: Vec<_> = checks.iter().map(|check| self.outcome(check)).collect();
+        let taken = checks.iter().zip(&outcomes).map(|(check, outcome)| {
+            let units = if outcome.is_allowed() { check.cost } else { 0 };
+            Taken::new(check.counter.clone(), units, 0).floor(check.floor)
+        });
+        let is_refused =
+            checks.iter().zip(&outcomes).any(|(check, one)| check.mode == Mode::Enforce && !one.is_allowed());
+        let receipt = if is_refused { Receipt::empty(self.id) } else { Receipt::new(self.id, taken) };
+        Answer::Ready(Ok(Decided::new(Decision::new(outcomes, Source::Store), receipt)))
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        let applied = Settlement::each(changes, &receipt, |_, _, change| applied(change));
+        Answer::Ready(Ok(applied))
+    }
+
+    fn adjust(&self, _: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Ok(applied(change)))
+    }
+
+    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
+        Answer::Ready(Ok(()))
+    }
+}
+
+/// Returns the result of a change that was made as a whole.
+fn applied(change: Change) -> Applied {
+    let (Change::Refund(units) | Change::Charge(units)) = change;
+    Applied::new(units, 0)
+}
+
+impl<F> fmt::Debug for StoreFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreFn").field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,5 @@
+//! What `tollgate::test_util` gives to tests of users.
+
+mod clock;
+mod send;
+mod stores;

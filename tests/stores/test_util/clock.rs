@@ -1,0 +1,131 @@
+//! A clock that a test sets.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tollgate::test_util::ManualClock;
+use tollgate::{DenyCache, Key, Limiter, MemoryStore, OnFailure, Quota, Rule, Source};
+
+use crate::support::doubles::Away;
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn limiter(clock: &ManualClock, quota: Quota) -> Limiter {
+    let store = MemoryStore::builder().with_clock(clock.clone()).build();
+    Limiter::new(store, [Rule::new("mail", quota)])
+}
+
+fn ada() -> Key {
+    Key::new("user", "ada")
+}
+
+#[test]
+fn clones_show_one_time_which_only_the_test_moves() {
+    let clock = ManualClock::new();
+    let clone = clock.clone();
+    clock.advance(Duration::from_micros(7));
+    assert_eq!(clone.now(), ManualClock::EPOCH + Duration::from_micros(7));
+    clone.set(secs(1_000));
+    assert_eq!(clock.now(), secs(1_000), "it may step back");
+}
+
+#[test]
+fn windows_begin_where_the_clock_starts() {
+    let epoch = ManualClock::EPOCH.as_secs();
+    for window in [1, 60, 3_600, 86_400, 7 * 86_400, 30 * 86_400] {
+        assert_eq!(epoch % window, 0, "{window} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_not_paused_stands_still_while_tokio_moves() {
+    let clock = ManualClock::new();
+    sleep(secs(5)).await;
+    assert_eq!(clock.now(), ManualClock::EPOCH);
+}
+
+#[tokio::test]
+async fn a_paused_clock_and_the_timers_move_each_other() {
+    let (clock, start) = (ManualClock::paused(), Instant::now());
+    assert_eq!(clock.now(), ManualClock::EPOCH);
+    sleep(secs(5)).await;
+    assert!(clock.now() >= ManualClock::EPOCH + secs(5));
+    assert_eq!(clock.now(), ManualClock::EPOCH + start.elapsed());
+    let timer = tokio::spawn(sleep(secs(60)));
+    tokio::task::yield_now().await;
+    let before = Instant::now();
+    clock.advance(secs(60));
+    timer.await.expect("it fires");
+    assert!(before.elapsed() >= secs(60) && before.elapsed() < secs(61), "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_that_is_paused_already_stays_so() {
+    let clock = ManualClock::paused();
+    let twin = ManualClock::paused();
+    clock.advance(secs(3));
+    assert_eq!(twin.now(), ManualClock::EPOCH + secs(3));
+}
+
+#[tokio::test]
+async fn other_threads_read_and_move_the_time_of_the_paused_runtime() {
+    let (clock, start) = (ManualClock::paused(), Instant::now());
+    let elsewhere = clock.clone();
+    let read = std::thread::spawn(move || {
+        elsewhere.advance(secs(9));
+        elsewhere.now()
+    });
+    assert_eq!(read.join().expect("it reads"), ManualClock::EPOCH + secs(9));
+    assert_eq!(start.elapsed(), secs(9));
+}
+
+#[tokio::test]
+async fn a_paused_clock_that_is_set_back_moves_on_from_there() {
+    let (clock, start) = (ManualClock::paused(), Instant::now());
+    clock.set(ManualClock::EPOCH + secs(100));
+    assert_eq!(start.elapsed(), secs(100));
+    clock.set(ManualClock::EPOCH + secs(40));
+    assert_eq!((clock.now(), start.elapsed()), (ManualClock::EPOCH + secs(40), secs(100)));
+    clock.advance(secs(1));
+    assert_eq!((clock.now(), start.elapsed()), (ManualClock::EPOCH + secs(41), secs(101)));
+}
+
+#[tokio::test]
+async fn a_limiter_waits_by_a_paused_clock() -> Result<(), tollgate::Error> {
+    let (clock, start) = (ManualClock::paused(), Instant::now());
+    let limiter = limiter(&clock, Quota::fixed_window(1, secs(86_400)));
+    for day in 0..3 {
+        assert!(limiter.until_ready(&ada(), secs(86_401)).await?.is_allowed());
+        // It waits a little longer than it has to, each time within its timeout.
+        assert!((secs(86_400) * day..secs(86_402) * day + secs(1)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_fallback_refills_by_a_paused_clock() -> Result<(), tollgate::Error> {
+    let clock = ManualClock::paused();
+    let limiter = Limiter::new(Away, [Rule::new("mail", Quota::per_minute(1))]).on_failure(OnFailure::Fallback);
+    let verdict = async || limiter.check(&ada()).await.map(|decision| (decision.is_allowed(), decision.source()));
+    assert_eq!(verdict().await?, (true, Source::Fallback));
+    assert_eq!(verdict().await?, (false, Source::Fallback));
+    clock.advance(secs(60));
+    assert_eq!(verdict().await?, (true, Source::Fallback));
+    Ok(())
+}
+
+#[tokio::test]
+async fn cached_refusals_end_by_the_clock() -> Result<(), tollgate::Error> {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().with_clock(clock.clone()).build();
+    let cache = DenyCache::builder().with_clock(clock.clone()).build(store)?;
+    let limiter = Limiter::new(cache, [Rule::new("mail", Quota::per_second(1))]);
+    assert!(limiter.check(&ada()).await?.is_allowed());
+    assert_eq!(limiter.check(&ada()).await?.source(), Source::Store);
+    assert_eq!(limiter.check(&ada()).await?.source(), Source::DenyCache);
+    clock.advance(secs(1));
+    assert!(limiter.check(&ada()).await?.is_allowed());
+    Ok(())
+}
