@@ -85,7 +85,7 @@
 //!
 //! # Testing
 //!
-//! With the feature `test-util`, the module `test_util` has what tests of your own limits need: a clock that they set, stores
+//! With the feature `test-util`, the module `test_util` has what tests of your own limits need: a manual clock, stores
 //! that fail, and requests through a layer. `docs/testing.md` in the repository shows the tests that most services want.
 //!
 //! # Features

@@ -11,36 +11,33 @@ mod limits;
 mod peek;
 mod plan;
 mod reserve;
+mod resolve;
 mod rule;
 #[cfg(feature = "lookup")]
 mod tier;
 #[cfg(not(feature = "lookup"))]
 mod untiered;
 
-use std::convert::Infallible;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 pub(crate) use self::limits::{InForce, Limits, Published};
 pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};
 pub(crate) use self::reserve::Share;
+use self::resolve::{counter, looks, plan};
 pub use self::rule::Rule;
 #[cfg(feature = "lookup")]
 pub use self::tier::TierLookup;
 #[cfg(not(feature = "lookup"))]
 pub(crate) use self::untiered::TierLookup;
-use crate::core::{Decision, Error, Key, Quota};
-use crate::lookup::RawValues;
+use crate::core::{Decision, Error, Key};
 use crate::random;
-use crate::store::{Answer, BreakerState, Change, Check, Counter, Deadline, Decided, FailureRules, OnFailure, Store};
+use crate::store::{BreakerState, Change, Deadline, Decided, FailureRules, OnFailure, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
@@ -399,62 +396,6 @@ impl Limiter {
         let Decided { decision, receipt } = decided?;
         drop(limits.store.settle(receipt, &[]));
         Ok(decision)
-    }
-}
-
-/// Returns the checks of all rules about a key; those whose tier is not cached are still to be looked up.
-fn plan<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>> {
-    let mut plan = Plan::default();
-    for (place, rule) in limits.rules.iter().enumerate() {
-        let draft = Draft::new(place, units.unwrap_or(rule.units()), *rule.quota());
-        let tier = rule.tiers().map_or(Answer::Ready(None), |lookup| lookup.find(key, RawValues::default));
-        match tier {
-            Answer::Ready(tier) => plan.add(place, draft.with_tier(tier).check(rule, key.clone())),
-            Answer::Pending(pending) => plan.pending.push(Tier { draft, rule, key: key.clone(), pending }),
-        }
-    }
-    plan
-}
-
-/// Returns the counter of a rule and a key, of its present tier.
-async fn counter(place: usize, rule: &Rule, key: &Key) -> Result<Counter, Error> {
-    let tier = match rule.tiers() {
-        Some(lookup) => lookup.try_find(key, RawValues::default).wait().await?,
-        None => None,
-    };
-    Ok(Draft::new(place, 0, *rule.quota()).with_tier(tier).check(rule, key.clone()).counter)
-}
-
-/// Returns a look at each rule's counter of a key, after the lookups of tiers, and the deadline of the decision.
-async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 2]>, Deadline) {
-    let mut plan = plan(limits, key, Some(0));
-    let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
-    limits.resolve_pending(&mut plan, deadline).await.unwrap_or_else(|refused| match refused {});
-    (plan.checks, deadline)
-}
-
-/// A rule whose quota is being looked up; without one in time it is the rule's own, so it never refuses.
-struct Tier<'a> {
-    draft: Draft,
-    rule: &'a Rule,
-    key: Key,
-    pending: Pin<Box<dyn Future<Output = Option<Quota>> + Send>>,
-}
-
-impl PendingCheck for Tier<'_> {
-    type Refusal = Infallible;
-
-    fn rule(&self) -> usize {
-        self.draft.rule
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Infallible>> {
-        let tier = self.pending.as_mut().poll(cx);
-        tier.map(|tier| Resolution::Check(self.draft.with_tier(tier).check(self.rule, self.key.clone())))
-    }
-
-    fn timed_out(&self) -> Resolution<Infallible> {
-        Resolution::Check(self.draft.check(self.rule, self.key.clone()))
     }
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ahash::RandomState;
 use arc_swap::ArcSwap;
 use metrics::{Counter, Histogram};
 use tokio::time::Instant;
@@ -27,7 +28,7 @@ pub(super) struct Decisions {
     start: Instant,
     handles: OnceLock<Handles>,
     /// Of the policies that were decided by so far.
-    policies: ArcSwap<HashMap<PolicyName, Arc<Refusals>>>,
+    policies: ArcSwap<HashMap<PolicyName, Arc<Refusals>, RandomState>>,
 }
 
 /// The handles, one for each source.

@@ -45,8 +45,7 @@
 //!
 //! # Why tokio-postgres
 //!
-//! It pipelines statements whose futures are polled together. With sqlx each statement is a round trip, which makes five
-//! for a decision, or the statements have to be a function in the database.
+//! It pipelines statements whose futures are polled together, which is what makes two round trips of a decision.
 
 mod backend;
 mod error;

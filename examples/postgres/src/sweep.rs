@@ -21,8 +21,7 @@ const WRITES: usize = 1_000;
 /// How many rows one transaction examines; `SWEEP` has the same number.
 const PORTION: i64 = 1_000;
 
-/// How many portions a process examines each time: 4 rows for each row written, so expired rows are soon at most a third
-/// as many as others.
+/// How many portions a process examines each time: 4 rows for each row written, so it examines more than it adds.
 const PORTIONS: usize = 4;
 
 /// How long one portion may take.

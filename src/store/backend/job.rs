@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::id::StateId;
+use crate::core::error::Kind;
 use crate::core::{Error, kept};
 use crate::store::{Applied, Change, Check, Counter, Decided, Taken};
 
@@ -118,5 +119,5 @@ impl Waiter {
 
 /// The error of a job that was dropped: its runtime stopped, or the database panicked.
 fn lost() -> Error {
-    Error::new(crate::core::error::Kind::Store, "the round was dropped: its runtime stopped, or the database panicked")
+    Error::new(Kind::Store, "the round was dropped: its runtime stopped, or the database panicked")
 }

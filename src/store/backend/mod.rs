@@ -15,7 +15,7 @@
 //! | `id`, `bytes` | the identity of a counter's state, and the format of the state |
 //! | `job`, `round` | what is wanted of a round, and deciding it: pure |
 //! | `queue` | which jobs make up the next rounds: pure |
-//! | `run` | loading, committing, trying again, and their bounds in time |
+//! | `run`, `poll` | loading, committing, trying again, and their bounds in time |
 //! | `store`, `builder` | the public store and its settings |
 //!
 //! A round is a task of its own, so no caller keeps another one waiting; one that needs no waiting is run by its caller
@@ -25,6 +25,7 @@ mod builder;
 mod bytes;
 mod id;
 mod job;
+mod poll;
 mod queue;
 mod round;
 mod run;

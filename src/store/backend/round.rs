@@ -7,17 +7,44 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::bytes::encode;
+use super::bytes::{decode, encode};
 use super::id::StateId;
 use super::job::{Done, Job, Work};
 use super::traits::Write;
 use crate::core::algorithm::{Adjusted, State, Step};
+use crate::core::error::Kind;
 use crate::core::{Error, Quota};
+use crate::store::clock::micros;
 use crate::store::evaluate::{adjustment, applied, decided, evaluate, look_again};
-use crate::store::{Check, Counter, StoreId, Taken};
+use crate::store::{Change, Check, Counter, StoreId, Taken};
+
+/// The result of each job of a round.
+pub(super) type Results = Vec<Result<Done, Error>>;
+
+/// Decides the jobs on what was loaded for their states; returns their results, and what is to be written.
+///
+/// # Errors
+///
+/// If there is not one state for each id.
+pub(super) fn decide(
+    store: StoreId,
+    ids: &[StateId],
+    jobs: &[Job],
+    now: Duration,
+    states: &[Option<Vec<u8>>],
+) -> Result<(Results, Vec<Write>), Error> {
+    if states.len() != ids.len() {
+        let text = format!("the database returned {} states for {} ids", states.len(), ids.len());
+        return Err(Error::new(Kind::Store, text));
+    }
+    let states = states.iter().map(|state| state.as_deref().map(decode).transpose()).collect();
+    let mut round = Round::new(store, ids, micros(&move || now), states);
+    let results = jobs.iter().map(|job| round.work(job)).collect();
+    Ok((results, round.writes()))
+}
 
 /// The states of a round while it is decided.
-pub(super) struct Round<'a> {
+struct Round<'a> {
     store: StoreId,
     /// Distinct and in ascending order.
     ids: &'a [StateId],
@@ -31,12 +58,7 @@ pub(super) struct Round<'a> {
 
 impl<'a> Round<'a> {
     /// A round over states that were loaded, one for each id.
-    pub(super) fn new(
-        store: StoreId,
-        ids: &'a [StateId],
-        now_us: u64,
-        states: Vec<Result<Option<State>, Error>>,
-    ) -> Self {
+    fn new(store: StoreId, ids: &'a [StateId], now_us: u64, states: Vec<Result<Option<State>, Error>>) -> Self {
         let read = |state: Result<Option<State>, Error>| match state {
             Ok(state) => ((state, None), None),
             Err(error) => ((None, None), Some(error)),
@@ -50,7 +72,7 @@ impl<'a> Round<'a> {
     /// # Errors
     ///
     /// If a state that it needs cannot be read; a reset needs none.
-    pub(super) fn work(&mut self, job: &Job) -> Result<Done, Error> {
+    fn work(&mut self, job: &Job) -> Result<Done, Error> {
         let places: SmallVec<[usize; 4]> = job.ids.iter().map(|id| self.place(id)).collect();
         if matches!(job.work, Work::Reset(_)) {
             self.unreadable[places[0]] = None;
@@ -69,7 +91,7 @@ impl<'a> Round<'a> {
     }
 
     /// Returns the states that differ from what was loaded.
-    pub(super) fn writes(self) -> Vec<Write> {
+    fn writes(self) -> Vec<Write> {
         let written = |(id, (state, ttl)): (&StateId, (Option<State>, Option<Duration>))| {
             ttl.map(|ttl| Write { id: id.clone(), state: state.as_ref().map(encode), ttl })
         };
@@ -100,7 +122,7 @@ impl<'a> Round<'a> {
         Done::Decided(decided)
     }
 
-    fn adjust(&mut self, (before, taken, change): &(Vec<Taken>, Taken, crate::store::Change), place: usize) -> Done {
+    fn adjust(&mut self, (before, taken, change): &(Vec<Taken>, Taken, Change), place: usize) -> Done {
         let Taken { counter: Counter { quota, .. }, floor, .. } = taken;
         let now = quota.tick().of(self.now_us);
         let Adjusted { units, state } =

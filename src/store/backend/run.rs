@@ -9,28 +9,24 @@
 //! | keeping states from other rounds | the budget, also while a commit has not returned |
 //! | a commit whose requests have failed meanwhile | 10 s more, in which it keeps the place of a round |
 
-use std::future::{Future, poll_fn};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::Handle as Runtime;
-use tokio::time::{Instant, timeout_at};
+use tokio::runtime::{Handle as Runtime, Id};
+use tokio::time::Instant;
 
-use super::bytes::decode;
 use super::id::StateId;
-use super::job::{Done, Job, Waiter, Work};
+use super::job::{Job, Waiter, Work};
+use super::poll::{poll_once, spawn, within};
 use super::queue::{Batch, MOST_WAITING, Queue};
-use super::round::Round;
-use super::traits::{Committed, Loaded, StateBackend, StateTx, Write};
+use super::round::{Results, decide};
+use super::traits::{Committed, Loaded, StateBackend, StateTx};
 use crate::core::Error;
 use crate::core::error::Kind;
-use crate::store::clock::micros;
 use crate::store::{Change, Receipt, Settlement, StoreId};
 
 /// How often a round is tried.
@@ -49,9 +45,6 @@ pub(super) struct Shared<B> {
     starts: AtomicUsize,
 }
 
-/// The result of each job of a round.
-type Results = Vec<Result<Done, Error>>;
-
 /// What became of one try.
 enum Tried {
     /// Each job has its result.
@@ -65,6 +58,12 @@ struct Begun<B: StateBackend> {
     shared: Arc<Shared<B>>,
     /// The states that it keeps from other rounds.
     ids: Vec<StateId>,
+    /// Those without a result.
+    jobs: Vec<Job>,
+    /// The runtime that runs it.
+    runtime: Option<Id>,
+    /// Whether something may have been written, so that its jobs must not be done again.
+    may_be_written: bool,
 }
 
 impl<B: StateBackend> Shared<B> {
@@ -107,21 +106,19 @@ impl<B: StateBackend> Shared<B> {
 
     /// Begins a round on the caller's thread; if it has to wait, it goes on as a task.
     fn begin(self: &Arc<Self>, batch: Batch) {
-        let runtime = batch.jobs.iter().find_map(|job| job.runtime.clone());
-        let here = Runtime::try_current().ok();
-        if let Some(other) = runtime.as_ref().filter(|runtime| here.as_ref().map(Runtime::id) != Some(runtime.id())) {
+        let (begun, runtime) = self.begun(batch);
+        let here = Runtime::try_current().ok().map(|here| here.id());
+        if let Some(other) = runtime.as_ref().filter(|runtime| here != Some(runtime.id())) {
             // Its timers and connections are that runtime's.
-            return spawn(other, run(self.begun(&batch), batch.jobs));
+            return spawn(other, run(begun));
         }
-        let mut round = Box::pin(run(self.begun(&batch), batch.jobs));
-        let polled = catch_unwind(AssertUnwindSafe(|| poll_once(round.as_mut())));
-        match polled {
+        let mut round = Box::pin(run(begun));
+        match catch_unwind(AssertUnwindSafe(|| poll_once(round.as_mut()))) {
             Ok(true) => {}
             // Without a runtime it is dropped, which rolls back unless it has begun to commit. Its callers have an error.
             Ok(false) => drop(runtime.map(|runtime| spawn(&runtime, round))),
             Err(panic) => {
                 drop(round);
-                self.start();
                 if !thread::panicking() {
                     resume_unwind(panic);
                 }
@@ -141,15 +138,13 @@ impl<B: StateBackend> Shared<B> {
         loop {
             loop {
                 let Some(batch) = self.queue().next() else { break };
-                match batch.jobs.iter().find_map(|job| job.runtime.clone()) {
-                    Some(runtime) => spawn(&runtime, run(self.begun(&batch), batch.jobs)),
-                    // Its callers have an error; those that come next begin anew.
-                    None if thread::panicking() => drop(self.begun(&batch)),
-                    None => {
-                        // It belongs to others: a panic is theirs, and they have an error.
-                        let mut round = Box::pin(run(self.begun(&batch), batch.jobs));
-                        drop(catch_unwind(AssertUnwindSafe(|| poll_once(round.as_mut()))));
-                    }
+                let (begun, runtime) = self.begun(batch);
+                if let Some(runtime) = runtime {
+                    spawn(&runtime, run(begun));
+                } else if !thread::panicking() {
+                    // It belongs to others: a panic is theirs, and they have an error.
+                    let mut round = Box::pin(run(begun));
+                    drop(catch_unwind(AssertUnwindSafe(|| poll_once(round.as_mut()))));
                 }
             }
             starts = self.starts.fetch_sub(starts, Ordering::AcqRel) - starts;
@@ -159,8 +154,11 @@ impl<B: StateBackend> Shared<B> {
         }
     }
 
-    fn begun(self: &Arc<Self>, batch: &Batch) -> Begun<B> {
-        Begun { shared: Arc::clone(self), ids: batch.ids.clone() }
+    /// Returns a round that keeps its states from others, and the runtime of the first of its jobs that has one.
+    fn begun(self: &Arc<Self>, Batch { jobs, ids }: Batch) -> (Begun<B>, Option<Runtime>) {
+        let runtime = jobs.iter().find_map(|job| job.runtime.clone());
+        let id = runtime.as_ref().map(Runtime::id);
+        (Begun { shared: Arc::clone(self), ids, jobs, runtime: id, may_be_written: false }, runtime)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -179,54 +177,63 @@ impl<B: StateBackend> Begun<B> {
 impl<B: StateBackend> Drop for Begun<B> {
     fn drop(&mut self) {
         self.release();
-        self.shared.queue().ended();
+        let jobs = mem::take(&mut self.jobs).into_iter();
+        // If its runtime stopped before anything was written, those of others wait for a round of another one.
+        let (again, lost): (Vec<Job>, Vec<Job>) = jobs.partition(|job| {
+            let runtime = job.runtime.as_ref().map(Runtime::id);
+            !self.may_be_written && runtime.is_some() && runtime != self.runtime
+        });
+        {
+            let mut queue = self.shared.queue();
+            queue.ended();
+            for job in again {
+                queue.push(job);
+            }
+        }
+        drop(lost);
         self.shared.start();
     }
 }
 
 /// Runs a round until each of its jobs has a result.
-async fn run<B: StateBackend>(mut begun: Begun<B>, mut jobs: Vec<Job>) {
+async fn run<B: StateBackend>(mut begun: Begun<B>) {
     let (shared, ids) = (Arc::clone(&begun.shared), begun.ids.clone());
     let until = Instant::now() + shared.budget;
     let mut result = Err(conflicts());
     for _ in 0..TRIES {
-        jobs.retain(|job| !job.is_idle());
-        if jobs.is_empty() {
+        begun.jobs.retain(|job| !job.is_idle());
+        if begun.jobs.is_empty() {
             return;
         }
-        result = try_once(&mut begun, &ids, &jobs, until).await;
+        result = try_once(&mut begun, &ids, until).await;
         match result {
             Ok(Tried::Conflict) if Instant::now() < until => result = Err(conflicts()),
             _ => break,
         }
     }
-    let mut late = Vec::new();
+    let jobs = mem::take(&mut begun.jobs);
     match result {
         Ok(Tried::Done(done)) => {
-            late.extend(jobs.into_iter().zip(done).filter_map(|(job, done)| job.complete(done)));
+            let late: Vec<_> = jobs.into_iter().zip(done).filter_map(|(job, done)| job.complete(done)).collect();
+            for decided in late {
+                shared.refund(&decided.receipt);
+            }
         }
         Ok(Tried::Conflict) => fail(jobs, &conflicts()),
         Err(error) => fail(jobs, &error),
     }
-    for decided in late {
-        shared.refund(&decided.receipt);
-    }
 }
 
 /// Loads, decides and commits once.
-async fn try_once<B: StateBackend>(
-    begun: &mut Begun<B>,
-    ids: &[StateId],
-    jobs: &[Job],
-    until: Instant,
-) -> Result<Tried, Error> {
+async fn try_once<B: StateBackend>(begun: &mut Begun<B>, ids: &[StateId], until: Instant) -> Result<Tried, Error> {
     let shared = Arc::clone(&begun.shared);
     let loaded = within(until, shared.backend.load(ids)).await.ok_or_else(|| late("load", shared.budget))??;
     let Loaded { now, states, tx } = loaded;
-    let (done, writes) = decide(&shared, ids, jobs, now, &states)?;
+    let (done, writes) = decide(shared.id, ids, &begun.jobs, now, &states)?;
     if writes.is_empty() {
         return Ok(Tried::Done(done));
     }
+    begun.may_be_written = true;
     let mut commit = Box::pin(tx.commit(writes));
     let committed = if let Some(committed) = within(until, commit.as_mut()).await {
         committed
@@ -238,26 +245,11 @@ async fn try_once<B: StateBackend>(
     };
     Ok(match committed? {
         Committed::Written => Tried::Done(done),
-        Committed::Conflict => Tried::Conflict,
+        Committed::Conflict => {
+            begun.may_be_written = false;
+            Tried::Conflict
+        }
     })
-}
-
-/// Decides the jobs on what was loaded.
-fn decide<B>(
-    shared: &Shared<B>,
-    ids: &[StateId],
-    jobs: &[Job],
-    now: Duration,
-    states: &[Option<Vec<u8>>],
-) -> Result<(Results, Vec<Write>), Error> {
-    if states.len() != ids.len() {
-        let text = format!("the database returned {} states for {} ids", states.len(), ids.len());
-        return Err(Error::new(Kind::Store, text));
-    }
-    let states = states.iter().map(|state| state.as_deref().map(decode).transpose()).collect();
-    let mut round = Round::new(shared.id, ids, micros(&move || now), states);
-    let done = jobs.iter().map(|job| round.work(job)).collect();
-    Ok((done, round.writes()))
 }
 
 /// Returns the same error to all jobs: it is one failure.
@@ -265,30 +257,6 @@ fn fail(jobs: Vec<Job>, error: &Error) {
     for job in jobs {
         drop(job.complete(Err(error.shared())));
     }
-}
-
-/// Waits for a future until a time, where there are timers; `None` if that is not long enough.
-async fn within<F: Future>(until: Instant, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    // What need not wait needs no timer.
-    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
-        return Some(done);
-    }
-    if Runtime::try_current().is_err() {
-        return Some(future.await);
-    }
-    timeout_at(until, future).await.ok()
-}
-
-/// Spawns a round so that the thread which does it may block afterwards: a second task has another worker take the first.
-fn spawn<F: Future<Output = ()> + Send + 'static>(runtime: &Runtime, round: F) {
-    drop(runtime.spawn(round));
-    drop(runtime.spawn(async {}));
-}
-
-/// Polls a future once, and returns whether it is complete. If it is not, it has to be polled by a task.
-fn poll_once<F: Future<Output = ()>>(round: Pin<&mut F>) -> bool {
-    round.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 fn late(what: &str, after: Duration) -> Error {

@@ -24,13 +24,14 @@ use crate::store::{
 /// time unless it is [set](super::BackendStoreBuilder::rounds); beyond that they share some, too.
 ///
 /// A decision takes at most the [budget](super::BackendStoreBuilder::budget), 100 ms by default. If the database has
-/// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks. A refused request commits nothing. Put a [`DenyCache`](crate::DenyCache) around
-/// the store, so that a flood of refused requests does not reach the database.
+/// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks.
 ///
-/// A database that waits needs a tokio runtime with time enabled, also for settlements. A transaction belongs to the
-/// runtime of the first of its requests: while that runtime is not driven, or stops, requests of others over the same
-/// counters fail or time out. Clones share everything. [`StateBackend`] has an
-/// example.
+/// A refused request commits nothing. Put a [`DenyCache`](crate::DenyCache) around the store, so that a flood of refused
+/// requests does not reach the database.
+///
+/// A database that waits needs a tokio runtime with time enabled, also for settlements. A transaction is run by the
+/// runtime of the first of its requests: while nothing drives that runtime, requests of other runtimes over the same
+/// counters time out. Clones share everything. [`StateBackend`] has an example.
 pub struct BackendStore<B: StateBackend> {
     shared: Arc<Shared<B>>,
 }
@@ -49,6 +50,21 @@ impl<B: StateBackend> BackendStore<B> {
         }
     }
 
+    /// Sends one change.
+    fn change(
+        &self,
+        before: Vec<Taken>,
+        taken: Taken,
+        change: Change,
+        until: Instant,
+    ) -> Answer<Result<Applied, Error>> {
+        map(self.submit(Work::Adjust(Box::new((before, taken, change))), until), |done| match done {
+            Done::Applied(applied) => applied,
+            Done::Decided(_) | Done::Reset => unreachable!("a change was wanted"),
+        })
+    }
+
+    /// Returns when the budget of what begins now is over.
     fn until(&self) -> Instant {
         Instant::now() + self.shared.budget
     }
@@ -85,7 +101,7 @@ impl<B: StateBackend> Store for BackendStore<B> {
                 checks.len()
             ))));
         }
-        let until = Deadline::at(self.until()).earlier(deadline).instant().unwrap_or_else(|| self.until());
+        let until = deadline.instant().map_or(self.until(), |deadline| deadline.min(self.until()));
         map(self.submit(Work::decide(checks), until), |done| match done {
             Done::Decided(decided) => decided,
             Done::Applied(_) | Done::Reset => unreachable!("a decision was wanted"),
@@ -133,22 +149,6 @@ impl<B: StateBackend> Store for BackendStore<B> {
 
     fn budget(&self) -> Option<Duration> {
         Some(self.shared.budget)
-    }
-}
-
-impl<B: StateBackend> BackendStore<B> {
-    /// Sends one change.
-    fn change(
-        &self,
-        before: Vec<Taken>,
-        taken: Taken,
-        change: Change,
-        until: Instant,
-    ) -> Answer<Result<Applied, Error>> {
-        map(self.submit(Work::Adjust(Box::new((before, taken, change))), until), |done| match done {
-            Done::Applied(applied) => applied,
-            Done::Decided(_) | Done::Reset => unreachable!("a change was wanted"),
-        })
     }
 }
 

@@ -92,6 +92,36 @@ fn a_runtime_that_stops_stops_no_other() {
     }
 }
 
+/// Jobs over one key share a round, which a runtime of one of them runs.
+#[test]
+fn a_runtime_that_stops_fails_no_request_of_another_that_shares_its_round() {
+    let rig = Rig::new(Duration::from_millis(5));
+    let build = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().expect("a runtime")
+    };
+    let (first, stops, other) = (build(), build(), build());
+    let (one, many) = (check("ada", HOURLY, 1), 40);
+    let begin = |runtime: &tokio::runtime::Runtime| {
+        let _entered = runtime.enter();
+        rig.store.decide(std::slice::from_ref(&one), Deadline::none())
+    };
+    for round in 0..20 {
+        let stopping = build();
+        let busy = begin(&first);
+        // These wait for it, and go together, those of the runtime that stops first.
+        let lost: Vec<_> = (0..many).map(|_| begin(if round % 2 == 0 { &stopping } else { &stops })).collect();
+        let kept: Vec<_> = (0..many).map(|_| begin(&other)).collect();
+        stopping.shutdown_background();
+        let decided = other.block_on(async {
+            drop(busy.wait().await);
+            join_all(kept.into_iter().map(tollgate::store::Answer::wait)).await
+        });
+        assert!(decided.iter().all(Result::is_ok), "round {round}: {decided:?}");
+        drop(lost);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_settled_is_there_for_the_next_request() {
     let rig = Rig::new(Duration::from_millis(1));

@@ -1,0 +1,72 @@
+//! What a key means for each rule, at once or after a lookup: its check, and its counter.
+//!
+//! Limits and a key come in; the plan of a decision goes out, with the tiers that are still to be looked up.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use smallvec::SmallVec;
+
+use super::limits::Limits;
+use super::plan::{Draft, PendingCheck, Plan, Resolution};
+use super::rule::Rule;
+use crate::core::{Error, Key, Quota};
+use crate::lookup::RawValues;
+use crate::store::{Answer, Check, Counter, Deadline};
+
+/// Returns the checks of all rules about a key; those whose tier is not cached are still to be looked up.
+pub(super) fn plan<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>> {
+    let mut plan = Plan::default();
+    for (place, rule) in limits.rules.iter().enumerate() {
+        let draft = Draft::new(place, units.unwrap_or(rule.units()), *rule.quota());
+        let tier = rule.tiers().map_or(Answer::Ready(None), |lookup| lookup.find(key, RawValues::default));
+        match tier {
+            Answer::Ready(tier) => plan.add(place, draft.with_tier(tier).check(rule, key.clone())),
+            Answer::Pending(pending) => plan.pending.push(Tier { draft, rule, key: key.clone(), pending }),
+        }
+    }
+    plan
+}
+
+/// Returns the counter of a rule and a key, of its present tier.
+pub(super) async fn counter(place: usize, rule: &Rule, key: &Key) -> Result<Counter, Error> {
+    let tier = match rule.tiers() {
+        Some(lookup) => lookup.try_find(key, RawValues::default).wait().await?,
+        None => None,
+    };
+    Ok(Draft::new(place, 0, *rule.quota()).with_tier(tier).check(rule, key.clone()).counter)
+}
+
+/// Returns a look at each rule's counter of a key, after the lookups of tiers, and the deadline of the decision.
+pub(super) async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 2]>, Deadline) {
+    let mut plan = plan(limits, key, Some(0));
+    let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
+    limits.resolve_pending(&mut plan, deadline).await.unwrap_or_else(|refused| match refused {});
+    (plan.checks, deadline)
+}
+
+/// A rule whose quota is being looked up; without one in time it is the rule's own, so it never refuses.
+pub(super) struct Tier<'a> {
+    draft: Draft,
+    rule: &'a Rule,
+    key: Key,
+    pending: Pin<Box<dyn Future<Output = Option<Quota>> + Send>>,
+}
+
+impl PendingCheck for Tier<'_> {
+    type Refusal = Infallible;
+
+    fn rule(&self) -> usize {
+        self.draft.rule
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Resolution<Infallible>> {
+        let tier = self.pending.as_mut().poll(cx);
+        tier.map(|tier| Resolution::Check(self.draft.with_tier(tier).check(self.rule, self.key.clone())))
+    }
+
+    fn timed_out(&self) -> Resolution<Infallible> {
+        Resolution::Check(self.draft.check(self.rule, self.key.clone()))
+    }
+}
