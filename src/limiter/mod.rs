@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) use self::limits::{InForce, Limits, Published};
 pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};
 pub(crate) use self::reserve::Share;
-use self::resolve::{counter, looks, plan};
+use self::resolve::{counter, looks, plan_for};
 pub use self::rule::Rule;
 #[cfg(feature = "lookup")]
 pub use self::tier::TierLookup;
@@ -383,7 +383,7 @@ impl Limiter {
     async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
         let now = self.in_force.now();
         let limits = now.limits();
-        let plan = plan(limits, key, units);
+        let plan = plan_for(limits, key, units);
         let (timer, decided) = if plan.pending.is_empty() {
             let timer = limits.observer.start();
             (timer, limits.store.decide(&plan.checks, Deadline::none()).wait().await)

@@ -16,7 +16,7 @@ use crate::lookup::RawValues;
 use crate::store::{Answer, Check, Counter, Deadline};
 
 /// Returns the checks of all rules about a key; those whose tier is not cached are still to be looked up.
-pub(super) fn plan<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>> {
+pub(super) fn plan_for<'a>(limits: &'a Limits, key: &Key, units: Option<u64>) -> Plan<Tier<'a>> {
     let mut plan = Plan::default();
     for (place, rule) in limits.rules.iter().enumerate() {
         let draft = Draft::new(place, units.unwrap_or(rule.units()), *rule.quota());
@@ -40,7 +40,7 @@ pub(super) async fn counter(place: usize, rule: &Rule, key: &Key) -> Result<Coun
 
 /// Returns a look at each rule's counter of a key, after the lookups of tiers, and the deadline of the decision.
 pub(super) async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 2]>, Deadline) {
-    let mut plan = plan(limits, key, Some(0));
+    let mut plan = plan_for(limits, key, Some(0));
     let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
     limits.resolve_pending(&mut plan, deadline).await.unwrap_or_else(|refused| match refused {});
     (plan.checks, deadline)
