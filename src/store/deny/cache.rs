@@ -215,6 +215,10 @@ impl<S: Store> Store for DenyCache<S> {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if receipt.store() == self.refusals.id() {
+            // A cached refusal took nothing.
+            return Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()));
+        }
         for (taken, _) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
             self.refusals.settled(&taken.counter);
         }

@@ -67,6 +67,11 @@ impl Refusals {
         }
     }
 
+    /// Returns the identity that receipts of cached refusals have.
+    pub(super) fn id(&self) -> StoreId {
+        self.id
+    }
+
     /// Returns how many requests were refused without calling the store.
     pub(crate) fn refused_from_cache(&self) -> u64 {
         self.from_cache.load(Ordering::Relaxed)
