@@ -104,14 +104,10 @@
 //! | `merge-headers` | yes | `RateLimit` and `RateLimit-Policy` of inner services are read, so that they are merged member by member |
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
-//! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits |
+//! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits, and the conformance suite for stores |
 
 // docs.rs shows at each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-
-// Tests that are shared with those in `tests/` call the crate by its name.
-#[cfg(test)]
-extern crate self as tollgate;
 
 #[cfg(feature = "config")]
 pub mod config;
@@ -155,3 +151,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "test-util"))]
 #[doc = include_str!("../docs/testing.md")]
 struct Testing;
+
+/// Compiles and runs the code in the page on stores.
+#[cfg(all(doctest, feature = "test-util"))]
+#[doc = include_str!("../docs/writing-a-store.md")]
+struct WritingAStore;

@@ -17,9 +17,6 @@ use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Ta
 use crate::core::algorithm::{self, Adjustment, Refund, State, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
 
-#[cfg(test)]
-mod tests;
-
 /// The steps of a request, in the order of its checks.
 pub(super) type Steps = SmallVec<[Step; 4]>;
 

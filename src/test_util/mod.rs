@@ -15,16 +15,20 @@
 //! | a store that is unavailable | [`FailingStore`] |
 //! | what follows from a decision, whatever the limits are | [`StoreFn`] |
 //! | what is charged and refunded, and for which keys | [`RecordingStore`] |
+//! | a store of your own | [`conformance`] |
 //!
-//! `docs/testing.md` in the repository shows the tests that most services want.
+//! In the repository, `docs/testing.md` shows the tests that most services want, and `docs/writing-a-store.md` a store and
+//! its test.
 
 mod clock;
+mod conformance;
 mod failing;
 mod recording;
 mod send;
 mod store_fn;
 
 pub use clock::ManualClock;
+pub use conformance::{Conformance, Report, conformance};
 pub use failing::FailingStore;
 pub use recording::{Recorded, RecordingStore};
 pub use send::{Sent, send};

@@ -1,6 +1,5 @@
-//! What each algorithm decides, in memory and in Redis, and that what requests owe at their end is what stores have.
+//! What each algorithm decides, on each store, and that what requests owe at their end is what stores have.
 
-#[cfg(feature = "redis")]
 mod algorithms;
 #[cfg(feature = "redis")]
 mod conformance;
@@ -12,3 +11,5 @@ mod model;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "redis")]
+mod watched;

@@ -2,13 +2,22 @@
 
 use std::time::Duration;
 
+use tollgate::deadpool_redis::redis::Value;
 use tollgate::store::Deadline;
+use tollgate::test_util::ManualClock;
 use tollgate::{Algorithm, Quota, RedisStore, Store};
 
-use super::rows::{S, us};
 use crate::support::checks::check;
-use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
+
+const S: u64 = 1_000_000;
+
+/// When the states below were written first.
+const START: Duration = Duration::from_secs(656 * 30 * 86_400);
+
+const fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
 
 /// Of each quota the end of the key, and the state: two units taken after 70.000007 s, and one 10 s later.
 const KEPT: [(Quota, &str, &str); 6] = [
@@ -23,12 +32,11 @@ const KEPT: [(Quota, &str, &str); 6] = [
 #[tokio::test]
 async fn keys_and_states_in_redis_are_what_they_always_were() {
     let (clock, server) = (ManualClock::new(), RedisServer::start());
-    let settings =
-        RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(10));
+    let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
     for (quota, key, state) in KEPT {
         for (now, cost) in [(70 * S + 7, 2), (80 * S + 7, 1)] {
-            clock.set(now);
+            clock.set(START + us(now));
             let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
             assert!(decided.expect("the server is there").decision.is_allowed(), "{quota}");
         }
@@ -40,16 +48,46 @@ async fn keys_and_states_in_redis_are_what_they_always_were() {
     }
 }
 
+/// What others may have put under a key of ours.
+const FOREIGN: [&[&[&str]]; 7] = [
+    &[&["SET", "KEY", "1"]],
+    &[&["SET", "KEY", ""]],
+    &[&["SET", "KEY", "twelve bytes"]],
+    &[&["SET", "KEY", "as long as a window"]],
+    &[&["SET", "KEY", "as long as a bucket's"]],
+    &[&["DEL", "KEY"], &["HSET", "KEY", "tokens", "1"]],
+    &[&["DEL", "KEY"], &["RPUSH", "KEY", "1", "2"]],
+];
+
+#[tokio::test]
+async fn a_foreign_value_is_a_new_state() {
+    let (clock, server) = (ManualClock::new(), RedisServer::start());
+    let settings = RedisStore::builder().without_deny_cache().with_clock(clock).budget(Duration::from_secs(10));
+    let store = settings.connect(&server.url()).await.expect("the server was started");
+    for (quota, ..) in KEPT {
+        let take = async |cost| {
+            let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
+            decided.expect("the server is there").decision
+        };
+        let new = take(2).await;
+        for foreign in FOREIGN {
+            let [key] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
+            for command in foreign {
+                let command: Vec<&str> = command.iter().map(|word| if *word == "KEY" { key } else { *word }).collect();
+                let _: Value = server.ask(&command);
+            }
+            assert_eq!(take(2).await.outcomes(), new.outcomes(), "{quota} after {foreign:?}");
+        }
+        let _: String = server.ask(&["FLUSHALL"]);
+    }
+}
+
 #[test]
-fn every_algorithm_has_its_table() {
-    let tables = include_str!("tables.rs");
+fn every_algorithm_has_its_group_of_cases() {
+    let suite = include_str!("../../../src/test_util/conformance/mod.rs");
     for (name, algorithm) in Algorithm::ALL {
-        // Another name of the same algorithm has no table of its own.
-        let is_listed = tables.lines().any(|line| line == format!("mod {name};"));
-        assert_eq!(
-            is_listed,
-            *name == algorithm.name(),
-            "tests/decisions/algorithms/tables.rs, and {name}.rs beside it: {name}"
-        );
+        // Another name of the same algorithm has no cases of its own.
+        let is_listed = suite.contains(&format!("cases: {name}::CASES"));
+        assert_eq!(is_listed, *name == algorithm.name(), "src/test_util/conformance: {name}");
     }
 }

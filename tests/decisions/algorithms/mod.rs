@@ -1,13 +1,7 @@
-//! One table per algorithm, run on memory and on Redis: what each request is answered.
+//! What is true of algorithms besides their answers, which the conformance suite of the crate has.
 
 mod advice;
 mod bounds;
 mod compared;
+#[cfg(feature = "redis")]
 mod format;
-#[allow(dead_code, reason = "shared with other tests")]
-pub(crate) mod rows;
-#[allow(dead_code, reason = "shared with other tests")]
-pub(crate) mod subject;
-// Named, so that its tables are beside it wherever it is included from.
-#[path = "tables.rs"]
-mod tables;

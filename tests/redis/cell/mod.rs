@@ -2,6 +2,7 @@
 
 mod asking;
 mod building;
+mod conformance;
 mod connecting;
 mod module;
 mod outages;

@@ -1,0 +1,231 @@
+//! A store in a case: it is called, its results are compared, and what differs is kept.
+
+use std::fmt::{Debug, Display};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use super::super::ManualClock;
+use crate::core::{Error, Key, PolicyName, Quota, Requirement, Settles};
+use crate::store::{Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Settlement, Store};
+
+/// Whether a case ran to its end.
+pub(super) type Checked = Result<(), Stop>;
+
+/// Why a case ended early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The store does not support what comes next.
+    Unsupported(String),
+    /// The store has a clock of its own, and what comes next needs another time.
+    OwnClock,
+    /// The store returned an error.
+    Failed(String),
+}
+
+impl Stop {
+    /// The store returned an error when it was called for this.
+    fn failed(call: &str, error: &Error) -> Self {
+        Self::Failed(format!("{call} failed: {error}"))
+    }
+}
+
+/// The time of a store.
+pub(super) enum Time {
+    Manual {
+        clock: ManualClock,
+        /// Whether states expire by it alone.
+        expires: bool,
+    },
+    Own {
+        tolerance: Duration,
+        /// The time of the first request, as cases count it.
+        start: Mutex<Option<u64>>,
+    },
+}
+
+impl Time {
+    pub(super) fn own(tolerance: Duration) -> Self {
+        Self::Own { tolerance, start: Mutex::default() }
+    }
+}
+
+/// A store, its time, and what was compared.
+pub(super) struct Subject {
+    store: Arc<dyn Store>,
+    time: Time,
+    seed: u64,
+    since: Instant,
+    keys: AtomicU64,
+    compared: AtomicUsize,
+    differences: Mutex<Vec<String>>,
+}
+
+impl Subject {
+    pub(super) fn new(store: Arc<dyn Store>, time: Time, seed: u64) -> Self {
+        let (keys, compared, differences) = (AtomicU64::new(0), AtomicUsize::new(0), Mutex::default());
+        Self { store, time, seed, since: Instant::now(), keys, compared, differences }
+    }
+
+    /// Returns how many results were compared, and what differed.
+    pub(super) fn into_found(self) -> (usize, Vec<String>) {
+        let differences = self.differences.into_inner().unwrap_or_else(PoisonError::into_inner);
+        (self.compared.into_inner(), differences)
+    }
+
+    /// Numbers that repeat with the seed of the run.
+    pub(super) fn random(&self) -> Rng {
+        Rng::with_seed(self.seed)
+    }
+
+    /// Sets the clock to a time in microseconds, of which 0 is where all clocks of the suite start.
+    pub(super) fn at(&self, now: u64) -> Checked {
+        match &self.time {
+            Time::Manual { clock, .. } => clock.set(ManualClock::EPOCH + Duration::from_micros(now)),
+            Time::Own { start, .. } => {
+                let mut start = start.lock().unwrap_or_else(PoisonError::into_inner);
+                if *start.get_or_insert(now) != now {
+                    return Err(Stop::OwnClock);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A new store to compare with, at the same time.
+    pub(super) fn model(&self) -> MemoryStore {
+        match &self.time {
+            Time::Manual { clock, .. } => MemoryStore::builder().with_clock(clock.clone()).build(),
+            Time::Own { .. } => MemoryStore::new(),
+        }
+    }
+
+    /// Whether states are kept for as long as the clock stands still.
+    pub(super) fn expires_by_clock(&self) -> bool {
+        matches!(self.time, Time::Manual { expires: true, .. })
+    }
+
+    /// How far times may be from the exact ones: 0 by a manual clock.
+    pub(super) fn tolerance(&self) -> Duration {
+        match self.time {
+            Time::Manual { .. } => Duration::ZERO,
+            Time::Own { tolerance, .. } => tolerance + self.since.elapsed(),
+        }
+    }
+
+    /// From here on [`check`](Self::check) is about a key that was not used before.
+    pub(super) fn next_key(&self) {
+        self.keys.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn counter(&self, quota: Quota) -> Counter {
+        counter(&format!("ada {}", self.keys.load(Ordering::Relaxed)), quota)
+    }
+
+    /// A check of the present key.
+    pub(super) fn check(&self, quota: Quota, cost: u64) -> Check {
+        Check::new(self.counter(quota), cost)
+    }
+
+    /// Returns an error unless the store supports checks whose units may be refunded, or not.
+    fn supports<'a>(&self, checks: impl Iterator<Item = (&'a Counter, bool)>, settles: Settles) -> Checked {
+        let of = |(counter, reserves): (&'a Counter, bool)| {
+            let requirement = Requirement::new(&counter.policy, &counter.quota).settles(settles);
+            if reserves { requirement.reserves() } else { requirement }
+        };
+        let all: Vec<_> = checks.map(of).collect();
+        self.store.supports(&all).map_err(|error| Stop::Unsupported(error.to_string()))
+    }
+
+    pub(super) async fn decide(&self, checks: &[Check]) -> Result<Decided, Stop> {
+        let each = checks.iter().map(|check| (&check.counter, check.floor > 0));
+        self.supports(each, checks.first().map_or_else(Settles::default, |check| check.settles))?;
+        let decided = self.store.decide(checks, Deadline::none()).wait().await;
+        decided.map_err(|error| Stop::failed("a decision", &error))
+    }
+
+    /// Takes units at a time, which the store must allow.
+    pub(super) async fn take(&self, now: u64, quota: Quota, cost: u64) -> Result<Decided, Stop> {
+        self.at(now)?;
+        let decided = self.decide(&[self.check(quota, cost)]).await?;
+        self.holds(decided.decision.is_allowed(), || {
+            format!("{cost} of {quota} at {now} us are admitted: {decided:?}")
+        });
+        Ok(decided)
+    }
+
+    /// Compares what remains at a time.
+    pub(super) async fn remaining(&self, now: u64, quota: Quota, expected: u64) -> Checked {
+        let looked = self.take(now, quota, 0).await?;
+        let found = looked.decision.outcomes().first().map(crate::core::Outcome::remaining);
+        self.equal(found, Some(expected), || format!("remaining of {quota} at {now} us"));
+        Ok(())
+    }
+
+    /// Settles the only check of a decision.
+    pub(super) async fn settle(&self, decided: Decided, change: Change) -> Checked {
+        self.settle_all(decided, &[Settlement::new(0, change)]).await.map(drop)
+    }
+
+    /// The same, at a time.
+    pub(super) async fn settle_at(&self, now: u64, decided: Decided, change: Change) -> Checked {
+        self.at(now)?;
+        self.settle(decided, change).await
+    }
+
+    pub(super) async fn settle_all(&self, decided: Decided, changes: &[Settlement]) -> Result<Vec<Applied>, Stop> {
+        let taken = decided.receipt.taken().iter().map(|taken| (&taken.counter, taken.floor > 0));
+        self.supports(taken, Settles::ByOutcome)?;
+        let applied = self.store.settle(decided.receipt, changes).wait().await;
+        applied.map_err(|error| Stop::failed("a settlement", &error))
+    }
+
+    pub(super) async fn adjust(&self, counter: &Counter, change: Change) -> Result<Applied, Stop> {
+        self.supports([(counter, false)].into_iter(), Settles::ByOutcome)?;
+        self.store.adjust(counter, change).wait().await.map_err(|error| Stop::failed("an adjustment", &error))
+    }
+
+    /// Adjusts the counter of the present key, at a time.
+    pub(super) async fn adjust_at(&self, now: u64, quota: Quota, change: Change) -> Checked {
+        self.at(now)?;
+        self.adjust(&self.counter(quota), change).await.map(drop)
+    }
+
+    /// Resets the counter of the present key.
+    pub(super) async fn reset(&self, quota: Quota) -> Checked {
+        self.reset_counter(&self.counter(quota)).await
+    }
+
+    pub(super) async fn reset_counter(&self, counter: &Counter) -> Checked {
+        self.store.reset(counter).wait().await.map_err(|error| Stop::failed("a reset", &error))
+    }
+
+    /// Compares two values.
+    pub(super) fn equal<T: Debug + PartialEq, M: Display>(&self, found: T, expected: T, what: impl FnOnce() -> M) {
+        self.holds(found == expected, move || format!("{}: expected {expected:?}, found {found:?}", what()));
+    }
+
+    /// Compares a condition with the truth.
+    pub(super) fn holds<M: Display>(&self, condition: bool, what: impl FnOnce() -> M) {
+        self.compared.fetch_add(1, Ordering::Relaxed);
+        if !condition {
+            let mut differences = self.differences.lock().unwrap_or_else(PoisonError::into_inner);
+            differences.push(what().to_string());
+        }
+    }
+}
+
+/// A counter of the policy that most cases use.
+pub(super) fn counter(key: &str, quota: Quota) -> Counter {
+    counter_of("policy", key, quota)
+}
+
+pub(super) fn counter_of(policy: &str, key: &str, quota: Quota) -> Counter {
+    Counter::new(PolicyName::try_from(policy).expect("a valid name"), Key::new("key", key), quota)
+}
+
+pub(super) fn check(key: &str, quota: Quota, cost: u64) -> Check {
+    Check::new(counter(key, quota), cost)
+}

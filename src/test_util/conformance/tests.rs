@@ -1,0 +1,228 @@
+//! The suite finds what is wrong with a store, and nothing wrong with ours.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::core::{Decision, Error, Requirement};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, MemoryStore, Mode, Receipt, Settlement, Settling,
+};
+
+/// What is wrong with a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    TakesWhatFitsOfRefusedRequests,
+    IgnoresFloors,
+    RefusesInShadowMode,
+    LimitsByOneMore,
+    CountsPoliciesTogether,
+    CountsRepeatsOnce,
+    RefundsTwice,
+    RefundsNothing,
+    ChargesNothing,
+    ResetsNothing,
+    AdjustsNothing,
+    SettlesTheFirstCheckOnly,
+    ChargesLooks,
+    ForgetsOne,
+    ReturnsNoReceipt,
+    Fails,
+}
+
+use Fault::*;
+
+const FAULTS: [Fault; 16] = [
+    TakesWhatFitsOfRefusedRequests,
+    IgnoresFloors,
+    RefusesInShadowMode,
+    LimitsByOneMore,
+    CountsPoliciesTogether,
+    CountsRepeatsOnce,
+    RefundsTwice,
+    RefundsNothing,
+    ChargesNothing,
+    ResetsNothing,
+    AdjustsNothing,
+    SettlesTheFirstCheckOnly,
+    ChargesLooks,
+    ForgetsOne,
+    ReturnsNoReceipt,
+    Fails,
+];
+
+/// A store in memory with a fault.
+struct Wrong {
+    inner: MemoryStore,
+    fault: Fault,
+    is_first: AtomicBool,
+}
+
+impl Wrong {
+    fn new(clock: ManualClock, fault: Fault) -> Self {
+        let inner = MemoryStore::builder().with_clock(clock).build();
+        Self { inner, fault, is_first: AtomicBool::new(true) }
+    }
+
+    fn check(&self, mut check: Check) -> Check {
+        match self.fault {
+            IgnoresFloors => check.floor = 0,
+            RefusesInShadowMode => check.mode = Mode::Enforce,
+            CountsPoliciesTogether => check.counter.policy = "one".try_into().expect("a valid name"),
+            LimitsByOneMore => check.cost = check.cost.saturating_sub(1),
+            ChargesLooks => check.cost = check.cost.max(1),
+            _ => {}
+        }
+        check
+    }
+
+    fn all_at_once(&self, checks: &[Check]) -> Result<Decided, Error> {
+        let Answer::Ready(decided) = self.inner.decide(checks, Deadline::none()) else {
+            panic!("memory does not wait")
+        };
+        decided
+    }
+
+    fn change(&self, change: Change) -> Change {
+        match change {
+            Change::Refund(units) if self.fault == RefundsTwice => Change::Refund(units.saturating_mul(2)),
+            Change::Refund(_) if self.fault == RefundsNothing => Change::Refund(0),
+            Change::Charge(_) if self.fault == ChargesNothing => Change::Charge(0),
+            other => other,
+        }
+    }
+}
+
+impl Store for Wrong {
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+        if self.fault == Fails && !self.is_first.swap(false, Ordering::SeqCst) {
+            return Answer::Ready(Err(Error::timeout("it is slow")));
+        }
+        let mut checks: Vec<Check> = checks.iter().cloned().map(|check| self.check(check)).collect();
+        if self.fault == CountsRepeatsOnce && checks.len() > 1 {
+            let mut seen = BTreeSet::new();
+            for check in &mut checks {
+                if !seen.insert(format!("{:?}", check.counter)) {
+                    check.cost = 0;
+                }
+            }
+        }
+        let decided = self.all_at_once(&checks);
+        Answer::Ready(decided.map(|decided| match self.fault {
+            TakesWhatFitsOfRefusedRequests if !decided.decision.is_allowed() => {
+                for check in &checks {
+                    let _ = self.all_at_once(std::slice::from_ref(check));
+                }
+                decided
+            }
+            ForgetsOne => {
+                let outcomes = decided.decision.outcomes();
+                let kept = outcomes.iter().take(outcomes.len().saturating_sub(1)).cloned();
+                Decided::new(Decision::new(kept, decided.decision.source()), decided.receipt)
+            }
+            ReturnsNoReceipt => Decided::new(decided.decision, Receipt::new(decided.receipt.store(), [])),
+            _ => decided,
+        }))
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        let changes: Vec<_> = match self.fault {
+            SettlesTheFirstCheckOnly => changes.iter().map(|one| Settlement::new(0, one.change)).collect(),
+            _ => changes.iter().map(|one| Settlement::new(one.check, self.change(one.change))).collect(),
+        };
+        self.inner.settle(receipt, &changes)
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        if self.fault == AdjustsNothing {
+            return Answer::Ready(Ok(Applied::new(0, 0)));
+        }
+        self.inner.adjust(counter, self.change(change))
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        if self.fault == ResetsNothing { Answer::Ready(Ok(())) } else { self.inner.reset(counter) }
+    }
+}
+
+#[tokio::test]
+async fn each_fault_of_a_store_is_found() {
+    for fault in FAULTS {
+        let report = conformance(async |clock| Wrong::new(clock, fault)).await;
+        assert!(report.differences().next().is_some(), "{fault:?}: {report}");
+        let text = report.to_string();
+        assert!(text.contains("differs: ") && text.len() < 200_000, "{fault:?}: {} bytes", text.len());
+    }
+}
+
+#[tokio::test]
+async fn a_report_of_differences_panics_with_each_of_them() {
+    let report = conformance(async |clock| Wrong::new(clock, LimitsByOneMore)).await;
+    let panicked = std::panic::catch_unwind(|| report.assert_passed()).expect_err("something differs");
+    let text = panicked.downcast_ref::<String>().expect("a panic with a text");
+    assert!(text.contains("fixed_window.rs:") && text.contains("expected"), "{text}");
+}
+
+/// A store that supports nothing.
+struct Picky(MemoryStore);
+
+impl Store for Picky {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        self.0.decide(checks, deadline)
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.0.settle(receipt, changes)
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.0.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.0.reset(counter)
+    }
+
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        if requirements.is_empty() { Ok(()) } else { Err(Error::invalid("it supports nothing")) }
+    }
+}
+
+#[tokio::test]
+async fn what_a_store_does_not_support_is_left_out_and_said() {
+    let report = conformance(async |_| Picky(MemoryStore::new())).await;
+    assert_eq!(report.passed(), 1, "a request without checks: {report}");
+    assert!(report.left_out().all(|(_, reason)| reason.contains("it supports nothing")), "{report}");
+    assert!(report.left_out().count() > 90, "{report}");
+}
+
+#[tokio::test]
+async fn a_trace_repeats_with_its_seed_and_another_seed_is_another_trace() {
+    let run = async |seed| {
+        let suite = Conformance::new(async |clock| Wrong::new(clock, IgnoresFloors)).seed(seed);
+        suite.run().await.differences().map(|(case, text)| format!("{case}: {text}")).collect::<Vec<_>>()
+    };
+    assert_eq!(run(1).await, run(1).await);
+    assert_ne!(run(1).await, run(2).await);
+}
+
+#[test]
+fn without_a_runtime_a_store_that_does_not_wait_is_compared_as_well() {
+    let suite = Conformance::new(async |clock| MemoryStore::builder().with_clock(clock).build()).expires_by_clock();
+    let mut run = std::pin::pin!(suite.run());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(report) = run.as_mut().poll(&mut cx) else { panic!("it does not wait") };
+    report.assert_passed();
+    assert!(report.compared() > 3_000 && report.left_out().next().is_none(), "{report}");
+}
+
+#[tokio::test]
+async fn a_store_on_the_clock_of_the_system_is_compared_where_that_is_possible() {
+    let suite = Conformance::new(async |_| MemoryStore::new()).own_clock(Duration::from_secs(1));
+    let report = suite.run().await;
+    report.assert_passed();
+    assert!(report.passed() > 10 && report.compared() > 500, "{report}");
+    let wrong = Conformance::new(async |_| Wrong::new(ManualClock::new(), LimitsByOneMore));
+    let report = wrong.own_clock(Duration::from_secs(1)).run().await;
+    assert!(report.differences().next().is_some(), "{report}");
+}
