@@ -30,12 +30,12 @@ fn on_redis(clock: ManualClock) -> RedisStoreBuilder {
     RedisStore::builder().without_deny_cache().with_clock(clock).budget(BUDGET)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_in_memory_conforms() {
     assert_whole(&Conformance::new(async |clock| memory(clock)).expires_by_clock().run().await);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_on_redis_conforms_and_writes_what_it_should() {
     let (server, looked) = (Arc::new(RedisServer::start()), Arc::new(AtomicUsize::new(0)));
     let make = async |clock| {
@@ -47,7 +47,7 @@ async fn the_store_on_redis_conforms_and_writes_what_it_should() {
     assert!(looked.load(Ordering::SeqCst) > 500, "{looked:?} decisions were looked at");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_on_a_database_conforms_at_once() {
     let make = async |clock: ManualClock| {
         let table = Table::new(move || clock.now(), Duration::ZERO);
@@ -56,7 +56,7 @@ async fn a_store_on_a_database_conforms_at_once() {
     assert_whole(&Conformance::new(make).expires_by_clock().run().await);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_on_a_database_that_waits_conforms() {
     let make = async |clock: ManualClock| {
         let table = Table::new(move || clock.now(), Duration::from_micros(1));
@@ -66,7 +66,7 @@ async fn a_store_on_a_database_that_waits_conforms() {
 }
 
 /// `remaining` is that of the cached refusal, as its documentation says: in one row more remains meanwhile.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deny_cache_conforms_but_for_what_remains_of_a_cached_refusal() {
     let make = async |clock: ManualClock| {
         DenyCache::builder().with_clock(clock.clone()).build(memory(clock)).expect("valid settings")
@@ -82,7 +82,7 @@ async fn a_deny_cache_conforms_but_for_what_remains_of_a_cached_refusal() {
     assert!(report.compared() > 3_000 && report.left_out().next().is_none(), "{report}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_conform() {
     let make = async |clock: ManualClock| {
         LeaseStore::builder(memory(clock.clone())).with_clock(clock).build().expect("valid settings")

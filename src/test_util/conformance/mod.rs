@@ -17,6 +17,7 @@ mod sliding_window;
 mod subject;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod token_bucket;
 mod trace;
 
@@ -32,7 +33,7 @@ use super::ManualClock;
 use crate::store::Store;
 
 /// The groups of cases, in the order in which they run.
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 12] = [
     Group { name: "fixed_window", cases: fixed_window::CASES, has_start: true },
     Group { name: "sliding_log", cases: sliding_log::CASES, has_start: false },
     Group { name: "sliding_window", cases: sliding_window::CASES, has_start: true },
@@ -44,6 +45,7 @@ const GROUPS: [Group; 11] = [
     Group { name: "counters", cases: counters::CASES, has_start: true },
     Group { name: "trace", cases: trace::CASES, has_start: false },
     Group { name: "crowd", cases: crowd::CASES, has_start: false },
+    Group { name: "threads", cases: threads::CASES, has_start: true },
 ];
 
 /// The time within which a case must end.
@@ -93,7 +95,8 @@ where
 /// What a store does not [support](Store::supports) is not compared: the report lists these cases. A store may forget
 /// states that have expired by real time, as Redis does; see [`expires_by_clock`](Self::expires_by_clock).
 ///
-/// In a tokio runtime with timers, a case that takes longer than two minutes is reported as a difference. Tokio's time
+/// Run it in a tokio runtime with several threads (`#[tokio::test(flavor = "multi_thread")]`) to compare requests on
+/// several threads too. In a tokio runtime with timers, a case that takes longer than two minutes is reported as a difference. Tokio's time
 /// must not be paused.
 #[derive(Clone)]
 #[must_use]

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use tokio::task::JoinError;
 
 use super::super::ManualClock;
 use crate::core::{Error, Key, PolicyName, Quota, Requirement, Settles};
@@ -202,6 +203,20 @@ impl Subject {
         self.store.reset(counter).wait().await.map_err(|error| Stop::failed("a reset", &error))
     }
 
+    /// A caller that repeats a check in a task of its own.
+    pub(super) fn caller(&self, check: Check) -> Caller {
+        Caller { store: Arc::clone(&self.store), check }
+    }
+
+    /// What the task of a caller returned.
+    #[allow(clippy::unused_self, reason = "it is about a call to the store")]
+    pub(super) fn joined(&self, task: Result<Result<u64, Error>, JoinError>) -> Result<u64, Stop> {
+        match task {
+            Ok(admitted) => admitted.map_err(|error| Stop::failed("a decision", &error)),
+            Err(error) => Err(Stop::Failed(format!("a decision panicked: {error}"))),
+        }
+    }
+
     /// Compares two values.
     pub(super) fn equal<T: Debug + PartialEq, M: Display>(&self, found: T, expected: T, what: impl FnOnce() -> M) {
         self.holds(found == expected, move || format!("{}: expected {expected:?}, found {found:?}", what()));
@@ -214,6 +229,24 @@ impl Subject {
             let mut differences = self.differences.lock().unwrap_or_else(PoisonError::into_inner);
             differences.push(what().to_string());
         }
+    }
+}
+
+/// A caller in a task of its own.
+pub(super) struct Caller {
+    store: Arc<dyn Store>,
+    check: Check,
+}
+
+impl Caller {
+    /// Repeats the check so many times; returns how often it was admitted.
+    pub(super) async fn take(self, times: u64) -> Result<u64, Error> {
+        let mut admitted = 0;
+        for _ in 0..times {
+            let decided = self.store.decide(std::slice::from_ref(&self.check), Deadline::none()).wait().await?;
+            admitted += u64::from(decided.decision.is_allowed());
+        }
+        Ok(admitted)
     }
 }
 

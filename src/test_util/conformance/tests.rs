@@ -145,6 +145,50 @@ impl Store for Wrong {
     }
 }
 
+/// A store that looks, waits, and then takes: two requests at once may take the same unit.
+struct Racy(Arc<MemoryStore>);
+
+impl Store for Racy {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        let (store, checks) = (Arc::clone(&self.0), checks.to_vec());
+        Answer::pending(async move {
+            let looks: Vec<Check> = checks.iter().map(|check| check.clone().cost(0)).collect();
+            let looked = store.decide(&looks, deadline).wait().await?;
+            let left = looked.decision.outcomes().iter().map(crate::core::Outcome::remaining);
+            if left.zip(&checks).any(|(left, check)| left < check.cost && check.mode == Mode::Enforce) {
+                return store.decide(&checks, deadline).wait().await;
+            }
+            tokio::task::yield_now().await;
+            for check in &checks {
+                drop(store.adjust(&check.counter, Change::Charge(check.cost)).wait().await?);
+            }
+            store.decide(&looks, deadline).wait().await
+        })
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.0.settle(receipt, changes)
+    }
+
+    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        self.0.adjust(counter, change)
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        self.0.reset(counter)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_looks_before_it_takes_admits_too_many_at_once() {
+    let make = async |clock| Racy(Arc::new(MemoryStore::builder().with_clock(clock).build()));
+    let report = conformance(make).await;
+    let at_once = ["crowd::as_many_as_fit_are_admitted_of_many_at_once", "threads::"];
+    for name in at_once {
+        assert!(report.differences().any(|(case, _)| case.starts_with(name)), "{name}: {report}");
+    }
+}
+
 #[tokio::test]
 async fn each_fault_of_a_store_is_found() {
     for fault in FAULTS {

@@ -32,7 +32,7 @@ async fn empty(database: &Postgres) {
     client.batch_execute("TRUNCATE tollgate_states").await.expect("the table is there");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_on_postgresql_conforms() {
     let server = Server::start();
     let database = database(&server).await;
@@ -47,7 +47,7 @@ async fn the_store_on_postgresql_conforms() {
     assert!(report.compared() > 3_000 && report.left_out().next().is_none(), "{report}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_on_postgresql_conforms_by_the_time_of_the_server() {
     let server = Server::start();
     let database = database(&server).await;

@@ -1,0 +1,33 @@
+//! Requests on the threads of a runtime: as many are admitted as fit.
+
+use tokio::runtime::Handle;
+
+use super::case::Case;
+use super::rows::{S, us};
+use super::subject::{Checked, Subject};
+use crate::core::Quota;
+
+/// The cases of this file.
+pub(super) const CASES: &[Case] = cases![requests_in_tasks_of_their_own_take_as_much_as_there_is];
+
+const TASKS: u64 = 16;
+const EACH: u64 = 100;
+const LIMIT: u64 = 500;
+
+/// Without a runtime there are no tasks to compare.
+async fn requests_in_tasks_of_their_own_take_as_much_as_there_is(on: &Subject) -> Checked {
+    on.at(0)?;
+    let quotas = [Quota::token_bucket(LIMIT, us(36_000 * S)), Quota::fixed_window(LIMIT, us(36_000 * S))];
+    for quota in quotas.into_iter().filter(|_| Handle::try_current().is_ok()) {
+        on.next_key();
+        on.remaining(0, quota, LIMIT).await?;
+        let tasks: Vec<_> = (0..TASKS).map(|_| tokio::spawn(on.caller(on.check(quota, 1)).take(EACH))).collect();
+        let mut admitted = 0;
+        for task in tasks {
+            admitted += on.joined(task.await)?;
+        }
+        on.equal(admitted, LIMIT, || format!("admitted of {} in {TASKS} tasks by {quota}", TASKS * EACH));
+        on.remaining(0, quota, 0).await?;
+    }
+    Ok(())
+}
