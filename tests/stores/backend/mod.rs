@@ -2,6 +2,7 @@
 
 mod compared;
 mod failing;
+mod nonsense;
 mod together;
 
 use std::sync::Arc;
