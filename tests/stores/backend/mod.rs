@@ -3,6 +3,7 @@
 mod compared;
 mod failing;
 mod nonsense;
+mod panics;
 mod together;
 
 use std::sync::Arc;
