@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant as SystemInstant};
 
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::store::Clock;
 
@@ -110,6 +110,8 @@ impl ManualClock {
     #[track_caller]
     pub fn paused() -> Self {
         let runtime = Handle::current();
+        // Tokio pauses time without timers, too; only a timer panics, which says how to enable them.
+        drop(sleep(Duration::ZERO));
         if !is_paused() {
             tokio::time::pause();
         }

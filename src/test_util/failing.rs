@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::pending;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -87,7 +88,9 @@ impl<S: Store> FailingStore<S> {
     }
 
     fn set(&self, state: State) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        let before = mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), state);
+        // Unlocked: what the closure of a test owns may call this store when it is dropped.
+        drop(before);
     }
 
     fn state(&self) -> State {

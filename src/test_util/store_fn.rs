@@ -73,6 +73,9 @@ where
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if receipt.store() != self.id {
+            return Answer::Ready(Ok(Vec::new()));
+        }
         let applied = Settlement::each(changes, &receipt, |_, _, change| applied(change));
         Answer::Ready(Ok(applied))
     }

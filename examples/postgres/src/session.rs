@@ -52,15 +52,26 @@ impl Drop for Session {
             return;
         }
         match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(roll_back(client))),
+            Ok(runtime) => drop(runtime.spawn(roll_back(Abandoned(Some(client))))),
             Err(_) => drop(Object::take(client)),
         }
     }
 }
 
+/// A connection whose calls were abandoned. It is closed when it is dropped, as by a runtime that stops: in the pool it
+/// would keep its transaction, and the locks.
+struct Abandoned(Option<Object>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        drop(self.0.take().map(Object::take));
+    }
+}
+
 /// Rolls back after the calls that were abandoned, and returns the connection to the pool if the server confirms it.
-async fn roll_back(client: Object) {
-    if !matches!(timeout(ABANDONED, client.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {
-        drop(Object::take(client));
+async fn roll_back(mut abandoned: Abandoned) {
+    let Some(client) = &abandoned.0 else { return };
+    if matches!(timeout(ABANDONED, client.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {
+        drop(abandoned.0.take());
     }
 }

@@ -7,6 +7,9 @@
 //!
 //! Names, numbers and letters are kept in files and in Redis, and never change once they were released.
 
+use super::State;
+use super::rule::EXACT;
+
 /// The facts about one algorithm.
 ///
 /// Each field is the only place of its fact: nothing outside of an algorithm's own file compares algorithms.
@@ -21,8 +24,7 @@ pub(crate) struct Facts {
     /// Its letter in the names of keys in Redis, for good: a state is never read as another algorithm's.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for keys in Redis"))]
     pub(crate) letter: char,
-    /// The layout of its state in Redis.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for states in Redis"))]
+    /// The layout of its state.
     pub(crate) layout: Layout,
     /// The most units that can be taken at once.
     pub(crate) capacity: Capacity,
@@ -61,6 +63,27 @@ pub(crate) enum Layout {
     /// The last time seen (6 bytes), and the time of each unit (4): a `Log`. If that is enough, Redis
     /// replies with a digest of it: a `LogDigest`.
     Log,
+}
+
+impl Layout {
+    /// Returns whether a state has this layout, and could be one of this window: of others the arithmetic is not exact,
+    /// and may overflow.
+    pub(crate) fn is_of(self, state: &State, window: u64) -> bool {
+        match state {
+            State::Level { .. } => matches!(self, Self::Count | Self::Falling),
+            State::Window { count, previous, .. } => {
+                self == Self::Counts && count.max(previous).saturating_mul(window) < EXACT
+            }
+            State::Log { time, units } => {
+                let age = |unit: &u32| time.wrapping_sub(u64::from(*unit)) % (1 << 32);
+                self == Self::Log
+                    && units.is_sorted_by(|earlier, later| age(earlier) >= age(later))
+                    && units.first().is_none_or(|oldest| age(oldest) <= *time)
+            }
+            #[cfg(feature = "redis")]
+            State::LogDigest { .. } => false,
+        }
+    }
 }
 
 /// The most units that can be taken at once.

@@ -146,9 +146,10 @@ fn assert_step_is_exact(step: &Step, quota: &Quota) {
     }
 }
 
-/// Checks the state against its bytes in Redis.
+/// Checks the state against its bytes in Redis, and that it is one of the quota.
 #[track_caller]
 fn assert_state_is_exact(state: &State, quota: &Quota) {
+    assert!(quota.can_read(state), "{quota}: {state:?}");
     match state {
         State::Level { time, amount } => assert!(*time < EXACT && *amount < EXACT, "{quota}: {state:?}"),
         State::Window { time, count, previous } => {

@@ -18,6 +18,11 @@ impl Quota {
         self.algorithm.adjust(self.rule(), state, now, change)
     }
 
+    /// Returns whether a state could be one of this quota, or of one with another limit.
+    pub(crate) fn can_read(&self, state: &State) -> bool {
+        self.facts().layout.is_of(state, self.window)
+    }
+
     const fn rule(&self) -> Rule {
         Rule { window: self.window, limit: self.limit, capacity: self.capacity }
     }

@@ -9,8 +9,8 @@
 //! | `w` | a sliding window's last time, its count, and the count of the window before |
 //! | `g` | a sliding log's last time; then 4 bytes a unit, the low bits of its time, oldest first |
 //!
-//! Times are ticks of the quota since the Unix epoch. A state of another version, or that is none, is an error of the requests over it: to start
-//! anew would admit what was already used.
+//! Times are ticks of the quota since the Unix epoch. A state of another version, or that is none of its quota, is an
+//! error of the requests over it: to start anew would admit what was already used.
 
 use crate::core::Error;
 use crate::core::algorithm::State;
@@ -52,7 +52,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<State, Error> {
         b'g' => log(rest),
         _ => None,
     };
-    state.ok_or_else(|| foreign("a value is no state of this crate".to_owned()))
+    state.ok_or_else(no_state)
+}
+
+/// The error of a value that is not what this crate has written for its id.
+pub(super) fn no_state() -> Error {
+    Error::new(Kind::Store, "a value is no state of this crate")
 }
 
 /// Reads exactly so many numbers, each of which must be one that decisions are exact for.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::id::StateId;
 use crate::core::error::Kind;
-use crate::core::{Error, kept};
+use crate::core::{Error, Quota, kept};
 use crate::store::{Applied, Change, Check, Counter, Decided, Taken};
 
 /// What is to be done.
@@ -53,6 +53,15 @@ impl Work {
     /// A decision over these checks.
     pub(super) fn decide(checks: &[Check]) -> Self {
         Self::Decide(kept(checks))
+    }
+
+    /// Returns the quotas of its states, in the order of its ids.
+    pub(super) fn quotas(&self) -> SmallVec<[&Quota; 4]> {
+        match self {
+            Self::Decide(checks) => checks.iter().map(|check| &check.counter.quota).collect(),
+            Self::Adjust(change) => SmallVec::from_iter([&change.1.counter.quota]),
+            Self::Reset(counter) => SmallVec::from_iter([&counter.quota]),
+        }
     }
 
     fn ids(&self) -> SmallVec<[StateId; 1]> {

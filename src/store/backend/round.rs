@@ -3,11 +3,12 @@
 //! Jobs and the states that were loaded come in; what was done for each, and the states to write, go out. Nothing here
 //! waits, and nothing is kept: a round that met a conflict is decided again on other states.
 
+use std::mem;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::bytes::{decode, encode};
+use super::bytes::{decode, encode, no_state};
 use super::id::StateId;
 use super::job::{Done, Job, Work};
 use super::traits::Write;
@@ -54,6 +55,8 @@ struct Round<'a> {
     states: Vec<(Option<State>, Option<Duration>)>,
     /// For each id, why its state cannot be read.
     unreadable: Vec<Option<Error>>,
+    /// For each id, whether it is known that its quota can read the state.
+    is_checked: Vec<bool>,
 }
 
 impl<'a> Round<'a> {
@@ -64,7 +67,7 @@ impl<'a> Round<'a> {
             Err(error) => ((None, None), Some(error)),
         };
         let (states, unreadable) = states.into_iter().map(read).unzip();
-        Self { store, ids, now_us, states, unreadable }
+        Self { store, ids, now_us, states, unreadable, is_checked: vec![false; ids.len()] }
     }
 
     /// Does the work of one job.
@@ -74,6 +77,9 @@ impl<'a> Round<'a> {
     /// If a state that it needs cannot be read; a reset needs none.
     fn work(&mut self, job: &Job) -> Result<Done, Error> {
         let places: SmallVec<[usize; 4]> = job.ids.iter().map(|id| self.place(id)).collect();
+        for (place, quota) in places.iter().zip(job.work.quotas()) {
+            self.check(*place, quota);
+        }
         if matches!(job.work, Work::Reset(_)) {
             self.unreadable[places[0]] = None;
         }
@@ -88,6 +94,14 @@ impl<'a> Round<'a> {
                 Done::Reset
             }
         })
+    }
+
+    /// Checks once that a state which was loaded is one of its quota.
+    fn check(&mut self, place: usize, quota: &Quota) {
+        let is_checked = mem::replace(&mut self.is_checked[place], true);
+        if !is_checked && self.states[place].0.as_ref().is_some_and(|state| !quota.can_read(state)) {
+            self.unreadable[place] = Some(no_state());
+        }
     }
 
     /// Returns the states that differ from what was loaded.

@@ -142,9 +142,9 @@ impl<B: StateBackend> Shared<B> {
                 if let Some(runtime) = runtime {
                     spawn(&runtime, run(begun));
                 } else if !thread::panicking() {
-                    // It belongs to others: a panic is theirs, and they have an error.
-                    let mut round = Box::pin(run(begun));
-                    drop(catch_unwind(AssertUnwindSafe(|| poll_once(round.as_mut()))));
+                    // It belongs to others: a panic is theirs, and they have an error. What has to wait is dropped,
+                    // which may panic, too.
+                    drop(catch_unwind(AssertUnwindSafe(|| poll_once(Box::pin(run(begun)).as_mut()))));
                 }
             }
             starts = self.starts.fetch_sub(starts, Ordering::AcqRel) - starts;

@@ -2,6 +2,8 @@
 
 mod compared;
 mod failing;
+mod nonsense;
+mod panics;
 mod together;
 
 use std::sync::Arc;

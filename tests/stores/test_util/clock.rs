@@ -61,6 +61,13 @@ async fn a_paused_clock_and_the_timers_move_each_other() {
     assert!(before.elapsed() >= secs(60) && before.elapsed() < secs(61), "once");
 }
 
+#[test]
+#[should_panic(expected = "timers are disabled")]
+fn a_runtime_without_timers_cannot_be_paused() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    drop(runtime.block_on(async { ManualClock::paused() }));
+}
+
 #[tokio::test(start_paused = true)]
 async fn time_that_is_paused_already_stays_so() {
     let clock = ManualClock::paused();

@@ -39,6 +39,14 @@ async fn a_closure_decides_each_check_and_refuses_all_of_a_request() -> Result<(
 }
 
 #[tokio::test]
+async fn a_closure_ignores_receipts_of_other_stores() -> Result<(), Error> {
+    let (store, other) = (StoreFn::new(|_| true), StoreFn::new(|_| true));
+    let decided = other.decide(&[check(3)], Deadline::none()).wait().await?;
+    assert!(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(3))]).wait().await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_look_fits_whatever_the_closure_returns() -> Result<(), Error> {
     let store = StoreFn::new(|_| false);
     let looked = store.decide(&[check(0)], Deadline::none()).wait().await?;
@@ -64,6 +72,29 @@ async fn a_failing_store_fails_in_each_kind_and_works_again() -> Result<(), Erro
     store.work();
     assert_eq!(decide().await?.decision.outcomes()[0].remaining(), 8, "what failed took nothing");
     Ok(())
+}
+
+#[test]
+fn a_closure_of_a_failing_store_may_own_what_calls_the_store_when_it_is_dropped() {
+    struct Mends(FailingStore<MemoryStore>);
+    impl Drop for Mends {
+        fn drop(&mut self) {
+            self.0.work();
+        }
+    }
+
+    let (done, waits) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let store = FailingStore::new(MemoryStore::new());
+        let mends = Mends(store.clone());
+        store.fail_with(move || {
+            let _own = &mends;
+            Error::timeout("slow")
+        });
+        store.hang();
+        done.send(()).expect("the test waits");
+    });
+    waits.recv_timeout(Duration::from_secs(10)).expect("it does not wait for itself");
 }
 
 #[tokio::test]

@@ -96,6 +96,27 @@ async fn a_load_that_is_abandoned_leaves_its_connection_usable_and_no_lock() {
 }
 
 #[test]
+fn a_runtime_that_stops_in_a_transaction_leaves_no_lock() {
+    let server = Server::start();
+    let build =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let (stays, stops) = (build(), build());
+    let (postgres, single) = (stays.block_on(database(&server)), on(&server.url(), AMPLE, 1));
+    let store = single.store().expect("a store");
+    assert!(is_allowed(stays.block_on(decide(&store, &[ada()]))), "the connection belongs to the runtime that stays");
+    let holder = stays.block_on(load(&postgres));
+    let other = single.clone();
+    stops.spawn(async move { load(&other).await });
+    let waits = async || number(&postgres, "SELECT count(*) FROM pg_locks WHERE NOT granted").await == 1;
+    assert!(stays.block_on(until(AMPLE, waits)).is_some(), "it waits for the lock");
+    stops.shutdown_timeout(AMPLE);
+    drop(holder);
+    let gone = async || number(&postgres, LOCKS).await + number(&postgres, IN_TRANSACTION).await == 0;
+    assert!(stays.block_on(until(Duration::from_secs(5), gone)).is_some());
+    assert!(is_allowed(stays.block_on(decide(&store, &[ada()]))), "it connects again");
+}
+
+#[test]
 fn without_a_runtime_a_decision_is_an_error() {
     let postgres = on(&url(1), AMPLE, 1);
     let loading = futures::executor::block_on(postgres.load(&[StateId::of(&ada().counter)]));
