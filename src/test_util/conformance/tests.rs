@@ -235,7 +235,7 @@ impl Store for Picky {
 #[tokio::test]
 async fn what_a_store_does_not_support_is_left_out_and_said() {
     let report = conformance(async |_| Picky(MemoryStore::new())).await;
-    assert_eq!(report.passed(), 1, "a request without checks: {report}");
+    assert_eq!(report.passed() - report.in_part().count(), 1, "a request without checks: {report}");
     assert!(report.left_out().all(|(_, reason)| reason.contains("it supports nothing")), "{report}");
     assert!(report.left_out().count() > 90, "{report}");
 }
