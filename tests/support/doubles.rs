@@ -1,7 +1,10 @@
-//! What stores of tests do not do themselves: they pass it on, or have nothing to do.
+//! Stores that are unavailable, and what stores of tests do not do themselves: they pass it on.
 
-use tollgate::Error;
-use tollgate::store::{Answer, Check, Deadline, Decided, Store};
+use std::time::Duration;
+
+use tollgate::store::{Answer, Check, Deadline, Decided};
+use tollgate::test_util::FailingStore;
+use tollgate::{Error, MemoryStore, Store};
 
 /// Methods of [`Store`](tollgate::Store) that are those of the store inside: `passes_on!(inner: settle, adjust, reset);`.
 #[allow(unused_macros, reason = "not every room has such stores")]
@@ -70,6 +73,29 @@ macro_rules! keeps_nothing {
 
 #[allow(unused_imports, reason = "not every room has such stores")]
 pub(crate) use {keeps_nothing, passes_on};
+
+/// A store that is unavailable.
+pub(crate) fn unavailable() -> FailingStore<MemoryStore> {
+    let store = FailingStore::new(MemoryStore::new());
+    store.fail_with(away);
+    store
+}
+
+/// The error of a store that is unavailable.
+pub(crate) fn away() -> Error {
+    Error::store("the store is away", std::io::Error::other("gone"))
+}
+
+/// A store that claims this budget: no store without a server has one.
+pub(crate) struct Bounded<S>(pub(crate) S, pub(crate) Option<Duration>);
+
+impl<S: Store> Store for Bounded<S> {
+    passes_on!(0: decide, settle, adjust, reset);
+
+    fn budget(&self) -> Option<Duration> {
+        self.1
+    }
+}
 
 /// A store that is away.
 pub(crate) struct Away;
