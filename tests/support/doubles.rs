@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Answer, Check, Deadline, Decided};
 use tollgate::test_util::FailingStore;
 use tollgate::{Error, MemoryStore, Store};
 
@@ -49,30 +48,8 @@ macro_rules! passes_on {
     };
 }
 
-/// The methods of [`Store`](tollgate::Store) but `decide`, of a store that keeps nothing.
-#[allow(unused_macros, reason = "not every room has such stores")]
-macro_rules! keeps_nothing {
-    () => {
-        fn settle(&self, _: tollgate::store::Receipt, _: &[tollgate::store::Settlement]) -> tollgate::store::Settling {
-            tollgate::store::Answer::Ready(Ok(Vec::new()))
-        }
-
-        fn adjust(
-            &self,
-            _: &tollgate::store::Counter,
-            _: tollgate::store::Change,
-        ) -> tollgate::store::Answer<Result<tollgate::store::Applied, tollgate::Error>> {
-            tollgate::store::Answer::Ready(Ok(tollgate::store::Applied::new(0, 0)))
-        }
-
-        fn reset(&self, _: &tollgate::store::Counter) -> tollgate::store::Answer<Result<(), tollgate::Error>> {
-            tollgate::store::Answer::Ready(Ok(()))
-        }
-    };
-}
-
 #[allow(unused_imports, reason = "not every room has such stores")]
-pub(crate) use {keeps_nothing, passes_on};
+pub(crate) use passes_on;
 
 /// A store that is unavailable.
 pub(crate) fn unavailable() -> FailingStore<MemoryStore> {
@@ -95,15 +72,4 @@ impl<S: Store> Store for Bounded<S> {
     fn budget(&self) -> Option<Duration> {
         self.1
     }
-}
-
-/// A store that is away.
-pub(crate) struct Away;
-
-impl Store for Away {
-    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
-    }
-
-    keeps_nothing!();
 }
