@@ -5,8 +5,7 @@
 use std::alloc::System;
 use std::convert::Infallible;
 use std::fs;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,18 +13,15 @@ use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tollgate::store::{Answer as StoreAnswer, Check, Counter, Deadline, Decided, Receipt, Store, StoreId};
-use tollgate::{
-    Decision, DenyCache, Error, HybridStore, Key, LeaseStore, MemoryStore, Outcome, Policy, Quota, RateLimitLayer,
-    Source, key,
-};
+use tollgate::store::{Check, Counter, Deadline, Store};
+use tollgate::test_util::{ManualClock, StoreFn};
+use tollgate::{DenyCache, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, Service, service_fn};
 
 #[allow(dead_code, reason = "rooms use more of it")]
 #[path = "support/mod.rs"]
 mod support;
 
-use self::support::doubles::keeps_nothing;
 use self::support::slow::many;
 
 #[global_allocator]
@@ -103,21 +99,6 @@ fn refusals_of_made_up_keys_take_no_more_memory_than_the_deny_cache_has_room_for
     assert!(store.len() <= CAPACITY, "{} refusals", store.len());
 }
 
-/// Refuses the first check of each request for an hour, and no other.
-struct Refuses;
-
-impl Store for Refuses {
-    fn decide(&self, checks: &[Check], _: Deadline) -> StoreAnswer<Result<Decided, Error>> {
-        let hour = Some(Duration::from_secs(3_600));
-        let mut outcomes: Vec<Outcome> = checks.iter().map(|check| Outcome::allowed(check, 7)).collect();
-        outcomes[0] = Outcome::denied(&checks[0], 0, hour);
-        let decision = Decision::new(outcomes, Source::Store);
-        StoreAnswer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
-    }
-
-    keeps_nothing!();
-}
-
 /// The longest key that a file can have: eight values of the longest text that is not hashed.
 fn longest(number: u64) -> Key {
     static OTHERS: LazyLock<Key> = LazyLock::new(|| (1..7).fold(part(0), |joined, place| joined.join(&part(place))));
@@ -131,16 +112,17 @@ fn part(number: u64) -> Key {
 /// Refuses a request for each of many keys, of so many policies, and again when they have outlived;
 /// the most bytes in use, and how many refusals were kept.
 fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, usize) {
-    let (now, before) = (Arc::new(AtomicU64::new(1)), live());
-    let clock = Arc::clone(&now);
-    let settings = DenyCache::builder().with_clock(move || Duration::from_secs(clock.load(Ordering::Relaxed)));
+    let (clock, before) = (ManualClock::new(), live());
+    let settings = DenyCache::builder().with_clock(clock.clone());
     let settings = settings.cap(Duration::from_secs(60)).capacity(usize::try_from(capacity).expect("it is small"));
-    let store = settings.build(Refuses).expect("the settings are valid");
+    // The first check of each request is refused for an hour, and no other.
+    let store = StoreFn::new(|check| check.counter.policy.as_str() != "policy");
+    let store = settings.build(store).expect("the settings are valid");
     let check = |policy: &str, key| Check::new(Counter::new(policy.try_into().expect("a valid name"), key, ONE), 1);
     let others = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|policy| check(policy, Key::new("k", "v")));
     let (mut most, mut kept) = (0, usize::MAX);
     for round in 0..2 {
-        now.fetch_add(61, Ordering::Relaxed);
+        clock.advance(Duration::from_secs(61));
         for number in 0..capacity + capacity / 100 {
             let mut checks = vec![check("policy", key(round << 32 | number))];
             checks.extend_from_slice(&others[..policies - 1]);

@@ -1,12 +1,13 @@
-//! A store that fails, hangs and works again, as a test says.
+//! A store that fails, hangs, is slow and works again, as a test says.
 
 use std::fmt;
 use std::future::pending;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::core::Error;
 use crate::store::{
@@ -18,7 +19,7 @@ const DEFAULT_BUDGET: Duration = Duration::from_millis(100);
 
 /// A store around a store that a test makes unavailable, and available again. Clones share the inner store and its state.
 ///
-/// It works at first. Each call has the result of the state at the time it is made: none is repeated or resumed later.
+/// It works at first. Each call has the result of the state at the time it is made: none is repeated later.
 ///
 /// # Examples
 ///
@@ -46,17 +47,33 @@ pub struct FailingStore<S> {
     state: Arc<Mutex<State>>,
 }
 
+/// What becomes of calls from now on, and when it is known.
 #[derive(Clone)]
-enum State {
+struct State {
+    result: CallResult,
+    answers: Answers,
+}
+
+#[derive(Clone)]
+enum CallResult {
     Works,
     Hangs,
     Fails(Arc<dyn Fn() -> Error + Send + Sync>),
 }
 
+#[derive(Clone)]
+enum Answers {
+    AtOnce,
+    After(Duration),
+    /// Until it is closed: it has no permits.
+    Held(Arc<Semaphore>),
+}
+
 impl<S: Store> FailingStore<S> {
     /// A store that works, as `inner` does.
     pub fn new(inner: S) -> Self {
-        Self { inner: Arc::new(inner), state: Arc::new(Mutex::new(State::Works)) }
+        let state = State { result: CallResult::Works, answers: Answers::AtOnce };
+        Self { inner: Arc::new(inner), state: Arc::new(Mutex::new(state)) }
     }
 
     /// Passes all calls from now on to the inner store.
@@ -64,7 +81,7 @@ impl<S: Store> FailingStore<S> {
     /// A circuit breaker that has opened meanwhile closes with its next successful probe, so for a moment requests may
     /// still be decided without the store.
     pub fn work(&self) {
-        self.set(State::Works);
+        self.set(CallResult::Works);
     }
 
     /// Fails all calls from now on at once, with an error that is a [connection](Error::is_connection)'s.
@@ -75,7 +92,7 @@ impl<S: Store> FailingStore<S> {
     /// Fails all calls from now on at once, with the error that a closure makes for each: of
     /// [`Error::connection`], [`Error::timeout`], [`Error::store`] or [`Error::invalid`].
     pub fn fail_with(&self, error: impl Fn() -> Error + Send + Sync + 'static) {
-        self.set(State::Fails(Arc::new(error)));
+        self.set(CallResult::Fails(Arc::new(error)));
     }
 
     /// Lets all calls from now on hang.
@@ -84,77 +101,192 @@ impl<S: Store> FailingStore<S> {
     /// that is earlier. Otherwise it never ends, so a layer's own timer ends it. Settlements, changes and resets fail after
     /// that budget, or after 100 ms.
     pub fn hang(&self) {
-        self.set(State::Hangs);
+        self.set(CallResult::Hangs);
     }
 
-    fn set(&self, state: State) {
-        let before = mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), state);
+    /// Delays the answers of all calls from now on by this time, whether the store works or fails: until the next
+    /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
+    ///
+    /// The inner store is called at once, so what it takes is taken even if nobody waits for the answer. If it has a
+    /// [budget](Store::budget), a decision fails with a timeout at its end, or at the deadline if that is earlier.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::test_util::{FailingStore, ManualClock};
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule, Source};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let clock = ManualClock::paused();
+    /// let store = FailingStore::new(MemoryStore::builder().with_clock(clock.clone()).build());
+    /// let rule = Rule::new("mail", Quota::per_hour(100));
+    /// let limiter = Limiter::new(store.clone(), [rule]).budget(Duration::from_millis(50));
+    ///
+    /// let ada = Key::new("user", "ada");
+    /// store.delay(Duration::from_millis(20));
+    /// assert_eq!(limiter.check(&ada).await?.source(), Source::Store);
+    /// store.delay(Duration::from_millis(80));
+    /// assert_eq!(limiter.check(&ada).await?.source(), Source::Fallback);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delay(&self, by: Duration) {
+        self.state().answers = Answers::After(by);
+    }
+
+    /// Holds the answers of all calls from now on, whether the store works or fails: until the next
+    /// [`work`](Self::work), [`fail`](Self::fail) or [`hang`](Self::hang).
+    ///
+    /// The inner store is called at once. The answers are there when what this returns is released or dropped. It needs
+    /// no timers, unless the inner store has a [budget](Store::budget), which bounds its decisions. It is for tests of
+    /// requests that are dropped while the store decides, or that overtake each other.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::FutureExt;
+    /// use tollgate::test_util::FailingStore;
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// let store = FailingStore::new(MemoryStore::new());
+    /// let limiter = Limiter::new(store.clone(), [Rule::new("mail", Quota::per_hour(1))]);
+    ///
+    /// let ada = Key::new("user", "ada");
+    /// let held = store.hold();
+    /// let mut first = Box::pin(limiter.check(&ada));
+    /// assert!(first.as_mut().now_or_never().is_none());
+    /// store.work();
+    /// let second = limiter.check(&ada).now_or_never().expect("its answer is not held");
+    /// assert!(!second?.is_allowed());
+    /// held.release();
+    /// assert!(first.now_or_never().expect("it is released")?.is_allowed());
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    pub fn hold(&self) -> Held {
+        let gate = Arc::new(Semaphore::new(0));
+        self.state().answers = Answers::Held(Arc::clone(&gate));
+        Held { gate, state: Arc::clone(&self.state) }
+    }
+
+    fn set(&self, result: CallResult) {
+        let before = mem::replace(&mut *self.state(), State { result, answers: Answers::AtOnce });
         // Unlocked: what the closure of a test owns may call this store when it is dropped.
         drop(before);
     }
 
-    fn state(&self) -> State {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
     }
 
-    /// Calls the inner store if it works; otherwise returns an error, or what `hang` does.
-    fn call<T>(
+    /// Calls the inner store if it works; returns the result when the test wants it.
+    fn call<T: Send + 'static>(
         &self,
+        ends: Ends,
         works: impl FnOnce(&S) -> Answer<Result<T, Error>>,
-        hang: impl FnOnce() -> Answer<Result<T, Error>>,
     ) -> Answer<Result<T, Error>> {
-        match self.state() {
-            State::Works => works(&self.inner),
-            State::Hangs => hang(),
-            State::Fails(error) => Answer::Ready(Err(error())),
+        let State { result, answers } = self.state().clone();
+        let answer = match result {
+            CallResult::Works => works(&self.inner),
+            CallResult::Hangs => return ended(ends.hanging, pending()),
+            CallResult::Fails(error) => Answer::Ready(Err(error())),
+        };
+        match answers {
+            Answers::AtOnce => answer,
+            Answers::After(time) => ended(ends.slow, async move {
+                sleep(time).await;
+                answer.wait().await
+            }),
+            Answers::Held(gate) => ended(ends.slow, async move {
+                let _ = gate.acquire().await;
+                answer.wait().await
+            }),
         }
     }
 
-    /// Hangs until a decision has to be there, if the store is one that keeps deadlines.
-    fn hang_until(&self, deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        match self.budget() {
-            Some(budget) => timed_out(deadline.earlier(Deadline::after(budget))),
-            None => Answer::pending(pending()),
-        }
+    /// Returns when a decision has to be there, if the store is one that keeps deadlines.
+    fn ends_of_decision(&self, deadline: Deadline) -> Ends {
+        let end = self.budget().and_then(|budget| deadline.earlier(Deadline::after(budget)).instant());
+        Ends { slow: end, hanging: end }
     }
 
-    /// Hangs for as long as whatever is not a decision may take.
-    fn hang_for_budget<T: Send + 'static>(&self) -> Answer<Result<T, Error>> {
-        timed_out(Deadline::after(self.budget().unwrap_or(DEFAULT_BUDGET)))
+    /// Returns for how long whatever is not a decision may hang.
+    fn ends(&self) -> Ends {
+        Ends { slow: None, hanging: Deadline::after(self.budget().unwrap_or(DEFAULT_BUDGET)).instant() }
     }
 }
 
-/// Returns the answer of a store that fails at a deadline; without one it never ends.
-fn timed_out<T: Send + 'static>(deadline: Deadline) -> Answer<Result<T, Error>> {
-    let at: Option<Instant> = deadline.instant();
-    Answer::pending(async move {
-        match at {
-            Some(at) => sleep_until(at).await,
-            None => pending().await,
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The answers that a [`FailingStore`] [holds](FailingStore::hold) until this is released or dropped.
+#[must_use = "answers are held only until it is dropped"]
+pub struct Held {
+    gate: Arc<Semaphore>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Held {
+    /// Releases the answers. Unless the test has changed what the store does meanwhile, no more are held from now on.
+    pub fn release(self) {}
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.gate.close();
+        let mut state = locked(&self.state);
+        if matches!(&state.answers, Answers::Held(gate) if Arc::ptr_eq(gate, &self.gate)) {
+            state.answers = Answers::AtOnce;
         }
-        Err(Error::timeout("the store hangs, as a test made it"))
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").finish_non_exhaustive()
+    }
+}
+
+/// When a call times out, if ever.
+#[derive(Clone, Copy)]
+struct Ends {
+    slow: Option<Instant>,
+    hanging: Option<Instant>,
+}
+
+/// Returns the answer of a call that times out then, if it is not there.
+fn ended<T: Send + 'static>(
+    at: Option<Instant>,
+    answer: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Answer<Result<T, Error>> {
+    Answer::pending(async move {
+        let Some(at) = at else { return answer.await };
+        let late = |_| Err(Error::timeout("the store is late, as a test made it"));
+        timeout_at(at, answer).await.unwrap_or_else(late)
     })
 }
 
 impl<S: Store> Store for FailingStore<S> {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.call(|inner| inner.decide(checks, deadline), || self.hang_until(deadline))
+        self.call(self.ends_of_decision(deadline), |inner| inner.decide(checks, deadline))
     }
 
     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.call(|inner| inner.probe(checks, deadline), || self.hang_until(deadline))
+        self.call(self.ends_of_decision(deadline), |inner| inner.probe(checks, deadline))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.call(|inner| inner.settle(receipt, changes), || self.hang_for_budget())
+        self.call(self.ends(), |inner| inner.settle(receipt, changes))
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.call(|inner| inner.adjust(counter, change), || self.hang_for_budget())
+        self.call(self.ends(), |inner| inner.adjust(counter, change))
     }
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.call(|inner| inner.reset(counter), || self.hang_for_budget())
+        self.call(self.ends(), |inner| inner.reset(counter))
     }
 
     fn budget(&self) -> Option<Duration> {
@@ -162,10 +294,8 @@ impl<S: Store> Store for FailingStore<S> {
     }
 
     fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        match self.state() {
-            State::Works => self.inner.recall(checks),
-            State::Hangs | State::Fails(_) => None,
-        }
+        let works = matches!(self.state().result, CallResult::Works);
+        if works { self.inner.recall(checks) } else { None }
     }
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {

@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | limits as time passes, without sleeping | [`ManualClock`] |
 //! | what clients receive | [`send`] |
-//! | a store that is unavailable | [`FailingStore`] |
+//! | a store that is unavailable or slow | [`FailingStore`] |
 //! | what follows from a decision, whatever the limits are | [`StoreFn`] |
 //! | what is charged and refunded, and for which keys | [`RecordingStore`] |
 //! | a store of your own | [`conformance`] |
@@ -29,7 +29,7 @@ mod store_fn;
 
 pub use clock::ManualClock;
 pub use conformance::{Conformance, Report, conformance};
-pub use failing::FailingStore;
+pub use failing::{FailingStore, Held};
 pub use recording::{Recorded, RecordingStore};
 pub use send::{Sent, send};
 pub use store_fn::StoreFn;

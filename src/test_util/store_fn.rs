@@ -1,6 +1,7 @@
 //! A store whose decisions a closure makes.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::core::{Decision, Error, Outcome, Source};
 use crate::store::{
@@ -10,9 +11,10 @@ use crate::store::{
 
 /// A store that decides each check by a closure, and keeps nothing: for tests of what follows a decision.
 ///
-/// The closure returns whether the check fits. A check that fits has its quota's capacity left but for its cost, and one
-/// that does not can be repeated after a window. A look (a check of cost 0) always fits, with nothing left if the closure
-/// returns `false`. All that is charged or refunded is reported as done.
+/// The closure returns whether the check fits. A check that fits has its quota's capacity left but for its cost, and
+/// one that does not can be repeated after a window, unless [`retry_after`](Self::retry_after) is set. A look (a check
+/// of cost 0) always fits, with nothing left if the closure returns `false`. All that is charged or refunded is
+/// reported as done.
 ///
 /// # Examples
 ///
@@ -35,6 +37,8 @@ use crate::store::{
 pub struct StoreFn<F> {
     id: StoreId,
     fits: F,
+    source: Source,
+    retry_after: Option<Duration>,
 }
 
 impl<F> StoreFn<F>
@@ -43,7 +47,53 @@ where
 {
     /// A store of a closure that returns whether a check fits. It must not block.
     pub fn new(fits: F) -> Self {
-        Self { id: StoreId::new(), fits }
+        Self { id: StoreId::new(), fits, source: Source::Store, retry_after: None }
+    }
+
+    /// Sets the source of all decisions, which is [`Source::Store`] otherwise: for tests of what depends on it, such as
+    /// logs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::test_util::StoreFn;
+    /// use tollgate::{Key, Limiter, Quota, Rule, Source};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let store = StoreFn::new(|_| false).source(Source::DenyCache);
+    /// let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_hour(100))]);
+    /// assert_eq!(limiter.check(&Key::new("user", "ada")).await?.source(), Source::DenyCache);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn source(self, source: Source) -> Self {
+        Self { source, ..self }
+    }
+
+    /// Sets how long all refusals say to wait, which is the window of the quota otherwise: for tests of what waits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use http::Request;
+    /// use tollgate::test_util::{StoreFn, send};
+    /// use tollgate::{Policy, Quota, RateLimitLayer};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let store = StoreFn::new(|_| false).retry_after(Duration::from_secs(3));
+    /// let layer = RateLimitLayer::new(store, Policy::new("api", Quota::per_hour(100)));
+    /// let sent = send(&layer, 1, |_| Request::new(())).await;
+    /// assert_eq!(sent[0].headers()["retry-after"], "3");
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
     }
 
     fn outcome(&self, check: &Check) -> Outcome {
@@ -51,7 +101,10 @@ where
         match ((self.fits)(check), check.cost) {
             (true, cost) => Outcome::allowed(check, capacity.saturating_sub(cost)),
             (false, 0) => Outcome::allowed(check, 0),
-            (false, _) => Outcome::denied(check, 0, Some(check.counter.quota.window())),
+            (false, _) => {
+                let wait = self.retry_after.unwrap_or(check.counter.quota.window());
+                Outcome::denied(check, 0, Some(wait))
+            }
         }
     }
 }
@@ -69,7 +122,7 @@ where
         let is_refused =
             checks.iter().zip(&outcomes).any(|(check, one)| check.mode == Mode::Enforce && !one.is_allowed());
         let receipt = if is_refused { Receipt::empty(self.id) } else { Receipt::new(self.id, taken) };
-        Answer::Ready(Ok(Decided::new(Decision::new(outcomes, Source::Store), receipt)))
+        Answer::Ready(Ok(Decided::new(Decision::new(outcomes, self.source), receipt)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {

@@ -1,10 +1,15 @@
 //! When a store that fails is asked.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures::future::join_all;
 use tokio::time::{Instant, advance};
-use tollgate::{BreakerState, LeaseStore, Quota, RateLimitLayer, Source};
+use tollgate::store::{Answer, Check, Deadline, Decided};
+use tollgate::{BreakerState, Decision, Error, LeaseStore, MemoryStore, Quota, RateLimitLayer, Source, Store};
 
 use super::rig::{MANY, Mood, Moody, decided_by, layer, ms, per_user};
+use crate::support::doubles::passes_on;
 
 /// Failures in a row after which a store is not asked.
 const MOST: u64 = 5;
@@ -172,22 +177,44 @@ async fn questions_that_can_never_be_answered_say_nothing_of_the_store() {
     assert_eq!(layer.breaker_state(), BreakerState::Closed, "the next request could tell");
 }
 
+/// A store that can say that it asked nobody; the source of a `StoreFn` stays what it is.
+struct Remembering {
+    memory: MemoryStore,
+    remembers: Arc<AtomicBool>,
+}
+
+impl Store for Remembering {
+    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
+        let Answer::Ready(Ok(Decided { decision, receipt, .. })) = self.memory.decide(checks, deadline) else {
+            panic!("memory decides")
+        };
+        let source = if self.remembers.load(Ordering::SeqCst) { Source::DenyCache } else { Source::Store };
+        let decision = Decision::new(decision.outcomes().iter().cloned(), source);
+        Answer::Ready(Ok(Decided::new(decision, receipt)))
+    }
+
+    passes_on!(memory: settle, adjust, reset);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_process_remembers_of_the_store_says_nothing_of_the_store() {
-    let store = Moody::new(Mood::Fails);
+    let remembers = Arc::new(AtomicBool::new(true));
+    let inner = Remembering { memory: MemoryStore::new(), remembers: Arc::clone(&remembers) };
+    let store = Moody::around(Mood::Fails, inner);
     let layer = layer(&store, MANY);
     for _ in 0..MOST {
-        store.becomes(Mood::Remembers);
+        store.becomes(Mood::Decides);
         assert_eq!(decided_by(&layer).await, Source::DenyCache);
         store.becomes(Mood::Fails);
         assert_eq!(decided_by(&layer).await, Source::Fallback);
     }
     assert_eq!(layer.breaker_state(), BreakerState::Open);
     advance(ms(50)).await;
-    for mood in [Mood::Remembers, Mood::Remembers, Mood::Decides] {
+    store.becomes(Mood::Decides);
+    for source in [Source::DenyCache, Source::DenyCache, Source::Store] {
         assert_eq!(layer.breaker_state(), BreakerState::Open);
-        store.becomes(mood);
-        decided_by(&layer).await;
+        remembers.store(source == Source::DenyCache, Ordering::SeqCst);
+        assert_eq!(decided_by(&layer).await, source);
     }
     assert_eq!(layer.breaker_state(), BreakerState::Closed, "the next request could tell");
 }
@@ -200,7 +227,7 @@ async fn a_layer_and_what_is_made_of_it_ask_by_one_breaker_and_other_layers_by_t
     let asked = store.asked();
     let _ = layer.limiter().check(&tollgate::Key::new("user", "ada")).await.expect("the fallback decides");
     assert_eq!(store.asked(), asked);
-    let other = RateLimitLayer::new(store.clone(), per_user(MANY));
+    let other = RateLimitLayer::new(store.store(), per_user(MANY));
     assert_eq!(other.breaker_state(), BreakerState::Closed);
     decided_by(&other).await;
     assert_eq!(store.asked(), asked + 1);
@@ -209,7 +236,7 @@ async fn a_layer_and_what_is_made_of_it_ask_by_one_breaker_and_other_layers_by_t
 #[tokio::test(start_paused = true)]
 async fn stores_around_the_store_are_asked_no_more_either() {
     let store = Moody::new(Mood::Fails);
-    let layer = RateLimitLayer::new(LeaseStore::new(store.clone()), per_user(MANY));
+    let layer = RateLimitLayer::new(LeaseStore::new(store.store()), per_user(MANY));
     for _ in 0..MOST {
         decided_by(&layer).await;
     }

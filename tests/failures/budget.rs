@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::time::Instant;
 use tollgate::store::Store;
-use tollgate::{DenyCache, Error, HybridStore, Key, LeaseStore, OnFailure, RateLimitLayer, Source};
+use tollgate::{DenyCache, Error, HybridStore, Key, LeaseStore, MemoryStore, OnFailure, RateLimitLayer, Source};
 
 use super::rig::{MANY, Mood, Moody, ask, decided_by, header, layer, ms, per_user};
+use crate::support::doubles::Bounded;
 
 /// Timers count milliseconds, and round up.
 const GRAIN: Duration = ms(1);
@@ -57,10 +58,12 @@ async fn an_answer_that_comes_late_goes_nowhere_and_what_it_took_stays_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_keeps_to_its_own_budget_is_left_to_it() {
-    let own = |budget| Moody::with_budget(Mood::DecidesIn(ms(150)), Some(budget));
+    let own = |budget| Moody::around(Mood::DecidesIn(ms(150)), Bounded(MemoryStore::new(), Some(budget)));
     let patient = layer(&own(ms(200)), MANY);
     assert_eq!(decided_by(&patient).await, Source::Store, "the store's is the layer's");
-    let longer = layer(&own(ms(20)), MANY).budget(ms(100));
+    // Only the claim is 20 ms: the store within does not know of it.
+    let claims = Bounded(Moody::new(Mood::DecidesIn(ms(150))).store(), Some(ms(20)));
+    let longer = RateLimitLayer::new(claims, per_user(MANY)).budget(ms(100));
     assert_eq!(decided_by(&longer).await, Source::Store, "it says that it keeps to 20 ms: no other timer runs");
     let shorter = layer(&own(ms(200)), MANY).budget(ms(50));
     let start = Instant::now();
@@ -70,7 +73,7 @@ async fn a_store_that_keeps_to_its_own_budget_is_left_to_it() {
 
 #[test]
 fn stores_around_a_store_keep_to_its_budget() {
-    let store = |budget| Moody::with_budget(Mood::Decides, budget);
+    let store = |budget| Moody::around(Mood::Decides, Bounded(MemoryStore::new(), budget)).store();
     for (given, told) in [(None, None), (Some(ms(30)), Some(ms(30)))] {
         assert_eq!(DenyCache::new(store(given)).budget(), told);
         assert_eq!(LeaseStore::new(store(given)).budget(), told);
@@ -93,7 +96,7 @@ async fn a_limiter_is_told_of_a_timeout() {
 fn outside_of_a_runtime_there_are_no_timers_and_no_panics() {
     let layer = layer(&Moody::new(Mood::Hangs), MANY);
     assert!(ask(&layer, "ada").now_or_never().is_none());
-    let at_once = RateLimitLayer::new(Moody::new(Mood::Decides), per_user(MANY)).budget(Duration::MAX);
+    let at_once = RateLimitLayer::new(Moody::new(Mood::Decides).store(), per_user(MANY)).budget(Duration::MAX);
     assert_eq!(ask(&at_once, "ada").now_or_never().expect("an answer at once").status(), 200);
 }
 

@@ -1,36 +1,29 @@
 //! A store whose mood a test sets, and requests to a layer around it.
 
 use std::convert::Infallible;
-use std::future::pending;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
-use tokio::time::{sleep, timeout_at};
-use tollgate::store::{
-    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling,
-};
-use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Source, Store, key};
+use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
+use tollgate::{Decision, MemoryStore, Policy, Quota, RateLimitLayer, ResponseBody, Source, Store, key};
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::doubles::away;
+use crate::support::time::memory;
 
 pub(crate) type Answered = Response<ResponseBody<Full<Bytes>>>;
 
 /// No more is admitted than this by the shared store in a test.
 pub(crate) const MANY: Quota = Quota::per_hour(1_000);
 
-/// A multiple of 30 days.
-pub(crate) const EPOCH: Duration = Duration::from_secs(656 * 30 * 86_400);
-
 /// What a store does with the next questions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mood {
     /// Decides at once.
     Decides,
-    /// Decides at once, and says that it asked nobody.
-    Remembers,
     /// Decides, and tells it so late.
     DecidesIn(Duration),
     /// Fails at once.
@@ -43,131 +36,75 @@ pub(crate) enum Mood {
     Hangs,
 }
 
-#[derive(Clone)]
-pub(crate) struct Moody {
-    shared: Arc<Shared>,
+/// A store whose mood a test sets, and what it was asked.
+pub(crate) struct Moody<S = MemoryStore> {
+    failing: FailingStore<S>,
+    recording: RecordingStore<FailingStore<S>>,
+    counts: Mutex<Counts>,
 }
 
-struct Shared {
-    memory: MemoryStore,
-    mood: Mutex<Mood>,
-    asked: AtomicU64,
-    settled: AtomicU64,
-    budget: Option<Duration>,
+/// How many decisions were asked of a store so far, and how many changes to its receipts it was told of.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    asked: u64,
+    settled: usize,
 }
 
 impl Moody {
     pub(crate) fn new(mood: Mood) -> Self {
-        Self::with_budget(mood, None)
+        Self::with_clock(mood, &ManualClock::new())
     }
 
-    /// With a budget of its own it keeps deadlines, but not that.
-    pub(crate) fn with_budget(mood: Mood, budget: Option<Duration>) -> Self {
-        Self::with_clock(mood, budget, || EPOCH)
+    pub(crate) fn with_clock(mood: Mood, clock: &ManualClock) -> Self {
+        Self::around(mood, memory(clock))
+    }
+}
+
+impl<S: Store> Moody<S> {
+    pub(crate) fn around(mood: Mood, inner: S) -> Self {
+        let failing = FailingStore::new(inner);
+        let moody = Self { recording: RecordingStore::new(failing.clone()), failing, counts: Mutex::default() };
+        moody.becomes(mood);
+        moody
     }
 
-    pub(crate) fn with_clock(mood: Mood, budget: Option<Duration>, clock: impl Clock) -> Self {
-        let memory = MemoryStore::builder().with_clock(clock).build();
-        let (asked, settled) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { shared: Arc::new(Shared { memory, mood: Mutex::new(mood), asked, settled, budget }) }
+    /// What a layer is given.
+    pub(crate) fn store(&self) -> RecordingStore<FailingStore<S>> {
+        self.recording.clone()
     }
 
     pub(crate) fn becomes(&self, mood: Mood) {
-        *self.shared.mood.lock().expect("nobody panics here") = mood;
-    }
-
-    fn mood(&self) -> Mood {
-        *self.shared.mood.lock().expect("nobody panics here")
+        match mood {
+            Mood::Decides | Mood::DecidesIn(_) => self.failing.work(),
+            Mood::Fails | Mood::FailsIn(_) => self.failing.fail_with(away),
+            Mood::Refuses => self.failing.fail_with(|| Quota::try_per_second(0).expect_err("a limit of 0")),
+            Mood::Hangs => self.failing.hang(),
+        }
+        if let Mood::DecidesIn(time) | Mood::FailsIn(time) = mood {
+            self.failing.delay(time);
+        }
     }
 
     /// How many decisions were asked of it so far.
     pub(crate) fn asked(&self) -> u64 {
-        self.shared.asked.load(Ordering::Relaxed)
+        self.counts().asked
     }
 
     /// How many changes to its receipts it was told of.
-    pub(crate) fn settled(&self) -> u64 {
-        self.shared.settled.load(Ordering::Relaxed)
+    pub(crate) fn settled(&self) -> usize {
+        self.counts().settled
     }
-}
 
-pub(crate) fn away() -> Error {
-    Error::store("the store is away", std::io::Error::other("gone"))
-}
-
-impl Moody {
-    /// As its mood is.
-    fn decided(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.shared.asked.fetch_add(1, Ordering::Relaxed);
-        let decide = |checks: &[Check]| self.shared.memory.decide(checks, deadline);
-        match self.mood() {
-            Mood::Decides => decide(checks),
-            Mood::Remembers => {
-                let Answer::Ready(Ok(Decided { decision, receipt, .. })) = decide(checks) else {
-                    panic!("memory decides")
-                };
-                let decision = Decision::new(decision.outcomes().iter().cloned(), Source::DenyCache);
-                Answer::Ready(Ok(Decided::new(decision, receipt)))
+    fn counts(&self) -> Counts {
+        let mut counts = self.counts.lock().expect("nobody panics here");
+        for call in self.recording.take() {
+            match call {
+                Recorded::Decide(_) | Recorded::Probe(_) => counts.asked += 1,
+                Recorded::Settle(_, changes) => counts.settled += changes.len(),
+                _ => {}
             }
-            Mood::DecidesIn(time) => {
-                let decided = decide(checks);
-                Answer::pending(async move {
-                    sleep(time).await;
-                    decided.wait().await
-                })
-            }
-            Mood::Fails => Answer::Ready(Err(away())),
-            Mood::FailsIn(time) => Answer::pending(async move {
-                sleep(time).await;
-                Err(away())
-            }),
-            Mood::Refuses => Answer::Ready(Err(Quota::try_per_second(0).expect_err("a limit of 0"))),
-            Mood::Hangs => Answer::pending(pending()),
         }
-    }
-}
-
-impl Store for Moody {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        match (self.decided(checks, deadline), self.shared.budget.and(deadline.instant())) {
-            (Answer::Pending(pending), Some(at)) => {
-                Answer::pending(async move { timeout_at(at, pending).await.unwrap_or_else(|_| Err(away())) })
-            }
-            (decided, _) => decided,
-        }
-    }
-
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.shared.settled.fetch_add(changes.len() as u64, Ordering::Relaxed);
-        self.shared.memory.settle(receipt, changes)
-    }
-
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        let adjust = || self.shared.memory.adjust(counter, change);
-        match self.mood() {
-            Mood::Decides | Mood::Remembers | Mood::Refuses => adjust(),
-            Mood::DecidesIn(time) => {
-                let adjusted = adjust();
-                Answer::pending(async move {
-                    sleep(time).await;
-                    adjusted.wait().await
-                })
-            }
-            Mood::Fails => Answer::Ready(Err(away())),
-            Mood::FailsIn(time) => Answer::pending(async move {
-                sleep(time).await;
-                Err(away())
-            }),
-            Mood::Hangs => Answer::pending(pending()),
-        }
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.shared.memory.reset(counter)
-    }
-
-    fn budget(&self) -> Option<Duration> {
-        self.shared.budget
+        *counts
     }
 }
 
@@ -176,8 +113,8 @@ pub(crate) fn per_user(quota: Quota) -> Policy {
 }
 
 /// A layer with one policy, by user.
-pub(crate) fn layer(store: &Moody, quota: Quota) -> RateLimitLayer {
-    RateLimitLayer::new(store.clone(), per_user(quota))
+pub(crate) fn layer(store: &Moody<impl Store>, quota: Quota) -> RateLimitLayer {
+    RateLimitLayer::new(store.store(), per_user(quota))
 }
 
 /// The answer to a request of a user to a service that answers with a status at once.

@@ -138,7 +138,7 @@ async fn clients_are_not_told_which_rule_decided() {
 async fn shadows_alone_are_never_denied() {
     let store = Moody::new(Mood::Fails);
     let shadow = Policy::new("tried", ONE).shadow();
-    let layer = RateLimitLayer::new(store.clone(), shadow).on_failure(OnFailure::Deny);
+    let layer = RateLimitLayer::new(store.store(), shadow).on_failure(OnFailure::Deny);
     for _ in 0..20 {
         assert_eq!(ask(&layer, "ada").await.status(), 200);
     }

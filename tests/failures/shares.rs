@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::advance;
-use tollgate::{Count, Policy, Quota, RateLimitLayer, Source};
+use tollgate::{BreakerState, Count, Policy, Quota, RateLimitLayer, Source};
 
 use super::rig::{Answered, Mood, Moody, answer, ask, header, layer, ms, per_user, source};
 
@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 fn sharing(policy: Policy, instances: u32) -> RateLimitLayer {
     let instances = NonZeroU32::new(instances).expect("at least one");
-    RateLimitLayer::new(Moody::new(Mood::Fails), policy).instances(instances)
+    RateLimitLayer::new(Moody::new(Mood::Fails).store(), policy).instances(instances)
 }
 
 /// How many requests are admitted of 50.
@@ -149,7 +149,7 @@ async fn a_request_refused_by_one_share_takes_nothing_from_the_others() {
 async fn what_is_given_back_goes_to_whom_it_was_taken_from() {
     let store = Moody::new(Mood::Decides);
     let failures = per_user(Quota::per_hour(3)).count(Count::failures());
-    let layer = RateLimitLayer::new(store.clone(), failures);
+    let layer = RateLimitLayer::new(store.store(), failures);
     for _ in 0..10 {
         assert_eq!(answer(&layer, "ada", 200).await.status(), 200);
     }
@@ -173,16 +173,19 @@ async fn what_is_given_back_goes_to_whom_it_was_taken_from() {
 async fn units_taken_before_an_outage_go_back_to_the_store_in_it() {
     let store = Moody::new(Mood::Decides);
     let layer = layer(&store, Quota::per_hour(3));
-    let counting = RateLimitLayer::new(store.clone(), per_user(Quota::per_hour(3)).count(Count::failures()));
+    let counting = RateLimitLayer::new(store.store(), per_user(Quota::per_hour(3)).count(Count::failures()));
     store.becomes(Mood::DecidesIn(ms(10)));
     let failing = async {
         store.becomes(Mood::Fails);
         for _ in 0..5 {
             ask(&counting, "bob").await;
         }
+        // What is sent arrives again, before the layer notices.
+        store.becomes(Mood::Decides);
+        assert_eq!(counting.breaker_state(), BreakerState::Open);
     };
     let (response, ()) = futures::join!(answer(&counting, "ada", 200), failing);
     assert_eq!((source(&response), store.settled()), (Source::Store, 1));
-    store.becomes(Mood::Decides);
+    assert_eq!(counting.breaker_state(), BreakerState::Open);
     assert_eq!(header(&ask(&layer, "ada").await, "x-ratelimit-remaining"), "2", "they are there again");
 }

@@ -3,18 +3,15 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate::store::Clock;
-use tollgate::{BreakerState, DenyCache, HybridStore, LeaseStore, Quota, RateLimitLayer, Source, Store};
+use tollgate::test_util::{FailingStore, ManualClock, RecordingStore};
+use tollgate::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, Quota, RateLimitLayer, Source, Store};
 
-use super::rig::{EPOCH, Mood, Moody, ask, ms, per_user, source};
+use super::rig::{Mood, Moody, ask, ms, per_user, source};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A clock that shows the runtime's time, which these tests pause.
-fn clock() -> impl Clock + Copy {
-    let start = Instant::now();
-    move || EPOCH + start.elapsed()
-}
+/// The store inside.
+type Inner = RecordingStore<FailingStore<MemoryStore>>;
 
 /// A store that went away and came back, and a layer around a store around it.
 struct Outage {
@@ -50,12 +47,12 @@ impl Outage {
 
 /// How long the longest of several outages lasts on for a hot key, over a store around the one that
 /// was away. Before it, the key was decided by that store itself.
-async fn longest_return<S: Store>(quota: Quota, around: impl Fn(Moody) -> S) -> Duration {
+async fn longest_return<S: Store>(quota: Quota, around: impl Fn(Inner) -> S) -> Duration {
     let mut longest = ms(0);
     for (away, back) in [Mood::Fails, Mood::Hangs].into_iter().zip([Mood::DecidesIn(ms(5)), Mood::Decides]) {
         for phase in 0..3 {
-            let store = Moody::with_clock(Mood::Decides, None, clock());
-            let layer = RateLimitLayer::new(around(store.clone()), per_user(quota));
+            let store = Moody::with_clock(Mood::Decides, &ManualClock::paused());
+            let layer = RateLimitLayer::new(around(store.store()), per_user(quota));
             let outage = Outage { store, layer };
             assert!(outage.ask("hot", ms(500)).await, "{quota} is never decided here");
             outage.store.becomes(away);
@@ -76,7 +73,7 @@ const SOON: Duration = ms(1_100);
 async fn a_key_whose_leases_pay_does_not_hide_that_the_store_is_back() {
     let quota = Quota::per_second(1_000_000);
     let returned = longest_return(quota, |store| {
-        LeaseStore::builder(store).with_clock(clock()).build().expect("the settings are right")
+        LeaseStore::builder(store).with_clock(ManualClock::paused()).build().expect("the settings are right")
     });
     let returned = returned.await;
     assert!(returned <= SOON, "{returned:?}");
@@ -97,7 +94,7 @@ async fn a_key_that_is_admitted_before_it_is_paid_does_not_hide_that_the_store_i
 #[tokio::test(start_paused = true)]
 async fn a_key_whose_refusals_are_remembered_does_not_hide_that_the_store_is_back() {
     let returned = longest_return(Quota::fixed_window(3, 24 * HOUR), |store| {
-        DenyCache::builder().cap(HOUR).with_clock(clock()).build(store).expect("the settings are right")
+        DenyCache::builder().cap(HOUR).with_clock(ManualClock::paused()).build(store).expect("the settings are right")
     });
     let returned = returned.await;
     assert!(returned <= SOON, "{returned:?}");
@@ -107,8 +104,11 @@ async fn a_key_whose_refusals_are_remembered_does_not_hide_that_the_store_is_bac
 async fn nor_do_several_stores_around_each_other() {
     let returned = longest_return(Quota::per_second(1_000_000), |store| {
         let hybrid = HybridStore::builder(store).build().expect("the settings are right");
-        let leases = LeaseStore::builder(hybrid).with_clock(clock()).build().expect("the settings are right");
-        std::sync::Arc::new(DenyCache::builder().cap(HOUR).with_clock(clock()).build(leases).expect("they are right"))
+        let leases =
+            LeaseStore::builder(hybrid).with_clock(ManualClock::paused()).build().expect("the settings are right");
+        std::sync::Arc::new(
+            DenyCache::builder().cap(HOUR).with_clock(ManualClock::paused()).build(leases).expect("they are right"),
+        )
     });
     let returned = returned.await;
     assert!(returned <= SOON, "{returned:?}");

@@ -13,9 +13,8 @@ use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tollgate::key;
-use tollgate::{
-    AccessList, Count, Decision, Headers, MemoryStore, MissingKey, OnFailure, Policy, Quota, RateLimitLayer,
-};
+use tollgate::test_util::ManualClock;
+use tollgate::{AccessList, Count, Decision, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
@@ -24,9 +23,9 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::clock::ManualClock;
-use crate::support::doubles::Away;
+use crate::support::doubles::unavailable;
 use crate::support::soon::soon;
+use crate::support::time::{at, memory};
 
 const S: u64 = 1_000_000;
 
@@ -88,7 +87,7 @@ async fn refused(client: &mut HealthClient<Channel>) -> Status {
 /// A layer of one policy, and the clock of its store.
 fn limited(policy: Policy) -> (RateLimitLayer, ManualClock) {
     let clock = ManualClock::new();
-    let store = MemoryStore::builder().with_clock(clock.reader()).build();
+    let store = memory(&clock);
     (RateLimitLayer::new(store, policy), clock)
 }
 
@@ -127,9 +126,9 @@ async fn a_refused_call_is_resource_exhausted_with_the_true_wait() {
     assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), "7301");
     assert_eq!(metadata(&status, "ratelimit"), r#""calls";r=0;t=8"#);
     assert_eq!(metadata(&status, "cache-control"), "no-store");
-    clock.set(7_300_500 - 1);
+    clock.set(at(7_300_500 - 1));
     assert_eq!(metadata(&refused(&mut client).await, "grpc-retry-pushback-ms"), "1");
-    clock.set(7_301_000);
+    clock.set(at(7_301_000));
     assert!(call(&mut client, None).await.is_ok(), "the wait is true");
 }
 
@@ -181,7 +180,8 @@ async fn a_denied_client_has_no_permission() {
 
 #[tokio::test]
 async fn without_its_store_a_layer_that_denies_is_unavailable_for_a_second() {
-    let layer = RateLimitLayer::new(Away, Policy::new("calls", Quota::per_hour(5))).on_failure(OnFailure::Deny);
+    let layer =
+        RateLimitLayer::new(unavailable(), Policy::new("calls", Quota::per_hour(5))).on_failure(OnFailure::Deny);
     let server = Health::start(layer).await;
     let status = refused(&mut server.client().await).await;
     assert_eq!((status.code(), status.message()), (Code::Unavailable, "temporarily reduced capacity"));
@@ -327,7 +327,7 @@ async fn calls_are_admitted_again_when_the_wait_is_over_on_the_same_connection()
     let server = Health::start(layer).await;
     let mut client = server.client().await;
     for round in 0..3 {
-        clock.set(round * 60 * S);
+        clock.set(at(round * 60 * S));
         for _ in 0..3 {
             assert!(call(&mut client, None).await.is_ok());
         }

@@ -11,10 +11,11 @@ use http_body_util::{BodyExt, Full};
 use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::key;
+use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Dialect, EXPOSED_HEADERS, Headers, Policy, Quota, RateLimitLayer, ResponseBody};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::clock::ManualClock;
+use crate::support::time::memory;
 
 type Text = Full<Bytes>;
 
@@ -22,7 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A layer on a clock that stands still.
 fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-    RateLimitLayer::composite(ManualClock::new().store()).policies(policies)
+    RateLimitLayer::composite(memory(&ManualClock::new())).policies(policies)
 }
 
 fn policy(name: &str, quota: Quota) -> Policy {
@@ -191,9 +192,9 @@ fn a_wait_of_one_second_is_told_in_the_singular() {
 #[test]
 fn a_fixed_window_is_told_until_its_end() {
     let clock = ManualClock::new();
-    clock.pass(Duration::from_millis(15_500));
+    clock.advance(Duration::from_millis(15_500));
     let quota = Quota::fixed_window(2, Duration::from_secs(60));
-    let layer = RateLimitLayer::new(clock.store(), policy("all", quota)).headers(Headers::both().reset_in_seconds());
+    let layer = RateLimitLayer::new(memory(&clock), policy("all", quota)).headers(Headers::both().reset_in_seconds());
     let service = layer.layer(upstream(200, &[]));
     for (left, status) in [("\"all\";r=1;t=45", 200), ("\"all\";r=0;t=45", 200), ("\"all\";r=0;t=45", 429)] {
         let response = send(&service);
@@ -207,15 +208,15 @@ fn a_fixed_window_is_told_until_its_end() {
 fn a_wait_is_rounded_up_and_never_zero() {
     let clock = ManualClock::new();
     let quota = Quota::token_bucket(1, Duration::from_millis(1_500));
-    let service = RateLimitLayer::new(clock.store(), policy("all", quota)).layer(upstream(200, &[]));
+    let service = RateLimitLayer::new(memory(&clock), policy("all", quota)).layer(upstream(200, &[]));
     send(&service);
     for (passed, wait) in [(0, "2"), (499, "2"), (1, "1"), (999, "1")] {
-        clock.pass(Duration::from_millis(passed));
+        clock.advance(Duration::from_millis(passed));
         let response = send(&service);
         assert_eq!(response.status(), 429);
         expect(response.headers(), &[("retry-after", wait)]);
     }
-    clock.pass(Duration::from_millis(1));
+    clock.advance(Duration::from_millis(1));
     assert_eq!(send(&service).status(), 200);
 }
 
@@ -704,7 +705,7 @@ proptest! {
         steps in proptest::collection::vec(0_u64..3_000_000, 1..12),
     ) {
         let clock = ManualClock::new();
-        let mut layer = RateLimitLayer::composite(clock.store());
+        let mut layer = RateLimitLayer::composite(memory(&clock));
         let mut expected = Vec::new();
         for (index, (quota, cost)) in quotas.iter().enumerate() {
             expected.push(format!("p{index}"));
@@ -712,7 +713,7 @@ proptest! {
         }
         let service = layer.layer(upstream(200, &[]));
         for step in steps {
-            clock.pass(Duration::from_micros(step));
+            clock.advance(Duration::from_micros(step));
             let response = send(&service);
             let rules = members(response.headers(), "ratelimit-policy");
             prop_assert!(rules.iter().map(|(name, _)| name).eq(&expected));
@@ -734,14 +735,14 @@ proptest! {
     #[test]
     fn who_waits_as_told_is_served(quota in quota(), cost in 1_u64..10, steps in proptest::collection::vec(0_u64..3_000_000, 1..20)) {
         let clock = ManualClock::new();
-        let service = RateLimitLayer::new(clock.store(), policy("all", quota).cost(cost)).layer(upstream(200, &[]));
+        let service = RateLimitLayer::new(memory(&clock), policy("all", quota).cost(cost)).layer(upstream(200, &[]));
         for step in steps {
-            clock.pass(Duration::from_micros(step));
+            clock.advance(Duration::from_micros(step));
             let response = send(&service);
             if response.status() == 429 {
                 prop_assert_eq!(response.headers().contains_key("retry-after"), cost <= quota.capacity());
                 if cost > quota.capacity() { break }
-                clock.pass(SECOND * u32::try_from(number(response.headers(), "retry-after")).unwrap());
+                clock.advance(SECOND * u32::try_from(number(response.headers(), "retry-after")).unwrap());
                 prop_assert_eq!(send(&service).status(), 200);
             }
         }

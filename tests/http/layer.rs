@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,9 +20,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use tokio_test::{assert_pending, assert_ready, assert_ready_err, assert_ready_ok, task};
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, StoreId, Taken,
-};
+use tollgate::store::{Answer, Applied, Check, Counter, Decided, Receipt, Settlement, Taken};
+use tollgate::test_util::{FailingStore, Held, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{
     Decision, Error, Handle, Headers, Key, Limiter, MemoryStore, MissingKey, OnFailure, Outcome, Policy, PolicyName,
     Quota, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Rule, Source, StatusService, Store,
@@ -30,6 +29,9 @@ use tollgate::{
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_test::mock;
+
+use crate::support::doubles::{away, unavailable};
+use crate::support::time;
 
 type Text = Full<Bytes>;
 type Answered = Response<ResponseBody<Text>>;
@@ -50,7 +52,7 @@ fn of(user: &'static str) -> Request<Text> {
 
 /// A store whose clock stands still.
 fn memory() -> MemoryStore {
-    MemoryStore::builder().with_clock(|| Duration::from_secs(1_800_000_000)).build()
+    time::memory(&ManualClock::new())
 }
 
 fn layer(policy: Policy) -> RateLimitLayer {
@@ -122,79 +124,26 @@ fn decision<B>(response: &Response<B>) -> &Decision {
     response.extensions().get().expect("a decision among the extensions")
 }
 
-/// A store made of a closure, which counts what is asked of it and what is settled.
-struct Stub<F> {
-    decide: F,
-    asked: AtomicUsize,
-    settled: AtomicUsize,
+/// A store that admits or refuses all, and records it.
+fn recorded(fits: bool) -> RecordingStore<impl Store> {
+    RecordingStore::new(StoreFn::new(move |_| fits))
 }
 
-impl<F> Stub<F>
-where
-    F: Fn(&[Check]) -> Answer<Result<Decided, Error>> + Send + Sync + 'static,
-{
-    fn new(decide: F) -> Arc<Self> {
-        Arc::new(Self { decide, asked: AtomicUsize::new(0), settled: AtomicUsize::new(0) })
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    fn settled(&self) -> usize {
-        self.settled.load(Ordering::Relaxed)
-    }
+/// The checks of each decision that a store was asked for.
+fn asked(store: &RecordingStore<impl Store>) -> Vec<Vec<Check>> {
+    let checks = |call| if let Recorded::Decide(checks) | Recorded::Probe(checks) = call { Some(checks) } else { None };
+    store.recorded().into_iter().filter_map(checks).collect()
 }
 
-impl<F> Store for Stub<F>
-where
-    F: Fn(&[Check]) -> Answer<Result<Decided, Error>> + Send + Sync + 'static,
-{
-    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        (self.decide)(checks)
-    }
-
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        self.settled.fetch_add(1, Ordering::Relaxed);
-        Answer::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(Applied::new(0, 0)))
-    }
-
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
-    }
+/// How many decisions were settled.
+fn settled(store: &RecordingStore<impl Store>) -> usize {
+    store.recorded().iter().filter(|call| matches!(call, Recorded::Settle(..))).count()
 }
 
-fn allow(checks: &[Check]) -> Decided {
-    let outcomes = checks.iter().map(|check| Outcome::allowed(check, 7));
-    Decided::new(Decision::new(outcomes, Source::Store), Receipt::new(StoreId::new(), []))
-}
-
-fn deny(checks: &[Check]) -> Decided {
-    let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::from_secs(3))));
-    Decided::new(Decision::new(outcomes, Source::Store), Receipt::new(StoreId::new(), []))
-}
-
-fn away() -> Error {
-    Error::store("the store is away", std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
-}
-
-/// A store that answers as `decide` says, but not before the gate is opened.
-fn slow(decide: fn(&[Check]) -> Decided) -> (oneshot::Sender<()>, Arc<impl Store>) {
-    let (open, gate) = oneshot::channel::<()>();
-    let gate = gate.shared();
-    let store = Stub::new(move |checks| {
-        let (decided, gate) = (decide(checks), gate.clone());
-        Answer::pending(async move {
-            gate.await.expect("the gate is opened");
-            Ok(decided)
-        })
-    });
-    (open, store)
+/// A store that admits or refuses all, but does not answer before it is released.
+fn slow(fits: bool) -> (Held, impl Store) {
+    let store = FailingStore::new(StoreFn::new(move |_| fits));
+    (store.hold(), store)
 }
 
 // Readiness.
@@ -239,7 +188,7 @@ fn the_instance_that_was_polled_ready_is_the_one_called() {
 
 #[test]
 fn a_concurrency_limit_inside_is_called_with_the_permit_it_gave() {
-    let (open, store) = slow(allow);
+    let (held, store) = slow(true);
     let inner = ConcurrencyLimit::new(Hello::default(), 1);
     let layer = RateLimitLayer::new(store, Policy::new("all", MANY));
     let mut service = mock::Spawn::new(layer.layer(inner));
@@ -247,7 +196,7 @@ fn a_concurrency_limit_inside_is_called_with_the_permit_it_gave() {
     let mut first = task::spawn(service.call(request()));
     assert_pending!(first.poll());
     assert_pending!(service.poll_ready(), "the only permit is taken while the store decides");
-    open.send(()).unwrap();
+    held.release();
     assert_eq!(assert_ready_ok!(first.poll()).status(), 200);
     drop(first);
     assert_ready_ok!(service.poll_ready());
@@ -293,12 +242,12 @@ fn a_denied_request_never_reaches_the_inner_service() {
 
 #[test]
 fn a_denied_request_is_not_passed_on_when_the_store_is_slow_to_deny() {
-    let (open, store) = slow(deny);
+    let (held, store) = slow(false);
     let hello = Hello::default();
     let service = RateLimitLayer::new(store, Policy::new("all", MANY)).layer(hello.clone());
     let mut response = task::spawn(service.oneshot(request()));
     assert_pending!(response.poll());
-    open.send(()).unwrap();
+    held.release();
     assert!(response.is_woken());
     assert_eq!(assert_ready_ok!(response.poll()).status(), 429);
     assert_eq!(hello.calls(), 0);
@@ -344,17 +293,13 @@ fn a_refused_request_costs_nothing_on_the_policy_that_refuses() {
 
 #[test]
 fn all_policies_of_a_layer_are_one_question_to_the_store() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&asked);
-    let store = Stub::new(move |checks| {
-        let names = checks.iter().map(|check| (check.counter.policy.to_string(), check.counter.key.to_string()));
-        seen.lock().unwrap().push(names.collect::<Vec<_>>());
-        Answer::Ready(Ok(allow(checks)))
-    });
-    let layer = RateLimitLayer::composite(store).user(TWO, key::header("x-user").plain()).global(MANY);
+    let store = recorded(true);
+    let layer = RateLimitLayer::composite(store.clone()).user(TWO, key::header("x-user").plain()).global(MANY);
     expect(&layer.layer(Hello::default()), of("ada"), 200);
     let expected = [("user", "header x-user:ada"), ("global", "global:")];
-    assert_eq!(*asked.lock().unwrap(), [expected.map(|(policy, key)| (policy.to_owned(), key.to_owned()))]);
+    let [checks] = &asked(&store)[..] else { panic!("one question") };
+    let names = checks.iter().map(|check| (check.counter.policy.to_string(), check.counter.key.to_string()));
+    assert_eq!(names.collect::<Vec<_>>(), expected.map(|(policy, key)| (policy.to_owned(), key.to_owned())));
 }
 
 #[test]
@@ -367,11 +312,11 @@ fn a_layer_without_policies_admits_everything_and_adds_no_headers() {
 
 #[test]
 fn a_request_no_policy_applies_to_does_not_need_the_store() {
-    let store = Stub::new(|_| Answer::Ready(Err(away())));
-    let layer = RateLimitLayer::new(Arc::clone(&store), per_user(TWO)).on_failure(OnFailure::Deny);
+    let store = RecordingStore::new(unavailable());
+    let layer = RateLimitLayer::new(store.clone(), per_user(TWO)).on_failure(OnFailure::Deny);
     let service = layer.layer(Hello::default());
     expect(&service, request(), 200);
-    assert_eq!(store.asked(), 0);
+    assert!(store.recorded().is_empty());
     expect(&service, of("ada"), 503);
 }
 
@@ -395,11 +340,7 @@ fn a_cost_above_the_capacity_is_refused_for_good() {
 
 #[test]
 fn a_refusal_without_a_wait_is_told_as_a_second_not_as_zero() {
-    let store = Stub::new(|checks| {
-        let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::ZERO)));
-        let decision = Decision::new(outcomes, Source::Store);
-        Answer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
-    });
+    let store = StoreFn::new(|_| false).retry_after(Duration::ZERO);
     let response = send(&RateLimitLayer::new(store, Policy::new("all", MANY)).layer(Hello::default()), request());
     assert_eq!(header(&response, "retry-after"), "1");
     assert_eq!(header(&response, "ratelimit"), "\"all\";r=0;t=1");
@@ -538,37 +479,37 @@ fn errors_of_the_inner_service_pass_through_as_they_are() {
 
 #[test]
 fn an_admitted_request_is_settled_once_whatever_becomes_of_it() {
-    let store = Stub::new(|checks| Answer::Ready(Ok(allow(checks))));
-    let layer = RateLimitLayer::new(Arc::clone(&store), Policy::new("all", MANY));
+    let store = recorded(true);
+    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY));
     expect(&layer.layer(Hello::default()), request(), 200);
-    assert_eq!(store.settled(), 1, "answered");
+    assert_eq!(settled(&store), 1, "answered");
 
     let failing = service_fn(|_: Request<Text>| async { Err::<Response<Text>, _>(Broken(0)) });
     layer.layer(failing).oneshot(request()).now_or_never().unwrap().unwrap_err();
-    assert_eq!(store.settled(), 2, "failed");
+    assert_eq!(settled(&store), 2, "failed");
 
     let stuck = service_fn(|_: Request<Text>| std::future::pending::<Result<Response<Text>, Broken>>());
     assert!(layer.layer(stuck).oneshot(request()).now_or_never().is_none());
-    assert_eq!(store.settled(), 3, "dropped while the inner service worked");
+    assert_eq!(settled(&store), 3, "dropped while the inner service worked");
 
     let mut unpolled = layer.layer(Hello::default());
     drop(unpolled.call(request()));
-    assert_eq!(store.settled(), 4, "dropped before it was polled");
+    assert_eq!(settled(&store), 4, "dropped before it was polled");
 }
 
 #[test]
 fn a_refused_request_has_nothing_to_settle() {
-    let store = Stub::new(|checks| Answer::Ready(Ok(deny(checks))));
-    let layer = RateLimitLayer::new(Arc::clone(&store), Policy::new("all", MANY));
+    let store = recorded(false);
+    let layer = RateLimitLayer::new(store.clone(), Policy::new("all", MANY));
     expect(&layer.layer(Hello::default()), request(), 429);
-    assert_eq!((store.asked(), store.settled()), (1, 0));
+    assert_eq!((asked(&store).len(), settled(&store)), (1, 0));
 }
 
 // Cancellation.
 
 #[test]
 fn a_request_dropped_while_it_is_checked_leaves_nothing_behind() {
-    let (open, store) = slow(allow);
+    let (open, store) = slow(true);
     let hello = Hello::default();
     let layer = RateLimitLayer::new(store, Policy::new("all", MANY));
     let mut service = mock::Spawn::new(layer.layer(ConcurrencyLimit::new(hello.clone(), 1)));
@@ -583,23 +524,24 @@ fn a_request_dropped_while_it_is_checked_leaves_nothing_behind() {
     drop(response);
     assert_eq!(Arc::strong_count(&held), 1, "the request is gone");
     assert_ready_ok!(service.poll_ready(), "its place in the inner service is free");
-    open.send(()).unwrap();
+    open.release();
     assert_eq!(hello.calls(), 0);
 }
 
 #[test]
 fn a_request_dropped_while_its_key_is_looked_up_leaves_nothing_behind() {
     let (_open, lookup) = Later::new(|user| Extracted::Key(Key::new("user", user)));
-    let store = Stub::new(|checks| Answer::Ready(Ok(allow(checks))));
+    let store = recorded(true);
     let hello = Hello::default();
-    let layer = RateLimitLayer::new(Arc::clone(&store), Policy::new("user", MANY).key(lookup));
+    let layer = RateLimitLayer::new(store.clone(), Policy::new("user", MANY).key(lookup));
     let mut service = mock::Spawn::new(layer.layer(ConcurrencyLimit::new(hello.clone(), 1)));
     assert_ready_ok!(service.poll_ready());
     let mut response = task::spawn(service.call(of("ada")));
     assert_pending!(response.poll());
     drop(response);
     assert_ready_ok!(service.poll_ready());
-    assert_eq!((store.asked(), hello.calls()), (0, 0));
+    assert!(store.recorded().is_empty());
+    assert_eq!(hello.calls(), 0);
 }
 
 // Keys.
@@ -720,14 +662,13 @@ fn a_lookup_that_refuses_keeps_the_store_from_being_asked_for_more_than_a_look()
     let refuse = |_| Extracted::Rejected(Box::new(Response::builder().status(401).body(Bytes::new()).unwrap()));
     let (open, lookup) = Later::new(refuse);
     open.send(()).unwrap();
-    let store = Stub::new(|checks| {
-        assert!(checks.iter().all(|check| check.cost == 0), "{checks:?}");
-        Answer::Ready(Ok(allow(checks)))
-    });
-    let layer = RateLimitLayer::composite(Arc::clone(&store)).global(MANY).user(MANY, lookup).global(MANY);
+    let store = recorded(true);
+    let layer = RateLimitLayer::composite(store.clone()).global(MANY).user(MANY, lookup).global(MANY);
     let hello = Hello::default();
     expect(&layer.layer(hello.clone()), of("ada"), 401);
-    assert_eq!((store.asked(), hello.calls()), (1, 0));
+    let [checks] = &asked(&store)[..] else { panic!("one look") };
+    assert!(checks.iter().all(|check| check.cost == 0), "{checks:?}");
+    assert_eq!(hello.calls(), 0);
 }
 
 #[test]
@@ -924,21 +865,31 @@ fn waits(response: &Answered, seconds: u64) {
 
 /// A layer over a store that fails, at once or later.
 fn failing(later: bool, policy: Policy) -> RateLimitLayer {
-    let store =
-        Stub::new(move |_| if later { Answer::pending(async { Err(away()) }) } else { Answer::Ready(Err(away())) });
+    let store = unavailable();
+    if later {
+        store.delay(Duration::from_millis(1));
+    }
     RateLimitLayer::new(store, policy)
 }
 
-#[test]
-fn without_its_store_a_layer_keeps_a_limit_of_its_own() {
-    for later in [false, true] {
-        let service = failing(later, per_user(Quota::per_hour(3))).layer(Hello::default());
+/// The response of a service that may have to wait for its store.
+async fn later<S>(service: &S, request: Request<Text>) -> Answered
+where
+    S: Service<Request<Text>, Response = Answered, Error: fmt::Debug> + Clone,
+{
+    service.clone().oneshot(request).await.expect("a response")
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_store_a_layer_keeps_a_limit_of_its_own() {
+    for is_late in [false, true] {
+        let service = failing(is_late, per_user(Quota::per_hour(3))).layer(Hello::default());
         for status in [200, 200, 200, 429, 429] {
-            let response = send(&service, of("ada"));
+            let response = later(&service, of("ada")).await;
             assert_eq!(response.status(), status);
             assert_eq!(decision(&response).source(), Source::Fallback);
         }
-        expect(&service, of("bob"), 200);
+        assert_eq!(later(&service, of("bob")).await.status(), 200);
     }
 }
 
@@ -983,25 +934,25 @@ fn a_cost_that_is_never_admitted_is_not_admitted_without_the_store_either() {
     expect(&layer.layer(Hello::default()), of("ada"), 429);
 }
 
-#[test]
-fn a_layer_can_admit_everything_without_its_store() {
-    for later in [false, true] {
-        let layer = failing(later, per_user(Quota::per_hour(1))).on_failure(OnFailure::Allow);
+#[tokio::test(start_paused = true)]
+async fn a_layer_can_admit_everything_without_its_store() {
+    for is_late in [false, true] {
+        let layer = failing(is_late, per_user(Quota::per_hour(1))).on_failure(OnFailure::Allow);
         let service = layer.layer(Hello::default());
         for _ in 0..3 {
-            let response = send(&service, of("ada"));
+            let response = later(&service, of("ada")).await;
             assert_eq!(response.status(), 200);
             assert_eq!(decision(&response).source(), Source::Open);
         }
     }
 }
 
-#[test]
-fn a_layer_can_refuse_everything_without_its_store() {
-    for later in [false, true] {
+#[tokio::test(start_paused = true)]
+async fn a_layer_can_refuse_everything_without_its_store() {
+    for is_late in [false, true] {
         let hello = Hello::default();
-        let layer = failing(later, per_user(TWO)).on_failure(OnFailure::Deny);
-        let response = send(&layer.layer(hello.clone()), of("ada"));
+        let layer = failing(is_late, per_user(TWO)).on_failure(OnFailure::Deny);
+        let response = later(&layer.layer(hello.clone()), of("ada")).await;
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
         assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
@@ -1016,16 +967,12 @@ fn a_layer_can_refuse_everything_without_its_store() {
 
 #[test]
 fn a_store_that_recovers_decides_again() {
-    let memory = memory();
-    let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let state = Arc::clone(&broken);
-    let store = Stub::new(move |checks| {
-        if state.load(Ordering::Relaxed) { Answer::Ready(Err(away())) } else { memory.decide(checks, Deadline::none()) }
-    });
-    let service = RateLimitLayer::new(store, per_user(Quota::per_hour(1))).layer(Hello::default());
+    let store = FailingStore::new(memory());
+    store.fail_with(away);
+    let service = RateLimitLayer::new(store.clone(), per_user(Quota::per_hour(1))).layer(Hello::default());
     expect(&service, of("ada"), 200);
     expect(&service, of("ada"), 429);
-    broken.store(false, Ordering::Relaxed);
+    store.work();
     let response = send(&service, of("ada"));
     assert_eq!((response.status(), decision(&response).source()), (StatusCode::OK, Source::Store));
     expect(&service, of("ada"), 429);

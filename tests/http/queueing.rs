@@ -9,10 +9,13 @@ use futures::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::test_util::ManualClock;
+use tollgate::{Policy, Quota, RateLimitLayer};
 use tower::limit::ConcurrencyLimit;
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::time::memory;
 
 type Body = Full<Bytes>;
 type Calls = Arc<Mutex<Vec<Duration>>>;
@@ -27,9 +30,8 @@ fn ms(millis: u64) -> Duration {
 
 /// A layer of 10 slots a second with a queue, on the runtime's time, which starts now.
 fn queue(places: u64) -> RateLimitLayer {
-    let start = Instant::now();
-    let store = MemoryStore::builder().with_clock(move || Duration::from_secs(1_000_000) + start.elapsed()).build();
-    RateLimitLayer::new(store, Policy::new("queue", Quota::leaky_bucket(10, Duration::from_secs(1)).queue(places)))
+    let quota = Quota::leaky_bucket(10, Duration::from_secs(1)).queue(places);
+    RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("queue", quota))
 }
 
 /// A service that notes when it is called, and takes `work` for its answer.

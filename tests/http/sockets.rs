@@ -20,14 +20,15 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tollgate::key;
+use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Policy, Quota, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 
 use crate::support::alone::alone;
-use crate::support::clock::ManualClock;
 use crate::support::log::Log;
 use crate::support::soon::soon;
+use crate::support::time::memory;
 
 /// An app, served on a port of its own until it is stopped.
 struct Server {
@@ -113,12 +114,12 @@ fn limited(layer: RateLimitLayer) -> Router {
 
 /// An app whose `/` is limited to so many per hour, for each peer.
 fn per_peer(limit: u64) -> Router {
-    limited(RateLimitLayer::composite(ManualClock::new().store()).ip(Quota::per_hour(limit)))
+    limited(RateLimitLayer::composite(memory(&ManualClock::new())).ip(Quota::per_hour(limit)))
 }
 
 #[tokio::test]
 async fn the_address_behind_proxies_counts_whether_the_layer_is_told_of_them_before_its_limit_or_after() {
-    let composite = || RateLimitLayer::composite(ManualClock::new().store());
+    let composite = || RateLimitLayer::composite(memory(&ManualClock::new()));
     let client = || key::client_ip().trusted_proxies(["127.0.0.0/8"]);
     let quota = Quota::per_hour(1);
     let replaced = composite().client(key::client_ip()).ip(quota).client(client());
@@ -137,7 +138,7 @@ async fn the_address_behind_proxies_counts_whether_the_layer_is_told_of_them_bef
 async fn clients_are_served_until_the_limit_and_again_after_the_wait_they_are_told() {
     let clock = ManualClock::new();
     let quota = Quota::token_bucket(3, Duration::from_millis(7_300));
-    let server = Server::start(limited(RateLimitLayer::composite(clock.store()).ip(quota))).await;
+    let server = Server::start(limited(RateLimitLayer::composite(memory(&clock)).ip(quota))).await;
     let client = Http::new();
     for left in [2, 1, 0] {
         let answer = client.get(server.uri("/")).await;
@@ -151,9 +152,9 @@ async fn clients_are_served_until_the_limit_and_again_after_the_wait_they_are_to
         assert_eq!(refusal.number("content-length"), refusal.body.len() as u64);
         let wait = refusal.number("retry-after");
         assert!(wait >= 1);
-        clock.pass(Duration::from_secs(wait - 1));
+        clock.advance(Duration::from_secs(wait - 1));
         assert_eq!(client.get(server.uri("/")).await.status, 429, "told to wait a second too long");
-        clock.pass(Duration::from_secs(1));
+        clock.advance(Duration::from_secs(1));
         assert_eq!(client.get(server.uri("/")).await.status, 200, "told to come back too early");
         while client.get(server.uri("/")).await.status == 200 {}
     }
@@ -203,7 +204,7 @@ async fn clients_over_ipv6_are_limited_too() {
 #[track_caller]
 fn same(extractor: key::PeerIp, one: &str, other: &str) -> bool {
     let policy = Policy::new("ip", Quota::per_hour(1)).key(extractor);
-    let layer = RateLimitLayer::new(ManualClock::new().store(), policy);
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy);
     let service =
         layer.layer(service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::<Body>::default()) }));
     let status = |address: &str| {
@@ -274,7 +275,7 @@ fn routes(key: impl key::KeyExtractor) -> Router {
         .route("/users/{id}/posts", get(|| async { "posts" }))
         .route("/login", post(|| async { "in" }))
         .nest("/api", nested)
-        .layer(RateLimitLayer::new(ManualClock::new().store(), policy))
+        .layer(RateLimitLayer::new(memory(&ManualClock::new()), policy))
 }
 
 async fn expect(client: &Http, server: &Server, rows: &[(&str, u16)]) {
@@ -316,7 +317,7 @@ async fn a_handler_can_read_the_decision() {
         let left = decision.outcomes().iter().map(|outcome| (outcome.policy().to_owned(), outcome.remaining()));
         format!("{:?}", left.collect::<Vec<_>>())
     });
-    let layer = RateLimitLayer::composite(ManualClock::new().store()).ip(Quota::per_hour(9)).route(Quota::per_hour(5));
+    let layer = RateLimitLayer::composite(memory(&ManualClock::new())).ip(Quota::per_hour(9)).route(Quota::per_hour(5));
     let server = Server::start(Router::new().route("/", handler).layer(layer)).await;
     assert_eq!(Http::new().get(server.uri("/")).await.body, r#"[("ip", 8), ("route", 4)]"#);
     server.stop().await;
@@ -346,7 +347,7 @@ async fn admitted(server: &Server, clients: usize, requests: usize) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn sixty_four_clients_at_once_are_admitted_exactly_to_the_limit() {
     for quota in [Quota::per_hour(100), Quota::fixed_window(100, Duration::from_secs(3_600))] {
-        let server = Server::start(limited(RateLimitLayer::composite(ManualClock::new().store()).ip(quota))).await;
+        let server = Server::start(limited(RateLimitLayer::composite(memory(&ManualClock::new())).ip(quota))).await;
         assert_eq!(admitted(&server, 64, 4).await, 100, "{quota}");
         server.stop().await;
     }
@@ -354,7 +355,7 @@ async fn sixty_four_clients_at_once_are_admitted_exactly_to_the_limit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn clients_at_once_are_admitted_exactly_to_the_narrowest_of_several_limits() {
-    let layer = RateLimitLayer::composite(ManualClock::new().store())
+    let layer = RateLimitLayer::composite(memory(&ManualClock::new()))
         .global(Quota::per_hour(1_000))
         .ip(Quota::per_hour(70))
         .route(Quota::per_hour(71));

@@ -9,10 +9,11 @@ use futures::future::join_all;
 use futures::poll;
 use tokio::time::timeout;
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Settlement};
-use tollgate::{Decision, Error, Key, MemoryStore, Quota, RedisStore, Store};
+use tollgate::test_util::ManualClock;
+use tollgate::{Decision, Error, Key, Quota, RedisStore, Store};
 
-use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
+use crate::support::time::{at, memory};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -238,11 +239,11 @@ async fn decisions(store: &impl Store, checks: &[Check]) -> Vec<Decision> {
 #[tokio::test]
 async fn decisions_that_share_a_call_are_those_of_requests_one_by_one_whatever_their_rules() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let redis = RedisStore::builder().budget(Duration::from_secs(20)).without_deny_cache().with_clock(clock.reader());
+    let redis = RedisStore::builder().budget(Duration::from_secs(20)).without_deny_cache().with_clock(clock.clone());
     let redis = redis.connect(&server.url()).await.expect("the server is there");
-    let memory = MemoryStore::builder().with_clock(clock.reader()).build();
+    let memory = memory(&clock);
     for round in 0..200 {
-        clock.set(round * 3_600_000_000);
+        clock.set(at(round * 3_600_000_000));
         // Many keys are mostly different, few are mostly not.
         let keys = if round % 2 == 0 { 2_000 } else { 20 };
         let checks: Vec<_> = (0..fastrand::usize(2..40)).map(|_| any_check(keys)).collect();

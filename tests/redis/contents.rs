@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
 use tollgate::store::{Change, Check, Counter, Deadline, Settlement, Store};
+use tollgate::test_util::ManualClock;
 use tollgate::{Key, Quota, RedisStore};
 
 use super::stores::{FIFTY, first_remaining, patient_store, remaining, take};
 use crate::support::checks::{check, counter};
-use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
+use crate::support::time::at;
 
 const QUOTAS: [Quota; 4] = [
     Quota::fixed_window(50, Duration::from_secs(60)),
@@ -22,11 +23,10 @@ const QUOTAS: [Quota; 4] = [
 #[tokio::test]
 async fn no_operation_leaves_a_key_that_never_expires() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings =
-        RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(10));
+    let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.unwrap();
     for (round, quota) in (1..).zip(QUOTAS) {
-        clock.set(round * 5_000_000);
+        clock.set(at(round * 5_000_000));
         for change in [Change::Refund(1), Change::Charge(1), Change::Charge(1_000)] {
             let decided = store.decide(&[check("a", quota, 2)], Deadline::none()).wait().await.unwrap();
             server.assert_every_key_expires();

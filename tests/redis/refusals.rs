@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use tollgate::store::{Change, Check, Deadline, Decided, Mode, Settlement};
+use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Outcome, Quota, RedisStore, Store};
 
 use crate::support::checks::{check, counter};
-use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
 use crate::support::slow::many;
+use crate::support::time::at;
 
 const S: u64 = 1_000_000;
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -37,7 +38,7 @@ impl Redis {
     async fn start() -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
         let settings =
-            RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(10));
+            RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(Duration::from_secs(10));
         let store = settings.connect(&server.url()).await.expect("the server was started");
         Self { clock, store, server }
     }
@@ -84,7 +85,7 @@ impl Redis {
 async fn a_refusal_changes_neither_a_value_nor_its_time_to_live() {
     let redis = Redis::start().await;
     for quota in QUOTAS {
-        redis.clock.set(0);
+        redis.clock.set(at(0));
         assert!(
             redis.decide(&[check("full", quota, quota.capacity())], Deadline::none()).await.is_allowed(),
             "{quota}"
@@ -93,7 +94,7 @@ async fn a_refusal_changes_neither_a_value_nor_its_time_to_live() {
     let (since, before) = (Instant::now(), redis.kept());
     assert_eq!(before.len(), 5, "both leaky buckets share a state");
     for now in [0, 1, 60 * S, 600 * S] {
-        redis.clock.set(now);
+        redis.clock.set(at(now));
         for quota in QUOTAS {
             for (cost, floor) in
                 [(quota.capacity(), 0), (quota.capacity() + 1, 0), (u64::MAX, 0), (1, u64::MAX), (1, 6)]
@@ -172,7 +173,7 @@ async fn every_key_expires_whatever_was_done_to_it() {
             2 => now + rng.u64(..3),
             _ => now,
         };
-        redis.clock.set(now);
+        redis.clock.set(at(now));
         let key = ["a", "b", "c"][rng.usize(..3)];
         let quota = QUOTAS[rng.usize(..QUOTAS.len())];
         let units = [0, 1, 2, 9, u64::MAX][rng.usize(..5)];
@@ -215,7 +216,7 @@ async fn lives(redis: &Redis, quota: Quota, rng: &mut Rng) {
         // Away from the end of a fixed window, whose keys live no longer than it.
         now += rng.u64(..3) * 600 * S;
         now -= now % (600 * S);
-        redis.clock.set(now);
+        redis.clock.set(at(now));
         let decision = redis.decide(&[check("life", quota, rng.u64(1..4))], Deadline::none()).await;
         if !decision.is_allowed() {
             continue;

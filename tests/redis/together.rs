@@ -6,11 +6,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::future::join_all;
 use tollgate::store::{Check, Deadline, Mode, Store};
+use tollgate::test_util::ManualClock;
 use tollgate::{Decision, MemoryStore, Quota, RedisStore};
 
 use super::stores::PATIENCE;
 use crate::support::checks::check;
-use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
 
 /// Hardly a unit returns during a test.
@@ -192,7 +192,7 @@ async fn looks_write_nothing() {
 #[tokio::test]
 async fn a_clock_slower_than_the_servers_shortens_no_life() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE).with_clock(clock.reader());
+    let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE).with_clock(clock.clone());
     let redis = settings.connect(&server.url()).await.expect("the server was started");
     let quota = Quota::token_bucket(1, Duration::from_secs(2)).burst(100);
     let [each, all] = [both_ways(["a", "b", "c", "d"], quota, 1), both_ways(["e", "f", "g", "h"], quota, 1)];

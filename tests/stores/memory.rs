@@ -8,10 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate::store::{Answer, Change, Check, Counter, Deadline, Store};
+use tollgate::test_util::ManualClock;
 use tollgate::{Algorithm, Decision, Key, MemoryStore, Quota};
 
 use crate::support::checks::{check, counter};
-use crate::support::clock::ManualClock;
+use crate::support::time::at;
 
 const TWO_A_MINUTE: Quota = Quota::token_bucket(2, Duration::from_secs(60));
 /// Sooner idle than the keys of a flood: only being throttled can keep it.
@@ -20,7 +21,7 @@ const MINUTE: u64 = 60_000_000;
 
 fn store(capacity: usize) -> (MemoryStore, ManualClock) {
     let clock = ManualClock::new();
-    (MemoryStore::builder().capacity(capacity).with_clock(clock.reader()).build(), clock)
+    (MemoryStore::builder().capacity(capacity).with_clock(clock.clone()).build(), clock)
 }
 
 fn decide(store: &MemoryStore, checks: &[Check]) -> Decision {
@@ -104,7 +105,7 @@ fn a_key_charged_into_debt_is_not_evicted_while_active_ones_exist() {
 fn a_throttled_key_is_not_evicted_while_idle_ones_exist() {
     let (store, clock) = store(64);
     flood(&store, "idle", 60);
-    clock.set(MINUTE);
+    clock.set(at(MINUTE));
     for number in 0..64 {
         throttle(&store, &format!("throttled {number}"));
     }
@@ -117,7 +118,7 @@ fn a_throttled_key_is_not_evicted_while_idle_ones_exist() {
 fn idle_keys_go_as_time_passes_and_others_come() {
     let (store, clock) = store(2_000);
     for minute in 0..50 {
-        clock.set(minute * MINUTE);
+        clock.set(at(minute * MINUTE));
         flood(&store, &format!("minute {minute}"), 200);
         assert!(store.len() <= 1_000, "{} keys after minute {minute}", store.len());
     }
@@ -183,9 +184,9 @@ fn a_sliding_window_counts_more_units_than_32_bits_hold() {
     assert_eq!(left(1), (1 << 33) - 1);
     assert_eq!(left(1 << 32), (1 << 32) - 1);
     assert_eq!(left(5), (1 << 32) - 6);
-    clock.set(200_000);
+    clock.set(at(200_000));
     assert_eq!(left(0), (1 << 32) - 6);
-    clock.set(600_000);
+    clock.set(at(600_000));
     assert_eq!(left(7), (1 << 33) - 7);
 }
 

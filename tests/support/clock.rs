@@ -1,18 +1,16 @@
-//! A clock that a test sets.
+//! The clock of `test_util` in microseconds since its start, for histories and models that count in them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate::MemoryStore;
+use tollgate::test_util::ManualClock as Clock;
 
 /// Where the clock stands at first: a multiple of 30 days, and so of every window that divides them.
-pub(crate) const EPOCH_US: u64 = 656 * 30 * 86_400 * 1_000_000;
+pub(crate) const EPOCH_US: u64 = Clock::EPOCH.as_secs() * 1_000_000;
 
 /// Microseconds since [`EPOCH_US`], shared by all clones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ManualClock {
-    micros: Arc<AtomicU64>,
+    clock: Clock,
 }
 
 impl ManualClock {
@@ -21,25 +19,15 @@ impl ManualClock {
     }
 
     pub(crate) fn set(&self, micros: u64) {
-        self.micros.store(micros, Ordering::SeqCst);
-    }
-
-    pub(crate) fn pass(&self, time: Duration) {
-        self.micros.fetch_add(u64::try_from(time.as_micros()).expect("a short time"), Ordering::SeqCst);
+        self.clock.set(Duration::from_micros(EPOCH_US + micros));
     }
 
     pub(crate) fn now(&self) -> u64 {
-        self.micros.load(Ordering::SeqCst)
-    }
-
-    /// A store in memory that reads it.
-    pub(crate) fn store(&self) -> MemoryStore {
-        MemoryStore::builder().with_clock(self.reader()).build()
+        u64::try_from(self.clock.now().as_micros()).expect("a time of this century") - EPOCH_US
     }
 
     /// What a store reads.
-    pub(crate) fn reader(&self) -> impl Fn() -> Duration + Send + Sync + 'static {
-        let micros = Arc::clone(&self.micros);
-        move || Duration::from_micros(EPOCH_US + micros.load(Ordering::SeqCst))
+    pub(crate) fn reader(&self) -> Clock {
+        self.clock.clone()
     }
 }

@@ -1,7 +1,9 @@
-//! What stores of tests do not do themselves: they pass it on, or have nothing to do.
+//! Stores that are unavailable, and what stores of tests do not do themselves: they pass it on.
 
-use tollgate::Error;
-use tollgate::store::{Answer, Check, Deadline, Decided, Store};
+use std::time::Duration;
+
+use tollgate::test_util::FailingStore;
+use tollgate::{Error, MemoryStore, Store};
 
 /// Methods of [`Store`](tollgate::Store) that are those of the store inside: `passes_on!(inner: settle, adjust, reset);`.
 #[allow(unused_macros, reason = "not every room has such stores")]
@@ -46,38 +48,28 @@ macro_rules! passes_on {
     };
 }
 
-/// The methods of [`Store`](tollgate::Store) but `decide`, of a store that keeps nothing.
-#[allow(unused_macros, reason = "not every room has such stores")]
-macro_rules! keeps_nothing {
-    () => {
-        fn settle(&self, _: tollgate::store::Receipt, _: &[tollgate::store::Settlement]) -> tollgate::store::Settling {
-            tollgate::store::Answer::Ready(Ok(Vec::new()))
-        }
+#[allow(unused_imports, reason = "not every room has such stores")]
+pub(crate) use passes_on;
 
-        fn adjust(
-            &self,
-            _: &tollgate::store::Counter,
-            _: tollgate::store::Change,
-        ) -> tollgate::store::Answer<Result<tollgate::store::Applied, tollgate::Error>> {
-            tollgate::store::Answer::Ready(Ok(tollgate::store::Applied::new(0, 0)))
-        }
-
-        fn reset(&self, _: &tollgate::store::Counter) -> tollgate::store::Answer<Result<(), tollgate::Error>> {
-            tollgate::store::Answer::Ready(Ok(()))
-        }
-    };
+/// A store that is unavailable.
+pub(crate) fn unavailable() -> FailingStore<MemoryStore> {
+    let store = FailingStore::new(MemoryStore::new());
+    store.fail_with(away);
+    store
 }
 
-#[allow(unused_imports, reason = "not every room has such stores")]
-pub(crate) use {keeps_nothing, passes_on};
+/// The error of a store that is unavailable.
+pub(crate) fn away() -> Error {
+    Error::store("the store is away", std::io::Error::other("gone"))
+}
 
-/// A store that is away.
-pub(crate) struct Away;
+/// A store that claims this budget: no store without a server has one.
+pub(crate) struct Bounded<S>(pub(crate) S, pub(crate) Option<Duration>);
 
-impl Store for Away {
-    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
+impl<S: Store> Store for Bounded<S> {
+    passes_on!(0: decide, settle, adjust, reset);
+
+    fn budget(&self) -> Option<Duration> {
+        self.1
     }
-
-    keeps_nothing!();
 }

@@ -12,3 +12,4 @@ pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod soon;
 pub(crate) mod table;
+pub(crate) mod time;

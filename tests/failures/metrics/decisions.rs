@@ -2,22 +2,21 @@
 
 use std::convert::Infallible;
 use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::timeout;
-use tollgate::store::{Answer, Check, Deadline, Decided};
+use tollgate::test_util::StoreFn;
 use tollgate::{
-    AccessList, Decision, DenyCache, Error, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota,
-    RateLimitLayer, Rule, Source, Store, key,
+    AccessList, DenyCache, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, Rule, Source,
+    key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;
 use crate::rig::{MANY, Mood, Moody, ask, layer, ms, per_user};
-
-use crate::support::doubles::passes_on;
 
 const ONE: Quota = Quota::per_hour(1);
 
@@ -64,21 +63,6 @@ async fn a_policy_that_clients_are_not_told_of_is_seen_by_operators() {
     ]);
 }
 
-/// A store that says somebody else decided.
-struct Says(Source, MemoryStore);
-
-impl Store for Says {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        let Answer::Ready(Ok(Decided { decision, receipt, .. })) = self.1.decide(checks, deadline) else {
-            panic!("memory decides")
-        };
-        let decision = Decision::new(decision.outcomes().iter().cloned(), self.0);
-        Answer::Ready(Ok(Decided::new(decision, receipt)))
-    }
-
-    passes_on!(1: settle, adjust, reset);
-}
-
 #[tokio::test]
 async fn each_source_has_its_name() {
     for (source, name) in [
@@ -89,7 +73,9 @@ async fn each_source_has_its_name() {
         (Source::Open, "open"),
     ] {
         let watch = Watch::start();
-        let layer = RateLimitLayer::new(Says(source, MemoryStore::new()), per_user(ONE));
+        let is_first = AtomicBool::new(true);
+        let store = StoreFn::new(move |_| is_first.swap(false, Ordering::Relaxed)).source(source);
+        let layer = RateLimitLayer::new(store, per_user(ONE));
         ask(&layer, "ada").await;
         ask(&layer, "ada").await;
         watch.saw(&[

@@ -9,7 +9,7 @@ use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;
-use crate::rig::{Mood, Moody};
+use crate::support::doubles::unavailable;
 
 /// In every part of a request that can be a key.
 const SECRET: &str = "hunter2";
@@ -46,7 +46,7 @@ fn policies() -> Vec<Policy> {
 async fn nothing_of_a_request_is_a_label() {
     let watch = Watch::start();
     let admitting_none = RateLimitLayer::composite(MemoryStore::new()).policies(policies());
-    let without_store = RateLimitLayer::composite(Moody::new(Mood::Fails)).policies(policies());
+    let without_store = RateLimitLayer::composite(unavailable()).policies(policies());
     for layer in [admitting_none, without_store] {
         for _ in 0..10 {
             send(&layer).await;

@@ -11,11 +11,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tollgate::MemoryStore;
+use tollgate::test_util::ManualClock;
 
 use super::keys::assert_harmless;
 use super::rig::{app, every_policy, from, send, with};
-use crate::support::clock::ManualClock;
 use crate::support::slow::many;
+use crate::support::time::at;
 
 /// How long heads are made up; the first rounds are made in any case.
 const TIME: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(6)];
@@ -139,7 +140,7 @@ impl Head {
 fn no_head_makes_the_layer_panic_or_answer_anything_but_its_statuses() {
     // Fewer keys than there are heads, so that some are evicted and some refused.
     let clock = ManualClock::new();
-    let app = app(MemoryStore::builder().capacity(2_000).with_clock(clock.reader()).build(), every_policy());
+    let app = app(MemoryStore::builder().capacity(2_000).with_clock(clock.clone()).build(), every_policy());
     let seconds = Cell::new(0);
     let mut seen = BTreeMap::new();
     let start = Instant::now();
@@ -149,7 +150,7 @@ fn no_head_makes_the_layer_panic_or_answer_anything_but_its_statuses() {
         let checked = TestRunner::new(config).run(&head(), |head| {
             assert_harmless(&head.request().into_parts().0);
             seconds.set(seconds.get() + head.after);
-            clock.set(seconds.get() * 1_000_000);
+            clock.set(at(seconds.get() * 1_000_000));
             let response = send(&app, head.request());
             let status = response.status().as_u16();
             prop_assert!([200, 404, 429].contains(&status), "status {}", status);

@@ -10,21 +10,22 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
-use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
+use tollgate::test_util::ManualClock;
 use tollgate::{
     Decision, Error, Key, Limiter, Lookup, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimitLayer, Rule, Store,
     TierLookup, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::clock::ManualClock;
+use crate::support::doubles::unavailable;
+use crate::support::time::memory;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 const THREE: Quota = Quota::token_bucket(3, HOUR);
 
 fn store() -> MemoryStore {
-    MemoryStore::builder().with_clock(ManualClock::new().reader()).build()
+    memory(&ManualClock::new())
 }
 
 fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
@@ -171,9 +172,9 @@ fn a_rule_of_a_policy_has_its_cost_quota_and_mode_and_nothing_of_its_requests() 
 
 #[test]
 fn a_limiter_does_without_its_store_what_it_is_set_to() {
-    let (layer, ada) = (RateLimitLayer::new(Broken, Policy::new("user", THREE)), ada());
+    let (layer, ada) = (RateLimitLayer::new(unavailable(), Policy::new("user", THREE)), ada());
     let allows = |limiter: &Limiter| (0..4).map(|_| now(limiter.check(&ada)).is_allowed()).collect::<Vec<_>>();
-    let fallback = Limiter::new(Broken, [Rule::new("user", THREE)]);
+    let fallback = Limiter::new(unavailable(), [Rule::new("user", THREE)]);
     assert_eq!(allows(&fallback), [true, true, true, false]);
     assert_eq!(allows(&fallback.clone().instances(NonZeroU32::new(3).expect("not 0"))), [true, false, false, false]);
     let open = layer.limiter().on_failure(OnFailure::Allow);
@@ -184,27 +185,6 @@ fn a_limiter_does_without_its_store_what_it_is_set_to() {
     assert!(denies.on_failure(OnFailure::Allow).check(&ada).now_or_never().expect("an answer at once").is_ok());
     assert_eq!(allows(&layer.limiter()), [true, true, true, false], "a layer's own limiter is as it was");
     assert_eq!(layer.breaker_state(), layer.limiter().breaker_state());
-}
-
-/// A store that fails at once.
-struct Broken;
-
-impl Store for Broken {
-    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        Answer::Ready(Err(Error::store("it is broken", "")))
-    }
-
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        Settling::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Err(Error::store("it is broken", "")))
-    }
-
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Err(Error::store("it is broken", "")))
-    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -19,11 +19,10 @@ use hyper_util::rt::TokioIo;
 #[cfg(feature = "config")]
 use tollgate::config::Config;
 use tollgate::key::{Extracted, KeyExtractor};
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
-};
+use tollgate::store::Answer;
+use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
 use tollgate::{
-    AccessList, Error, Headers, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, StatusService,
+    AccessList, Headers, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, StatusService,
     TierLookup, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
@@ -329,64 +328,32 @@ fn what_is_told_is_what_the_headers_told_with_a_reserve_too() {
     }
 }
 
-/// A store that writes down what is asked of one in memory.
-#[derive(Clone)]
-struct Watched {
-    memory: MemoryStore,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl Watched {
-    fn note(&self, what: String) {
-        self.asked.lock().expect("nobody panics here").push(what);
-    }
-}
-
-impl Store for Watched {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        for check in checks {
-            self.note(format!("{} units", check.cost));
-        }
-        self.memory.decide(checks, deadline)
-    }
-
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.note(format!("{} changes", changes.len()));
-        self.memory.settle(receipt, changes)
-    }
-
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.note(format!("{change:?}"));
-        self.memory.adjust(counter, change)
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.note("a reset".to_owned());
-        self.memory.reset(counter)
-    }
-}
-
 #[test]
 fn telling_takes_no_unit_makes_no_key_and_prolongs_none() {
-    let now = Arc::new(Mutex::new(1_000 * HOUR));
-    let clock = Arc::clone(&now);
-    let memory = MemoryStore::builder().capacity(200).with_clock(move || *clock.lock().expect("nobody panics here"));
-    let store = Watched { memory: memory.build(), asked: Arc::default() };
+    let clock = ManualClock::new();
+    let memory = MemoryStore::builder().capacity(200).with_clock(clock.clone()).build();
+    let store = RecordingStore::new(memory.clone());
     let policy = by(key::header("x-user")).cost(3).metered().refund_dropped().reserve(0.5, |_| false);
     let layer = RateLimitLayer::new(store.clone(), policy);
     for number in 0..100 {
         told(&layer, &[("x-user", &number.to_string())]);
     }
-    assert!(store.memory.is_empty());
-    assert_eq!(*store.asked.lock().expect("nobody panics here"), ["0 units", "0 changes"].repeat(100));
+    assert!(memory.is_empty());
+    let calls = store.take();
+    assert_eq!(calls.len(), 200, "each is a look, and its end");
+    for look in calls.chunks(2) {
+        let [Recorded::Decide(checks), Recorded::Settle(taken, changes)] = look else { panic!("{look:?}") };
+        assert_eq!((checks.len(), checks[0].cost, changes.len()), (1, 0, 0));
+        assert!(taken.iter().all(|taken| taken.units == 0), "{taken:?}");
+    }
 
     served(&layer, request(&[("x-user", "ada")]));
-    *now.lock().expect("nobody panics here") += HOUR / 2;
+    clock.advance(HOUR / 2);
     (0..10).for_each(|_| assert!(told(&layer, &[("x-user", "ada")]).contains(r#""used":8,"remaining":2"#)));
     // When its window is over, it makes way.
-    *now.lock().expect("nobody panics here") += HOUR;
+    clock.advance(HOUR);
     (0..64).for_each(|number| drop(served(&layer, request(&[("x-user", &number.to_string())]))));
-    assert_eq!(store.memory.len(), 64);
+    assert_eq!(memory.len(), 64);
     assert!(told(&layer, &[("x-user", "ada")]).contains(r#""used":5,"remaining":5"#));
 }
 

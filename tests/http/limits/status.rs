@@ -11,16 +11,17 @@ use axum::routing::get;
 use futures::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
-use tollgate::{AccessList, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, key};
+use tollgate::test_util::ManualClock;
+use tollgate::{AccessList, OnFailure, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
-use crate::support::clock::ManualClock;
-use crate::support::doubles::Away;
+use crate::support::doubles::unavailable;
+use crate::support::time::memory;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-    let store = MemoryStore::builder().with_clock(ManualClock::new().reader()).build();
+    let store = memory(&ManualClock::new());
     RateLimitLayer::composite(store).policies(policies)
 }
 
@@ -138,7 +139,7 @@ fn replaced_policies_are_told_as_they_are() {
 
 #[test]
 fn a_store_that_cannot_say_is_503_where_failures_deny() {
-    let layer = RateLimitLayer::new(Away, user(Quota::per_hour(1))).on_failure(OnFailure::Deny);
+    let layer = RateLimitLayer::new(unavailable(), user(Quota::per_hour(1))).on_failure(OnFailure::Deny);
     let response = send(&app(&layer), request(Method::GET, "/rate_limit", "ada"));
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["retry-after"], "1");
@@ -148,7 +149,7 @@ fn a_store_that_cannot_say_is_503_where_failures_deny() {
 
 #[test]
 fn where_a_fallback_counts_it_is_the_fallback_that_tells() {
-    let layer = RateLimitLayer::new(Away, user(Quota::token_bucket(2, HOUR)));
+    let layer = RateLimitLayer::new(unavailable(), user(Quota::token_bucket(2, HOUR)));
     let app = app(&layer);
     assert_eq!(send(&app, request(Method::GET, "/", "ada")).status(), 200);
     assert!(text(send(&app, request(Method::GET, "/rate_limit", "ada"))).contains(r#""used":1,"remaining":1"#));

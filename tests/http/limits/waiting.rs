@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::store::{Answer, Check, Deadline, Decided, Receipt, Store, StoreId};
-use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Outcome, Quota, Rule, Source};
+use tollgate::test_util::{ManualClock, StoreFn};
+use tollgate::{Decision, Key, Limiter, MemoryStore, Quota, Rule};
 
-use crate::support::doubles::keeps_nothing;
+use crate::support::time::memory;
 
 const SECOND: Duration = Duration::from_secs(1);
 const FOREVER: Duration = Duration::from_secs(1_000_000);
@@ -18,9 +18,7 @@ const GRAIN: Duration = Duration::from_millis(2);
 
 /// A limiter on the runtime's time.
 fn limiter(quota: Quota) -> Limiter {
-    let start = Instant::now();
-    let store = MemoryStore::builder().with_clock(move || Duration::from_secs(1_000_000) + start.elapsed()).build();
-    Limiter::new(store, [Rule::new("mail", quota)])
+    Limiter::new(memory(&ManualClock::paused()), [Rule::new("mail", quota)])
 }
 
 fn ada() -> Key {
@@ -81,9 +79,7 @@ async fn a_wait_longer_than_its_patience_is_not_begun() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cost_that_is_never_admitted_is_not_waited_for() {
-    let start = Instant::now();
-    let store = MemoryStore::builder().with_clock(move || Duration::from_secs(1_000_000) + start.elapsed()).build();
-    let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_hour(3)).cost(4)]);
+    let limiter = Limiter::new(memory(&ManualClock::paused()), [Rule::new("mail", Quota::per_hour(3)).cost(4)]);
     let (decision, waited) = ready(&limiter, FOREVER).await;
     assert_eq!((decision.is_allowed(), decision.retry_after(), waited), (false, None, Duration::ZERO));
 }
@@ -133,24 +129,14 @@ async fn nothing_is_taken_by_one_who_gives_up() {
     assert!(limiter.check(&ada()).await.unwrap().is_allowed());
 }
 
-/// A store that refuses with this wait, and counts how often.
-struct Refusing(Duration, AtomicUsize);
-
-impl Store for Refusing {
-    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        assert!(self.1.fetch_add(1, Ordering::Relaxed) <= 1_000, "it is asked in a busy loop");
-        let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(self.0)));
-        let decision = Decision::new(outcomes, Source::Store);
-        Answer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
-    }
-
-    keeps_nothing!();
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_without_a_wait_was_asked_forever() {
-    let store = Arc::new(Refusing(Duration::ZERO, AtomicUsize::new(0)));
-    let limiter = Limiter::new(Arc::clone(&store), [Rule::new("mail", Quota::per_hour(1))]);
+    let asked = AtomicUsize::new(0);
+    let store = StoreFn::new(move |_| {
+        assert!(asked.fetch_add(1, Ordering::Relaxed) <= 1_000, "it is asked in a busy loop");
+        false
+    });
+    let limiter = Limiter::new(store.retry_after(Duration::ZERO), [Rule::new("mail", Quota::per_hour(1))]);
     let asking = timeout(SECOND * 60, limiter.until_ready(&ada(), SECOND)).await;
     assert!(!asking.expect("it ends by its timeout").unwrap().is_allowed());
 }

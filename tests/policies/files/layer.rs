@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::any;
 use tollgate::config::Config;
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
-};
+use tollgate::store::{Requirement, Store};
 use tollgate::{AccessList, Error, MemoryStore, Policy, Quota, RateLimitLayer};
 use tracing::Level;
 
 use super::policy;
 use super::served::send;
+use crate::support::doubles::{passes_on, unavailable};
 use crate::support::log::Log;
 
 fn read(file: &str) -> Config {
@@ -36,25 +35,11 @@ async fn statuses<const N: usize>(app: &Router, requests: [&str; N]) -> [u16; N]
     statuses
 }
 
-/// A store that is away, and supports no policy of the name `unheard`.
-struct Away;
+/// A store that supports no policy of the name `unheard`; those of `test_util` support all that the inner one does.
+struct Unhearing(MemoryStore);
 
-impl Store for Away {
-    fn decide(&self, _: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        Answer::Ready(Err(Error::store("the store is away", std::io::Error::other("gone"))))
-    }
-
-    fn settle(&self, _: Receipt, _: &[Settlement]) -> Settling {
-        Answer::Ready(Ok(Vec::new()))
-    }
-
-    fn adjust(&self, _: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
-        Answer::Ready(Ok(Applied::new(0, 0)))
-    }
-
-    fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
-        Answer::Ready(Ok(()))
-    }
+impl Store for Unhearing {
+    passes_on!(0: decide, settle, adjust, reset);
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         let unheard = requirements.iter().any(|one| one.policy == "unheard");
@@ -88,7 +73,7 @@ async fn without_its_store_it_does_what_the_file_says() {
         ("on_failure = \"deny\"", [503; 5]),
     ] {
         let file = policy("limit = 4\nalgorithm = \"fixed_window\"\nwindow = \"30d\"") + "[server]\n" + settings;
-        let app = app(read(&file).layer(Away).expect("the store supports it"));
+        let app = app(read(&file).layer(unavailable()).expect("the store supports it"));
         assert_eq!(statuses(&app, ["/"; 5]).await, expected, "{settings}");
     }
 }
@@ -96,7 +81,7 @@ async fn without_its_store_it_does_what_the_file_says() {
 #[tokio::test]
 async fn all_is_admitted_for_no_longer_than_the_file_says() {
     let file = policy("limit = 1\nwindow = \"30d\"") + "[server]\non_failure = \"allow\"\nallow_for = \"1ms\"";
-    let (app, start) = (app(read(&file).layer(Away).expect("the store supports it")), Instant::now());
+    let (app, start) = (app(read(&file).layer(unavailable()).expect("the store supports it")), Instant::now());
     while statuses(&app, ["/"]).await == [200] {
         assert!(start.elapsed() < Duration::from_secs(10), "it is still admitted");
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -106,11 +91,11 @@ async fn all_is_admitted_for_no_longer_than_the_file_says() {
 #[test]
 fn what_the_store_does_not_support_is_an_error() {
     let unheard = read(&policy("name = \"unheard\""));
-    let error = unheard.layer(Away).expect_err("the store does not support it").to_string();
+    let error = unheard.layer(Unhearing(MemoryStore::new())).expect_err("the store does not support it").to_string();
     assert!(error.contains("\"unheard\" is not supported"), "{error}");
 
     let config = read(&policy("limit = 1"));
-    let layer = config.layer(Away).expect("the store supports it");
+    let layer = config.layer(Unhearing(MemoryStore::new())).expect("the store supports it");
     let error = unheard.update(&layer).expect_err("the store does not support it").to_string();
     assert!(error.contains("\"unheard\" is not supported"), "{error}");
     assert!(format!("{layer:?}").contains("\"a\""), "its policies stay: {layer:?}");

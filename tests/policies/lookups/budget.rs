@@ -4,41 +4,23 @@ use std::future::pending;
 use std::time::Duration;
 
 use http::request::Parts;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{Answer, Check, Deadline, Decided, Store};
-use tollgate::{Decision, Error, Key, Limiter, MemoryStore, Policy, RateLimitLayer, Rule, Source};
+use tollgate::store::{Answer, Store};
+use tollgate::test_util::FailingStore;
+use tollgate::{Decision, Key, Limiter, Policy, RateLimitLayer, Rule, Source};
 
 use super::rig::{Answered, Directory, MANY, by, memory, ms, send, tiered, told, with_token};
-use crate::support::doubles::passes_on;
+use crate::support::doubles::Bounded;
 
 /// Timers count milliseconds, and round up.
 const GRAIN: Duration = ms(2);
 
 /// A store that decides so late; with a budget of its own it keeps deadlines, too.
-struct Late(MemoryStore, Duration, Option<Duration>);
-
-impl Store for Late {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        let (decided, late) = (self.0.decide(checks, deadline), self.1);
-        let until = self.2.and_then(|own| deadline.earlier(Deadline::after(own)).instant());
-        Answer::pending(async move {
-            match until {
-                Some(until) if Instant::now() + late > until => {
-                    sleep_until(until).await;
-                    return Err(Error::store("too late", std::io::Error::other("late")));
-                }
-                _ => sleep(late).await,
-            }
-            decided.wait().await
-        })
-    }
-
-    fn budget(&self) -> Option<Duration> {
-        self.2
-    }
-
-    passes_on!(0: settle, adjust, reset);
+fn late(by: Duration, own: Option<Duration>) -> impl Store {
+    let store = FailingStore::new(Bounded(memory(), own));
+    store.delay(by);
+    store
 }
 
 /// An extractor that hangs, or answers so late.
@@ -108,11 +90,9 @@ async fn a_key_and_then_its_quota_share_the_time() {
 #[tokio::test(start_paused = true)]
 async fn the_store_has_what_the_lookups_leave() {
     let directory = Directory::default();
-    let layer = |late, own| RateLimitLayer::new(Late(memory(), late, own), tiered(directory.tiers(ms(30))));
+    let layer = |by, own| RateLimitLayer::new(late(by, own), tiered(directory.tiers(ms(30))));
     assert_eq!(source(&takes(&layer(ms(60), None), ms(90)).await), Source::Store);
-    let layer = |late, own| RateLimitLayer::new(Late(memory(), late, own), tiered(directory.tiers(ms(30))));
     assert_eq!(source(&takes(&layer(ms(80), None), ms(100)).await), Source::Fallback);
-    let layer = |late, own| RateLimitLayer::new(Late(memory(), late, own), tiered(directory.tiers(ms(30))));
     let own = layer(ms(80), Some(ms(100)));
     assert_eq!(source(&takes(&own, ms(100)).await), Source::Fallback, "a store with a budget of its own, too");
     assert_eq!(source(&takes(&own, ms(80)).await), Source::Store, "without lookups it has all of it");
@@ -121,7 +101,7 @@ async fn the_store_has_what_the_lookups_leave() {
 #[tokio::test(start_paused = true)]
 async fn a_look_a_lookup_and_a_decision_are_within_the_budget() {
     let all = Policy::new("all", MANY);
-    let slow = |late| RateLimitLayer::new(Late(memory(), late, None), all.clone()).policy(by(Slow(None)));
+    let slow = |time| RateLimitLayer::new(late(time, None), all.clone()).policy(by(Slow(None)));
     takes(&slow(ms(20)), ms(80)).await;
     assert_eq!(source(&takes(&slow(ms(60)), ms(100)).await), Source::Fallback);
     assert_eq!(source(&takes(&slow(ms(5_000)), ms(100)).await), Source::Fallback);

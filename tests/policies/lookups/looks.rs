@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tollgate::key;
 use tollgate::store::{Check, Counter, Deadline, Store};
-use tollgate::{DenyCache, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate::test_util::ManualClock;
+use tollgate::{DenyCache, Key, LeaseStore, Policy, Quota, RateLimitLayer};
 
 use super::rig::{Answered, Directory, HOUR, Rig, by, ms, on_each_store, send, status, tiered, with_token};
-use crate::support::clock::ManualClock;
+use crate::support::time::{at, memory};
 
 /// One of each algorithm, of which each admits four units at once.
 const EACH: [Quota; 6] = [
@@ -98,11 +99,11 @@ async fn a_look_takes_nothing_and_a_request_that_is_admitted_takes_its_cost_once
                 1
             );
         }
-        assert_eq!(rig.store.asked(), (5, 5), "{}: a look and a decision each", rig.name);
+        assert_eq!(rig.asked(), (5, 5), "{}: a look and a decision each", rig.name);
         assert_eq!(status(&layer, "4").await, 429);
-        assert_eq!(rig.store.asked(), (6, 5), "{}: what is remembered needs no look", rig.name);
+        assert_eq!(rig.asked(), (6, 5), "{}: what is remembered needs no look", rig.name);
         assert_eq!(status(&layer, "5").await, 429);
-        assert_eq!(rig.store.asked().0, 6, "{}: a look is enough to refuse", rig.name);
+        assert_eq!(rig.asked().0, 6, "{}: a look is enough to refuse", rig.name);
     })
     .await;
 }
@@ -120,7 +121,7 @@ async fn policies_in_shadow_and_free_requests_need_no_look_and_refuse_nothing() 
         for token in 0..4 {
             assert_eq!(status(&layer, &format!("{token}")).await, 200);
         }
-        assert_eq!((directory.asked(), rig.store.asked()), (4, (4, 0)), "{}", rig.name);
+        assert_eq!((directory.asked(), rig.asked()), (4, (4, 0)), "{}", rig.name);
     })
     .await;
 }
@@ -136,14 +137,14 @@ async fn a_policy_refuses_at_once_that_does_not_have_to_ask() {
     let missing = Policy::new("missing", EACH[0]).key(key::header("x-none")).missing_key(tollgate::MissingKey::Deny);
     let layer = rig.layer([by(directory.accounts(ms(0))), missing]);
     assert_eq!(status(&layer, "ada").await, 403);
-    assert_eq!((directory.asked(), rig.store.asked()), (0, (0, 0)));
+    assert_eq!((directory.asked(), rig.asked()), (0, (0, 0)));
 }
 
 #[tokio::test]
 async fn a_deny_cache_learns_from_looks_and_admits_again_in_time() {
     let clock = ManualClock::new();
-    let memory = MemoryStore::builder().with_clock(clock.reader()).build();
-    let store = DenyCache::builder().with_clock(clock.reader()).build(memory).expect("the settings are valid");
+    let memory = memory(&clock);
+    let store = DenyCache::builder().with_clock(clock.clone()).build(memory).expect("the settings are valid");
     let directory = Directory::default();
     let all = Policy::new("all", Quota::token_bucket(4, Duration::from_secs(2))).cost(3);
     let layer = RateLimitLayer::composite(store.clone()).policies([all, tiered(directory.tiers(ms(0)))]);
@@ -151,7 +152,7 @@ async fn a_deny_cache_learns_from_looks_and_admits_again_in_time() {
     for (token, (millis, answer, answered)) in
         [(0, 200, 0), (0, 429, 0), (0, 429, 1), (400, 429, 2), (999, 429, 3), (1_000, 200, 3)].into_iter().enumerate()
     {
-        clock.set(millis * 1_000);
+        clock.set(at(millis * 1_000));
         assert_eq!(status(&layer, &format!("{token}")).await, answer, "at {millis} ms");
         assert_eq!(store.refused_from_cache(), answered, "at {millis} ms");
         expected.extend((answer == 200).then_some(()));
@@ -161,7 +162,7 @@ async fn a_deny_cache_learns_from_looks_and_admits_again_in_time() {
 
 #[tokio::test]
 async fn units_that_are_leased_here_are_not_missed_by_a_look() {
-    let store = LeaseStore::new(MemoryStore::builder().with_clock(ManualClock::new().reader()).build());
+    let store = LeaseStore::new(memory(&ManualClock::new()));
     let quota = Quota::fixed_window(100, HOUR);
     let all = Policy::new("all", quota);
     let plain = RateLimitLayer::new(store.clone(), all.clone());

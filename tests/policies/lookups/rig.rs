@@ -13,13 +13,13 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::sleep;
 use tollgate::key::{self, Extracted, KeyExtractor};
-use tollgate::store::{Answer, Check, Deadline, Decided, Store};
-use tollgate::{Error, Key, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody, TierLookup};
+use tollgate::store::Store;
+use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
+use tollgate::{Key, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody, TierLookup};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::clock::ManualClock;
-use crate::support::doubles::passes_on;
 use crate::support::server::RedisServer;
+use crate::support::time;
 
 pub(crate) type Answered = Response<ResponseBody<Full<Bytes>>>;
 pub(crate) type Text = Full<Bytes>;
@@ -97,30 +97,45 @@ pub(crate) fn by(key: impl KeyExtractor) -> Policy {
 }
 
 pub(crate) fn memory() -> MemoryStore {
-    MemoryStore::builder().with_clock(ManualClock::new().reader()).build()
+    time::memory(&ManualClock::new())
 }
 
-/// A store under test, which counts what it is asked.
+/// A store under test, which records what it is asked.
 pub(crate) struct Rig {
     pub(crate) name: &'static str,
-    pub(crate) store: Arc<Counting>,
+    pub(crate) store: RecordingStore<Box<dyn Store>>,
     _server: Option<RedisServer>,
 }
 
 impl Rig {
     pub(crate) fn memory() -> Self {
-        Self { name: "memory", store: Counting::new(memory()), _server: None }
+        Self::of("memory", memory(), None)
     }
 
     pub(crate) async fn redis() -> Self {
         let server = RedisServer::start();
-        let settings = RedisStore::builder().with_clock(ManualClock::new().reader()).budget(Duration::from_secs(10));
+        let settings = RedisStore::builder().with_clock(ManualClock::new()).budget(Duration::from_secs(10));
         let store = settings.connect(&server.url()).await.expect("the server was started");
-        Self { name: "Redis", store: Counting::new(store), _server: Some(server) }
+        Self::of("Redis", store, Some(server))
+    }
+
+    fn of(name: &'static str, store: impl Store, server: Option<RedisServer>) -> Self {
+        Self { name, store: RecordingStore::new(Box::new(store)), _server: server }
+    }
+
+    /// How often the store decided, and how often it looked.
+    pub(crate) fn asked(&self) -> (usize, usize) {
+        let (mut decided, mut looked) = (0, 0);
+        for call in self.store.recorded() {
+            let (Recorded::Decide(checks) | Recorded::Probe(checks)) = call else { continue };
+            let looks = checks.iter().all(|check| check.cost == 0);
+            *if looks { &mut looked } else { &mut decided } += 1;
+        }
+        (decided, looked)
     }
 
     pub(crate) fn layer(&self, policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-        RateLimitLayer::composite(Arc::clone(&self.store)).policies(policies).budget(Duration::from_secs(10))
+        RateLimitLayer::composite(self.store.clone()).policies(policies).budget(Duration::from_secs(10))
     }
 }
 
@@ -128,38 +143,6 @@ impl Rig {
 pub(crate) async fn on_each_store(test: impl AsyncFn(&Rig)) {
     test(&Rig::memory()).await;
     test(&Rig::redis().await).await;
-}
-
-/// Counts the decisions and looks that a store is asked for.
-pub(crate) struct Counting {
-    inner: Box<dyn Store>,
-    decided: AtomicUsize,
-    looked: AtomicUsize,
-}
-
-impl Counting {
-    pub(crate) fn new(inner: impl Store) -> Arc<Self> {
-        Arc::new(Self { inner: Box::new(inner), decided: AtomicUsize::new(0), looked: AtomicUsize::new(0) })
-    }
-
-    /// How often it decided, and how often it looked.
-    pub(crate) fn asked(&self) -> (usize, usize) {
-        (self.decided.load(Ordering::SeqCst), self.looked.load(Ordering::SeqCst))
-    }
-}
-
-impl Store for Counting {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        let looks = checks.iter().all(|check| check.cost == 0);
-        if looks { &self.looked } else { &self.decided }.fetch_add(1, Ordering::SeqCst);
-        self.inner.decide(checks, deadline)
-    }
-
-    fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        self.inner.recall(checks)
-    }
-
-    passes_on!(inner: settle, adjust, reset);
 }
 
 /// A request with a token, from one address.

@@ -1,6 +1,5 @@
 //! What is queried is not at the mercy of clients.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -64,18 +63,18 @@ async fn requests_at_once_with_a_new_key_share_one_lookup() {
 async fn a_flood_of_refused_keys_is_refused_from_memory() {
     let rig = super::rig::Rig::redis().await;
     let directory = Directory::default();
-    let store = tollgate::DenyCache::new(Arc::clone(&rig.store));
+    let store = tollgate::DenyCache::new(rig.store.clone());
     let layer = RateLimitLayer::composite(store).policies([address(), tiered(directory.tiers(ms(0)))]);
     for token in 0..109 {
         assert_eq!(status(&layer.clone().budget(Duration::from_secs(10)), &format!("{token}")).await, 200);
     }
-    let before = rig.store.asked();
+    let before = rig.asked();
     for token in 109..250 {
         let response = send(&layer, with_token(&format!("{token}"))).await;
         assert_eq!(response.status(), 429);
         assert!(response.headers().contains_key("retry-after"));
     }
-    let (decided, looked) = rig.store.asked();
+    let (decided, looked) = rig.asked();
     assert_eq!(decided - before.0, 0, "a look is enough to refuse");
     assert!(looked - before.1 <= 20, "one a second, and some on a slow machine: {}", looked - before.1);
 }

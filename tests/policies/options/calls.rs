@@ -9,13 +9,11 @@ use futures::{FutureExt, StreamExt, future, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
-use tokio::sync::watch;
-use tollgate::store::{Answer, Receipt, Settlement, Settling, Store};
+use tollgate::test_util::FailingStore;
 use tollgate::{Count, Handle, Policy, Quota, RateLimitLayer, RealCost};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{HOUR, Rig, Text, background, get, line, on_each_store};
-use crate::support::doubles::passes_on;
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);
 
@@ -286,38 +284,20 @@ async fn each_of_nested_layers_settles_a_call() {
     }
 }
 
-/// A store whose settlements wait until they may be made.
-struct Slow {
-    store: Arc<dyn Store>,
-    may: watch::Receiver<bool>,
-}
-
-impl Store for Slow {
-    fn settle(&self, receipt: Receipt, settlements: &[Settlement]) -> Settling {
-        let (store, mut may, settlements) = (Arc::clone(&self.store), self.may.clone(), settlements.to_vec());
-        Answer::Pending(Box::pin(async move {
-            may.wait_for(|may| *may).await.expect("the test goes on");
-            store.settle(receipt, &settlements).wait().await
-        }))
-    }
-
-    passes_on!(store: decide, adjust, reset);
-}
-
 #[tokio::test(start_paused = true)]
 async fn trailers_wait_for_units_that_the_next_call_of_the_client_needs() {
     let rig = Rig::memory();
-    let (permit, may) = watch::channel(false);
-    let slow = Slow { store: Arc::clone(&rig.store), may };
+    let store = FailingStore::new(Arc::clone(&rig.store));
     let one = Quota::fixed_window(1, HOUR);
-    let layer = RateLimitLayer::new(slow, Policy::new("calls", one).count(Count::failures()));
+    let layer = RateLimitLayer::new(store.clone(), Policy::new("calls", one).count(Count::failures()));
     let mut body = answer(&layer, GRPC, &[Data, Status("0")]).await.into_body();
     assert!(body.frame().await.expect("a frame").expect("no error").is_data());
+    let held = store.hold();
     for _ in 0..3 {
         assert!(body.frame().now_or_never().is_none(), "its status is not told before it is settled");
     }
     assert!(!body.is_end_stream());
-    permit.send_replace(true);
+    held.release();
     assert!(body.frame().await.expect("a frame").expect("no error").is_trailers());
     assert_eq!(rig.left_of_all("calls", one).await, 1);
     assert!(body.frame().await.is_none());

@@ -4,6 +4,7 @@ use http::{Request, Response};
 use tollgate::{Handle, Policy, Quota, RateLimitLayer, RealCost, key};
 
 use super::rig::{HOUR, Rig, Service, Text, get, line, now, on_each_store, over, send, statuses, with};
+use crate::support::time::at;
 
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 const BUCKET: Quota = Quota::token_bucket(10, HOUR);
@@ -118,9 +119,9 @@ async fn a_real_cost_above_the_limit_is_charged_and_the_next_request_waits_for_i
         assert_eq!((response.status().as_u16(), line(&response, "x-ratelimit-remaining")), (200, "0"), "{}", rig.name);
         let refused = send(&service, get()).await;
         assert_eq!((refused.status().as_u16(), line(&refused, "retry-after")), (429, "1080"), "{}", rig.name);
-        rig.clock.set(1_080 * 1_000_000 - 1_000);
+        rig.clock.set(at(1_080 * 1_000_000 - 1_000));
         assert_eq!(statuses(&service, [get()]).await, [429], "{}", rig.name);
-        rig.clock.set(1_080 * 1_000_000);
+        rig.clock.set(at(1_080 * 1_000_000));
         assert_eq!(statuses(&service, [get()]).await, [200], "{}", rig.name);
     })
     .await;
@@ -130,7 +131,7 @@ async fn a_real_cost_above_the_limit_is_charged_and_the_next_request_waits_for_i
 async fn an_absurd_real_cost_is_a_debt_of_one_more_capacity_at_most() {
     on_each_store(async |rig| {
         for units in [21, 1 << 53, u64::MAX] {
-            rig.clock.set(0);
+            rig.clock.set(at(0));
             let policy = Policy::new("metered", BUCKET).metered().key(key::header("x-real"));
             let service = metering(&rig.layer([policy]));
             let request = || really(units);

@@ -13,6 +13,7 @@ use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::rig::{HOUR, Rig, S, Service, Text, background, body, get, line, on_each_store, send, statuses, with};
+use crate::support::time::at;
 
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 const TWO: Quota = Quota::token_bucket(2, HOUR);
@@ -102,7 +103,7 @@ async fn a_refusal_tells_of_the_account_and_the_layer_does_not_contradict_it() {
             assert_eq!(line(&refused, name), value, "{}: {name}", rig.name);
         }
         assert!(body(refused).ends_with(r#""detail":"Retry in 1800 seconds.","violated-policies":["account"]}"#));
-        rig.clock.set(1_800 * S);
+        rig.clock.set(at(1_800 * S));
         assert_eq!(statuses(&service, [of("ada"), of("ada")]).await, [200, 429], "{}: the wait is true", rig.name);
     })
     .await;

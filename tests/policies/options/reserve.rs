@@ -4,6 +4,7 @@ use http::Request;
 use tollgate::{Policy, Quota};
 
 use super::rig::{HOUR, Rig, S, Text, get, line, on_each_store, send, statuses, with};
+use crate::support::time::at;
 
 const TEN: Quota = Quota::fixed_window(10, HOUR);
 
@@ -72,16 +73,16 @@ async fn the_wait_ends_when_the_reserve_is_full_again_and_a_unit_more_is_there()
     // A unit returns every 6 minutes.
     let bucket = Quota::token_bucket(10, HOUR);
     on_each_store(async |rig| {
-        rig.clock.set(0);
+        rig.clock.set(at(0));
         let service = rig.service([reserving(bucket, 0.3)]);
         assert_eq!(statuses(&service, (0..10).map(|_| critical())).await, [200; 10]);
         let refused = send(&service, get()).await;
         assert_eq!(line(&refused, "retry-after"), "1440", "{}", rig.name);
         assert_eq!(line(&refused, "ratelimit"), r#""policy";r=0;t=1440"#, "{}", rig.name);
         assert_eq!(line(&send(&service, critical()).await, "retry-after"), "360", "{}", rig.name);
-        rig.clock.set(1_440 * S - 1_000);
+        rig.clock.set(at(1_440 * S - 1_000));
         assert_eq!(statuses(&service, [get()]).await, [429], "{}: a tick before", rig.name);
-        rig.clock.set(1_440 * S);
+        rig.clock.set(at(1_440 * S));
         assert_eq!(statuses(&service, [get()]).await, [200], "{}: at it", rig.name);
     })
     .await;

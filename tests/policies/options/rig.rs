@@ -11,12 +11,13 @@ use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tollgate::store::{Check, Counter, Deadline, Store};
-use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody};
+use tollgate::test_util::ManualClock;
+use tollgate::{Key, Policy, Quota, RateLimitLayer, RedisStore, ResponseBody};
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
+use crate::support::time::memory;
 
 pub(crate) type Text = Full<Bytes>;
 pub(crate) type Answer = Response<ResponseBody<Text>>;
@@ -42,13 +43,13 @@ pub(crate) async fn on_each_store(test: impl AsyncFn(&Rig)) {
 impl Rig {
     pub(crate) fn memory() -> Self {
         let clock = ManualClock::new();
-        let store = Arc::new(MemoryStore::builder().with_clock(clock.reader()).build());
+        let store = Arc::new(memory(&clock));
         Self { name: "memory", clock, store, _server: None }
     }
 
     pub(crate) async fn redis() -> Self {
         let (clock, server) = (ManualClock::new(), RedisServer::start());
-        let settings = RedisStore::builder().with_clock(clock.reader()).budget(Duration::from_secs(10));
+        let settings = RedisStore::builder().with_clock(clock.clone()).budget(Duration::from_secs(10));
         let store = Arc::new(settings.connect(&server.url()).await.expect("the server was started"));
         Self { name: "Redis", clock, store, _server: Some(server) }
     }

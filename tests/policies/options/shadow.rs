@@ -7,7 +7,8 @@ use tollgate::key::{self, Extracted};
 use tollgate::{AccessList, Decision, Headers, MissingKey, OnFailure, Policy, Quota, RateLimitLayer};
 
 use super::rig::{HOUR, Rig, S, body, expect, from, get, hello, now, on_each_store, send, with};
-use crate::support::doubles::Away;
+use crate::support::doubles::unavailable;
+use crate::support::time::at;
 
 const FIVE: Quota = Quota::fixed_window(5, HOUR);
 const TWO: Quota = Quota::fixed_window(2, HOUR);
@@ -56,7 +57,7 @@ async fn answers(rig: &Rig, policies: Vec<Policy>) -> Vec<(u16, HeaderMap, Strin
     let service = hello(&rig.layer(policies).headers(Headers::both().reset_in_seconds().with_used().with_resource()));
     let mut answers = Vec::new();
     for (step, user) in (0..40).zip(["ada", "bob", "ada", "eve", "bob", "ada", "ada"].into_iter().cycle()) {
-        rig.clock.set(step * 97 * S);
+        rig.clock.set(at(step * 97 * S));
         let response = send(&service, with("x-user", user)).await;
         answers.push((response.status().as_u16(), response.headers().clone(), body(response)));
     }
@@ -148,7 +149,7 @@ async fn a_request_its_key_rejects_was_refused_at_once_or_later() {
 
 #[test]
 fn a_store_that_is_away_refused_what_only_shadows_asked_about() {
-    let alone = RateLimitLayer::new(Away, tried()).on_failure(OnFailure::Deny);
+    let alone = RateLimitLayer::new(unavailable(), tried()).on_failure(OnFailure::Deny);
     expect(&hello(&alone), get(), 200);
     expect(&hello(&alone.policy(Policy::new("all", TWO))), get(), 503);
 }

@@ -6,6 +6,7 @@ use http::Request;
 use tollgate::{Policy, Quota, key};
 
 use super::rig::{HOUR, Rig, S, Text, and, expect, line, now, on_each_store, send, statuses, with};
+use crate::support::time::at;
 
 const FREE: Quota = Quota::fixed_window(2, HOUR);
 const PRO: Quota = Quota::fixed_window(5, HOUR);
@@ -55,7 +56,7 @@ fn the_tiers_quota_is_in_the_legacy_headers_and_in_refusals() {
 /// The statuses of requests by one plan, then by another, a moment later.
 async fn changed(rig: &Rig, before: Quota, after: Quota, counts: (usize, usize)) -> Vec<u16> {
     let service = rig.service([plans(before, [("after", after)])]);
-    rig.clock.set(0);
+    rig.clock.set(at(0));
     let mut all = statuses(&service, (0..counts.0).map(|_| by("before"))).await;
     all.extend(statuses(&service, (0..counts.1).map(|_| by("after"))).await);
     all
@@ -106,7 +107,7 @@ async fn another_window_starts_fresh_and_the_old_one_is_kept() {
         let service = rig.service([plans(FREE, [("daily", daily)])]);
         let sent = ["none", "none", "none", "daily", "daily", "daily", "none"].map(by);
         assert_eq!(statuses(&service, sent).await, [200, 200, 429, 200, 200, 429, 429], "{}", rig.name);
-        rig.clock.set(3_600 * S);
+        rig.clock.set(at(3_600 * S));
         assert_eq!(statuses(&service, ["none", "daily"].map(by)).await, [200, 429], "{}", rig.name);
     })
     .await;

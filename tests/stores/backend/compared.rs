@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate::store::{Answer, Change, Check, Deadline, Mode, Settlement};
-use tollgate::{MemoryStore, Quota, Store};
+use tollgate::{Quota, Store};
 
 use super::Rig;
 use crate::support::checks::{check, counter};
+use crate::support::time::memory;
 
 const S: u64 = 1_000_000;
 const REQUESTS: usize = 20_000;
@@ -45,7 +46,7 @@ fn ready<T>(answer: Answer<T>) -> T {
 fn a_b_tree_decides_like_the_store_in_memory_without_a_runtime() {
     let mut rng = Rng::with_seed(18);
     let (rig, mut requests, mut refused) = (Rig::new(Duration::ZERO), 0, 0);
-    let memory = MemoryStore::builder().with_clock(rig.clock.reader()).build();
+    let memory = memory(&rig.clock);
     while requests < REQUESTS {
         let quotas: Vec<Quota> = (0..6).map(|_| quota(&mut rng)).collect();
         for quota in &quotas {
@@ -55,7 +56,7 @@ fn a_b_tree_decides_like_the_store_in_memory_without_a_runtime() {
             }
         }
         for _ in 0..200 {
-            rig.clock.pass(Duration::from_micros(rng.u64(..3 * S)));
+            rig.clock.advance(Duration::from_micros(rng.u64(..3 * S)));
             let checks = checks(&mut rng, &quotas);
             let one = ready(rig.store.decide(&checks, Deadline::none())).expect("a decision");
             let other = ready(memory.decide(&checks, Deadline::none())).expect("a decision");

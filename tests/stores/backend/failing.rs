@@ -9,6 +9,7 @@ use tollgate::{Quota, Store};
 use super::{BUDGET, Rig};
 use crate::support::checks::check;
 use crate::support::table::Next;
+use crate::support::time::at;
 
 const THREE: Quota = Quota::fixed_window(3, Duration::from_secs(3_600));
 
@@ -128,13 +129,13 @@ async fn conflicts_are_decided_again_and_not_for_ever() {
 async fn a_clock_that_steps_back_refills_nothing() {
     let rig = Rig::new(Duration::from_millis(1));
     let one = check("ada", Quota::per_minute(3), 1);
-    rig.clock.set(30_000_000);
+    rig.clock.set(at(30_000_000));
     for _ in 0..3 {
         assert!(rig.is_allowed(&one).await);
     }
-    rig.clock.set(0);
+    rig.clock.set(at(0));
     assert!(!rig.is_allowed(&one).await);
-    rig.clock.set(50_000_000);
+    rig.clock.set(at(50_000_000));
     assert!(rig.is_allowed(&one).await);
     assert!(!rig.is_allowed(&one).await);
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::store::{BackendStore, Check, Deadline, Decided};
+use tollgate::test_util::ManualClock;
 use tollgate::{Error, Store};
 
-use crate::support::clock::ManualClock;
 use crate::support::table::Table;
 
 /// A store on a table, and both of them.
@@ -27,7 +27,8 @@ const BUDGET: Duration = Duration::from_millis(100);
 impl Rig {
     fn new(trip: Duration) -> Self {
         let clock = ManualClock::new();
-        let table = Table::new(clock.reader(), trip);
+        let shown = clock.clone();
+        let table = Table::new(move || shown.now(), trip);
         let store = BackendStore::builder(table.clone()).budget(BUDGET).build().expect("valid settings");
         Self { clock, table, store: Arc::new(store) }
     }

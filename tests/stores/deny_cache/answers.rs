@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Answer, Check, Deadline, Decided, Mode, Receipt, StoreId};
-use tollgate::{Decision, DenyCache, Error, MemoryStore, Outcome, Quota, Source, Store};
+use tollgate::store::{Answer, Deadline, Mode};
+use tollgate::test_util::{ManualClock, StoreFn};
+use tollgate::{DenyCache, MemoryStore, Quota, Source, Store};
 
 use super::rig::{EACH, MS, Rig, S};
 use crate::support::checks::check;
-use crate::support::clock::ManualClock;
-use crate::support::doubles::keeps_nothing;
+use crate::support::doubles::unavailable;
+use crate::support::time::at;
 
 const HOURLY: Quota = Quota::token_bucket(4, Duration::from_secs(3_600));
 
@@ -20,12 +21,12 @@ fn a_refusal_is_answered_to_its_last_microsecond_and_then_the_store_is_asked() {
         let wait = rig.plain(&[check("ada", quota, 1)]).retry_after().expect("a wait helps");
         let wait = u64::try_from(wait.as_micros()).expect("it is short");
         for passed in [0, 1, wait / 2, wait - 1] {
-            rig.clock.set(passed);
+            rig.clock.set(at(passed));
             let told = rig.remembers(&[check("ada", quota, 1)]);
             assert_eq!(told.retry_after(), Some(Duration::from_micros(wait - passed)), "{quota}");
             assert_eq!(told.outcomes()[0], rig.plain(&[check("ada", quota, 1)]).outcomes()[0], "{quota}");
         }
-        rig.clock.set(wait);
+        rig.clock.set(at(wait));
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}: waiting so long is enough");
     }
 }
@@ -33,11 +34,11 @@ fn a_refusal_is_answered_to_its_last_microsecond_and_then_the_store_is_asked() {
 #[test]
 fn a_refusal_in_the_middle_of_a_tick_is_over_with_the_tick_it_fits_in() {
     let (rig, quota) = (Rig::new(), Quota::token_bucket(6_100, Duration::from_secs(61)).burst(1));
-    rig.clock.set(900);
+    rig.clock.set(at(900));
     rig.refuse("ada", quota);
-    rig.clock.set(9 * MS + 900);
+    rig.clock.set(at(9 * MS + 900));
     let _ = rig.remembers(&[check("ada", quota, 1)]);
-    rig.clock.set(10 * MS);
+    rig.clock.set(at(10 * MS));
     assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed());
 }
 
@@ -45,10 +46,10 @@ fn a_refusal_in_the_middle_of_a_tick_is_over_with_the_tick_it_fits_in() {
 fn a_refusal_is_remembered_for_a_second_at_most_and_tells_the_whole_wait() {
     let rig = Rig::new();
     rig.refuse("ada", HOURLY);
-    rig.clock.set(S - 1);
+    rig.clock.set(at(S - 1));
     let told = rig.remembers(&[check("ada", HOURLY, 1)]);
     assert_eq!(told.retry_after(), Some(Duration::from_micros(900 * S - (S - 1))));
-    rig.clock.set(S);
+    rig.clock.set(at(S));
     assert!(!rig.asks(&[check("ada", HOURLY, 1)]).is_allowed());
     let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
 }
@@ -57,9 +58,9 @@ fn a_refusal_is_remembered_for_a_second_at_most_and_tells_the_whole_wait() {
 fn the_cap_can_be_set() {
     let rig = Rig::with(|settings| settings.cap(Duration::from_millis(20)));
     rig.refuse("ada", HOURLY);
-    rig.clock.set(20 * MS - 1);
+    rig.clock.set(at(20 * MS - 1));
     let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
-    rig.clock.set(20 * MS);
+    rig.clock.set(at(20 * MS));
     let _ = rig.asks(&[check("ada", HOURLY, 1)]);
 }
 
@@ -121,7 +122,7 @@ fn a_smaller_cost_that_is_admitted_has_the_larger_one_asked_about_as_it_waits_lo
         let rig = Rig::new();
         assert!(rig.decide(&[check("ada", quota, 2)], Deadline::none()).is_allowed());
         let _ = rig.asks(&[check("ada", quota, 3)]);
-        rig.clock.set(10 * MS);
+        rig.clock.set(at(10 * MS));
         let _ = rig.remembers(&[check("ada", quota, 3)]);
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
         let _ = rig.asks(&[check("ada", quota, 3)]);
@@ -137,7 +138,7 @@ fn what_can_never_fit_is_remembered_for_the_cap_and_tells_no_wait() {
         assert_eq!(rig.remembers(&never).retry_after(), None, "{quota}");
         assert_eq!(rig.remembers(&longer).retry_after(), None, "{quota}");
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-        rig.clock.set(S);
+        rig.clock.set(at(S));
         let _ = rig.asks(&never);
     }
 }
@@ -214,9 +215,9 @@ fn a_shadow_policy_is_decided_by_the_store_each_time() {
 #[test]
 fn a_clock_that_steps_back_ends_what_was_known_later() {
     let rig = Rig::new();
-    rig.clock.set(10 * S);
+    rig.clock.set(at(10 * S));
     rig.refuse("ada", HOURLY);
-    rig.clock.set(9 * S);
+    rig.clock.set(at(9 * S));
     let _ = rig.asks(&[check("ada", HOURLY, 1)]);
 }
 
@@ -231,26 +232,10 @@ fn it_counts_what_it_answers() {
     assert_eq!((rig.store.refused_from_cache(), rig.store.len()), (7, 1));
 }
 
-/// Refuses with a source of its own, and fails those who ask for nothing.
-struct Refusing(Source);
-
-impl Store for Refusing {
-    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        if checks[0].cost > 1 {
-            return Answer::Ready(Err(Error::store("away", "away")));
-        }
-        let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::from_secs(9))));
-        let decision = Decision::new(outcomes, self.0);
-        Answer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
-    }
-
-    keeps_nothing!();
-}
-
 #[test]
 fn only_what_the_store_itself_refused_is_remembered() {
     for (source, calls) in [(Source::Store, 1), (Source::Fallback, 3), (Source::Lease, 3), (Source::DenyCache, 3)] {
-        let rig = Rig::around(ManualClock::new(), Refusing(source), |settings| settings);
+        let rig = Rig::around(ManualClock::new(), StoreFn::new(|_| false).source(source), |settings| settings);
         for _ in 0..3 {
             let _ = rig.decide(&[check("ada", HOURLY, 1)], Deadline::none());
         }
@@ -260,7 +245,7 @@ fn only_what_the_store_itself_refused_is_remembered() {
 
 #[test]
 fn an_error_is_not_remembered() {
-    let rig = Rig::around(ManualClock::new(), Refusing(Source::Store), |settings| settings);
+    let rig = Rig::around(ManualClock::new(), unavailable(), |settings| settings);
     for calls in 1..4 {
         let Answer::Ready(failed) = rig.store.decide(&[check("ada", HOURLY, 2)], Deadline::none()) else {
             panic!("it answers at once")

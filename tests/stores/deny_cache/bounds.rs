@@ -2,33 +2,20 @@
 
 use std::time::Duration;
 
-use tollgate::Quota;
-use tollgate::store::{Answer, Check, Deadline, Decided, Receipt, StoreId};
-use tollgate::{Decision, Error, Outcome, Source, Store};
+use tollgate::store::Deadline;
+use tollgate::test_util::{ManualClock, StoreFn};
+use tollgate::{Quota, Store};
 
 use super::rig::{MS, Rig, S};
 use crate::support::checks::check;
-use crate::support::clock::ManualClock;
-use crate::support::doubles::keeps_nothing;
 use crate::support::slow::many;
+use crate::support::time::at;
 
 const QUOTA: Quota = Quota::token_bucket(1, Duration::from_secs(3_600));
 
-/// Refuses all, and keeps nothing.
-struct Full;
-
-impl Store for Full {
-    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        let outcomes = checks.iter().map(|check| Outcome::denied(check, 0, Some(Duration::from_secs(60))));
-        let decision = Decision::new(outcomes, Source::Store);
-        Answer::Ready(Ok(Decided::new(decision, Receipt::new(StoreId::new(), []))))
-    }
-
-    keeps_nothing!();
-}
-
-fn full(capacity: usize) -> Rig<Full> {
-    Rig::around(ManualClock::new(), Full, |settings| settings.capacity(capacity))
+/// A rig whose inner store refuses all, and keeps nothing.
+fn full(capacity: usize) -> Rig<impl Store> {
+    Rig::around(ManualClock::new(), StoreFn::new(|_| false), |settings| settings.capacity(capacity))
 }
 
 #[test]
@@ -38,7 +25,7 @@ fn keys_take_no_more_room_than_there_is_however_many_come() {
         let rig = full(capacity);
         for number in 0..most / if capacity == 10_000 { 1 } else { 100 } {
             // All of them are live at first, then they outlive each other.
-            rig.clock.set(number.saturating_sub(most / 2) * 10_000_000 / most);
+            rig.clock.set(at(number.saturating_sub(most / 2) * 10_000_000 / most));
             let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
         }
         let kept = rig.store.len();
@@ -63,7 +50,7 @@ fn made_up_keys_push_out_nobody_else_s_refusal() {
     for number in 0..10_000 {
         let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
     }
-    rig.clock.set(S - 1);
+    rig.clock.set(at(S - 1));
     let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
 }
 
@@ -73,7 +60,7 @@ fn refusals_that_are_over_make_room() {
     for number in 0..10_000 {
         let _ = rig.decide(&[check(&number.to_string(), QUOTA, 1)], Deadline::none());
     }
-    rig.clock.set(S + 130 * MS);
+    rig.clock.set(at(S + 130 * MS));
     let _ = rig.asks(&[check("ada", QUOTA, 1)]);
     let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
 }

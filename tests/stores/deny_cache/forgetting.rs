@@ -1,17 +1,15 @@
 //! Units given back, and resets.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::oneshot;
-use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling};
+use tollgate::store::{Answer, Change, Check, Deadline, Receipt, Settlement};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, MemoryStore, Quota, Store};
 
 use super::rig::{EACH, MS, Rig};
 use crate::support::checks::{check, counter};
-use crate::support::clock::ManualClock;
+use crate::support::time::{at, memory};
 
 const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(3_600));
 
@@ -75,69 +73,26 @@ fn a_refund_made_elsewhere_is_seen_at_the_cap() {
     let rig = Rig::new();
     rig.refuse("ada", QUOTA);
     done(rig.store.inner().adjust(&counter("ada", QUOTA), Change::Refund(1)));
-    rig.clock.set(1_000 * MS - 1);
+    rig.clock.set(at(1_000 * MS - 1));
     let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
-    rig.clock.set(1_000 * MS);
+    rig.clock.set(at(1_000 * MS));
     assert!(rig.asks(&[check("ada", QUOTA, 1)]).is_allowed());
 }
 
-/// Decides at once, and answers when it is told to.
-struct Slow {
-    store: MemoryStore,
-    held: Mutex<VecDeque<oneshot::Sender<()>>>,
-}
-
-impl Slow {
-    fn held<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
-        let Answer::Ready(answer) = answer else { panic!("memory answers at once") };
-        let (release, released) = oneshot::channel();
-        self.held.lock().expect("no test panics with it").push_back(release);
-        Answer::pending(async move {
-            released.await.expect("it is released");
-            answer
-        })
-    }
-
-    /// Lets the oldest answer go.
-    fn release(&self) {
-        let release = self.held.lock().expect("no test panics with it").pop_front();
-        release.expect("one is held").send(()).expect("it is waited for");
-    }
-}
-
-impl Store for Slow {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.held(self.store.decide(checks, deadline))
-    }
-
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.store.settle(receipt, changes)
-    }
-
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.held(self.store.adjust(counter, change))
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.held(self.store.reset(counter))
-    }
-}
-
-type SlowRig = Rig<Arc<Slow>>;
+/// A rig whose inner store holds answers when it is told to.
+type SlowRig = Rig<FailingStore<MemoryStore>>;
 
 fn slow() -> SlowRig {
     let clock = ManualClock::new();
-    let store = MemoryStore::builder().with_clock(clock.reader()).build();
-    let slow = Arc::new(Slow { store, held: Mutex::default() });
-    Rig::around(clock, slow, |settings| settings)
+    let store = FailingStore::new(memory(&clock));
+    Rig::around(clock, store, |settings| settings)
 }
 
 /// Asks, has it answered, and says whether it was allowed.
 fn decided(rig: &SlowRig, check: Check) -> (bool, Option<Receipt>) {
+    let held = rig.inner.hold();
     let deciding = rig.store.decide(&[check], Deadline::none());
-    if matches!(deciding, Answer::Pending(_)) {
-        rig.store.inner().store.release();
-    }
+    held.release();
     let decided = deciding.wait().now_or_never().expect("it is released").expect("memory does not fail");
     (decided.decision.is_allowed(), Some(decided.receipt))
 }
@@ -157,22 +112,26 @@ fn a_refusal_in_flight_during_a_refund_is_not_remembered() {
         drop(rig.store.settle(receipt.unwrap(), &[Settlement::new(0, Change::Refund(1))]));
     };
     let by_key: Refund = |rig, _| {
+        let held = rig.inner.hold();
         let adjusting = rig.store.adjust(&counter("ada", QUOTA), Change::Refund(1));
-        rig.store.inner().store.held.lock().unwrap().pop_back().unwrap().send(()).unwrap();
+        held.release();
         done(adjusting);
     };
     let reset: Refund = |rig, _| {
+        let held = rig.inner.hold();
         let resetting = rig.store.reset(&counter("ada", QUOTA));
-        rig.store.inner().store.held.lock().unwrap().pop_back().unwrap().send(()).unwrap();
+        held.release();
         done(resetting);
     };
     for refund in [by_receipt, by_key, reset] {
         let rig = slow();
         decided(&rig, check("ada", QUOTA, 1));
         let (_, receipt) = decided(&rig, check("ada", QUOTA, 1));
+        let held = rig.inner.hold();
         let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none());
+        rig.inner.work();
         refund(&rig, receipt);
-        rig.store.inner().store.release();
+        held.release();
         let refused = in_flight.wait().now_or_never().expect("it is released").unwrap();
         assert!(!refused.decision.is_allowed());
         asks(&rig, true);
@@ -185,13 +144,11 @@ fn a_refusal_asked_for_while_a_change_is_under_way_is_not_remembered() {
     for _ in 0..2 {
         decided(&rig, check("ada", QUOTA, 1));
     }
+    let held = rig.inner.hold();
     let resetting = rig.store.reset(&counter("other", QUOTA));
     let adjusting = rig.store.adjust(&counter("ada", QUOTA), Change::Refund(0));
-    let held: Vec<_> = rig.store.inner().store.held.lock().unwrap().drain(..).collect();
     asks(&rig, false);
-    for held in held {
-        held.send(()).unwrap();
-    }
+    held.release();
     done(resetting);
     done(adjusting);
     asks(&rig, false);
@@ -206,8 +163,8 @@ fn a_change_that_is_not_waited_for_forgets_too() {
     for _ in 0..2 {
         decided(&rig, check("ada", QUOTA, 1));
     }
+    let _held = rig.inner.hold();
     let adjusting = rig.store.adjust(&counter("ada", QUOTA), Change::Refund(0));
-    rig.store.inner().store.held.lock().unwrap().clear();
     asks(&rig, false);
     drop(adjusting);
     asks(&rig, false);
@@ -222,9 +179,9 @@ fn a_refusal_asked_for_while_a_refund_may_be_on_its_way_is_not_remembered() {
     let foreign = Receipt::new(tollgate::store::StoreId::new(), taken);
     drop(rig.store.settle(foreign, &[Settlement::new(0, Change::Refund(1))]));
     let _ = rig.asks(&[check("ada", QUOTA, 1)]);
-    rig.clock.set(100 * MS - 1);
+    rig.clock.set(at(100 * MS - 1));
     let _ = rig.asks(&[check("ada", QUOTA, 1)]);
-    rig.clock.set(100 * MS);
+    rig.clock.set(at(100 * MS));
     let _ = rig.asks(&[check("ada", QUOTA, 1)]);
     let _ = rig.remembers(&[check("ada", QUOTA, 1)]);
 }
@@ -235,17 +192,18 @@ fn a_refusal_counts_from_when_the_store_was_asked_and_its_wait_from_the_answer()
     for _ in 0..2 {
         decided(&rig, check("ada", QUOTA, 1));
     }
+    let held = rig.inner.hold();
     let in_flight = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none());
-    rig.clock.set(400 * MS);
-    rig.store.inner().store.release();
+    rig.clock.set(at(400 * MS));
+    held.release();
     drop(in_flight.wait().now_or_never().expect("it is released").unwrap());
-    rig.clock.set(1_000 * MS - 1);
+    rig.clock.set(at(1_000 * MS - 1));
     let Answer::Ready(Ok(told)) = rig.store.decide(&[check("ada", QUOTA, 1)], Deadline::none()) else {
         panic!("it is remembered")
     };
     let left = (1_800_000 + 400) * MS - (1_000 * MS - 1);
     assert_eq!(told.decision.retry_after(), Some(Duration::from_micros(left)));
-    rig.clock.set(1_000 * MS);
+    rig.clock.set(at(1_000 * MS));
     asks(&rig, false);
 }
 
@@ -256,15 +214,16 @@ fn a_refusal_that_took_long_is_over_when_its_wait_is_counted_from_the_question()
     for _ in 0..2 {
         decided(&rig, check("ada", SHORT, 1));
     }
+    let held = rig.inner.hold();
     let in_flight = rig.store.decide(&[check("ada", SHORT, 1)], Deadline::none());
-    rig.clock.set(400 * MS);
-    rig.store.inner().store.release();
+    rig.clock.set(at(400 * MS));
+    held.release();
     drop(in_flight.wait().now_or_never().expect("it is released").unwrap());
-    rig.clock.set(500 * MS - 1);
+    rig.clock.set(at(500 * MS - 1));
     assert!(
         matches!(rig.store.decide(&[check("ada", SHORT, 1)], Deadline::none()), Answer::Ready(_)),
         "it is remembered"
     );
-    rig.clock.set(500 * MS);
+    rig.clock.set(at(500 * MS));
     assert!(decided(&rig, check("ada", SHORT, 1)).0);
 }

@@ -10,12 +10,13 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::net::TcpListener;
+use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Policy, Quota, RateLimitLayer, RedisStore, Source, key};
 
 use super::redis::calls;
 use super::rig::S;
-use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
+use crate::support::time::at;
 
 /// The status and the fields that tell when to come back.
 fn told(response: &Response<Incoming>) -> (u16, [&str; 3]) {
@@ -37,7 +38,7 @@ async fn with_source(request: axum::extract::Request, next: axum::middleware::Ne
 #[tokio::test]
 async fn the_wait_a_client_is_told_counts_down_and_is_enough() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().with_clock(clock.reader()).deny_cache_cap(Duration::from_secs(60));
+    let settings = RedisStore::builder().with_clock(clock.clone()).deny_cache_cap(Duration::from_secs(60));
     let store = settings.budget(Duration::from_secs(20)).connect(&server.url()).await.unwrap();
     let user = Policy::new("user", Quota::token_bucket(1, Duration::from_secs(10))).key(key::header("x-user"));
     let all = Policy::new("all", Quota::per_hour(100));
@@ -59,7 +60,7 @@ async fn the_wait_a_client_is_told_counts_down_and_is_enough() {
     ];
     let before = calls(&server);
     for (now, status, fields) in rows {
-        clock.set(now);
+        clock.set(at(now));
         let request = Request::get(format!("http://{address}/")).header("x-user", "ada").body(Body::empty()).unwrap();
         let response = tokio::time::timeout(Duration::from_secs(20), client.request(request)).await;
         let response = response.expect("it takes far too long").unwrap();

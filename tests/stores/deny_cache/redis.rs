@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tollgate::store::{Change, Check, Deadline, RedisStoreBuilder, Settlement};
+use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Quota, RedisStore, Source, Store};
 
 use super::rig::{MS, S};
 use crate::support::checks::{check, counter};
-use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
+use crate::support::time::at;
 
 const QUOTA: Quota = Quota::token_bucket(2, Duration::from_secs(30 * 86_400));
 
@@ -22,7 +23,7 @@ pub(super) fn calls(server: &RedisServer) -> u64 {
 }
 
 async fn store(server: &RedisServer, clock: &ManualClock) -> RedisStore {
-    connect(server, RedisStore::builder().with_clock(clock.reader())).await
+    connect(server, RedisStore::builder().with_clock(clock.clone())).await
 }
 
 async fn connect(server: &RedisServer, settings: RedisStoreBuilder) -> RedisStore {
@@ -49,13 +50,13 @@ async fn a_probe_asks_the_server_whatever_is_remembered_and_is_learnt_from() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
     let store = store(&server, &clock).await;
     refuse(&store, "a").await;
-    clock.set(900 * MS);
+    clock.set(at(900 * MS));
     assert_eq!(source(&store, "a").await, (Source::DenyCache, false));
     let before = calls(&server);
     let probe =
         store.probe(&[check("a", QUOTA, 1)], Deadline::none()).wait().await.expect("the server answers").decision;
     assert_eq!((probe.source(), probe.is_allowed(), calls(&server)), (Source::Store, false, before + 1));
-    clock.set(1_800 * MS);
+    clock.set(at(1_800 * MS));
     assert_eq!(source(&store, "a").await, (Source::DenyCache, false), "it was refused 900 ms ago");
 }
 
@@ -78,7 +79,7 @@ async fn flood(settings: RedisStoreBuilder, requests: usize) -> (u64, u64) {
 #[tokio::test]
 async fn a_flood_of_refused_requests_hardly_reaches_the_server() {
     let clock = ManualClock::new();
-    let (calls, answered) = flood(RedisStore::builder().with_clock(clock.reader()), 10_000).await;
+    let (calls, answered) = flood(RedisStore::builder().with_clock(clock.clone()), 10_000).await;
     assert!(calls < 100, "{calls} calls for 10,000 refused requests");
     assert!(answered >= 9_800, "{answered} were answered");
 }
@@ -93,13 +94,13 @@ async fn without_the_cache_every_request_is_asked_about() {
 #[tokio::test]
 async fn the_cap_and_the_clock_are_those_of_the_store() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().with_clock(clock.reader()).deny_cache_cap(Duration::from_millis(50));
+    let settings = RedisStore::builder().with_clock(clock.clone()).deny_cache_cap(Duration::from_millis(50));
     for (cap, store) in [(S, store(&server, &clock).await), (50 * MS, connect(&server, settings).await)] {
-        clock.set(0);
+        clock.set(at(0));
         refuse(&store, &cap.to_string()).await;
-        clock.set(cap - 1);
+        clock.set(at(cap - 1));
         assert_eq!(source(&store, &cap.to_string()).await, (Source::DenyCache, false));
-        clock.set(cap);
+        clock.set(at(cap));
         assert_eq!(source(&store, &cap.to_string()).await, (Source::Store, false));
     }
 }
@@ -136,10 +137,10 @@ async fn what_is_given_back_elsewhere_is_seen_at_the_cap() {
     let (here, elsewhere) = (store(&server, &clock).await, store(&server, &clock).await);
     refuse(&here, "ada").await;
     elsewhere.reset(&counter("ada", QUOTA)).wait().await.unwrap();
-    clock.set(S - 1);
+    clock.set(at(S - 1));
     assert_eq!(source(&here, "ada").await, (Source::DenyCache, false));
     assert_eq!(source(&elsewhere, "ada").await, (Source::Store, true));
-    clock.set(S);
+    clock.set(at(S));
     assert_eq!(source(&here, "ada").await, (Source::Store, true));
 }
 

@@ -7,6 +7,7 @@ use tollgate::{Decision, Quota};
 
 use super::rig::{MS, Rig};
 use crate::support::checks::check;
+use crate::support::time::at;
 
 const WIDE: Quota = Quota::fixed_window(100, Duration::from_secs(3_600));
 const NARROW: Quota = Quota::token_bucket(2, Duration::from_secs(20));
@@ -28,7 +29,7 @@ fn a_request_repeated_is_told_what_the_first_was_told_and_the_waits_count_down()
     let _ = rig.decide(&request, Deadline::none());
     let first = rig.asks(&request);
     assert_eq!(rig.remembers(&request).outcomes(), first.outcomes());
-    rig.clock.set(900 * MS);
+    rig.clock.set(at(900 * MS));
     let later = rig.remembers(&request);
     assert_eq!(later.outcomes(), rig.plain(&request).outcomes());
     assert_eq!(violated(&later), [false, true, false]);

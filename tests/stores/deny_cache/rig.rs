@@ -1,15 +1,14 @@
-//! A cache around a memory store that counts how often it is asked, and their clock.
+//! A cache around a store that records how often it is asked, and their clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::store::{Answer, Check, Deadline, Decided, DenyCacheBuilder};
-use tollgate::{Decision, DenyCache, Error, MemoryStore, Quota, Source, Store};
+use tollgate::test_util::{ManualClock, Recorded, RecordingStore};
+use tollgate::{Decision, DenyCache, MemoryStore, Quota, Source, Store};
 
 use crate::support::checks::check;
-use crate::support::clock::ManualClock;
-use crate::support::doubles::passes_on;
 
 pub(super) const MS: u64 = 1_000;
 pub(super) const S: u64 = 1_000 * MS;
@@ -25,31 +24,11 @@ pub(super) const EACH: [Quota; 5] = [
     Quota::leaky_bucket(4, HALF).queue(3),
 ];
 
-/// Counts the decisions a store is asked for.
-#[derive(Debug)]
-pub(super) struct Counting<S> {
-    pub(super) store: S,
-    calls: AtomicU64,
-}
-
-impl<S> Counting<S> {
-    pub(super) fn new(store: S) -> Self {
-        Self { store, calls: AtomicU64::new(0) }
-    }
-}
-
-impl<S: Store> Store for Counting<S> {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        self.store.decide(checks, deadline)
-    }
-
-    passes_on!(store: settle, adjust, reset);
-}
-
 pub(super) struct Rig<S = MemoryStore> {
     pub(super) clock: ManualClock,
-    pub(super) store: DenyCache<Arc<Counting<S>>>,
+    pub(super) inner: Arc<S>,
+    pub(super) store: DenyCache<RecordingStore<Arc<S>>>,
+    calls: AtomicU64,
 }
 
 impl Rig {
@@ -60,21 +39,25 @@ impl Rig {
     /// A rig whose cache is set in another way.
     pub(super) fn with(set: impl FnOnce(DenyCacheBuilder) -> DenyCacheBuilder) -> Self {
         let clock = ManualClock::new();
-        let memory = MemoryStore::builder().capacity(4_000_000).with_clock(clock.reader()).build();
+        let memory = MemoryStore::builder().capacity(4_000_000).with_clock(clock.clone()).build();
         Self::around(clock, memory, set)
     }
 }
 
 impl<S: Store> Rig<S> {
     pub(super) fn around(clock: ManualClock, inner: S, set: impl FnOnce(DenyCacheBuilder) -> DenyCacheBuilder) -> Self {
-        let settings = set(DenyCache::builder().with_clock(clock.reader()));
-        let store = settings.build(Arc::new(Counting::new(inner))).expect("the settings are valid");
-        Self { clock, store }
+        let settings = set(DenyCache::builder().with_clock(clock.clone()));
+        let inner = Arc::new(inner);
+        let store = settings.build(RecordingStore::new(Arc::clone(&inner))).expect("the settings are valid");
+        Self { clock, inner, store, calls: AtomicU64::new(0) }
     }
 
-    /// How often the inner store was asked.
+    /// How often the inner store was asked for a decision.
     pub(super) fn calls(&self) -> u64 {
-        self.store.inner().calls.load(Ordering::SeqCst)
+        let recorded = self.store.inner().take();
+        let decisions = recorded.iter().filter(|call| matches!(call, Recorded::Decide(_) | Recorded::Probe(_)));
+        let calls = decisions.count() as u64;
+        self.calls.fetch_add(calls, Ordering::SeqCst) + calls
     }
 
     #[track_caller]
@@ -82,6 +65,8 @@ impl<S: Store> Rig<S> {
         let Answer::Ready(decided) = self.store.decide(checks, Deadline::none()) else {
             panic!("memory answers at once")
         };
+        // Records do not pile up, however many requests there are.
+        self.calls();
         decided.expect("memory does not fail")
     }
 
@@ -93,7 +78,7 @@ impl<S: Store> Rig<S> {
     /// What the inner store says, past the cache.
     #[track_caller]
     pub(super) fn plain(&self, checks: &[Check]) -> Decision {
-        let Answer::Ready(decided) = self.store.inner().store.decide(checks, Deadline::none()) else {
+        let Answer::Ready(decided) = self.inner.decide(checks, Deadline::none()) else {
             panic!("memory answers at once")
         };
         decided.expect("memory does not fail").decision

@@ -1,16 +1,16 @@
 //! Random traces: a store with a cache decides as one without.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Settlement, Settles, Store};
+use tollgate::test_util::ManualClock;
 use tollgate::{Algorithm, DenyCache, MemoryStore, Quota, Source};
 
-use super::rig::{Counting, EACH};
+use super::rig::EACH;
 use crate::support::checks::{check, counter};
-use crate::support::clock::ManualClock;
 use crate::support::slow::many;
+use crate::support::time::{at, memory};
 
 const TRACES: [u64; 2] = [60, 200];
 const STEPS: usize = 300;
@@ -31,7 +31,7 @@ struct Pair {
     clock: ManualClock,
     now: u64,
     plain: MemoryStore,
-    cached: DenyCache<Arc<Counting<MemoryStore>>>,
+    cached: DenyCache<MemoryStore>,
     receipts: Vec<(Receipt, Receipt)>,
 }
 
@@ -44,9 +44,9 @@ impl Pair {
     /// The cap is out of the way, so that refusals hold to their very end.
     fn new() -> Self {
         let clock = ManualClock::new();
-        let memory = || MemoryStore::builder().with_clock(clock.reader()).build();
-        let settings = DenyCache::builder().cap(Duration::from_secs(3_600)).with_clock(clock.reader());
-        let cached = settings.build(Arc::new(Counting::new(memory()))).expect("valid");
+        let memory = || memory(&clock);
+        let settings = DenyCache::builder().cap(Duration::from_secs(3_600)).with_clock(clock.clone());
+        let cached = settings.build(memory()).expect("valid");
         Self { now: 0, plain: memory(), cached, receipts: Vec::new(), clock }
     }
 
@@ -59,7 +59,7 @@ impl Pair {
             8..11 => rng.u64(..=slot),
             _ => rng.u64(..3 * slot * quota.limit()),
         };
-        self.clock.set(self.now);
+        self.clock.set(at(self.now));
     }
 
     /// Decides on both; returns whether the cache answered.

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use tollgate::{LeaseStore, MemoryStore, Quota};
+use tollgate::test_util::ManualClock;
+use tollgate::{LeaseStore, Quota};
 
 use super::definition::assert_admits;
-use super::sim::{Far, Traffic, bursts, clock, ms, secs, take};
+use super::sim::{Far, Traffic, bursts, micros, ms, secs, take};
 use crate::support::slow::many;
+use crate::support::time::memory;
 
 const NOW: Duration = Duration::ZERO;
 
@@ -15,10 +17,10 @@ const QUOTAS: [usize; 2] = [1, usize::MAX];
 
 /// A minute of bursts on eight processes, and what holds of it.
 async fn simulate(quota: Quota, height: u64, share: f64, (before, after): (Duration, Duration)) {
-    let clock = clock();
-    let far = Far::new(MemoryStore::builder().with_clock(clock).build(), before, after);
+    let clock = ManualClock::paused();
+    let far = Far::new(memory(&clock), before, after);
     let stores = [(); 8].map(|()| {
-        let settings = LeaseStore::builder(far.clone()).share(share).with_clock(clock);
+        let settings = LeaseStore::builder(far.clone()).share(share).with_clock(clock.clone());
         settings.build().expect("the share is one")
     });
     let Traffic { admitted, locally, asked } = bursts(&stores, quota, &clock, height).await;
@@ -103,15 +105,15 @@ async fn leases_that_are_long_on_their_way_hold_as_well() {
 #[tokio::test(start_paused = true)]
 async fn a_token_bucket_holds_over_eight_processes_that_lease_and_give_back_in_turn() {
     const QUOTA: Quota = Quota::token_bucket(1_000, secs(10));
-    let clock = clock();
-    let inner = MemoryStore::builder().with_clock(clock).build();
-    let stores = [(); 8].map(|()| LeaseStore::builder(inner.clone()).with_clock(clock).build().unwrap());
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let stores = [(); 8].map(|()| LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().unwrap());
     let mut admitted = Vec::new();
     let mut all_take = async |requests: usize| {
         for store in &stores {
             for _ in 0..requests {
                 if take(store, "hot", QUOTA, 1).await.0 {
-                    let at = u64::try_from(clock().as_micros()).unwrap();
+                    let at = micros(&clock);
                     admitted.push((at, 1));
                 }
             }

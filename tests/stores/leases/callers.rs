@@ -7,11 +7,13 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::timeout;
 use tollgate::store::{Answer, Deadline, Store};
+use tollgate::test_util::ManualClock;
 use tollgate::{LeaseStore, MemoryStore, Quota, RedisStore, Source};
 
-use super::sim::{Far, clock, ms, remaining, secs};
+use super::sim::{Far, ms, remaining, secs};
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
+use crate::support::time::memory;
 
 const LIMIT: u64 = 1_000_000;
 const DAY: Quota = Quota::fixed_window(LIMIT, secs(86_400));
@@ -95,10 +97,10 @@ async fn what_redis_was_charged_is_what_was_admitted() {
 #[tokio::test(start_paused = true)]
 async fn callers_that_go_away_while_leases_are_taken_lose_no_unit() {
     for (before, after) in [(ms(1), ms(1)), (ms(20), ms(20))] {
-        let clock = clock();
-        let inner = MemoryStore::builder().with_clock(clock).build();
+        let clock = ManualClock::paused();
+        let inner = memory(&clock);
         let far = Far::new(inner.clone(), before, after);
-        let store = LeaseStore::builder(far).with_clock(clock).build().unwrap();
+        let store = LeaseStore::builder(far).with_clock(clock.clone()).build().unwrap();
         let look = Far::near(inner);
         ask_and_compare(store, &look, true).await;
     }

@@ -1,26 +1,26 @@
 //! Admitted first and paid later: how much more than the limit that is at most.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Mode, Receipt, Settlement, Settling, Store,
-};
+use tollgate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Mode, Settlement, Store};
+use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Error, HybridStore, MemoryStore, Quota, Source};
 
 use super::definition::assert_admits;
-use super::sim::{Far, bursts, clock, ms, remaining, secs, take};
+use super::sim::{Far, bursts, ms, remaining, secs, take};
 use crate::support::checks::{check, counter};
-use crate::support::doubles::passes_on;
+use crate::support::doubles::{away, passes_on};
 use crate::support::slow::many;
+use crate::support::time::memory;
 
 const DAY: Quota = Quota::fixed_window(10_000, secs(86_400));
 
 /// A minute of bursts; returns how many were admitted here, and there.
 async fn simulate(processes: u64, quota: Quota, allowance: u64, height: u64, before: Duration, after: Duration) {
-    let clock = clock();
-    let far = Far::new(MemoryStore::builder().with_clock(clock).build(), before, after);
+    let clock = ManualClock::paused();
+    let far = Far::new(memory(&clock), before, after);
     let store = || HybridStore::builder(far.clone()).allowance(allowance).build().expect("the settings are right");
     let stores: Vec<_> = (0..processes).map(|_| store()).collect();
     let traffic = bursts(&stores, quota, &clock, height).await;
@@ -112,49 +112,15 @@ async fn a_store_that_is_dropped_pays_too_and_callers_that_go_away_take_no_debt_
     assert!(admitted > 40 && used >= admitted, "{admitted} admitted, {used} used");
 }
 
-/// A store that can be away.
-#[derive(Clone)]
-struct Away {
-    inner: MemoryStore,
-    away: Arc<AtomicBool>,
-}
-
-impl Away {
-    fn answer<T: Send + 'static>(
-        &self,
-        answer: impl FnOnce(&MemoryStore) -> Answer<Result<T, Error>>,
-    ) -> Answer<Result<T, Error>> {
-        if self.away.load(Ordering::SeqCst) {
-            return Answer::pending(async { Err(Error::store("away", "it is a test")) });
-        }
-        answer(&self.inner)
-    }
-}
-
-impl Store for Away {
-    fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        self.answer(|inner| inner.decide(checks, deadline))
-    }
-
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.inner.settle(receipt, changes)
-    }
-
-    fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
-        self.answer(|inner| inner.adjust(counter, change))
-    }
-
-    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
-        self.answer(|inner| inner.reset(counter))
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn while_the_inner_store_is_away_the_allowance_is_admitted_and_then_its_errors_are_returned() {
-    let inner = Away { inner: MemoryStore::new(), away: Arc::default() };
+    let memory = MemoryStore::new();
+    let inner = FailingStore::new(memory.clone());
     let store = store(inner.clone());
     assert!(take(&store, "hot", DAY, 1).await.0);
-    inner.away.store(true, Ordering::SeqCst);
+    inner.fail_with(away);
+    // Not at once: its errors are waited for.
+    inner.delay(ms(1));
     let (mut admitted, mut errors) = (0, 0);
     for _ in 0..500 {
         match store.decide(&[check("hot", DAY, 1)], Deadline::none()).wait().await {
@@ -164,9 +130,9 @@ async fn while_the_inner_store_is_away_the_allowance_is_admitted_and_then_its_er
         tokio::time::sleep(ms(5)).await;
     }
     assert_eq!((admitted, errors), (50, 450));
-    inner.away.store(false, Ordering::SeqCst);
+    inner.work();
     tokio::time::sleep(ms(200)).await;
-    assert_eq!(remaining(&inner.inner, "hot", DAY).await, 9_949, "the debt was not forgotten");
+    assert_eq!(remaining(&memory, "hot", DAY).await, 9_949, "the debt was not forgotten");
     assert!(take(&store, "hot", DAY, 1).await.0);
 }
 
@@ -182,7 +148,8 @@ enum Fate {
     Slow(Duration),
 }
 
-/// A store that keeps to a budget of 100 ms, and counts charges.
+/// A store that keeps to a budget of 100 ms, and counts charges. A `FailingStore` neither does what fails nor tells looks
+/// from the rest.
 #[derive(Clone)]
 struct Flaky {
     inner: MemoryStore,

@@ -5,23 +5,24 @@ use std::sync::Arc;
 use futures::FutureExt;
 use tokio::sync::Semaphore;
 use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Settlement, Settling, Store};
+use tollgate::test_util::ManualClock;
 use tollgate::{Error, LeaseStore, MemoryStore, Quota, Source};
 
-use super::sim::{Far, clock, ms, remaining, secs, take};
+use super::sim::{Far, ms, remaining, secs, take};
 use crate::support::checks::{check, counter};
-use crate::support::clock::ManualClock;
 use crate::support::doubles::passes_on;
+use crate::support::time::{at, memory};
 
 const WINDOW: Quota = Quota::fixed_window(10_000, secs(3_600));
 
 fn leasing(quota_of: Quota) -> (LeaseStore, MemoryStore, Quota) {
-    let clock = clock();
-    let inner = MemoryStore::builder().with_clock(clock).build();
-    (LeaseStore::builder(inner.clone()).with_clock(clock).build().expect("the share is one"), inner, quota_of)
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    (LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().expect("the share is one"), inner, quota_of)
 }
 
-/// A store to which only so many settlements may be on their way; what is more is lost. They arrive
-/// before whatever is asked after them.
+/// A store to which only so many settlements may be on their way; what is more is lost. They arrive before whatever is
+/// asked after them. A `FailingStore` does not count what is on its way.
 struct Busy {
     inner: MemoryStore,
     settling: Arc<Semaphore>,
@@ -107,10 +108,10 @@ async fn closing_that_is_dropped_as_soon_as_it_waits_gives_every_unit_back() {
 
 #[tokio::test(start_paused = true)]
 async fn closing_that_is_dropped_while_leases_are_on_their_way_gives_them_back_as_they_come() {
-    let clock = clock();
-    let inner = MemoryStore::builder().with_clock(clock).build();
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
     let far = Far::new(inner.clone(), ms(10), ms(10));
-    let store = LeaseStore::builder(far).with_clock(clock).build().unwrap();
+    let store = LeaseStore::builder(far).with_clock(clock.clone()).build().unwrap();
     for _ in 0..12 {
         let store = store.clone();
         tokio::spawn(async move { take(&store, "hot", WINDOW, 1).await });
@@ -127,10 +128,10 @@ async fn closing_that_is_dropped_while_leases_are_on_their_way_gives_them_back_a
 
 #[tokio::test(start_paused = true)]
 async fn closing_hands_over_no_more_at_once_than_an_inner_store_takes() {
-    let clock = clock();
-    let inner = MemoryStore::builder().with_clock(clock).build();
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
     let busy = Busy { inner: inner.clone(), settling: Arc::new(Semaphore::new(2_000)) };
-    let store = LeaseStore::builder(busy).with_clock(clock).build().unwrap();
+    let store = LeaseStore::builder(busy).with_clock(clock.clone()).build().unwrap();
     let unspent = heat_many(&store, 3_000, 10).await;
     let counts = store.close().await;
     assert_eq!(left(&inner, 3_000).await, unspent, "{counts:?}");
@@ -160,10 +161,10 @@ async fn dropping_the_last_clone_gives_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_key_gives_back_though_nobody_asks_anything() {
-    let clock = clock();
-    let inner = MemoryStore::builder().with_clock(clock).build();
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
     let far = Far::new(inner.clone(), ms(1), ms(1));
-    let store = LeaseStore::builder(far).with_clock(clock).build().unwrap();
+    let store = LeaseStore::builder(far).with_clock(clock.clone()).build().unwrap();
     for _ in 0..200 {
         take(&store, "hot", WINDOW, 1).await;
     }
@@ -191,8 +192,8 @@ fn runtime() -> tokio::runtime::Runtime {
 #[test]
 fn an_idle_key_gives_back_though_the_runtime_of_the_first_lease_has_ended() {
     let clock = ManualClock::new();
-    let inner = MemoryStore::builder().with_clock(clock.reader()).build();
-    let store = LeaseStore::builder(Far::new(inner.clone(), ms(1), ms(1))).with_clock(clock.reader()).build().unwrap();
+    let inner = memory(&clock);
+    let store = LeaseStore::builder(Far::new(inner.clone(), ms(1), ms(1))).with_clock(clock.clone()).build().unwrap();
     let held = |key: &'static str| {
         runtime().block_on(async {
             for _ in 0..200 {
@@ -206,7 +207,7 @@ fn an_idle_key_gives_back_though_the_runtime_of_the_first_lease_has_ended() {
         for _ in 0..200 {
             take(&store, "second", WINDOW, 1).await;
         }
-        clock.set(2_000_000);
+        clock.set(at(2_000_000));
         tokio::time::sleep(ms(200)).await;
         assert_eq!(store.counts().held(), 0, "{:?}", store.counts());
     });
@@ -295,7 +296,8 @@ async fn a_reset_forgets_the_lease_too() {
     assert_eq!(counts.leased, counts.spent + counts.returned + counts.lost);
 }
 
-/// A store that answers leases only once it is allowed to; all is decided at once.
+/// A store that answers leases only once it is allowed to; all is decided at once. A `FailingStore` would hold single
+/// units too.
 struct Held {
     inner: MemoryStore,
     gate: Arc<Semaphore>,
@@ -319,10 +321,10 @@ impl Store for Held {
 /// What the inner store has left where a key was reset while a lease of it was asked for, and requests and others
 /// took units after that.
 async fn left_after_a_reset(requests: u64, others: u64) -> u64 {
-    let (clock, gate) = (clock(), Arc::new(Semaphore::new(0)));
-    let inner = MemoryStore::builder().with_clock(clock).build();
+    let (clock, gate) = (ManualClock::paused(), Arc::new(Semaphore::new(0)));
+    let inner = memory(&clock);
     let held = Held { inner: inner.clone(), gate: Arc::clone(&gate) };
-    let store = LeaseStore::builder(held).with_clock(clock).build().expect("the share is one");
+    let store = LeaseStore::builder(held).with_clock(clock.clone()).build().expect("the share is one");
     heat(&store, WINDOW, 100).await;
     assert!(remaining(&inner, "hot", WINDOW).await < 9_900, "a lease was asked for");
     store.reset(&counter("hot", WINDOW)).wait().await.expect("a store answers");

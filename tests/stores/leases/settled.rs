@@ -221,7 +221,7 @@ async fn a_look_at_a_limit_that_was_lowered_does_not_raise_what_is_admitted() {
 const LOST: u8 = 1;
 const ANSWERED: u8 = 0;
 
-/// A store that loses charges, and answers the rest.
+/// A store that loses charges, and answers the rest; a `FailingStore` would lose looks too.
 #[derive(Clone)]
 struct Losing {
     inner: MemoryStore,

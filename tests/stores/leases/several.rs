@@ -4,18 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate::store::{Answer, Check, Deadline, Mode, Store};
+use tollgate::test_util::ManualClock;
 use tollgate::{LeaseStore, MemoryStore, Quota, Source};
 
-use super::sim::{Far, clock, remaining, secs, take};
+use super::sim::{Far, remaining, secs, take};
 use crate::support::checks::check;
+use crate::support::time::memory;
 
 const WIDE: Quota = Quota::fixed_window(100_000, secs(86_400));
 
 #[test]
 fn threads_that_ask_in_any_order_take_from_both_keys_or_from_none() {
-    let clock = || secs(1_000_000);
-    let inner = MemoryStore::builder().with_clock(clock).build();
-    let store = LeaseStore::builder(inner.clone()).with_clock(clock).build().unwrap();
+    let clock = ManualClock::new();
+    let inner = memory(&clock);
+    let store = LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().unwrap();
     let (admitted, by_lease) = (AtomicU64::new(0), AtomicU64::new(0));
     let ready = |checks: &[Check]| {
         let Answer::Ready(decided) = store.decide(checks, Deadline::none()) else { panic!("memory answers at once") };
@@ -47,9 +49,9 @@ fn threads_that_ask_in_any_order_take_from_both_keys_or_from_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_one_lease_cannot_pay_takes_nothing_from_the_others() {
-    let clock = clock();
-    let inner = MemoryStore::builder().with_clock(clock).build();
-    let store = LeaseStore::builder(inner.clone()).with_clock(clock).build().unwrap();
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let store = LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().unwrap();
     let few = Quota::fixed_window(40, secs(86_400));
     let mut admitted = 0;
     for _ in 0..1_000 {
@@ -64,9 +66,9 @@ async fn a_request_that_one_lease_cannot_pay_takes_nothing_from_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_check_in_shadow_that_leases_cannot_pay_is_decided_truly_and_refuses_nobody() {
-    let clock = clock();
-    let inner = MemoryStore::builder().with_clock(clock).build();
-    let store = LeaseStore::builder(inner.clone()).with_clock(clock).build().unwrap();
+    let clock = ManualClock::paused();
+    let inner = memory(&clock);
+    let store = LeaseStore::builder(inner.clone()).with_clock(clock.clone()).build().unwrap();
     let shadow = check("few", Quota::fixed_window(100, secs(86_400)), 1).mode(Mode::Shadow);
     let (mut fitted, mut by_lease) = (0, 0);
     for _ in 0..1_000 {
@@ -81,9 +83,9 @@ async fn a_check_in_shadow_that_leases_cannot_pay_is_decided_truly_and_refuses_n
 
 #[tokio::test(start_paused = true)]
 async fn a_hot_key_beside_cold_ones_is_not_leased_for_nothing() {
-    let clock = clock();
-    let far = Far::near(MemoryStore::builder().with_clock(clock).build());
-    let store = LeaseStore::builder(far.clone()).with_clock(clock).build().unwrap();
+    let clock = ManualClock::paused();
+    let far = Far::near(memory(&clock));
+    let store = LeaseStore::builder(far.clone()).with_clock(clock.clone()).build().unwrap();
     for client in 0..2_000 {
         let checks = [check("route", WIDE, 1), check(&client.to_string(), WIDE, 1)];
         drop(store.decide(&checks, Deadline::none()).wait().await.unwrap());

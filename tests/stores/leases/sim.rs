@@ -5,26 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tollgate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
 };
+use tollgate::test_util::ManualClock;
 use tollgate::{Error, MemoryStore, Quota, Source};
 
 use crate::support::checks::check;
 
-/// A multiple of 30 days.
-const EPOCH: Duration = Duration::from_secs(656 * 30 * 86_400);
-
-/// A clock that shows the runtime's time, which these tests pause.
-pub(crate) fn clock() -> impl Fn() -> Duration + Copy + Send + Sync + 'static {
-    let start = Instant::now();
-    move || EPOCH + start.elapsed()
-}
-
 /// Microseconds since the epoch.
-pub(crate) fn micros(clock: &impl Fn() -> Duration) -> u64 {
-    u64::try_from(clock().as_micros()).expect("the epoch is near")
+pub(crate) fn micros(clock: &ManualClock) -> u64 {
+    u64::try_from(clock.now().as_micros()).expect("the epoch is near")
 }
 
 pub(crate) const fn ms(millis: u64) -> Duration {
@@ -35,8 +27,8 @@ pub(crate) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A store that is some way off: questions travel for `before`, answers for `after`. It counts what
-/// it is asked.
+/// A store that is some way off: questions travel for `before`, answers for `after`; a `FailingStore` delays only answers.
+/// It counts what it is asked.
 #[derive(Clone)]
 pub(crate) struct Far {
     pub(crate) inner: MemoryStore,
@@ -139,12 +131,7 @@ struct Phase {
 
 /// A minute of bursts of random height and length over one key, the same for all `stores`: some
 /// start together out of a silence.
-pub(crate) async fn bursts<S: Store + Clone>(
-    stores: &[S],
-    quota: Quota,
-    now: &(impl Fn() -> Duration + Copy + Send + 'static),
-    height: u64,
-) -> Traffic {
+pub(crate) async fn bursts<S: Store + Clone>(stores: &[S], quota: Quota, now: &ManualClock, height: u64) -> Traffic {
     let mut random = fastrand::Rng::with_seed(7);
     let start = micros(now);
     let mut phases: Vec<Phase> = stores.iter().map(|_| Phase { until: start, most: 0 }).collect();
@@ -161,7 +148,7 @@ pub(crate) async fn bursts<S: Store + Clone>(
             }
             for _ in 0..random.u64(..=phase.most) {
                 let cost = if random.u32(..20) == 0 { random.u64(2..5) } else { 1 };
-                asked.spawn(taking(store.clone(), quota, cost, *now));
+                asked.spawn(taking(store.clone(), quota, cost, now.clone()));
             }
         }
         sleep(ms(random.u64(1..8))).await;
@@ -177,7 +164,7 @@ pub(crate) async fn bursts<S: Store + Clone>(
     traffic
 }
 
-async fn taking(store: impl Store, quota: Quota, cost: u64, now: impl Fn() -> Duration) -> (u64, u64, bool, Source) {
+async fn taking(store: impl Store, quota: Quota, cost: u64, now: ManualClock) -> (u64, u64, bool, Source) {
     let (admitted, source) = take(&store, "hot", quota, cost).await;
     (micros(&now), cost, admitted, source)
 }

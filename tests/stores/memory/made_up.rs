@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate::{MemoryStore, Quota};
 
 use super::{MINUTE, admits, store};
+use crate::support::time::at;
 
 const CAPACITY: usize = 1_024;
 /// Of a store in which prices are measured.
@@ -58,7 +59,7 @@ fn a_client_that_floods_with_made_up_keys_is_not_admitted_once_more_by_its_own()
     assert!(admits(&store, "refused", ONE));
     // 10,000 keys in a second.
     for step in 0..100 {
-        clock.set(step * 10_000);
+        clock.set(at(step * 10_000));
         flood.ask(&store, ONE, 100, 1);
         more += admitted(&store, "refused", ONE, 1);
     }
@@ -183,7 +184,7 @@ fn keys_that_were_refused_once_make_way_when_they_are_idle() {
     let (store, clock) = store(CAPACITY);
     let minutely = Quota::token_bucket(1, Duration::from_secs(60));
     MadeUp::default().ask(&store, minutely, CAPACITY, 100);
-    clock.set(2 * MINUTE);
+    clock.set(at(2 * MINUTE));
     let new = || (0..CAPACITY / 2).map(|number| format!("new {number}"));
     new().for_each(|key| assert!(admits(&store, &key, ONE)));
     new().for_each(|key| assert!(!admits(&store, &key, ONE), "{key} was forgotten"));

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 use tollgate::test_util::ManualClock;
 use tollgate::{DenyCache, Key, Limiter, MemoryStore, OnFailure, Quota, Rule, Source};
 
-use crate::support::doubles::Away;
+use crate::support::doubles::unavailable;
 
 const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -114,7 +114,8 @@ async fn a_limiter_waits_by_a_paused_clock() -> Result<(), tollgate::Error> {
 #[tokio::test]
 async fn the_fallback_refills_by_a_paused_clock() -> Result<(), tollgate::Error> {
     let clock = ManualClock::paused();
-    let limiter = Limiter::new(Away, [Rule::new("mail", Quota::per_minute(1))]).on_failure(OnFailure::Fallback);
+    let limiter =
+        Limiter::new(unavailable(), [Rule::new("mail", Quota::per_minute(1))]).on_failure(OnFailure::Fallback);
     let verdict = async || limiter.check(&ada()).await.map(|decision| (decision.is_allowed(), decision.source()));
     assert_eq!(verdict().await?, (true, Source::Fallback));
     assert_eq!(verdict().await?, (false, Source::Fallback));

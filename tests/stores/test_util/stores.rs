@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::time::Instant;
-use tollgate::store::{Change, Check, Counter, Deadline, Mode, Settlement};
+use tollgate::store::{Answer, Change, Check, Counter, Deadline, Decided, Mode, Settlement};
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore, StoreFn};
 use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, PolicyName, Quota, Rule, Source, Store};
+
+use crate::support::doubles::Bounded;
 
 fn counter() -> Counter {
     let policy = PolicyName::try_from("mail").expect("a valid name");
@@ -43,6 +46,16 @@ async fn a_closure_ignores_receipts_of_other_stores() -> Result<(), Error> {
     let (store, other) = (StoreFn::new(|_| true), StoreFn::new(|_| true));
     let decided = other.decide(&[check(3)], Deadline::none()).wait().await?;
     assert!(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(3))]).wait().await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_closures_decisions_have_the_source_and_the_wait_that_a_test_sets() -> Result<(), Error> {
+    let store = StoreFn::new(|check| check.cost < 5).source(Source::Lease).retry_after(Duration::from_secs(3));
+    let fits = store.decide(&[check(4)], Deadline::none()).wait().await?.decision;
+    assert_eq!((fits.is_allowed(), fits.source()), (true, Source::Lease));
+    let refused = store.decide(&[check(5)], Deadline::none()).wait().await?.decision;
+    assert_eq!((refused.source(), refused.retry_after()), (Source::Lease, Some(Duration::from_secs(3))));
     Ok(())
 }
 
@@ -125,17 +138,8 @@ async fn settlements_and_changes_that_hang_end_in_bounded_time() -> Result<(), E
 
 #[tokio::test]
 async fn a_store_that_keeps_deadlines_keeps_them_while_it_hangs() {
-    struct Bounded(MemoryStore);
-    impl Store for Bounded {
-        crate::support::doubles::passes_on!(0: decide, settle, adjust, reset);
-
-        fn budget(&self) -> Option<Duration> {
-            Some(Duration::from_millis(50))
-        }
-    }
-
     let (_clock, start) = (ManualClock::paused(), Instant::now());
-    let store = FailingStore::new(Bounded(MemoryStore::new()));
+    let store = FailingStore::new(Bounded(MemoryStore::new(), Some(Duration::from_millis(50))));
     store.hang();
     let checks = [check(1)];
     assert!(store.decide(&checks, Deadline::none()).wait().await.is_err_and(|error| error.is_timeout()));
@@ -143,6 +147,75 @@ async fn a_store_that_keeps_deadlines_keeps_them_while_it_hangs() {
     let sooner = Deadline::after(Duration::from_millis(20));
     assert!(store.decide(&checks, sooner).wait().await.is_err_and(|error| error.is_timeout()));
     assert!((70..80).contains(&start.elapsed().as_millis()));
+}
+
+#[tokio::test]
+async fn a_slow_store_decides_at_once_and_answers_after_its_delay() -> Result<(), Error> {
+    let (_clock, start) = (ManualClock::paused(), Instant::now());
+    let store = FailingStore::new(MemoryStore::new());
+    let decide = || store.decide(&[check(1)], Deadline::none());
+    store.delay(Duration::from_millis(30));
+    drop(decide());
+    assert_eq!(decide().wait().await?.decision.outcomes()[0].remaining(), 8, "what was dropped was taken");
+    assert!((30..35).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    store.reset(&counter()).wait().await?;
+    assert!((60..70).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+
+    store.fail();
+    store.delay(Duration::from_millis(30));
+    assert!(decide().wait().await.is_err_and(|error| error.is_connection()));
+    assert!((90..105).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    store.work();
+    assert!(matches!(decide(), Answer::Ready(Ok(_))), "it is slow no more");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slow_store_keeps_its_budget_and_deadlines() {
+    let (_clock, start) = (ManualClock::paused(), Instant::now());
+    let store = FailingStore::new(Bounded(MemoryStore::new(), Some(Duration::from_millis(50))));
+    let decide = |deadline| store.decide(&[check(1)], deadline).wait();
+    store.delay(Duration::from_millis(80));
+    assert!(decide(Deadline::none()).await.is_err_and(|error| error.is_timeout()));
+    assert!((50..55).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    let sooner = Deadline::after(Duration::from_millis(20));
+    assert!(decide(sooner).await.is_err_and(|error| error.is_timeout()));
+    assert!((70..80).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    store.delay(Duration::from_millis(40));
+    assert!(decide(Deadline::none()).await.is_ok());
+}
+
+#[test]
+fn answers_are_held_until_they_are_released_in_any_order() {
+    let store = FailingStore::new(MemoryStore::new());
+    let decide = || store.decide(&[check(1)], Deadline::none()).wait();
+    let left = |decided: Result<Decided, Error>| decided.map(|decided| decided.decision.outcomes()[0].remaining());
+    let first = store.hold();
+    let mut held_first = Box::pin(decide());
+    assert!(held_first.as_mut().now_or_never().is_none());
+    let second = store.hold();
+    let (mut held_second, mut held_too) = (Box::pin(decide()), Box::pin(decide()));
+    second.release();
+    assert!(held_first.as_mut().now_or_never().is_none(), "it is of the other");
+    assert_eq!(left(held_second.as_mut().now_or_never().expect("it is released")).ok(), Some(8));
+    assert_eq!(left(held_too.as_mut().now_or_never().expect("it is released")).ok(), Some(7));
+    assert_eq!(left(decide().now_or_never().expect("nothing is held any more")).ok(), Some(6));
+    drop(first);
+    assert_eq!(left(held_first.as_mut().now_or_never().expect("it is released")).ok(), Some(9), "it was the first");
+}
+
+#[test]
+fn a_failure_is_held_too_and_what_comes_after_it_is_not() {
+    let store = FailingStore::new(MemoryStore::new());
+    let decide = || store.decide(&[check(1)], Deadline::none()).wait();
+    store.fail();
+    let held = store.hold();
+    let mut failing = Box::pin(decide());
+    store.work();
+    assert!(decide().now_or_never().is_some_and(|decided| decided.is_ok()));
+    assert!(failing.as_mut().now_or_never().is_none());
+    held.release();
+    assert!(failing.now_or_never().is_some_and(|decided| decided.is_err()), "it failed when it was called");
 }
 
 #[tokio::test]
