@@ -8,8 +8,16 @@
 //! Invariants: no state is in two rounds at once; of two jobs that share a state, the later one is never in an earlier
 //! round; and whenever a round may begin, all jobs that are ready are in `ready`. Adding a job, and ending a round, take
 //! time in proportion to their own states, however many jobs wait.
+//!
+//! A round that is not driven, as nothing runs its runtime, would keep its states and its place for ever. So both are taken
+//! back when its time is over and another job needs them. It may still go on: the database keeps it apart from others, as
+//! it does rounds of other processes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::mem;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::id::StateId;
 use super::job::Job;
@@ -19,6 +27,10 @@ pub(super) const MOST_STATES: usize = 128;
 
 /// The most jobs in a round, so that none of them waits for many others.
 const MOST_JOBS: usize = 1_024;
+
+/// How long a round keeps its place after its states are free again: a late commit may still return, and what it took is
+/// refunded then.
+pub(super) const LATE: Duration = Duration::from_secs(10);
 
 /// How many jobs come between two searches for idle ones.
 const SWEEP: u64 = 4_096;
@@ -38,10 +50,22 @@ pub(super) struct Queue {
     number: u64,
     /// How many rounds may still begin.
     free: usize,
+    /// The rounds that have a place, by their numbers.
+    rounds: BTreeMap<u64, Round>,
+    /// The number of the next round.
+    next_round: u64,
     /// States whose lines may have a new first job.
     stale: Vec<StateId>,
     /// From which number on idle jobs are looked for again, if too many wait.
     sweep_at: u64,
+}
+
+/// A round that has begun.
+struct Round {
+    /// The states that it keeps from others; none once they are free.
+    ids: Vec<StateId>,
+    /// When its time is over.
+    until: Instant,
 }
 
 /// Who waits for a state.
@@ -64,6 +88,8 @@ impl Line {
 
 /// Jobs to be decided together, in the order in which they came, and their states: distinct, in ascending order.
 pub(super) struct Batch {
+    /// The number of the round.
+    pub(super) round: u64,
     pub(super) jobs: Vec<Job>,
     pub(super) ids: Vec<StateId>,
 }
@@ -71,8 +97,17 @@ pub(super) struct Batch {
 impl Queue {
     /// An empty queue, for so many rounds at once.
     pub(super) fn new(rounds: usize) -> Self {
-        let (waiting, lines) = (HashMap::new(), HashMap::new());
-        Self { waiting, lines, ready: VecDeque::new(), number: 0, free: rounds, stale: Vec::new(), sweep_at: 0 }
+        Self {
+            waiting: HashMap::new(),
+            lines: HashMap::new(),
+            ready: VecDeque::new(),
+            number: 0,
+            free: rounds,
+            rounds: BTreeMap::new(),
+            next_round: 0,
+            stale: Vec::new(),
+            sweep_at: 0,
+        }
     }
 
     /// Adds a job, and returns whether there was room; if not, the job is dropped.
@@ -99,11 +134,37 @@ impl Queue {
         true
     }
 
-    /// Takes the next round, or `None` if no job is ready, or no further round may begin.
-    pub(super) fn next(&mut self) -> Option<Batch> {
+    /// Takes the next round, whose time is over at `until`, or `None` if no job is ready, or no further round may begin.
+    pub(super) fn next(&mut self, until: Instant) -> Option<Batch> {
         if self.free == 0 {
             return None;
         }
+        let (jobs, ids) = self.take_ready();
+        self.look_at_stale();
+        if jobs.is_empty() {
+            return None;
+        }
+        self.free -= 1;
+        let round = self.next_round;
+        self.next_round += 1;
+        self.rounds.insert(round, Round { ids: ids.clone(), until });
+        Some(Batch { round, jobs, ids })
+    }
+
+    /// Takes back the states of rounds whose time is over, and the places of those that are late for long.
+    pub(super) fn reclaim(&mut self, now: Instant) {
+        let over: Vec<u64> =
+            self.rounds.iter().filter(|(_, round)| round.until < now).map(|(round, _)| *round).collect();
+        for round in over {
+            self.release(round);
+            if self.rounds.get(&round).is_some_and(|round| round.until + LATE < now) {
+                self.ended(round);
+            }
+        }
+    }
+
+    /// Takes jobs that are ready, and those behind them, in the order in which they came, with their states in order.
+    fn take_ready(&mut self) -> (Vec<Job>, Vec<StateId>) {
         let (mut jobs, mut ids): (Vec<(u64, Job)>, Vec<StateId>) = (Vec::new(), Vec::new());
         // The last round that may begin takes whatever is ready.
         while jobs.is_empty() || self.free == 1 && jobs.len() < MOST_JOBS {
@@ -128,19 +189,15 @@ impl Queue {
                 place += 1;
             }
         }
-        self.look_at_stale();
-        if jobs.is_empty() {
-            return None;
-        }
-        self.free -= 1;
         ids.sort_unstable();
         jobs.sort_unstable_by_key(|(number, _)| *number);
-        Some(Batch { jobs: jobs.into_iter().map(|(_, job)| job).collect(), ids })
+        (jobs.into_iter().map(|(_, job)| job).collect(), ids)
     }
 
-    /// Notes that the states of a round are free again.
-    pub(super) fn release(&mut self, ids: &[StateId]) {
-        for id in ids {
+    /// Notes that the states of a round are free again, unless they were taken back.
+    pub(super) fn release(&mut self, round: u64) {
+        let ids = self.rounds.get_mut(&round).map(|round| mem::take(&mut round.ids)).unwrap_or_default();
+        for id in &ids {
             if let Some(line) = self.lines.get_mut(id) {
                 line.is_busy = false;
             }
@@ -149,9 +206,12 @@ impl Queue {
         self.look_at_stale();
     }
 
-    /// Notes that a round has ended.
-    pub(super) fn ended(&mut self) {
-        self.free += 1;
+    /// Notes that a round has ended, unless its place was taken back.
+    pub(super) fn ended(&mut self, round: u64) {
+        self.release(round);
+        if self.rounds.remove(&round).is_some() {
+            self.free += 1;
+        }
     }
 
     /// Takes the jobs behind those of a round in the line of one of its states.

@@ -6,7 +6,7 @@
 //! | what | at most |
 //! | --- | --- |
 //! | loading, and trying again after conflicts | the budget of the store, 16 times |
-//! | keeping states from other rounds | the budget, also while a commit has not returned |
+//! | keeping states from other rounds | the budget, also while a commit has not returned or nothing drives its runtime |
 //! | a commit whose requests have failed meanwhile | 10 s more, in which it keeps the place of a round |
 
 use std::mem;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::id::StateId;
 use super::job::{Job, Waiter, Work};
 use super::poll::{poll_once, spawn, within};
-use super::queue::{Batch, MOST_WAITING, Queue};
+use super::queue::{Batch, LATE, MOST_WAITING, Queue};
 use super::round::{Results, decide};
 use super::traits::{Committed, Loaded, StateBackend, StateTx};
 use crate::core::Error;
@@ -31,9 +31,6 @@ use crate::store::{Change, Receipt, Settlement, StoreId};
 
 /// How often a round is tried.
 const TRIES: usize = 16;
-
-/// How long a commit goes on whose requests have failed: it may still return, and what it took is refunded then.
-const LATE: Duration = Duration::from_secs(10);
 
 /// What all clones of a store share.
 pub(super) struct Shared<B> {
@@ -56,7 +53,8 @@ enum Tried {
 /// A round that has begun. When it is dropped, however it ended, others begin.
 struct Begun<B: StateBackend> {
     shared: Arc<Shared<B>>,
-    /// The states that it keeps from other rounds.
+    /// Its number in the queue.
+    round: u64,
     ids: Vec<StateId>,
     /// Those without a result.
     jobs: Vec<Job>,
@@ -84,7 +82,11 @@ impl<B: StateBackend> Shared<B> {
             if !queue.push(job) {
                 return Err(Error::new(Kind::Crowd, format!("{MOST_WAITING} requests wait for the database")));
             }
-            queue.next()
+            let now = Instant::now();
+            queue.next(now + self.budget).or_else(|| {
+                queue.reclaim(now);
+                queue.next(now + self.budget)
+            })
         };
         if let Some(batch) = batch {
             self.begin(batch);
@@ -137,7 +139,7 @@ impl<B: StateBackend> Shared<B> {
         let mut starts = 1;
         loop {
             loop {
-                let Some(batch) = self.queue().next() else { break };
+                let Some(batch) = self.queue().next(Instant::now() + self.budget) else { break };
                 let (begun, runtime) = self.begun(batch);
                 if let Some(runtime) = runtime {
                     spawn(&runtime, run(begun));
@@ -155,10 +157,10 @@ impl<B: StateBackend> Shared<B> {
     }
 
     /// Returns a round that keeps its states from others, and the runtime of the first of its jobs that has one.
-    fn begun(self: &Arc<Self>, Batch { jobs, ids }: Batch) -> (Begun<B>, Option<Runtime>) {
+    fn begun(self: &Arc<Self>, Batch { round, jobs, ids }: Batch) -> (Begun<B>, Option<Runtime>) {
         let runtime = jobs.iter().find_map(|job| job.runtime.clone());
         let id = runtime.as_ref().map(Runtime::id);
-        (Begun { shared: Arc::clone(self), ids, jobs, runtime: id, may_be_written: false }, runtime)
+        (Begun { shared: Arc::clone(self), round, ids, jobs, runtime: id, may_be_written: false }, runtime)
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -169,14 +171,12 @@ impl<B: StateBackend> Shared<B> {
 impl<B: StateBackend> Begun<B> {
     /// Lets other rounds have the states.
     fn release(&mut self) {
-        let ids = mem::take(&mut self.ids);
-        self.shared.queue().release(&ids);
+        self.shared.queue().release(self.round);
     }
 }
 
 impl<B: StateBackend> Drop for Begun<B> {
     fn drop(&mut self) {
-        self.release();
         let jobs = mem::take(&mut self.jobs).into_iter();
         // If its runtime stopped before anything was written, those of others wait for a round of another one.
         let (again, lost): (Vec<Job>, Vec<Job>) = jobs.partition(|job| {
@@ -185,7 +185,7 @@ impl<B: StateBackend> Drop for Begun<B> {
         });
         {
             let mut queue = self.shared.queue();
-            queue.ended();
+            queue.ended(self.round);
             for job in again {
                 queue.push(job);
             }

@@ -30,9 +30,8 @@ use crate::store::{
 /// requests does not reach the database.
 ///
 /// A database that waits needs a tokio runtime with time enabled, also for settlements. A transaction is run by the
-/// runtime of the first of its requests: while nothing drives that runtime, requests of other runtimes over the same
-/// counters time out, and the transaction counts among the 16. So keep no runtime that is driven only now and then.
-/// Clones share everything. [`StateBackend`] has an example.
+/// runtime of the first of its requests: if nothing drives that runtime, requests over the same counters wait for the
+/// budget at most, and the transaction counts among the 16 for 10 s more. Clones share everything. [`StateBackend`] has an example.
 pub struct BackendStore<B: StateBackend> {
     shared: Arc<Shared<B>>,
 }
