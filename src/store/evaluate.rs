@@ -108,7 +108,12 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
 /// units, that is `s + u * window / limit`, in ticks.
 pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adjustment {
     let Taken { counter: Counter { quota, .. }, units, stamp, .. } = taken;
-    let Change::Refund(back) = change else { return Adjustment::new(change, *stamp) };
+    let back = match change {
+        Change::Refund(back) => back,
+        // Only slots are renewed.
+        Change::Renew(_) if !quota.facts().held => return Adjustment::new(Change::Refund(0), *stamp),
+        _ => return Adjustment::new(change, *stamp),
+    };
     if quota.facts().refund != Refund::Unrefilled || *stamp == algorithm::NEVER {
         return Adjustment::new(change, *stamp);
     }

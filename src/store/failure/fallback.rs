@@ -65,7 +65,8 @@ fn with_debts(
     decision: &Decision,
     receipt: Receipt,
 ) -> Receipt {
-    let is_above = |(check, share): (&Check, &Check)| check.cost > share.cost;
+    // Nobody would hold the slots of a debt.
+    let is_above = |(check, share): (&Check, &Check)| check.cost > share.cost && !check.counter.quota.facts().held;
     if !decision.is_allowed() || !checks.iter().zip(shares).any(is_above) {
         return receipt;
     }
