@@ -28,6 +28,9 @@ local function concurrency_read(value, now, window)
   end
   for i = 1, size do
     times[i], counts[i] = unpack_at(COHORT, value, COHORT_SIZE * (i - 1) + 1)
+    if i > 1 and times[i] <= times[i - 1] then
+      return times, counts, 0, FOREIGN
+    end
   end
   if times[size] >= NEVER then
     return times, counts, 0, FOREIGN

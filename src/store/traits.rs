@@ -128,6 +128,10 @@ pub trait Store: Send + Sync + 'static {
     /// once. A receipt of another store is ignored. The answer is ready in a bounded time, even if
     /// only with an error: requests that wait for it are kept until then.
     ///
+    /// [`Change::Renew`](super::Change::Renew) comes again and again while a request holds slots of a
+    /// [concurrency](crate::Quota::concurrency). A store that does not know it loses them after a life,
+    /// and [`supports`](Self::supports) should then refuse such quotas.
+    ///
     /// # Errors
     ///
     /// If the outcome of the changes is not known: they may have been made or not.

@@ -20,7 +20,7 @@ pub(crate) enum State {
     ///
     /// Used by sliding logs.
     Log { time: u64, units: Box<[u32]> },
-    /// The time of each cohort's first slot, and how many slots it has: oldest first, and never none.
+    /// The time of each cohort's first slot, and how many slots it has: in order, and never none.
     ///
     /// Used by concurrency.
     Slots { cohorts: Box<[(u64, u32)]> },
@@ -45,6 +45,12 @@ pub(crate) enum Found {
 }
 
 impl State {
+    /// Returns a state of slots; `None` if there are no cohorts, or they are not in order.
+    pub(crate) fn slots(cohorts: Box<[(u64, u32)]>) -> Option<Self> {
+        let are_in_order = cohorts.windows(2).all(|two| two[0].0 < two[1].0);
+        (are_in_order && !cohorts.is_empty()).then_some(State::Slots { cohorts })
+    }
+
     /// Returns the time the state has: the last one seen, the start of a fixed window, or that of the newest slots.
     fn time(&self) -> u64 {
         match self {

@@ -8,7 +8,7 @@ use crate::core::Error;
 use crate::core::algorithm::Algorithm;
 
 /// How long a slot outlives its process, unless another time is set.
-const SLOT_LIFE: Duration = Duration::from_secs(30);
+pub(crate) const SLOT_LIFE: Duration = Duration::from_secs(30);
 
 /// Constructors for constants: a quota that can never work does not compile, or panics.
 impl Quota {

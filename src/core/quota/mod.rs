@@ -9,6 +9,8 @@ mod tick;
 use std::fmt;
 use std::time::Duration;
 
+#[cfg_attr(not(feature = "config"), allow(unused_imports, reason = "it is for files"))]
+pub(crate) use self::build::SLOT_LIFE;
 pub(crate) use self::tick::Tick;
 use crate::core::algorithm::Algorithm;
 

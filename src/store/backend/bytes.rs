@@ -97,8 +97,7 @@ fn slots(bytes: &[u8]) -> Option<State> {
         Some((first, u32::from_be_bytes(count.try_into().ok()?)))
     };
     let cohorts: Option<Box<[_]>> = chunks.iter().map(cohort).collect();
-    let is_whole = rest.is_empty() && !chunks.is_empty();
-    cohorts.filter(|_| is_whole).map(|cohorts| State::Slots { cohorts })
+    State::slots(cohorts.filter(|_| rest.is_empty())?)
 }
 
 #[cfg(test)]
@@ -114,8 +113,8 @@ mod tests {
             (0..EXACT, 0..EXACT, 0..EXACT).prop_map(|(time, count, previous)| State::Window { time, count, previous }),
             (0..EXACT, proptest::collection::vec(any::<u32>(), 0..40))
                 .prop_map(|(time, units)| State::Log { time, units: units.into() }),
-            proptest::collection::vec((0..EXACT, any::<u32>()), 1..20)
-                .prop_map(|cohorts| State::Slots { cohorts: cohorts.into() }),
+            proptest::collection::btree_map(0..EXACT, any::<u32>(), 1..20)
+                .prop_map(|cohorts| State::Slots { cohorts: cohorts.into_iter().collect() }),
         ]
     }
 
@@ -157,5 +156,7 @@ mod tests {
         let slots = encode(&State::Slots { cohorts: [(3, 7)].into() });
         assert_eq!(slots, [&[1, b's'][..], &[0, 0, 0, 0, 0, 0, 0, 3], &[0, 0, 0, 7]].concat());
         assert!(decode(&[1, b's']).is_err(), "there is no state without slots");
+        let twice = [&slots[..], &slots[2..]].concat();
+        assert!(decode(&twice).is_err(), "no two cohorts have one time");
     }
 }

@@ -228,12 +228,12 @@ async fn a_renewal_takes_lost_slots_anew_beyond_the_limit(on: &Subject) -> Check
     changes(on, &others, Refund(4), 4).await?;
     on.remaining(10 * S, FIVE, 1).await?;
     // A smaller limit renews them as well.
-    let two = Quota::concurrency(2).slot_life(FIVE.window());
+    let one = Quota::concurrency(1).slot_life(FIVE.window());
     on.at(20 * S)?;
     let kept = stamped(&lost, &renewed);
     let fewer = kept.receipt.taken().iter().map(|taken| {
         let mut taken = taken.clone();
-        taken.counter.quota = two;
+        taken.counter.quota = one;
         taken
     });
     let fewer = Decided::new(kept.decision.clone(), Receipt::new(kept.receipt.store(), fewer));

@@ -50,10 +50,11 @@ async fn keys_and_states_in_redis_are_what_they_always_were() {
 }
 
 /// What others may have put under a key of ours.
-const FOREIGN: [&[&[&str]]; 8] = [
+const FOREIGN: [&[&[&str]]; 9] = [
     &[&["SET", "KEY", "1"]],
     &[&["SET", "KEY", ""]],
     &[&["SET", "KEY", "as 1 cohort"]],
+    &[&["SET", "KEY", "\u{6}1234567890\u{5}1234567890"]],
     &[&["SET", "KEY", "twelve bytes"]],
     &[&["SET", "KEY", "as long as a window"]],
     &[&["SET", "KEY", "as long as a bucket's"]],

@@ -173,8 +173,7 @@ impl ReplyPart {
             Layout::Slots => {
                 let size = view.try_get_u8().ok()?;
                 let cohort = |_| Some((view.try_get_uint(7).ok()?, view.try_get_u32().ok()?));
-                let cohorts: Option<Box<[_]>> = (0..size).map(cohort).collect();
-                State::Slots { cohorts: cohorts.filter(|cohorts| !cohorts.is_empty())? }
+                State::slots((0..size).map(cohort).collect::<Option<_>>()?)?
             }
         })
     }
