@@ -32,24 +32,24 @@ fn stamped(of: &Receipt, applied: &Applied) -> Receipt {
 
 async fn follows_slots(store: &dyn Store, clock: &ManualClock) {
     let first = take(store, 2, true).await;
-    take(store, 2, false).await;
-    take(store, 1, true).await;
+    let _ = take(store, 2, false).await;
+    let _ = take(store, 1, true).await;
     for _ in 0..100 {
-        take(store, 1, false).await;
+        let _ = take(store, 1, false).await;
     }
     clock.set(6 * S);
     let same = Receipt::new(first.store(), first.taken().iter().cloned());
     let renewed = settle(store, first, Change::Renew(2)).await;
     assert_eq!(renewed.units, 2);
     clock.set(10 * S);
-    take(store, 2, false).await;
-    take(store, 1, true).await;
+    let _ = take(store, 2, false).await;
+    let _ = take(store, 1, true).await;
     let kept = stamped(&same, &renewed);
     assert_eq!(settle(store, same, Change::Refund(2)).await.units, 0, "they were renewed");
     assert_eq!(settle(store, kept, Change::Refund(2)).await.units, 2);
-    take(store, 2, true).await;
+    let _ = take(store, 2, true).await;
     store.reset(&counter("ada", SLOTS)).wait().await.expect("memory answers");
-    take(store, 3, true).await;
+    let _ = take(store, 3, true).await;
 }
 
 fn memory(clock: &ManualClock) -> MemoryStore {
@@ -89,5 +89,5 @@ async fn follows_slots_anew(store: &dyn Store, clock: &ManualClock) {
     assert_eq!(renewed.units, 3);
     let kept = stamped(&same, &renewed);
     assert_eq!(settle(store, kept, Change::Refund(3)).await.units, 3);
-    take(store, 3, true).await;
+    let _ = take(store, 3, true).await;
 }
