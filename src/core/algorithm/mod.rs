@@ -41,7 +41,6 @@ mod step;
 mod tests;
 mod token_bucket;
 
-#[allow(unused_imports, reason = "the keeper of slots needs it")]
 pub(crate) use concurrency::HEARTBEAT;
 #[cfg(feature = "redis")]
 pub(crate) use facts::Layout;

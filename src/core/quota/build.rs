@@ -114,6 +114,7 @@ impl Quota {
     ///
     /// A request may take several slots, by its cost. While it is served, its process renews them; those of a process
     /// that died are free again after a [`slot_life`](Self::slot_life), 30 s by default, and at most an eighth more.
+    /// Renewals need a tokio runtime with timers: without it slots are released, but may expire while they are held.
     ///
     /// # Panics
     ///

@@ -88,7 +88,6 @@ impl Quota {
     }
 
     /// Returns the longest that one request holds its slots.
-    #[allow(dead_code, reason = "the keeper of slots needs it")]
     pub(crate) const fn hold(&self) -> Duration {
         Duration::from_secs(self.hold as u64)
     }

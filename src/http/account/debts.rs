@@ -94,7 +94,9 @@ impl Debts {
     ) {
         for (check, (taken, outcome)) in receipt.taken().iter().zip(decision.outcomes()).enumerate() {
             let (of, policy) = of(check);
-            if policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero() {
+            // Slots are released as such.
+            let is_held = taken.counter.quota.facts().held;
+            if !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {
                 self.each.push(Debt::new(of, check, receipt.store(), taken));
             }
         }
