@@ -224,7 +224,8 @@ thread_local! {
 impl Pumping {
     /// Returns `None` if it does so already.
     fn begin() -> Option<Self> {
-        (!PUMPING.replace(true)).then_some(Self)
+        // Not `then_some`: a value that is made and dropped would end the other one's time.
+        (!PUMPING.replace(true)).then(|| Self)
     }
 }
 

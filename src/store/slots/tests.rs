@@ -197,3 +197,16 @@ fn a_runtime_that_nobody_drives_does_not_keep_slots_from_being_renewed_by_others
     assert!(renewed.contains(&Change::Renew(1)), "{renewed:?}");
     drop(held);
 }
+
+#[tokio::test(start_paused = true)]
+async fn renewals_and_releases_of_many_counters_need_no_deep_stack() {
+    for replies in [Replies::AtOnce, Replies::Later] {
+        let (keeper, log) = keeper(replies);
+        let held: Vec<_> = (0..50_000).map(|_| keeper.hold(&receipt(1))).collect();
+        sleep(LIFE / 2).await;
+        assert_eq!(sent(&log).len(), 50_000);
+        drop(held);
+        sleep(LIFE / 2).await;
+        assert_eq!(sent(&log).len(), 50_000);
+    }
+}
