@@ -132,6 +132,11 @@ pub struct Taken {
 }
 
 impl Taken {
+    /// Whether these units are slots that somebody has to release.
+    pub(crate) fn holds_slots(&self) -> bool {
+        self.units > 0 && self.counter.quota.facts().held
+    }
+
     /// `units` taken from `counter`, with the stamp by which the store identifies them; without a floor.
     ///
     /// 0 units are those of a look, or of a check in shadow mode that did not fit. The stamp is in whatever measure of

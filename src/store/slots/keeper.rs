@@ -9,7 +9,10 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::mem;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::runtime::{Handle as Runtime, Id};
@@ -21,7 +24,7 @@ use crate::core::Error;
 use crate::core::algorithm::HEARTBEAT;
 use crate::core::observer::SlotObserver;
 use crate::metrics;
-use crate::store::{Answer, Applied, Receipt, Settlement, Settling, Taken};
+use crate::store::{Answer, Applied, Receipt, Settlement, Settling};
 
 /// Passes a settlement to the store that made the decision.
 type Settle = Box<dyn Fn(Receipt, &[Settlement]) -> Settling + Send + Sync>;
@@ -37,10 +40,61 @@ pub(in crate::store) struct SlotKeeper {
 #[derive(Default)]
 struct Book {
     lots: Lots,
-    /// The runtimes whose timers call the keeper.
-    timers: SmallVec<[Runtime; 1]>,
+    /// The timers that call the keeper.
+    timers: SmallVec<[Timer; 1]>,
     /// When the last heartbeat was.
     beaten: Option<Instant>,
+}
+
+/// How long the timer of a runtime may be late before the runtime counts as standing still.
+const LATE: Duration = Duration::from_secs(2 * HEARTBEAT.as_secs());
+
+/// A timer that calls the keeper.
+struct Timer {
+    runtime: Runtime,
+    /// When it last did.
+    beaten: Instant,
+    /// Whether the runtime stands still, as far as the timers of others know.
+    is_still: bool,
+}
+
+impl Book {
+    /// Adds the timer of a runtime; returns whether it was new.
+    fn add_timer(&mut self, runtime: &Runtime, now: Instant) -> bool {
+        let is_new = self.timers.iter().all(|timer| timer.runtime.id() != runtime.id());
+        if is_new {
+            self.timers.push(Timer { runtime: runtime.clone(), beaten: now, is_still: false });
+        }
+        is_new
+    }
+
+    /// Returns a runtime with a timer, one that does not stand still if there is any.
+    fn any_runtime(&self) -> Option<Runtime> {
+        self.timers.iter().min_by_key(|timer| timer.is_still).map(|timer| timer.runtime.clone())
+    }
+
+    fn remove_timer(&mut self, runtime: Id) {
+        self.timers.retain(|timer| timer.runtime.id() != runtime);
+    }
+
+    /// Notes that the timer of a runtime beats, and that others are late: nobody reads the results of what was sent in
+    /// their runtimes, and others must not wait for it.
+    fn note_beat(&mut self, runtime: Id, now: Instant) {
+        let mut has_stopped = false;
+        for timer in &mut self.timers {
+            if timer.runtime.id() == runtime {
+                (timer.beaten, timer.is_still) = (now, false);
+            } else if timer.beaten + LATE < now {
+                has_stopped |= !mem::replace(&mut timer.is_still, true);
+            }
+        }
+        if has_stopped {
+            self.lots.give_up(now);
+        }
+        if self.timers.iter().any(|timer| timer.is_still) {
+            self.lots.forget_flight();
+        }
+    }
 }
 
 /// The slots that one decision took. They are released when it is dropped.
@@ -61,8 +115,7 @@ impl SlotKeeper {
     ///
     /// Called once for each receipt: what it returns is what releases them.
     pub(in crate::store) fn hold(self: &Arc<Self>, receipt: &Receipt) -> Option<Held> {
-        let are_slots = |taken: &&Taken| taken.units > 0 && taken.counter.quota.facts().held;
-        let mut slots = receipt.taken().iter().filter(are_slots).peekable();
+        let mut slots = receipt.taken().iter().filter(|taken| taken.holds_slots()).peekable();
         slots.peek()?;
         let (now, mut book) = (Instant::now(), self.book());
         let before = book.lots.held();
@@ -90,8 +143,7 @@ impl SlotKeeper {
     /// calls it and a heartbeat is due.
     fn tick(self: &Arc<Self>, mut book: MutexGuard<'_, Book>, now: Instant) {
         if let Ok(runtime) = Runtime::try_current() {
-            if !book.timers.iter().any(|timer| timer.id() == runtime.id()) {
-                book.timers.push(runtime.clone());
+            if book.add_timer(&runtime, now) {
                 drop(book);
                 timer::wind(&runtime, Arc::clone(self) as Arc<dyn Beat>);
             }
@@ -133,11 +185,13 @@ impl SlotKeeper {
     fn send(self: &Arc<Self>, sent: Sent) {
         let (receipt, changes) = sent.settlement();
         let following = Following { keeper: Arc::clone(self), sent: Some(sent), known: Known::Lost };
-        match (self.settle)(receipt, &changes) {
-            Answer::Ready(result) => following.finish(result),
-            Answer::Pending(result) => {
+        // A store that panics must not end the timer of others, nor a thread that is panicking already.
+        match panic::catch_unwind(AssertUnwindSafe(|| (self.settle)(receipt, &changes))) {
+            Err(_) => drop(following),
+            Ok(Answer::Ready(result)) => following.finish(result),
+            Ok(Answer::Pending(result)) => {
                 // A thread of no runtime leaves it to one with a timer.
-                let runtime = Runtime::try_current().ok().or_else(|| self.book().timers.first().cloned());
+                let runtime = Runtime::try_current().ok().or_else(|| self.book().any_runtime());
                 if let Some(runtime) = runtime {
                     // A runtime that has ended drops it here.
                     runtime.spawn(async move { following.finish(result.await) });
@@ -152,26 +206,21 @@ impl SlotKeeper {
     }
 }
 
-impl Book {
-    /// Forgets the timer of a runtime.
-    fn leave(&mut self, runtime: Id) {
-        self.timers.retain(|timer| timer.id() != runtime);
-    }
-}
-
 impl Beat for SlotKeeper {
     fn beat(self: Arc<Self>, runtime: Id) -> bool {
-        self.beat_once(self.book(), Instant::now());
+        let (now, mut book) = (Instant::now(), self.book());
+        book.note_beat(runtime, now);
+        self.beat_once(book, now);
         let mut book = self.book();
         let is_needed = book.lots.is_needed();
         if !is_needed {
-            book.leave(runtime);
+            book.remove_timer(runtime);
         }
         is_needed
     }
 
     fn lost(&self, runtime: Id) {
-        self.book().leave(runtime);
+        self.book().remove_timer(runtime);
     }
 }
 

@@ -177,8 +177,8 @@ impl Lots {
     /// were held for too long.
     pub(super) fn beat(&mut self, now: Instant) -> u64 {
         if !mem::take(&mut self.moves) && self.in_flight >= MOST_IN_FLIGHT {
-            // Their results are not followed, as by a runtime that stands still: others must not wait for it.
-            (self.in_flight, self.round) = (0, self.round.wrapping_add(1));
+            // The store does not reply.
+            self.forget_flight();
         }
         let mut overdue = 0;
         while let Some(entry) = self.tickets.first_entry().filter(|ticket| ticket.key().0 <= now) {
@@ -203,6 +203,19 @@ impl Lots {
             self.queue.shrink_to(2 * self.queue.len());
         }
         overdue
+    }
+
+    /// Has more be sent, though results of what was sent are missing.
+    pub(super) fn forget_flight(&mut self) {
+        (self.in_flight, self.round) = (0, self.round.wrapping_add(1));
+    }
+
+    /// Gives up the results of renewals that were sent a heartbeat ago or earlier, so that the next beat sends others.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        for (place, lines) in &mut self.counters {
+            let late = |lot: &&mut Lot| lot.stage == Stage::Renewing && lot.due + HEARTBEAT <= now + patience(place);
+            lines.lots.iter_mut().filter(late).for_each(|lot| lot.due = now);
+        }
     }
 
     /// Returns what is to be sent next, of what had to wait.

@@ -210,3 +210,75 @@ async fn renewals_and_releases_of_many_counters_need_no_deep_stack() {
         assert_eq!(sent(&log).len(), 50_000);
     }
 }
+
+/// A runtime that nobody drives any more, and what it holds when a renewal of that has just been sent.
+fn stopped_in_a_renewal(keeper: &Arc<SlotKeeper>, log: &Log, units: u64) -> (Runtime, Option<Held>) {
+    let still = Builder::new_current_thread().enable_all().build().expect("it starts");
+    let held = still.block_on(async {
+        let held = keeper.hold(&receipt(units));
+        while log.lock().expect("nothing panics").is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        held
+    });
+    (still, held)
+}
+
+#[test]
+fn a_renewal_whose_runtime_stands_still_is_sent_by_another() {
+    let (keeper, log) = keeper(Replies::Later);
+    let (still, held) = stopped_in_a_renewal(&keeper, &log, 1);
+    assert_eq!(sent(&log), [Change::Renew(1)]);
+    let other = threads(1);
+    let others = other.block_on(async { keeper.hold(&receipt(2)) });
+    thread::sleep(Duration::from_millis(4_500));
+    let renewed = sent(&log);
+    assert!(renewed.contains(&Change::Renew(1)) && renewed.contains(&Change::Renew(2)), "{renewed:?}");
+    // Results that come late change nothing.
+    still.block_on(async { sleep(Duration::from_millis(50)).await });
+    sent(&log);
+    drop((held, others));
+    let released = sent(&log);
+    assert!(released.contains(&Change::Refund(1)) && released.contains(&Change::Refund(2)), "{released:?}");
+    assert_eq!(released.len(), 2);
+}
+
+#[test]
+fn results_that_a_runtime_leaves_unread_do_not_slow_down_releases_of_others() {
+    let (keeper, log) = keeper(Replies::Later);
+    let still = Builder::new_current_thread().enable_all().build().expect("it starts");
+    let unread: Vec<_> = still.block_on(async { (0..1_023).map(|_| keeper.hold(&receipt(1))).collect() });
+    let entered = still.enter();
+    drop((unread, entered));
+    assert_eq!(sent(&log).len(), 1_023);
+    let other = threads(1);
+    other.block_on(async {
+        let others: Vec<_> = (0..3_000).map(|_| keeper.hold(&receipt(2))).collect();
+        drop(others);
+        sleep(Duration::from_millis(4_500)).await;
+    });
+    let released = sent(&log).into_iter().filter(|change| *change == Change::Refund(2)).count();
+    assert_eq!(released, 3_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_does_not_end_the_timer_of_others() {
+    let panicking = SlotKeeper::new(|_, _| panic!("as the test wants"));
+    let (keeper, log) = keeper(Replies::Later);
+    let (broken, _held) = (panicking.hold(&receipt(1)), keeper.hold(&receipt(2)));
+    sleep(2 * LIFE).await;
+    assert!(sent(&log).len() >= 3);
+    drop(broken);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_is_received_when_its_slots_may_have_expired_is_a_timeout() {
+    let (keeper, log) = keeper(Replies::Later);
+    let decided = || Ok(Decided::new(Decision::new([], Source::Store), receipt(2)));
+    let (soon, late) = (Unclaimed::new(Arc::clone(&keeper), decided()), Unclaimed::new(Arc::clone(&keeper), decided()));
+    sleep(LIFE / 3).await;
+    let _decided = soon.claim().expect("its slots are there");
+    sleep(Duration::from_millis(2)).await;
+    assert!(late.claim().expect_err("it is too late").is_timeout());
+    assert_eq!(sent(&log), [Change::Refund(2)]);
+}
