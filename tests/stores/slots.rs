@@ -1,5 +1,7 @@
 //! Slots through stores around a store: the inner one alone decides, renews and releases them.
 
+mod histories;
+
 use std::time::Duration;
 
 use tollgate::store::{Applied, Change, Deadline, Receipt, Settlement};

@@ -2,6 +2,7 @@
 
 mod dying;
 mod forgotten;
+mod histories;
 mod released;
 mod renewed;
 
