@@ -1,4 +1,4 @@
--- Refunds or charges units after the fact, or resets the counter.
+-- Refunds, charges or renews units after the fact, or resets the counter.
 --
 -- batch, key, rule   as in decide.lua; the rule's `cost` is the units, and its `floor` the stamp of
 --                    those to refund, or NEVER for any
@@ -11,7 +11,7 @@ local function adjust_key(batch, key, rule)
     batch.values[key], batch.expiries[key] = false, false
     return
   end
-  local refund, charge = rule.charges and 0 or rule.cost, rule.charges and rule.cost or 0
+  local refund, charge = rule.refunds and rule.cost or 0, rule.charges and rule.cost or 0
   local units, state, expiry, stands = rule.adjust(
     batch.values[key], rule.now, rule.window, rule.limit, rule.capacity, refund, charge, rule.floor)
   if state then

@@ -5,14 +5,14 @@
 -- args[2]   the number of rules (1 byte), each rule as algorithm (1), flags (1), window, limit,
 --           capacity, cost, floor (7 each), then the requests: the number of checks (1), each check
 --           as the places of its key and its rule, from 1 (1 each)
---           flags: 1 enforced; 2 the tick is 1 ms; 4 return the whole state; no decision but 8 a refund
---           or 16 a charge of `cost` units, with a stamp in place of the floor, or 32 a reset; 64 an
---           earlier check of the request has the same key
+--           flags: 1 enforced; 2 the tick is 1 ms; 4 return the whole state; no decision but 8 a refund,
+--           16 a charge or both, a renewal, of `cost` units, with a stamp in place of the floor, or 32 a
+--           reset; 64 an earlier check of the request has the same key
 --
 -- The reply is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
--- check whose state was found that state; of a log the digest, or its size (4) and the whole. For a
--- change, fits is whether it changed anything, and the state is that after it, preceded by how many
--- units were refunded or charged (7).
+-- check whose state was found that state; of a log the digest, or its size (4) and the whole; of slots
+-- the number of cohorts (1) and the state. For a change, fits is whether it changed anything, and the
+-- state is that after it, preceded by how many units were refunded or charged (7).
 
 local RULE = '>BBI7I7I7I7I7'
 
@@ -22,6 +22,7 @@ local ALGORITHMS = {
   [3] = sliding_window,
   [4] = sliding_log,
   [5] = leaky_bucket,
+  [6] = concurrency,
 }
 
 local ADJUSTMENTS = {
@@ -30,6 +31,7 @@ local ADJUSTMENTS = {
   [3] = sliding_window_adjust,
   [4] = sliding_log_adjust,
   [5] = leaky_bucket_adjust,
+  [6] = concurrency_adjust,
 }
 
 -- Of those whose state is a falling level.

@@ -62,7 +62,7 @@
 //!
 //! The future of a response can be dropped at any point. The inner service is called only after the request was
 //! admitted. Units of an admitted request that is dropped stay taken, unless its policy has
-//! [`refund_dropped`](Policy::refund_dropped).
+//! [`refund_dropped`](Policy::refund_dropped). Slots of a [`Quota::concurrency`] are always released.
 //!
 //! # Metrics
 //!
@@ -80,6 +80,8 @@
 //! | `tollgate_store_failures_total` | counter | `kind` |
 //! | `tollgate_breakers_open` | gauge | |
 //! | `tollgate_breaker_changes_total` | counter | `to` |
+//! | `tollgate_slots_held` | gauge | |
+//! | `tollgate_slots_lost_total` | counter | |
 //!
 //! `docs/metrics.md` in the repository lists the values of the labels, and what to alert on.
 //!
@@ -140,7 +142,7 @@ pub use lookup::RawValues;
 pub use store::RedisCellStore;
 #[cfg(feature = "redis")]
 pub use store::RedisStore;
-pub use store::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, Store};
+pub use store::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, SlotGuard, Store};
 
 /// Compiles and runs the code in the readme, which uses these features.
 #[cfg(all(doctest, feature = "axum", feature = "sentinel", feature = "cluster"))]

@@ -5,7 +5,8 @@
 use std::alloc::System;
 use std::convert::Infallible;
 use std::fs;
-use std::sync::{LazyLock, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,15 +14,19 @@ use futures::FutureExt;
 use http::{Request, Response};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use tollgate::store::{Check, Counter, Deadline, Store};
+use tokio::time::{Instant, sleep};
+use tollgate::store::{Answer as StoreAnswer, Check, Counter, Deadline, Receipt, Settlement, Settling, Store};
 use tollgate::test_util::{ManualClock, StoreFn};
-use tollgate::{DenyCache, HybridStore, Key, LeaseStore, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::{
+    DenyCache, HybridStore, Key, LeaseStore, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key,
+};
 use tower::{Layer, Service, service_fn};
 
 #[allow(dead_code, reason = "rooms use more of it")]
 #[path = "support/mod.rs"]
 mod support;
 
+use self::support::doubles::passes_on;
 use self::support::slow::many;
 
 #[global_allocator]
@@ -207,4 +212,74 @@ fn requests_that_are_dropped_or_answered_leave_nothing_in_memory() {
     let before = live();
     (0..5).for_each(|_| round());
     assert!(live() <= before + 16 * 1_024, "{} bytes in use, {before} before", live());
+}
+
+/// A store in memory that settles after a while, and counts what it is sent.
+#[derive(Clone)]
+struct Settles {
+    inner: MemoryStore,
+    sent: Arc<AtomicU64>,
+}
+
+impl Store for Settles {
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        self.sent.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        let (inner, changes) = (self.inner.clone(), changes.to_vec());
+        StoreAnswer::pending(async move {
+            sleep(Duration::from_millis(1)).await;
+            inner.settle(receipt, &changes).wait().await
+        })
+    }
+
+    passes_on!(inner: decide, adjust, reset);
+}
+
+/// Has so many clients of so many keys hold a slot each, and vanish at once. Returns how many settlements that took.
+async fn vanish(clients: u64, keys: u64) -> u64 {
+    let inner = MemoryStore::builder().capacity(4 * 100_000).build();
+    let store = Settles { inner, sent: Arc::default() };
+    let sent = Arc::clone(&store.sent);
+    let quota = Quota::concurrency(clients / keys).slot_life(Duration::from_secs(600));
+    let limiter = Limiter::new(store, [Rule::new("streams", quota)]);
+    let key = |number: u64| Key::new("user", (number % keys).to_string());
+    // So that the counters are there before, and a timer.
+    for number in 0..keys {
+        drop(limiter.acquire(&key(number)).await);
+    }
+    sleep(Duration::from_secs(3)).await;
+    let (before, _) = (live(), sent.swap(0, Ordering::Relaxed));
+    let mut held = Vec::new();
+    for number in 0..clients {
+        let (decision, slots) = limiter.acquire(&key(number)).await.expect("memory never fails");
+        assert!(decision.is_allowed());
+        held.push(slots);
+    }
+    drop(held);
+    let start = Instant::now();
+    for number in 0..keys {
+        while limiter.peek(&key(number)).await.expect("memory never fails").outcomes()[0].remaining() < clients / keys {
+            assert!(start.elapsed() < Duration::from_secs(5), "slots of key {number} are held by nobody");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let free = start.elapsed();
+    // The book shrinks with a heartbeat.
+    sleep(Duration::from_secs(3)).await;
+    println!("{clients} clients of {keys} keys: free after {free:?}, {} bytes more", live().saturating_sub(before));
+    assert!(live() <= before + 512 * 1_024, "{} bytes in use, {before} before", live());
+    sent.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_hundred_thousand_clients_that_vanish_at_once_leave_no_slots_behind() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let paused = || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().start_paused(true).build().expect("a runtime can be built")
+    };
+    let sent = paused().block_on(vanish(100_000, 1));
+    assert!(sent < 1_200, "{sent} settlements, though all slots are of one counter");
+    let keys = many([10_000, 100_000]);
+    let sent = paused().block_on(vanish(keys, keys));
+    assert_eq!(sent, keys, "one for each counter");
 }

@@ -31,12 +31,14 @@
 //! | field | what it holds | default |
 //! | --- | --- | --- |
 //! | `name` | a letter, then up to 63 letters, digits, `.`, `_` or `-`; unique in the file | required |
-//! | `limit` | units per window, at least 1, within the algorithm's [bounds](crate::Quota#bounds) | required |
-//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error | required |
+//! | `limit` | units per window, of a concurrency requests at once, at least 1, within the algorithm's [bounds](crate::Quota#bounds) | required |
+//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error | required, but a concurrency has none |
 //! | `key` | the key of requests: one of the [keys](#keys), or a list of up to 8 that are joined | `"global"` |
 //! | `algorithm` | the name of an [`Algorithm`](crate::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket, at least 1 | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
+//! | `slot_life` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_life`](crate::Quota::slot_life) | `"30s"` |
+//! | `hold_at_most` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::hold_at_most`](crate::Quota::hold_at_most) | `"1h"` |
 //! | `cost` | units a request takes, where 0 takes nothing; or `"header:NAME"`, a header with that number, in digits | 1 |
 //! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others) or a list of statuses from 100 to 999 | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
@@ -79,7 +81,7 @@
 //! The value of the header named by `by` chooses the limit; it is compared byte for byte with the names of the tiers. A
 //! request without the header, with a name that is not in the table, or with several values that differ, has the
 //! policy's own `limit`.
-//! Algorithm and window are the policy's, and so are `burst` and `queue`; without a `burst`, a tier's
+//! Algorithm and window are the policy's, and so are `burst`, `queue`, `slot_life` and `hold_at_most`; without a `burst`, a tier's
 //! bucket holds the tier's limit.
 //!
 //! # `[server]`

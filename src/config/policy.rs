@@ -13,6 +13,7 @@ use super::document::{Field, Table};
 use super::keys::{DynKey, read_key};
 use super::requests::{with_cost, with_reserve, with_scope};
 use super::server::Server;
+use crate::core::quota::SLOT_LIFE;
 use crate::core::{Algorithm, Error, Quota};
 use crate::http::key::field_value::only;
 use crate::http::{MissingKey, Policy, key};
@@ -26,6 +27,8 @@ const FIELDS: &[&str] = &[
     "window",
     "burst",
     "queue",
+    "slot_life",
+    "hold_at_most",
     "cost",
     "count",
     "missing_key",
@@ -65,6 +68,12 @@ type SetUnits = fn(Quota, u64) -> Result<Quota, Error>;
 
 /// The fields that set units of a quota besides its limit.
 const UNITS: &[(&str, SetUnits)] = &[("burst", Quota::try_burst), ("queue", Quota::try_queue)];
+
+/// Sets a time of a quota.
+type SetTime = fn(Quota, Duration) -> Result<Quota, Error>;
+
+/// The fields that set times of a quota besides its window.
+const TIMES: &[(&str, SetTime)] = &[("slot_life", Quota::try_slot_life), ("hold_at_most", Quota::try_hold_at_most)];
 
 /// The policy of a table, and the field that has its name.
 pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Policy, Field<'a>), Error> {
@@ -123,6 +132,12 @@ impl Form {
         name.choose(&forms)
     }
 
+    /// Returns whether its units are slots, which have a life instead of a window.
+    fn is_held(self) -> bool {
+        let (Form::Of(algorithm) | Form::Longer(algorithm)) = self;
+        algorithm.facts().held
+    }
+
     /// Returns a quota of this form.
     fn quota(self, limit: u64, window: Duration) -> Result<Quota, Error> {
         match self {
@@ -132,24 +147,40 @@ impl Form {
     }
 }
 
-/// Reads limit, window and units. Errors of the window are at its place, and all others at that of the number at
+/// Reads limit, window, units and times. Errors of the window are at its place, and all others at that of the number at
 /// fault.
 fn read_quota(table: Table<'_>) -> Result<Quota, Error> {
     let form = Form::read(table)?;
     let limit = table.required("limit", "this policy has no limit: add a line limit = N")?;
-    let window = table.required("window", "this policy has no window: add a line window = \"60s\"")?;
-    let (units, period) = (limit.whole()?, window.period()?);
-    // With the smallest limit only the window can be at fault.
-    let _ = form.quota(1, period).map_err(|error| window.error(error))?;
-    let quota = form.quota(units, period).map_err(|error| limit.error(error))?;
-    with_units(quota, table, |field, error| field.error(error))
+    let period = read_window(form, table)?;
+    let quota = form.quota(limit.whole()?, period).map_err(|error| limit.error(error))?;
+    with_extras(quota, table, |field, error| field.error(error))
 }
 
-/// The quota with the burst or the queue that is given.
-fn with_units(mut quota: Quota, table: Table<'_>, error: impl Fn(Field<'_>, Error) -> Error) -> Result<Quota, Error> {
+/// Reads the window. Slots have none, and begin with the life that they have by default.
+fn read_window(form: Form, table: Table<'_>) -> Result<Duration, Error> {
+    if form.is_held() {
+        let window = table.get("window");
+        let wrong = |window: Field<'_>| window.error("a concurrency has a slot_life, and no window: leave it out");
+        return window.map_or(Ok(SLOT_LIFE), |window| Err(wrong(window)));
+    }
+    let window = table.required("window", "this policy has no window: add a line window = \"60s\"")?;
+    let period = window.period()?;
+    // With the smallest limit only the window can be at fault.
+    let _ = form.quota(1, period).map_err(|error| window.error(error))?;
+    Ok(period)
+}
+
+/// The quota with the burst, the queue and the times of slots that are given.
+fn with_extras(mut quota: Quota, table: Table<'_>, error: impl Fn(Field<'_>, Error) -> Error) -> Result<Quota, Error> {
     for (name, set) in UNITS {
         if let Some(field) = table.get(name) {
             quota = set(quota, field.whole()?).map_err(|wrong| error(field, wrong))?;
+        }
+    }
+    for (name, set) in TIMES {
+        if let Some(field) = table.get(name) {
+            quota = set(quota, field.period()?).map_err(|wrong| error(field, wrong))?;
         }
     }
     Ok(quota)
@@ -167,7 +198,7 @@ fn with_tiers(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
         limit.check_header_value("tiers", limit.name)?;
         let error = |error: Error| limit.error(format!("tier {:?}: {error}", limit.name));
         let quota = form.quota(limit.whole()?, window).map_err(error)?;
-        quotas.insert(limit.name.as_bytes().to_owned(), with_units(quota, table, |_, wrong| error(wrong))?);
+        quotas.insert(limit.name.as_bytes().to_owned(), with_extras(quota, table, |_, wrong| error(wrong))?);
     }
     if quotas.is_empty() {
         return Err(given.error("tiers has no tier: add some with their limits, such as pro = 5000"));

@@ -1,4 +1,4 @@
-//! A change to units that were taken: a refund, or a further charge.
+//! A change to units that were taken: a refund, a further charge, or a renewal.
 //!
 //! It stands apart from receipts, as algorithms apply changes and do not use receipts.
 
@@ -32,4 +32,9 @@ pub enum Change {
     Refund(u64),
     /// Charges further units. A counter may go past its limit, by at most one more capacity.
     Charge(u64),
+    /// Renews slots: those that were taken at the stamp count as taken now. What the store has lost of them is taken
+    /// anew, also beyond the limit.
+    ///
+    /// Only slots of [`Quota::concurrency`](crate::Quota::concurrency) are renewed; of other counters it changes nothing.
+    Renew(u64),
 }

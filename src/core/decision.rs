@@ -121,7 +121,7 @@ impl Decision {
         let allowed = outcomes.iter().all(|outcome| outcome.allowed || outcome.mode == Mode::Shadow);
         let enforced = outcomes.iter().enumerate().filter(|(_, outcome)| outcome.mode == Mode::Enforce);
         let binding = if allowed {
-            enforced.min_by_key(|(_, outcome)| outcome.remaining).map(|(index, _)| index)
+            enforced.min_by_key(|(_, outcome)| (outcome.is_held(), outcome.remaining)).map(|(index, _)| index)
         } else {
             let violated = enforced.filter(|(_, outcome)| !outcome.allowed);
             violated.max_by_key(|(_, outcome)| outcome.wait_us).map(|(index, _)| index)
@@ -157,8 +157,8 @@ impl Decision {
         self.outcomes().iter().filter(|outcome| !outcome.allowed && outcome.mode == Mode::Enforce)
     }
 
-    /// Returns the outcome that binds: of an admitted request the one with the fewest units remaining, of a refused one
-    /// the one with the longest wait.
+    /// Returns the outcome that binds: of an admitted request the one with the fewest units remaining, where slots are
+    /// left out if there are others, of a refused one the one with the longest wait.
     ///
     /// `None` if no enforced policy applies to the request.
     pub fn binding(&self) -> Option<&Outcome> {
@@ -170,6 +170,11 @@ impl Decision {
     /// `None` if it is admitted, or if no wait can help, as it costs more than the quota can ever have left.
     pub fn retry_after(&self) -> Option<Duration> {
         self.binding().and_then(Outcome::retry_after)
+    }
+
+    /// Returns whether [`retry_after`](Self::retry_after) is a guess, as it is a concurrency that binds.
+    pub fn retry_is_guess(&self) -> bool {
+        self.binding().is_some_and(Outcome::retry_is_guess)
     }
 
     /// Returns how long an admitted request has to wait for its turn.

@@ -33,6 +33,8 @@ pub struct Error {
     detail: Option<Arc<dyn Any + Send + Sync>>,
     /// The call that failed, if several decisions depended on it; set when the error is shared for the first time.
     call: OnceLock<CallId>,
+    /// Whether what failed was certainly not sent.
+    unsent: bool,
 }
 
 /// The kinds of errors, which the predicates of [`Error`] distinguish.
@@ -53,7 +55,8 @@ pub(crate) enum Kind {
 impl Error {
     /// An error without a cause.
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into_boxed_str(), source: None, detail: None, call: OnceLock::new() }
+        let message = message.into().into_boxed_str();
+        Self { kind, message, source: None, detail: None, call: OnceLock::new(), unsent: false }
     }
 
     /// An error about a setting or a request that can never work, which the circuit breaker does not count.
@@ -71,7 +74,7 @@ impl Error {
     pub(crate) fn shared(&self) -> Self {
         let call = OnceLock::from(*self.call.get_or_init(CallId::new));
         let (source, detail) = (self.source.clone(), self.detail.clone());
-        Self { kind: self.kind, message: self.message.clone(), source, detail, call }
+        Self { kind: self.kind, message: self.message.clone(), source, detail, call, unsent: self.unsent }
     }
 
     /// Sets the call that failed.
@@ -96,6 +99,17 @@ impl Error {
     /// Returns the details that the store attached, if they are of this type.
     pub(crate) fn detail<T: Any>(&self) -> Option<&T> {
         self.detail.as_deref()?.downcast_ref()
+    }
+
+    /// Marks it as the error of something that was certainly not sent.
+    #[cfg(any(feature = "redis", test))]
+    pub(crate) fn unsent(self) -> Self {
+        Self { unsent: true, ..self }
+    }
+
+    /// Returns whether what failed was certainly not sent, so that it may be sent again.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.unsent || self.is_of_a_crowd()
     }
 
     /// An error of a store outside of this crate, with its cause.

@@ -1,4 +1,4 @@
-//! Reports of decisions and of the health of stores, for metrics and traces.
+//! Reports of decisions, of slots and of the health of stores, for metrics and traces.
 //!
 //! Limiters, layers and stores report here, by types of this module's neighbours only; they do not depend on who
 //! observes them. [`metrics`](crate::metrics) does, with the feature of that name. Without an observer a report costs a
@@ -48,6 +48,18 @@ pub(crate) trait ObserveStore: fmt::Debug + Send + Sync {
 
     /// Its circuit breaker has closed again.
     fn closed(&self);
+}
+
+/// Observes the slots that are held of one store. Dropped with them.
+pub(crate) trait ObserveSlots: fmt::Debug + Send + Sync {
+    /// Slots are held.
+    fn taken(&self, slots: u64);
+
+    /// They are held no longer.
+    fn released(&self, slots: u64);
+
+    /// They are held, and the store had lost them.
+    fn lost(&self, slots: u64);
 }
 
 /// The observer of a layer or limiter, if there is one. Clones share it.
@@ -121,6 +133,39 @@ impl StoreObserver {
     pub(crate) fn closed(&self) {
         if let Some(observer) = &self.0 {
             observer.closed();
+        }
+    }
+}
+
+/// The observer of slots, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct SlotObserver(Option<Box<dyn ObserveSlots>>);
+
+impl SlotObserver {
+    /// Reports to `observer`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn new(observer: impl ObserveSlots + 'static) -> Self {
+        Self(Some(Box::new(observer)))
+    }
+
+    /// See [`ObserveSlots::taken`].
+    pub(crate) fn taken(&self, slots: u64) {
+        if let Some(observer) = &self.0 {
+            observer.taken(slots);
+        }
+    }
+
+    /// See [`ObserveSlots::released`].
+    pub(crate) fn released(&self, slots: u64) {
+        if let Some(observer) = self.0.as_ref().filter(|_| slots > 0) {
+            observer.released(slots);
+        }
+    }
+
+    /// See [`ObserveSlots::lost`].
+    pub(crate) fn lost(&self, slots: u64) {
+        if let Some(observer) = self.0.as_ref().filter(|_| slots > 0) {
+            observer.lost(slots);
         }
     }
 }

@@ -33,7 +33,7 @@ impl StoreId {
 
 /// The proof of the units that one decision took, and where; [`Store::settle`](crate::Store::settle) consumes it.
 ///
-/// It is not `Clone`, as units can be refunded once only. What a dropped receipt took stays taken, slots included.
+/// It is not `Clone`, as units can be refunded once only. What a dropped receipt took stays taken.
 ///
 /// # Examples
 ///
@@ -59,7 +59,7 @@ impl StoreId {
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "settle the receipt, so that slots are released"]
+#[must_use = "settle the receipt, as its store may have something to end with it"]
 pub struct Receipt {
     store: StoreId,
     taken: SmallVec<[Taken; 1]>,
@@ -129,17 +129,20 @@ pub struct Taken {
     pub floor: u64,
     /// The time at which the store's state accounts for these units, in a unit of the store's own.
     pub stamp: u64,
-    /// The slot that is held, for stores that hold one, else 0.
-    pub slot: u64,
 }
 
 impl Taken {
-    /// `units` taken from `counter`, with the stamp by which the store identifies them; without a floor or a slot.
+    /// Whether these units are slots that somebody has to release.
+    pub(crate) fn holds_slots(&self) -> bool {
+        self.units > 0 && self.counter.quota.facts().held
+    }
+
+    /// `units` taken from `counter`, with the stamp by which the store identifies them; without a floor.
     ///
     /// 0 units are those of a look, or of a check in shadow mode that did not fit. The stamp is in whatever measure of
     /// time the store has: no other code reads it.
     pub fn new(counter: Counter, units: u64, stamp: u64) -> Self {
-        Self { counter, units, floor: 0, stamp, slot: 0 }
+        Self { counter, units, floor: 0, stamp }
     }
 
     /// Sets how many units were taken.
@@ -155,11 +158,6 @@ impl Taken {
     /// Sets the stamp by which the store identifies the units, in the store's own measure of time.
     pub fn stamp(self, stamp: u64) -> Self {
         Self { stamp, ..self }
-    }
-
-    /// Sets the slot that is held: any number but 0, which is none and the default.
-    pub fn slot(self, slot: u64) -> Self {
-        Self { slot, ..self }
     }
 }
 

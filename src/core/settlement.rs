@@ -7,10 +7,10 @@ use super::{Change, Outcome, Receipt, Taken};
 #[non_exhaustive]
 pub struct Applied {
     /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge,
-    /// or where units no longer count.
+    /// or where units no longer count. Of a renewal, the slots that the store had not lost.
     pub units: u64,
-    /// The time at which the store's state accounts for the units that were charged, or for those that are left after a
-    /// refund: the [stamp](Taken::stamp) to settle them with.
+    /// The time at which the store's state accounts for the units that were charged or renewed, or for those that are
+    /// left after a refund: the [stamp](Taken::stamp) to settle them with.
     pub stamp: u64,
     /// The outcome of a look at the counter after the change, if the store returns it.
     pub outcome: Option<Outcome>,
@@ -55,8 +55,8 @@ impl Settlement {
         receipt.taken().get(..self.check).unwrap_or_default()
     }
 
-    /// Returns what the check took and the change to make to it, with a refund bounded by that; `None` if there is
-    /// nothing to do.
+    /// Returns what the check took and the change to make to it, with a refund or a renewal bounded by that; `None` if
+    /// there is nothing to do.
     pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a Taken, Change)> {
         let taken = receipt.taken().get(self.check)?;
         match self.change {
@@ -64,6 +64,9 @@ impl Settlement {
                 Some((taken, Change::Refund(units.min(taken.units))))
             }
             Change::Charge(units) if units > 0 => Some((taken, self.change)),
+            Change::Renew(units) if units.min(taken.units) > 0 && taken.counter.quota.facts().held => {
+                Some((taken, Change::Renew(units.min(taken.units))))
+            }
             _ => None,
         }
     }

@@ -7,6 +7,7 @@
 //!
 //! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and does not depend on HTTP.
 
+mod acquire;
 mod limits;
 mod peek;
 mod plan;
@@ -37,7 +38,7 @@ pub use self::tier::TierLookup;
 pub(crate) use self::untiered::TierLookup;
 use crate::core::{Decision, Error, Key};
 use crate::random;
-use crate::store::{BreakerState, Change, Deadline, Decided, FailureRules, OnFailure, Store};
+use crate::store::{BreakerState, Change, Deadline, Decided, FailureRules, OnFailure, SlotGuard, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
@@ -381,6 +382,11 @@ impl Limiter {
 
     /// Decides all rules, at the cost of each or at `units`, and records the decision.
     async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
+        self.decide_holding(key, units).await.map(|(decision, _)| decision)
+    }
+
+    /// Decides as [`decide`](Self::decide), and returns a guard of the slots that were taken.
+    async fn decide_holding(&self, key: &Key, units: Option<u64>) -> Result<(Decision, SlotGuard), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
         let plan = plan_for(limits, key, units);
@@ -394,8 +400,9 @@ impl Limiter {
         };
         limits.observer.decided(timer, &decided);
         let Decided { decision, receipt } = decided?;
+        let slots = SlotGuard::new(limits.store.hold(&receipt));
         drop(limits.store.settle(receipt, &[]));
-        Ok(decision)
+        Ok((decision, slots))
     }
 }
 

@@ -177,6 +177,11 @@ impl Rule {
         self.settles
     }
 
+    /// Returns how a check of the rule settles by a quota, its own or that of a tier: slots are always released.
+    pub(crate) fn settles_by(&self, quota: &Quota) -> Settles {
+        if quota.facts().held { Settles::ByOutcome } else { self.settles }
+    }
+
     pub(crate) fn reserve(&self) -> Option<Share> {
         self.reserve
     }
@@ -187,8 +192,8 @@ impl Rule {
 
     /// Returns what the rule requires of a store.
     pub(crate) fn requirement(&self) -> Requirement<'_> {
-        let Self { settles, reserve, .. } = self;
-        Requirement { settles: *settles, reserves: reserve.is_some(), ..Requirement::new(&self.name, &self.quota) }
+        let settles = self.settles_by(&self.quota);
+        Requirement { settles, reserves: self.reserve.is_some(), ..Requirement::new(&self.name, &self.quota) }
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::health;
 use super::names::{DECISION_SECONDS, DECISIONS};
 use super::refusals::Refusals;
+use super::slots;
 use crate::core::observer::{ObserveDecisions, Undecided as Reason};
 use crate::core::{Decided, Decision, Error, PolicyName, Source};
 
@@ -138,9 +139,10 @@ impl fmt::Debug for Decisions {
 }
 
 impl Handles {
-    /// Registers every series, also those of stores, so that each is seen at 0 from the first decision on.
+    /// Registers every series, also those of stores and slots, so that each is seen at 0 from the first decision on.
     fn new() -> Self {
         health::announce();
+        slots::announce();
         Self {
             store: BySource::new("store"),
             deny_cache: BySource::new("deny_cache"),

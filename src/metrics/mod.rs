@@ -1,4 +1,4 @@
-//! Metrics for operators, through the `metrics` crate: decisions, refusals, and the health of stores.
+//! Metrics for operators, through the `metrics` crate: decisions, refusals, slots, and the health of stores.
 //!
 //! Limiters, layers and stores get their [observers](crate::core::observer) here and report to them; series go out to
 //! the recorder that the program installed. docs/metrics.md lists them, with what to alert on.
@@ -16,8 +16,10 @@ mod health;
 mod names;
 #[cfg(feature = "metrics")]
 mod refusals;
+#[cfg(feature = "metrics")]
+mod slots;
 
-use crate::core::observer::{DecisionObserver, StoreObserver};
+use crate::core::observer::{DecisionObserver, SlotObserver, StoreObserver};
 
 /// Returns the observer of a layer or limiter.
 pub(crate) fn of_decisions() -> DecisionObserver {
@@ -34,5 +36,14 @@ pub(crate) fn of_store() -> StoreObserver {
     let observer = StoreObserver::new(health::StoreHealth::default());
     #[cfg(not(feature = "metrics"))]
     let observer = StoreObserver::default();
+    observer
+}
+
+/// Returns the observer of the slots that are held of a store.
+pub(crate) fn of_slots() -> SlotObserver {
+    #[cfg(feature = "metrics")]
+    let observer = SlotObserver::new(slots::Slots::default());
+    #[cfg(not(feature = "metrics"))]
+    let observer = SlotObserver::default();
     observer
 }

@@ -61,6 +61,20 @@ pub(super) const BREAKER_CHANGES: Metric = Metric {
     text: "How often circuit breakers opened, and closed again; probes in between do not count.",
 };
 
+/// No labels.
+pub(super) const SLOTS_HELD: Metric = Metric {
+    name: "tollgate_slots_held",
+    unit: Unit::Count,
+    text: "Slots of concurrency limits that requests of this process hold.",
+};
+
+/// No labels.
+pub(super) const SLOTS_LOST: Metric = Metric {
+    name: "tollgate_slots_lost_total",
+    unit: Unit::Count,
+    text: "Slots that were still held, and gone from the store when they were renewed.",
+};
+
 impl Metric {
     /// Returns the counter of fixed labels.
     pub(super) fn counter<const N: usize>(&self, labels: [(&'static str, &'static str); N]) -> Counter {

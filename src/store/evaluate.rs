@@ -108,7 +108,12 @@ pub(super) fn applied(taken: &Taken, change: Change, units: u64, step: &Step) ->
 /// units, that is `s + u * window / limit`, in ticks.
 pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adjustment {
     let Taken { counter: Counter { quota, .. }, units, stamp, .. } = taken;
-    let Change::Refund(back) = change else { return Adjustment::new(change, *stamp) };
+    let back = match change {
+        Change::Refund(back) => back,
+        // Only slots are renewed.
+        Change::Renew(_) if !quota.facts().held => return Adjustment::new(Change::Refund(0), *stamp),
+        _ => return Adjustment::new(change, *stamp),
+    };
     if quota.facts().refund != Refund::Unrefilled || *stamp == algorithm::NEVER {
         return Adjustment::new(change, *stamp);
     }
@@ -127,7 +132,7 @@ pub(super) fn adjustment(before: &[Taken], taken: &Taken, change: Change) -> Adj
 /// Returns what a change outside of any decision is made to: nothing was taken, and no stamp limits
 /// the change.
 pub(super) fn of_any(counter: &Counter) -> Taken {
-    Taken { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER, slot: 0 }
+    Taken { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER }
 }
 
 /// Returns the outcome of a check, as clients and callers see it.
@@ -139,5 +144,5 @@ fn outcome(check: &Check, step: &Step) -> Outcome {
 /// Returns what a check took: nothing if it did not fit, as in shadow mode.
 fn taken(check: &Check, step: &Step) -> Taken {
     let units = if step.fits { check.cost } else { 0 };
-    Taken { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp, slot: 0 }
+    Taken { counter: check.counter.clone(), units, floor: check.floor, stamp: step.stamp }
 }

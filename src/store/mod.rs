@@ -37,6 +37,7 @@ mod name;
 mod outage;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod slots;
 mod traits;
 
 pub use crate::core::{
@@ -57,4 +58,6 @@ pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "redis")]
 pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
+pub use slots::SlotGuard;
+pub(crate) use slots::WeakSlots;
 pub use traits::Store;

@@ -103,8 +103,9 @@ pub trait Store: Send + Sync + 'static {
     /// # Cancellation
     ///
     /// Dropping a pending answer is safe at any point: it never affects the decisions of others. If
-    /// the decision was allowed, its units stay taken and its slots are released: the store
-    /// cannot tell a client that disconnected from one that was served.
+    /// the decision was allowed, its units stay taken: the store cannot tell a client that disconnected
+    /// from one that was served. Layers and limiters do not drop it if it may take slots of a
+    /// [concurrency](crate::Quota::concurrency), and release them.
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>>;
 
     /// Decides as [`decide`](Self::decide) does, but always by calling the server, even if this process could decide by
@@ -121,12 +122,19 @@ pub trait Store: Send + Sync + 'static {
         self.decide(checks, deadline)
     }
 
-    /// Ends a decision: releases its slots and makes `changes` to what it took. Returns the result
-    /// of each, in their order.
+    /// Makes `changes` to what a decision took. Returns the result of each, in their order.
+    ///
+    /// Slots of a [concurrency](crate::Quota::concurrency) are released by [`Change::Refund`] and kept from
+    /// expiring by [`Change::Renew`], in settlements with receipts of their own. Where a store makes no
+    /// renewals, slots that are held for longer than a life expire.
     ///
     /// Never blocks and may be called from `Drop`; what has to be sent is sent in the background,
     /// once. A receipt of another store is ignored. The answer is ready in a bounded time, even if
     /// only with an error: requests that wait for it are kept until then.
+    ///
+    /// [`Change::Renew`](super::Change::Renew) comes again and again while a request holds slots of a
+    /// [concurrency](crate::Quota::concurrency). A store that does not know it loses them after a life,
+    /// and [`supports`](Self::supports) should then refuse such quotas.
     ///
     /// # Errors
     ///

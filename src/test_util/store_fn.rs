@@ -144,7 +144,7 @@ where
 
 /// Returns the result of a change that was made as a whole.
 fn applied(change: Change) -> Applied {
-    let (Change::Refund(units) | Change::Charge(units)) = change;
+    let (Change::Refund(units) | Change::Charge(units) | Change::Renew(units)) = change;
     Applied::new(units, 0)
 }
 

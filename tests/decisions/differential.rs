@@ -47,8 +47,8 @@ const WINDOWS: [u64; 7] = [30, 59, 60, 61, 601, 86_400, 30 * 86_400];
 /// Windows of which a state outlives the end by enough, or that end far from where the clock stands.
 fn windows(algorithm: Algorithm) -> &'static [u64] {
     match algorithm {
-        Algorithm::SlidingLog | Algorithm::SlidingWindow | Algorithm::TokenBucket | Algorithm::LeakyBucket => &WINDOWS,
-        _ => &FIXED_WINDOWS,
+        Algorithm::FixedWindow => &FIXED_WINDOWS,
+        _ => &WINDOWS,
     }
 }
 
@@ -245,7 +245,7 @@ impl Lane {
         pair.settle([parts(0), parts(1)], &changes).await;
     }
 
-    /// Gives back or adds, on the receipt of some request or without one.
+    /// Gives back, adds or renews, on the receipt of some request or without one.
     async fn change(&mut self, course: &impl Course, pair: &Pair, rng: &mut Rng) {
         if one_in(rng, 4) && !self.receipts.is_empty() {
             let (request, receipts) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
@@ -271,6 +271,9 @@ impl Lane {
 
 fn change(course: &impl Course, rng: &mut Rng, quota: Quota) -> Change {
     let units = if one_in(rng, 30) { u64::MAX } else { course.units(rng, quota) };
+    if quota.algorithm() == Algorithm::Concurrency && one_in(rng, 3) {
+        return Change::Renew(units);
+    }
     if course.may_refund(quota) && rng.bool() { Change::Refund(units) } else { Change::Charge(units) }
 }
 

@@ -72,6 +72,19 @@ impl Model {
         i128::from(self.quota.capacity())
     }
 
+    /// Slots that count: each of a cohort, from its first slot for 9 / 8 of a life, rounded up.
+    fn slots(&self, now: i128) -> i128 {
+        let part = (self.window() + 7) / 8;
+        let (mut cohort, mut held) = (i128::MIN / 2, 0);
+        for (time, units) in &self.events {
+            if *time >= cohort + part {
+                cohort = *time;
+            }
+            held += if cohort + part + self.window() > now { *units } else { 0 };
+        }
+        held
+    }
+
     /// Units admitted in `from..to`.
     fn units(&self, from: i128, to: i128) -> i128 {
         self.events.iter().filter(|(time, _)| (from..to).contains(time)).map(|(_, units)| units).sum()
@@ -104,6 +117,7 @@ impl Model {
             }
             Algorithm::TokenBucket => self.backlog(now) + cost * window <= capacity * window,
             Algorithm::LeakyBucket => cost <= capacity && self.backlog(now) <= (capacity - 1) * window,
+            Algorithm::Concurrency => self.slots(now) + cost <= limit,
             other => panic!("no model of {other:?}"),
         }
     }
@@ -244,6 +258,10 @@ impl Trace {
             assert!(cost > self.model.quota.capacity(), "{}", told());
             return;
         };
+        if self.model.quota.algorithm() == Algorithm::Concurrency {
+            assert!(wait == Duration::from_secs(1) && outcome.retry_is_guess(), "{}", told());
+            return;
+        }
         let (now, ticks) = (self.ticks(now_us), self.whole_ticks(wait));
         assert!(ticks > 0, "{}", told());
         assert!(!self.model.fits(now + ticks - 1, i128::from(cost)), "{}", told());
@@ -352,6 +370,11 @@ fn a_leaky_bucket_does_what_it_is_defined_to() {
         let places = *pick(rng, &[0, 0, 1, 2, 5, 40]);
         Quota::try_leaky_bucket(limit, window).ok()?.try_queue(places).ok()
     });
+}
+
+#[test]
+fn a_concurrency_does_what_it_is_defined_to() {
+    run(6, many(TRACES), |_, limit, window| Quota::try_concurrency(limit).ok()?.try_slot_life(window).ok());
 }
 
 /// Asks for as much as there is at random times, and returns when units were admitted.

@@ -134,6 +134,72 @@ fn an_admitted_response_says_what_is_left_of_its_one_policy() {
     );
 }
 
+/// A service whose responses have bodies.
+fn streaming() -> impl Service<Request<Text>, Response = Response<Text>, Error = Infallible, Future: Send> + Clone {
+    service_fn(async |_: Request<Text>| Ok(Response::new(Text::from("a stream"))))
+}
+
+#[test]
+fn slots_are_advertised_without_times_as_it_is_not_known_when_they_are_free() {
+    let service = layer([policy("streams", Quota::concurrency(1))]).layer(streaming());
+    let open = send(&service);
+    let rules = "\"streams\";q=1;qu=\"concurrent-requests\"";
+    expect(
+        open.headers(),
+        &[
+            ("ratelimit-policy", rules),
+            ("ratelimit", "\"streams\";r=0"),
+            ("x-ratelimit-limit", "1"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", ""),
+        ],
+    );
+    let refused = send(&service);
+    assert_eq!(refused.status(), 429);
+    expect(
+        refused.headers(),
+        &[
+            ("ratelimit-policy", rules),
+            ("ratelimit", "\"streams\";r=0"),
+            ("retry-after", "1"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", ""),
+        ],
+    );
+    let detail = "\"detail\":\"Retry in about 1 second.\",\"violated-policies\":[\"streams\"]}";
+    let text = body(refused);
+    assert!(text.ends_with(detail), "{text}");
+    drop(open);
+}
+
+#[test]
+fn beside_another_policy_slots_bind_only_where_they_refuse() {
+    let policies = [policy("streams", Quota::concurrency(2)), policy("hour", Quota::per_hour(9))];
+    let service = layer(policies).layer(streaming());
+    let open = [send(&service), send(&service)];
+    let left = [("ratelimit", "\"hour\";r=7;t=2800, \"streams\";r=0"), ("x-ratelimit-remaining", "7")];
+    expect(open[1].headers(), &left);
+    assert!(open[1].headers().contains_key("x-ratelimit-reset"));
+    let refused = send(&service);
+    expect(
+        refused.headers(),
+        &[
+            ("ratelimit", "\"streams\";r=0"),
+            ("retry-after", "1"),
+            ("x-ratelimit-reset", ""),
+            ("x-ratelimit-limit", "2"),
+        ],
+    );
+}
+
+#[test]
+fn slots_that_leave_less_replace_what_an_upstream_says_of_its_reset() {
+    let inside = [("x-ratelimit-limit", "9"), ("x-ratelimit-remaining", "5"), ("x-ratelimit-reset", "60")];
+    let fields: &'static [_] = Box::leak(Box::new(inside));
+    let headers = through(&layer([policy("streams", Quota::concurrency(3))]), 200, fields);
+    expect(&headers, &[("x-ratelimit-limit", "3"), ("x-ratelimit-remaining", "2"), ("x-ratelimit-reset", "")]);
+}
+
 /// A wide, a wider and a narrow policy.
 fn three() -> [Policy; 3] {
     [

@@ -14,6 +14,7 @@ mod proxy;
 mod queueing;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 mod server;
+mod slots;
 #[cfg(feature = "axum")]
 mod sockets;
 #[allow(dead_code, reason = "other rooms use more of it")]

@@ -13,10 +13,11 @@ use crate::support::checks::{check, counter};
 use crate::support::server::RedisServer;
 use crate::support::time::at;
 
-const QUOTAS: [Quota; 4] = [
+const QUOTAS: [Quota; 5] = [
     Quota::fixed_window(50, Duration::from_secs(60)),
     Quota::fixed_window(50, Duration::from_secs(30 * 86_400)),
     Quota::token_bucket(50, Duration::from_secs(60)),
+    Quota::concurrency(50),
     FIFTY,
 ];
 
@@ -38,7 +39,7 @@ async fn no_operation_leaves_a_key_that_never_expires() {
             server.assert_every_key_expires();
         }
     }
-    assert_eq!(server.keys().len(), 8, "both keys of each quota are there");
+    assert_eq!(server.keys().len(), 10, "both keys of each quota are there");
 }
 
 #[tokio::test]
@@ -116,7 +117,7 @@ async fn all_policies_over_one_key_share_a_slot_of_a_cluster() {
     drop(store.decide(&checks, Deadline::none()).wait().await.unwrap());
     let tag = |key: &String| key.split(['{', '}']).nth(1).map(str::to_owned);
     let tags: HashSet<_> = server.keys().iter().map(tag).collect();
-    assert_eq!((server.keys().len(), tags), (4, HashSet::from([Some("key:ada".to_owned())])));
+    assert_eq!((server.keys().len(), tags), (5, HashSet::from([Some("key:ada".to_owned())])));
 }
 
 /// What others may have put under our key.

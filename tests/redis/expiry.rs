@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{Change, Deadline, Decided, Settlement, Store};
-use tollgate::{Quota, RedisStore};
+use tollgate::store::{Change, Deadline, Decided, Receipt, Settlement, Store};
+use tollgate::{Outcome, Quota, RedisStore};
 
 use super::stores::patient_store;
 use crate::support::checks::{check, counter};
@@ -78,6 +78,40 @@ async fn windows_keep_their_expiry_until_they_end() {
         let (stood, writes) = run(quota).await;
         assert!(writes > 100 && stood * 2 > writes, "{stood} of {writes} expiries stood");
     }
+}
+
+#[tokio::test]
+async fn slots_keep_the_expiry_of_their_newest_cohort() {
+    let (stood, writes) = run(|limit| Quota::concurrency(limit).slot_life(WINDOW)).await;
+    assert!(writes > 100 && stood * 2 > writes, "{stood} of {writes} expiries stood");
+}
+
+#[tokio::test]
+async fn slots_are_joined_released_and_renewed_in_place_by_the_time_of_the_server() {
+    let server = RedisServer::start();
+    let (store, quota) = (patient_store(&server).await, Quota::concurrency(9).slot_life(Duration::from_secs(16)));
+    let size = || server.ask::<u64>(&["STRLEN", &server.keys()[0]]);
+    let settle = async |decided: &Decided, change| {
+        let receipt = Receipt::new(decided.receipt.store(), decided.receipt.taken().iter().cloned());
+        let applied = store.settle(receipt, &[Settlement::new(0, change)]).wait().await.expect("the server is up");
+        (applied[0].units, applied[0].outcome.as_ref().map(Outcome::remaining))
+    };
+    let first = decide(&store, quota, 2).await;
+    let written = expiry(&server);
+    let joined = decide(&store, quota, 3).await;
+    assert_eq!((size(), expiry(&server)), (11, written), "it is the same cohort");
+    assert_eq!(first.receipt.taken()[0].stamp, joined.receipt.taken()[0].stamp);
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    let second = decide(&store, quota, 2).await;
+    let later = expiry(&server);
+    assert!(size() == 22 && later > written, "a new cohort");
+    assert_eq!(settle(&first, Change::Refund(2)).await, (2, Some(4)));
+    assert_eq!(settle(&second, Change::Refund(1)).await, (1, Some(5)));
+    assert_eq!((size(), expiry(&server)), (22, later), "a release only lowers a count");
+    assert_eq!(settle(&joined, Change::Renew(3)).await, (3, Some(5)));
+    // It is written anew, in whole milliseconds from now.
+    assert!(size() == 11 && (expiry(&server) - later).abs() <= 2, "the first cohort is empty, and the second has all");
+    assert_eq!(settle(&joined, Change::Refund(3)).await, (0, Some(5)), "its slots have another stamp");
 }
 
 #[tokio::test]

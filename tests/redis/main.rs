@@ -23,6 +23,7 @@ mod secure;
 #[cfg(feature = "sentinel")]
 mod sentinel;
 mod sharing;
+mod slots;
 mod stores;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]

@@ -5,6 +5,8 @@ mod deny_cache;
 #[cfg(feature = "redis")]
 mod leases;
 mod memory;
+#[cfg(feature = "redis")]
+mod slots;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -150,8 +150,8 @@ fn counters_whose_texts_join_to_the_same_do_not_count_together() {
 #[test]
 fn a_counter_of_another_algorithm_or_window_starts_anew() {
     let (store, _) = store(100);
-    // 61 ms and 61 s are as many ticks.
-    let windows = [61, 60_000, 61_000].map(Duration::from_millis);
+    // 2,061 ms and 2,061 s are as many ticks.
+    let windows = [2_061, 60_000, 2_061_000].map(Duration::from_millis);
     let algorithms = || Algorithm::ALL.iter().filter(|(name, _)| *name != "gcra");
     let new = |algorithm, window| Quota::try_new(algorithm, 1, window).expect("within the bounds");
     let quotas = || algorithms().flat_map(|(_, algorithm)| windows.map(|window| new(*algorithm, window)));

@@ -80,7 +80,9 @@ impl Calls {
         let mut packed = vec![u8::try_from(rules).unwrap()];
         let mut changes = Vec::new();
         for algorithm in &algorithms[..rules] {
-            let kind = [0, 0, 0, 0, 8, 16, 32][self.random.usize(..7)];
+            // The sum of both is a renewal, of slots.
+            let both = if *algorithm == 6 { 24 } else { 8 };
+            let kind = [0, 0, 0, 0, 8, 16, both, 32][self.random.usize(..8)];
             changes.push(kind > 0);
             packed.extend(self.rule(*algorithm, kind));
         }
@@ -132,7 +134,7 @@ impl Calls {
 
     /// A value that scripts may find; at times one of a length that they take for their own.
     pub(crate) fn value(&mut self) -> Vec<u8> {
-        let size = [0, 1, 5, 6, 10, 12, 14, 19, 21, 22, 42][self.random.usize(..11)];
+        let size = [0, 1, 5, 6, 10, 11, 12, 14, 19, 21, 22, 42][self.random.usize(..12)];
         let top = [0, 0, 1, 6, 255][self.random.usize(..5)];
         let mut bytes: Vec<u8> = (0..size).map(|_| self.random.u8(..)).collect();
         bytes.iter_mut().step_by(7).for_each(|byte| *byte = (*byte).min(top));

@@ -31,7 +31,7 @@ impl Script {
 /// The scripts of each algorithm alone, and of all.
 pub(crate) fn scripts() -> Vec<Script> {
     let each = Needs::each().enumerate().map(|(place, needs)| (needs, vec![u8::try_from(place / 3 + 1).unwrap()]));
-    let all = Needs::all().entries().map(|needs| (needs, (1..=5).collect()));
+    let all = Needs::all().entries().map(|needs| (needs, (1..=6).collect()));
     each.chain(all).map(|(needs, algorithms)| Script::new(needs, algorithms)).collect()
 }
 

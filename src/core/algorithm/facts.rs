@@ -7,6 +7,8 @@
 //!
 //! Names, numbers and letters are kept in files and in Redis, and never change once they were released.
 
+use std::time::Duration;
+
 use super::State;
 use super::rule::EXACT;
 
@@ -14,6 +16,7 @@ use super::rule::EXACT;
 ///
 /// Each field is the only place of its fact: nothing outside of an algorithm's own file compares algorithms.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Facts {
     /// Names in files besides its own.
     pub(crate) aliases: &'static [&'static str],
@@ -28,6 +31,8 @@ pub(crate) struct Facts {
     pub(crate) layout: Layout,
     /// The most units that can be taken at once.
     pub(crate) capacity: Capacity,
+    /// The shortest window, if it is longer than a tick: a life of slots that can be renewed in time.
+    pub(crate) shortest_window: Duration,
     /// The longest window in ticks, if that is shorter than the limit for all quotas.
     pub(crate) longest_window: Option<u64>,
     /// The form that takes more units over the same window, if there is one: its name in files, and how many.
@@ -37,9 +42,10 @@ pub(crate) struct Facts {
     /// Whether it is equivalent to the generic cell rate algorithm, which redis-cell has.
     #[cfg_attr(not(feature = "redis-cell"), allow(dead_code, reason = "it is for redis-cell"))]
     pub(crate) is_gcra: bool,
-    /// Whether an admitted request may have to wait for its turn. Only its store has the queue: so no
-    /// units are leased, and none are taken here to be charged later.
+    /// Whether an admitted request may have to wait for its turn, in the queue that only its store has.
     pub(crate) stands_in_line: bool,
+    /// Whether units are slots: held until a request has ended, renewed meanwhile, and released then.
+    pub(crate) held: bool,
     /// Whether units return one after the other, `window / limit` apart: the limit is a rate, debts are repaid
     /// at that rate, and each unit more waits that much longer.
     pub(crate) returns_evenly: bool,
@@ -49,6 +55,14 @@ pub(crate) struct Facts {
     pub(crate) refund: Refund,
     /// Which other checks the refusal of a check implies.
     pub(crate) refusal: Refusal,
+}
+
+impl Facts {
+    /// Returns whether only the store of a counter can decide: no units are leased, and none are taken here to be
+    /// charged later.
+    pub(crate) const fn only_in_store(&self) -> bool {
+        self.stands_in_line || self.held
+    }
 }
 
 /// The bytes of a state in Redis, which are read as a [`State`](super::State).
@@ -63,6 +77,8 @@ pub(crate) enum Layout {
     /// The last time seen (6 bytes), and the time of each unit (4): a `Log`. If that is enough, Redis
     /// replies with a digest of it: a `LogDigest`.
     Log,
+    /// Of each cohort its time (7 bytes) and its slots (4), oldest first: `Slots`.
+    Slots,
 }
 
 impl Layout {
@@ -79,6 +95,11 @@ impl Layout {
                 self == Self::Log
                     && units.is_sorted_by(|earlier, later| age(earlier) >= age(later))
                     && units.first().is_none_or(|oldest| age(oldest) <= *time)
+            }
+            State::Slots { cohorts } => {
+                self == Self::Slots
+                    && !cohorts.is_empty()
+                    && cohorts.is_sorted_by(|(earlier, _), (later, _)| earlier < later)
             }
             #[cfg(feature = "redis")]
             State::LogDigest { .. } => false,

@@ -7,6 +7,8 @@
 //! charge after the fact adds up to a debt of twice the limit, which ends with the window. The stamp is
 //! the window's start: a refund that names another window changes nothing.
 
+use std::time::Duration;
+
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_level;
@@ -19,11 +21,13 @@ pub(super) const FACTS: Facts = Facts {
     letter: 'f',
     layout: Layout::Count,
     capacity: Capacity::Limit,
+    shortest_window: Duration::ZERO,
     longest_window: None,
     longer: None,
     instead: &[],
     is_gcra: false,
     stands_in_line: false,
+    held: false,
     returns_evenly: false,
     windows: 1,
     refund: Refund::Counted,

@@ -8,6 +8,8 @@
 //! `backlog <= (capacity - 1 - floor) * window`, and is delayed by `ceil(backlog / limit)` ticks. The stamp is the
 //! end of its slots; a refund releases the slots of the last in line only, as no later request moves up.
 
+use std::time::Duration;
+
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_falling;
@@ -20,11 +22,13 @@ pub(super) const FACTS: Facts = Facts {
     letter: 'q',
     layout: Layout::Falling,
     capacity: Capacity::Queue,
+    shortest_window: Duration::ZERO,
     longest_window: None,
     longer: None,
     instead: &[],
     is_gcra: false,
     stands_in_line: true,
+    held: false,
     returns_evenly: true,
     windows: 0,
     refund: Refund::LastInLine,

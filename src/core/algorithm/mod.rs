@@ -16,6 +16,7 @@
 //! | sliding log | units of the last `window` ticks | units that still count |
 //! | token bucket | `deficit / window`, which falls by `limit` a tick | units that were not refilled since |
 //! | leaky bucket | `backlog / window`, which falls by `limit` a tick | the last slots in line |
+//! | concurrency | slots whose cohort is younger than 9 / 8 of a window | slots of the cohort with the stamp |
 //!
 //! A check with a cost fits if what is counted, the cost and the floor are together at most the capacity; of a leaky
 //! bucket, `cost + floor` are, and what is counted is at most `capacity - 1 - floor`.
@@ -26,6 +27,7 @@
 #[macro_use]
 mod table;
 
+mod concurrency;
 mod facts;
 mod fixed_window;
 mod leaky_bucket;
@@ -39,6 +41,7 @@ mod step;
 mod tests;
 mod token_bucket;
 
+pub(crate) use concurrency::HEARTBEAT;
 #[cfg(feature = "redis")]
 pub(crate) use facts::Layout;
 pub(crate) use facts::{Capacity, Facts, Refund, Refusal};
@@ -57,4 +60,7 @@ algorithms! {
     TokenBucket => token_bucket,
     /// A queue whose requests leave `window / limit` apart.
     LeakyBucket => leaky_bucket,
+    /// Slots that requests hold while they are served: at most the limit at once. The window is how long a slot outlives
+    /// its process.
+    Concurrency => concurrency,
 }

@@ -59,12 +59,13 @@ mod tests {
     use super::*;
 
     /// What is kept in Redis, and read by processes of other versions: none of these ever changes.
-    const FOR_GOOD: [(&str, u8, char); 5] = [
+    const FOR_GOOD: [(&str, u8, char); 6] = [
         ("fixed_window", 1, 'f'),
         ("token_bucket", 2, 't'),
         ("sliding_window", 3, 's'),
         ("sliding_log", 4, 'l'),
         ("leaky_bucket", 5, 'q'),
+        ("concurrency", 6, 'h'),
     ];
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) struct Rule {
 
 /// A refund or a charge after the fact.
 ///
-/// One of `refund` and `charge` is 0. Both are at most [`MOST_UNITS`].
+/// One of `refund` and `charge` is 0, but of a renewal of slots, where they are equal. Both are at most [`MOST_UNITS`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjustment {
     /// Units to refund.
@@ -47,6 +47,7 @@ impl Adjustment {
         let (refund, charge) = match wanted {
             Change::Refund(units) => (units.min(MOST_UNITS), 0),
             Change::Charge(units) => (0, units.min(MOST_UNITS)),
+            Change::Renew(units) => (units.min(MOST_UNITS), units.min(MOST_UNITS)),
         };
         Self { refund, charge, stamp }
     }
@@ -55,7 +56,7 @@ impl Adjustment {
 /// The result of an adjustment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Adjusted {
-    /// Units that were refunded or charged, whole ones.
+    /// Units that were refunded or charged, whole ones; of a renewal the slots that were still there.
     pub(crate) units: u64,
     /// The new state, and the time until it resets; `None` when there is nothing to write.
     pub(crate) state: Option<(State, u64)>,

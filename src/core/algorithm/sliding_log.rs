@@ -11,6 +11,8 @@
 //! Redis replies with a digest instead of the log, which contains what a decision reports; it results in no state to
 //! keep.
 
+use std::time::Duration;
+
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, Rule};
 use super::{Found, NEVER, State, Step};
@@ -22,12 +24,14 @@ pub(super) const FACTS: Facts = Facts {
     letter: 'l',
     layout: Layout::Log,
     capacity: Capacity::Limit,
+    shortest_window: Duration::ZERO,
     // 32 bits of each unit's time are kept.
     longest_window: Some(SPAN - 1),
     longer: Some(("long_sliding_log", 1_000_000)),
     instead: &["sliding_window", "fixed_window"],
     is_gcra: false,
     stands_in_line: false,
+    held: false,
     returns_evenly: false,
     windows: 0,
     refund: Refund::Counted,

@@ -9,6 +9,8 @@
 //! form. The stamp is the start of the aligned window that units were taken in: they can be refunded in that window
 //! and in the next one.
 
+use std::time::Duration;
+
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::{Found, NEVER, State, Step};
@@ -20,11 +22,13 @@ pub(super) const FACTS: Facts = Facts {
     letter: 's',
     layout: Layout::Counts,
     capacity: Capacity::Limit,
+    shortest_window: Duration::ZERO,
     longest_window: None,
     longer: None,
     instead: &["fixed_window"],
     is_gcra: false,
     stands_in_line: false,
+    held: false,
     returns_evenly: false,
     windows: 2,
     refund: Refund::Counted,

@@ -20,6 +20,10 @@ pub(crate) enum State {
     ///
     /// Used by sliding logs.
     Log { time: u64, units: Box<[u32]> },
+    /// The time of each cohort's first slot, and how many slots it has: in order, and never none.
+    ///
+    /// Used by concurrency.
+    Slots { cohorts: Box<[(u64, u32)]> },
     /// The digest of a log from Redis: the last time seen, the units that still count, the time of the
     /// newest, and that of the one to wait for.
     #[cfg(feature = "redis")]
@@ -41,10 +45,17 @@ pub(crate) enum Found {
 }
 
 impl State {
-    /// Returns the time the state has: the last one seen, or the start of a fixed window.
+    /// Returns a state of slots; `None` if there are no cohorts, or they are not in order.
+    pub(crate) fn slots(cohorts: Box<[(u64, u32)]>) -> Option<Self> {
+        let are_in_order = cohorts.windows(2).all(|two| two[0].0 < two[1].0);
+        (are_in_order && !cohorts.is_empty()).then_some(State::Slots { cohorts })
+    }
+
+    /// Returns the time the state has: the last one seen, the start of a fixed window, or that of the newest slots.
     fn time(&self) -> u64 {
         match self {
             State::Level { time, .. } | State::Window { time, .. } | State::Log { time, .. } => *time,
+            State::Slots { cohorts } => cohorts.last().map_or(0, |newest| newest.0),
             #[cfg(feature = "redis")]
             State::LogDigest { time, .. } => *time,
         }

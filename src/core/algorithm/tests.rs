@@ -42,8 +42,9 @@ fn within(number: u64, most: u64) -> u64 {
 
 fn any_window(algorithm: Algorithm) -> impl Strategy<Value = Duration> {
     let longest = algorithm.facts().longest_window.unwrap_or((1 << 41) - 1);
+    let shortest = algorithm.facts().shortest_window;
     prop_oneof![
-        any_size().prop_map(|micros| Duration::from_micros(within(micros, 60_000_000))),
+        any_size().prop_map(move |micros| Duration::from_micros(within(micros, 60_000_000)).max(shortest)),
         (any_size(), Just(longest))
             .prop_map(|(millis, longest)| Duration::from_millis(within(millis, longest - 60_000) + 60_000)),
     ]
@@ -86,8 +87,13 @@ struct Event {
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
-    let change = (any::<bool>(), any_size(), any::<bool>()).prop_map(|(refund, units, receipt)| {
-        (if refund { Change::Refund(units) } else { Change::Charge(units) }, receipt)
+    let change = (0..5, any_size(), any::<bool>()).prop_map(|(kind, units, receipt)| {
+        let change: fn(u64) -> Change = match kind {
+            0 | 1 => Change::Refund,
+            2 | 3 => Change::Charge,
+            _ => Change::Renew,
+        };
+        (change(units), receipt)
     });
     let floor = prop_oneof![3 => Just(0), 1 => any_size()];
     (prop::bool::weighted(0.8), any_size(), any_size(), floor, prop::option::weighted(0.3, change))
@@ -120,7 +126,8 @@ impl Counter {
         if step.fits && cost > 0 {
             self.state.clone_from(&step.state);
         }
-        if let Some((change, receipt)) = event.change {
+        let is_possible = |change| self.quota.facts().held || !matches!(change, Change::Renew(_));
+        if let Some((change, receipt)) = event.change.filter(|(change, _)| is_possible(*change)) {
             self.changes(Adjustment::new(change, if receipt { step.stamp } else { NEVER }));
         }
     }
@@ -159,6 +166,10 @@ fn assert_state_is_exact(state: &State, quota: &Quota) {
         }
         #[cfg(feature = "redis")]
         State::LogDigest { .. } => panic!("a step never leaves a digest"),
+        State::Slots { cohorts } => {
+            assert!((1..=16).contains(&cohorts.len()), "{quota}: {state:?}");
+            assert!(cohorts.iter().all(|cohort| cohort.0 < EXACT && cohort.1 <= 1 << 31), "{quota}: {state:?}");
+        }
         State::Log { time, units } => {
             assert!(*time < EXACT && units.len() <= 2 * 10_000, "{quota}: {} units", units.len());
         }

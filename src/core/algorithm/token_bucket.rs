@@ -10,6 +10,8 @@
 //! at: a refund releases the units that were not refilled since, and a charge adds up to a deficit of twice the
 //! capacity.
 
+use std::time::Duration;
+
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_falling;
@@ -22,11 +24,13 @@ pub(super) const FACTS: Facts = Facts {
     letter: 't',
     layout: Layout::Falling,
     capacity: Capacity::Burst,
+    shortest_window: Duration::ZERO,
     longest_window: None,
     longer: None,
     instead: &[],
     is_gcra: true,
     stands_in_line: false,
+    held: false,
     returns_evenly: true,
     windows: 0,
     refund: Refund::Unrefilled,

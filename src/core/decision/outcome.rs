@@ -10,6 +10,9 @@ use crate::core::{Check, Mode, PolicyName, Quota, algorithm};
 /// The value of `wait_us` when no wait can help.
 const NO_WAIT: u64 = u64::MAX;
 
+/// The value of `wait_us` where it is not known when a slot is free: requests mostly end long before their slots do.
+const GUESS: u64 = 1_000_000;
+
 /// The outcome of one policy for one request.
 ///
 /// # Examples
@@ -127,9 +130,14 @@ impl Outcome {
     /// Converts what the arithmetic computed, in ticks of the quota, into an outcome.
     pub(crate) fn from_measures(check: &Check, measures: &Measures) -> Self {
         let tick = check.counter.quota.tick().micros();
+        let wait_us = match measures.wait {
+            algorithm::NEVER => NO_WAIT,
+            1.. if check.counter.quota.facts().held => GUESS,
+            wait => wait.saturating_mul(tick),
+        };
         Self {
             allowed: measures.fits,
-            wait_us: if measures.wait == algorithm::NEVER { NO_WAIT } else { measures.wait.saturating_mul(tick) },
+            wait_us,
             reset_us: measures.reset.saturating_mul(tick),
             delay_us: measures.delay.saturating_mul(tick),
             ..Self::allowed(check, measures.remaining)
@@ -178,12 +186,26 @@ impl Outcome {
         self.remaining
     }
 
-    /// Returns how long it takes until this policy admits the same request; `None` if it does, or never will.
+    /// Returns how long it takes until this policy admits the same request; `None` if it does, or never will. Of a
+    /// concurrency it is a [guess](Self::retry_is_guess), 1 s.
     pub fn retry_after(&self) -> Option<Duration> {
         if self.allowed { None } else { self.wait() }
     }
 
+    /// Returns whether [`retry_after`](Self::retry_after) is a guess: it is not known when a request ends that holds a
+    /// slot of a [concurrency](crate::Quota::concurrency).
+    pub fn retry_is_guess(&self) -> bool {
+        !self.allowed && self.is_held() && self.wait_us != NO_WAIT
+    }
+
+    /// Returns whether the units are slots that are held until a request has ended.
+    pub(crate) fn is_held(&self) -> bool {
+        self.quota.facts().held
+    }
+
     /// Returns how long it takes until all units are available again, if none are taken.
+    ///
+    /// Of a concurrency, that is if no request renews its slots either.
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_us)
     }

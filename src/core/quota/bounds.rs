@@ -16,6 +16,9 @@ const LONGEST: u64 = 1 << 43;
 /// Ticks of a day, in windows so long.
 const MILLIS_A_DAY: u64 = 86_400_000;
 
+/// The longest that a request holds its slots, in seconds, unless another time is set.
+const HOLD: u32 = 3_600;
+
 impl Quota {
     /// The same algorithm and window with fewer units.
     pub(crate) const fn with_units(self, limit: u64, capacity: u64) -> Self {
@@ -39,18 +42,22 @@ impl Quota {
             return Err(Fault::LongWindow);
         }
         #[allow(clippy::cast_possible_truncation, reason = "ticks are below 2^41")]
-        let window = ticks as u64;
+        let (given, window) = (window, ticks as u64);
         if let Some(longest) = algorithm.facts().longest_window
             && window > longest
         {
             return Err(Fault::LongForAlgorithm { longest });
         }
+        if is_shorter(given, algorithm.facts().shortest_window) {
+            return Err(Fault::ShortWindow { shortest: algorithm.facts().shortest_window });
+        }
         let capacity = algorithm.facts().capacity.of(limit);
+        let hold = if algorithm.facts().held { HOLD } else { 0 };
         let most = algorithm.most_units(window);
         if limit > most {
             Err(Fault::LargeLimit { most })
         } else {
-            Ok(Self { algorithm, limit, window, tick, capacity })
+            Ok(Self { algorithm, limit, window, tick, capacity, hold })
         }
     }
 
@@ -91,6 +98,32 @@ impl Quota {
         if burst > most { Err(Fault::LargeBurst { most }) } else { Ok(Self { capacity: burst, ..self }) }
     }
 
+    pub(super) const fn checked_life(self, life: Duration) -> Result<Self, Fault> {
+        if !self.facts().held {
+            return Err(Fault::NoSlots);
+        }
+        match Self::checked(self.algorithm, self.limit, life) {
+            Ok(quota) => Ok(Self { hold: self.hold, ..quota }),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    pub(super) const fn checked_hold(self, longest: Duration) -> Result<Self, Fault> {
+        if !self.facts().held {
+            return Err(Fault::NoSlots);
+        }
+        let seconds = longest.as_nanos().div_ceil(1_000_000_000);
+        if longest.as_secs() == 0 {
+            return Err(Fault::ShortHold);
+        }
+        if seconds > u32::MAX as u128 {
+            return Err(Fault::LongHold);
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
+        let hold = seconds as u32;
+        Ok(Self { hold, ..self })
+    }
+
     /// The largest capacity that is exact and whose deepest debt is repaid within [`LONGEST`] ticks; at
     /// least the default, whose debt is repaid in two windows.
     const fn most_capacity(&self) -> u64 {
@@ -112,11 +145,20 @@ pub(super) enum Fault {
     LongWindow,
     LargeLimit { most: u64 },
     LongForAlgorithm { longest: u64 },
+    ShortWindow { shortest: Duration },
     NoBurst,
     ZeroBurst,
     LargeBurst { most: u64 },
     NoQueue,
     LargeQueue { most: u64 },
+    NoSlots,
+    ShortHold,
+    LongHold,
+}
+
+/// Whether one time is shorter than another.
+const fn is_shorter(one: Duration, other: Duration) -> bool {
+    one.as_nanos() < other.as_nanos()
 }
 
 impl Fault {
@@ -134,11 +176,26 @@ impl Fault {
                 let days = longest / MILLIS_A_DAY;
                 format!("window {window:?} is too long for a {name}: give less than {days} days")
             }
+            Fault::ShortWindow { shortest } => {
+                format!("slot life {window:?} is shorter than two heartbeats: give at least {shortest:?}")
+            }
+            Fault::LargeLimit { most } if algorithm.facts().held => {
+                format!("limit {limit} is too large for a {name}: give at most {most}")
+            }
             Fault::LargeLimit { most } => format!(
                 "limit {limit} is too large for a {name} over {window:?}: give at most {most}{}",
                 advice(algorithm, limit, window, most)
             ),
+            Fault::NoSlots => format!("slot life {window:?} is for a concurrency only: leave it out"),
             other => return other.given_extra(limit),
+        })
+    }
+
+    pub(super) fn given_hold(self, longest: Duration) -> Error {
+        Error::invalid(match self {
+            Fault::NoSlots => format!("hold at most {longest:?} is for a concurrency only: leave it out"),
+            Fault::LongHold => format!("hold at most {longest:?} is too long: give less than 136 years"),
+            _ => format!("hold at most {longest:?} is too short: give at least 1s"),
         })
     }
 
@@ -165,6 +222,10 @@ pub(super) const fn accept(quota: Result<Quota, Fault>) -> Quota {
         Err(Fault::LongForAlgorithm { .. }) => {
             panic!("the window is too long for its algorithm: see the bounds of Quota")
         }
+        Err(Fault::ShortWindow { .. }) => panic!("the slot life is shorter than two heartbeats: give at least 2s"),
+        Err(Fault::NoSlots) => panic!("a slot life and the longest hold are for a concurrency only"),
+        Err(Fault::ShortHold) => panic!("the longest hold is too short: give at least 1s"),
+        Err(Fault::LongHold) => panic!("the longest hold is too long: give less than 136 years"),
         Err(Fault::NoQueue) => panic!("a queue is for a leaky bucket only"),
         Err(Fault::LargeQueue { .. }) => panic!("the queue is too large for this limit and window"),
         Err(Fault::NoBurst) => panic!("a burst is for a token bucket only"),

@@ -7,6 +7,9 @@ use super::bounds::accept;
 use crate::core::Error;
 use crate::core::algorithm::Algorithm;
 
+/// How long a slot outlives its process, unless another time is set.
+pub(crate) const SLOT_LIFE: Duration = Duration::from_secs(30);
+
 /// Constructors for constants: a quota that can never work does not compile, or panics.
 impl Quota {
     /// `limit` units per second, as a token bucket that holds `limit`.
@@ -105,6 +108,41 @@ impl Quota {
     /// Where [`try_leaky_bucket`](Self::try_leaky_bucket) returns an error.
     pub const fn leaky_bucket(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::LeakyBucket, limit, window))
+    }
+
+    /// `limit` requests at once: each takes a slot until its response body has ended, failed or been dropped.
+    ///
+    /// A request may take several slots, by its cost. While it is served, its process renews them; those of a process
+    /// that died are free again after a [`slot_life`](Self::slot_life), 30 s by default, and at most an eighth more.
+    /// Renewals need a tokio runtime with timers: without it slots are released, but may expire while they are held.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_concurrency`](Self::try_concurrency) returns an error.
+    pub const fn concurrency(limit: u64) -> Self {
+        accept(Self::checked(Algorithm::Concurrency, limit, SLOT_LIFE))
+    }
+
+    /// Sets how long a slot of a concurrency outlives its process, at least 2 s. Slots are renewed in thirds of it.
+    ///
+    /// It is the [`window`](Self::window) of the quota.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_slot_life`](Self::try_slot_life) returns an error.
+    pub const fn slot_life(self, life: Duration) -> Self {
+        accept(self.checked_life(life))
+    }
+
+    /// Sets the longest that one request holds its slots of a concurrency, in whole seconds, rounded up; 1 h by default.
+    ///
+    /// After that they are released though the request goes on, such as for a client that does not read.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_hold_at_most`](Self::try_hold_at_most) returns an error.
+    pub const fn hold_at_most(self, longest: Duration) -> Self {
+        accept(self.checked_hold(longest))
     }
 
     /// Sets how many requests of a leaky bucket may wait for their turn; 0 by default, which refuses a request that
@@ -217,6 +255,34 @@ impl Quota {
     /// beyond the [bounds](Self#bounds).
     pub fn try_leaky_bucket(limit: u64, window: Duration) -> Result<Self, Error> {
         Self::try_new(Algorithm::LeakyBucket, limit, window)
+    }
+
+    /// As [`concurrency`](Self::concurrency).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is zero or beyond the [bounds](Self#bounds).
+    pub fn try_concurrency(limit: u64) -> Result<Self, Error> {
+        Self::try_new(Algorithm::Concurrency, limit, SLOT_LIFE)
+    }
+
+    /// As [`slot_life`](Self::slot_life).
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm is not a concurrency, or `life` is shorter than 2 s, not a whole number of ticks, or beyond the
+    /// [bounds](Self#bounds).
+    pub fn try_slot_life(self, life: Duration) -> Result<Self, Error> {
+        self.checked_life(life).map_err(|fault| fault.given(self.algorithm, self.limit, life))
+    }
+
+    /// As [`hold_at_most`](Self::hold_at_most).
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm is not a concurrency, or `longest` is shorter than 1 s or longer than 136 years.
+    pub fn try_hold_at_most(self, longest: Duration) -> Result<Self, Error> {
+        self.checked_hold(longest).map_err(|fault| fault.given_hold(longest))
     }
 
     /// As [`queue`](Self::queue).

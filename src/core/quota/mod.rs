@@ -9,6 +9,8 @@ mod tick;
 use std::fmt;
 use std::time::Duration;
 
+#[cfg_attr(not(feature = "config"), allow(unused_imports, reason = "it is for files"))]
+pub(crate) use self::build::SLOT_LIFE;
 pub(crate) use self::tick::Tick;
 use crate::core::algorithm::Algorithm;
 
@@ -29,6 +31,7 @@ use crate::core::algorithm::Algorithm;
 /// | sliding window | about 2^51 / window, below 2^47 | a fixed window |
 /// | sliding log | 10,000, as it keeps 4 bytes per unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
 /// | fixed window | below 2^49, whatever the window | none |
+/// | concurrency | 1,000,000, whatever the life of a slot, which is at least 2 s | none |
 ///
 /// If a limit is too large, the error names the largest one for that window, and an alternative that supports it, if
 /// there is one.
@@ -54,6 +57,8 @@ pub struct Quota {
     tick: Tick,
     /// The most units that can be taken at once.
     capacity: u64,
+    /// The longest that one request holds its slots, in seconds; 0 unless it is a concurrency.
+    hold: u32,
 }
 
 impl Quota {
@@ -62,12 +67,12 @@ impl Quota {
         self.algorithm
     }
 
-    /// Units per window.
+    /// Units per window; of a concurrency, units at once.
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The window.
+    /// The window; of a concurrency, how long a slot outlives its process.
     pub const fn window(&self) -> Duration {
         Duration::from_micros(self.window * self.tick.micros())
     }
@@ -82,6 +87,11 @@ impl Quota {
         self.tick
     }
 
+    /// Returns the longest that one request holds its slots.
+    pub(crate) const fn hold(&self) -> Duration {
+        Duration::from_secs(self.hold as u64)
+    }
+
     pub(crate) const fn window_ticks(&self) -> u64 {
         self.window
     }
@@ -89,6 +99,9 @@ impl Quota {
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.facts().held {
+            return write!(f, "{} at once ({})", self.limit, self.algorithm.name());
+        }
         write!(f, "{} per {:?} ({})", self.limit, self.window(), self.algorithm.name())
     }
 }

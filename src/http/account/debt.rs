@@ -140,6 +140,8 @@ impl Debt {
                 let (receipt, changes) = self.parts.refund(self.store, units);
                 return gate.limits.store.settle(receipt, &changes);
             }
+            // Slots have no debt.
+            Change::Renew(_) => 0,
         };
         self.wanted.send();
         // If the store panics, it is unknown whether it charged them.

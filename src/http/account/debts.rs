@@ -1,7 +1,7 @@
 //! All debts of one request.
 //!
 //! Only what can change becomes a debt: policies with a fixed cost that count every response have none, so most
-//! requests have nothing to settle. The slot of a request in flight is released by its receipt.
+//! requests have nothing to settle.
 
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -29,8 +29,6 @@ pub(super) struct Debts {
     each: Vec<Debt>,
     /// What the handler checked, in order.
     checked: Vec<Checked>,
-    /// The receipts that hold slots until the end.
-    receipts: Vec<Receipt>,
     /// Whether there is a response, or will be none: refunds are sent from then on.
     is_ended: bool,
     /// Whether every result is waited for, as the client's next request may depend on one.
@@ -86,7 +84,7 @@ impl Debts {
         drop(gate.limits.store.settle(receipt, &[]));
     }
 
-    /// Adds debts for what can change, and keeps a receipt that holds slots.
+    /// Adds debts for what can change.
     fn insert<'a>(
         &mut self,
         gate: &Gate,
@@ -94,19 +92,15 @@ impl Debts {
         receipt: Receipt,
         of: impl Fn(usize) -> (Of, &'a Policy),
     ) {
-        let mut holds_slots = false;
         for (check, (taken, outcome)) in receipt.taken().iter().zip(decision.outcomes()).enumerate() {
             let (of, policy) = of(check);
-            holds_slots |= taken.slot != 0;
-            if policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero() {
+            // Slots are released as such.
+            let is_held = taken.counter.quota.facts().held;
+            if !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {
                 self.each.push(Debt::new(of, check, receipt.store(), taken));
             }
         }
-        if holds_slots && !self.is_ended {
-            self.receipts.push(receipt);
-        } else {
-            drop(gate.limits.store.settle(receipt, &[]));
-        }
+        drop(gate.limits.store.settle(receipt, &[]));
     }
 
     /// Changes the debts to metered policies.
@@ -118,7 +112,7 @@ impl Debts {
         }
     }
 
-    /// Sets the debts at the end of the request, and releases its slots.
+    /// Sets the debts at the end of the request.
     ///
     /// `wanted` returns the units for a policy's options, its outcome, and the units wanted so far.
     pub(super) fn end(&mut self, gate: &Gate, decision: &Decision, wanted: impl Fn(&Options, &Outcome, u64) -> u64) {
@@ -129,9 +123,6 @@ impl Debts {
         }
         self.is_ended = true;
         self.matters = self.each.iter().any(|debt| debt.matters_soon(outcome(decision, &self.checked, debt)));
-        for receipt in self.receipts.drain(..) {
-            drop(gate.limits.store.settle(receipt, &[]));
-        }
     }
 
     /// Sends the changes that are due and do not depend on a change in flight; they are the last ones unless they are
@@ -172,7 +163,7 @@ impl Debts {
     #[inline]
     pub(super) fn ends_as_decided(&mut self) -> bool {
         self.is_ended = true;
-        self.each.is_empty() && self.checked.is_empty() && self.receipts.is_empty()
+        self.each.is_empty() && self.checked.is_empty()
     }
 
     /// Returns whether a change is in flight whose result is waited for.

@@ -14,7 +14,7 @@ use http::Response;
 use super::Shared;
 use crate::core::{Decision, Error, Key};
 use crate::http::policy::Policy;
-use crate::store::{Check, Counter, Deadline, Store};
+use crate::store::{Check, Counter, Deadline, SlotGuard, Store};
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
@@ -166,7 +166,7 @@ impl Handle {
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped, what the store has taken, or takes later, stays taken.
+    /// If the future is dropped, what the store has taken, or takes later, stays taken; slots are released.
     ///
     /// # Examples
     ///
@@ -185,11 +185,37 @@ impl Handle {
         let (rule, limits) = (policy.rule(), &self.shared.gate.limits);
         limits.supports(iter::once(rule))?;
         let counter = Counter::new(rule.name().clone(), key, *rule.quota());
-        let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles());
+        let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles_by(rule.quota()));
         let timer = limits.observer.start();
         let decided = limits.store.decide(&[check], Deadline::none()).wait().await;
         limits.observer.decided(timer, &decided);
         Ok(self.shared.add(policy, decided?))
+    }
+
+    /// Returns a guard that holds the slots of the request, of outer layers too, until it is dropped.
+    ///
+    /// Without it they are released when the body of the response has ended. An upgraded connection goes on after that:
+    /// move the guard into its task. It is empty if nothing was taken of a [concurrency](crate::Quota::concurrency), or
+    /// if the request has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Handle;
+    ///
+    /// async fn upgrade(limits: Handle, connection: impl Future<Output = ()> + Send + 'static) {
+    ///     let slots = limits.slots();
+    ///     tokio::spawn(async move {
+    ///         let _slots = slots;
+    ///         connection.await;
+    ///     });
+    /// }
+    /// # let _ = upgrade::<std::future::Ready<()>>;
+    /// ```
+    pub fn slots(&self) -> SlotGuard {
+        let mut all = SlotGuard::default();
+        self.layers().for_each(|layer| all.add(layer.slots.guard()));
+        all
     }
 
     /// Returns the response to a refused request: 429 with a problem document and the headers of the limits, also for

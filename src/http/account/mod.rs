@@ -8,6 +8,8 @@
 //! can still change; a debt has the units wanted ([`wanted`]) and those that the store really took ([`parts`]). Charges
 //! are sent at once, one at a time for each debt; refunds at the end. docs/accounts.md has the rules for users.
 //!
+//! Slots are no debts: [`slots`] holds those of the request until its response has a body, which holds them from then on.
+//!
 //! The invariant: a store never refunds more for a request than it took or charged.
 
 mod debt;
@@ -15,6 +17,7 @@ mod debts;
 mod handle;
 mod parts;
 mod shared;
+mod slots;
 mod wanted;
 
 use std::cell::Cell;
@@ -32,7 +35,7 @@ pub(crate) use self::shared::Shared;
 use crate::core::Decision;
 use crate::http::gate::Gate;
 use crate::http::policy::Count;
-use crate::store::Decided;
+use crate::store::{Decided, SlotGuard};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {
@@ -65,8 +68,9 @@ impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
+        let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         let debts = Debts::of_layer(&gate, &decision, receipt, policies);
-        let shared = Arc::new(Shared::new(gate, decision, debts));
+        let shared = Arc::new(Shared::new(gate, decision, debts, slots));
         Self { shared, queues: false, stage: Stage::InFlight, is_as_decided: false }
     }
 
@@ -159,6 +163,11 @@ impl Account {
         self.shared.end(debts, self.has_handles())
     }
 
+    /// Returns the slots of the request, for the body of its response to hold until it ends.
+    pub(crate) fn pass_slots(&self) -> SlotGuard {
+        self.shared.slots.pass()
+    }
+
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.
     pub(crate) fn shown(&self) -> Decision {
         if self.is_as_decided {
@@ -170,6 +179,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
+        drop(self.shared.slots.pass());
         if self.stage != Stage::InFlight {
             return;
         }

@@ -20,9 +20,9 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Creates the first part. Its slot is left out, as the receipt of the decision releases that.
+    /// Creates the first part.
     pub(super) fn new(taken: &Taken) -> Self {
-        Self { each: SmallVec::from_buf([taken.clone().slot(0)]), is_rest: false }
+        Self { each: SmallVec::from_buf([taken.clone()]), is_rest: false }
     }
 
     /// Returns the counter that all parts are of.
@@ -105,7 +105,7 @@ mod tests {
     fn parts(units: u64) -> Parts {
         let counter =
             Counter::new("policy".try_into().expect("a valid name"), Key::new("global", ""), Quota::per_hour(100));
-        Parts::new(&Taken::new(counter, units, 1).slot(7))
+        Parts::new(&Taken::new(counter, units, 1))
     }
 
     #[test]

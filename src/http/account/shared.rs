@@ -12,12 +12,13 @@ use tokio::runtime::Handle as Runtime;
 
 use super::Settled;
 use super::debts::{Debts, Sent};
+use super::slots::RequestSlots;
 use super::wanted::Wanted;
 use crate::core::error::Kind;
 use crate::core::{Decision, Error};
 use crate::http::gate::Gate;
 use crate::http::policy::Policy;
-use crate::store::{Applied, Change, Decided};
+use crate::store::{Applied, Change, Decided, SlotGuard};
 
 /// The account of a request, for the layer and the handles.
 pub(crate) struct Shared {
@@ -25,11 +26,12 @@ pub(crate) struct Shared {
     /// The layer's decision, as it was made.
     pub(super) decision: Decision,
     debts: Mutex<Debts>,
+    pub(super) slots: RequestSlots,
 }
 
 impl Shared {
-    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts) -> Self {
-        Self { gate, decision, debts: Mutex::new(debts) }
+    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts, slots: SlotGuard) -> Self {
+        Self { gate, decision, debts: Mutex::new(debts), slots: RequestSlots::new(slots) }
     }
 
     /// Locks the debts. A panic elsewhere leaves it usable.
@@ -57,6 +59,7 @@ impl Shared {
     /// Adds a decision that the handler made, and returns it as clients may see it.
     pub(crate) fn add(&self, policy: &Policy, decided: Decided) -> Decision {
         let Decided { mut decision, receipt } = decided;
+        self.slots.add(SlotGuard::new(self.gate.limits.store.hold(&receipt)));
         if !policy.is_shown() {
             decision = decision.hidden();
         }

@@ -1,4 +1,4 @@
-//! The values of `RateLimit-Policy` (`q` and `w` of each policy) and `RateLimit` (`r` and `t` of each outcome).
+//! The values of `RateLimit-Policy` (`q`, and `w` or `qu`, of each policy) and `RateLimit` (`r` and `t` of each outcome).
 //!
 //! Both are Lists of structured fields (RFC 9651). What does not change from request to request is rendered once, when
 //! the policies are set.
@@ -66,7 +66,10 @@ impl PolicyField {
 
 const VISIBLE: &str = "names and numbers are visible ASCII";
 
-/// The value of a field while it is written: a List of quoted names with Integer parameters.
+/// The parameter of a quota whose units are slots.
+const AT_ONCE: &[u8] = b";qu=\"concurrent-requests\"";
+
+/// The value of a field while it is written: a List of quoted names with parameters, mostly Integers.
 #[derive(Debug, Default)]
 pub(super) struct Field {
     bytes: SmallVec<[u8; 128]>,
@@ -78,7 +81,10 @@ impl Field {
         let Advertised { q, w } = Advertised::of(quota);
         self.member(name);
         let place = self.parameter(b'q', q);
-        self.parameter(b'w', w);
+        match w {
+            Some(w) => drop(self.parameter(b'w', w)),
+            None => self.bytes.extend_from_slice(AT_ONCE),
+        }
         place
     }
 

@@ -12,29 +12,32 @@ use crate::core::{Digits, Outcome, Quota};
 /// The largest Integer of a structured field (RFC 9651 §3.3.1).
 pub(crate) const LARGEST: u64 = 999_999_999_999_999;
 
-/// A quota as it is advertised: `q` units in `w` seconds.
+/// A quota as it is advertised: `q` units in `w` seconds, or at once if there is no `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advertised {
     pub(crate) q: u64,
-    pub(crate) w: u64,
+    pub(crate) w: Option<u64>,
 }
 
 impl Advertised {
     /// Returns the shortest whole number of seconds in which the capacity is refilled, and the units refilled by then.
     ///
     /// So `q` is never below the capacity, and both are as configured if the window is whole seconds and the burst no
-    /// more than the limit.
+    /// more than the limit. Slots have no window.
     pub(crate) fn of(quota: &Quota) -> Self {
+        if quota.facts().held {
+            return Self { q: quota.limit().min(LARGEST), w: None };
+        }
         let seconds = quota.window().as_secs();
         if quota.capacity() <= quota.limit() && quota.window().subsec_nanos() == 0 {
-            return Self { q: quota.limit().min(LARGEST), w: seconds.min(LARGEST) };
+            return Self { q: quota.limit().min(LARGEST), w: Some(seconds.min(LARGEST)) };
         }
         let limit = u128::from(quota.limit());
         let capacity = limit.max(quota.capacity().into());
         let window = quota.window().as_micros();
         let w = (capacity * window).div_ceil(limit * 1_000_000).max(1);
         let q = limit * w * 1_000_000 / window;
-        Self { q: clamp(q), w: clamp(w) }
+        Self { q: clamp(q), w: Some(clamp(w)) }
     }
 }
 
@@ -52,7 +55,8 @@ pub(crate) fn whole_seconds(duration: Duration) -> u64 {
 pub(crate) struct Left {
     /// Units left.
     pub(crate) r: u64,
-    /// Seconds that `r` has to last, or until units are left; `None` if no wait changes `r`.
+    /// Seconds that `r` has to last, or until units are left; `None` if no wait changes `r`, or it is not known when
+    /// slots are free.
     pub(crate) t: Option<u64>,
 }
 
@@ -64,6 +68,7 @@ impl Left {
     pub(crate) fn of(outcome: &Outcome) -> Self {
         let Advertised { q, w } = Advertised::of(outcome.quota());
         let r = outcome.remaining().min(q);
+        let Some(w) = w else { return Self { r, t: None } };
         if !outcome.is_allowed() || r == 0 {
             return Self { r, t: outcome.wait().map(|wait| whole_seconds(wait).max(1)) };
         }
@@ -104,7 +109,7 @@ mod tests {
 
     #[track_caller]
     fn advertised(quota: Quota, q: u64, w: u64) {
-        assert_eq!(Advertised::of(&quota), Advertised { q, w });
+        assert_eq!(Advertised::of(&quota), Advertised { q, w: Some(w) });
         assert!(q >= quota.capacity());
     }
 

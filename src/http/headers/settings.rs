@@ -31,15 +31,17 @@ pub enum Dialect {
 ///
 /// | header | value |
 /// | --- | --- |
-/// | `RateLimit-Policy` | for each policy that applies: its name, `q` (units) and `w` (seconds in which they are refilled) |
-/// | `RateLimit` | for each policy that applies, or of a refusal each that refuses: its name, `r` (units left) and `t` (seconds: how long these have to last, or if none are left, the wait for more) |
+/// | `RateLimit-Policy` | for each policy that applies: its name, `q` (units) and `w` (seconds in which they are refilled); of a concurrency `q` and `qu="concurrent-requests"` |
+/// | `RateLimit` | for each policy that applies, or of a refusal each that refuses: its name, `r` (units left) and `t` (seconds: how long these have to last, or if none are left, the wait for more; absent of a concurrency) |
 /// | `X-RateLimit-Limit` | the limit of the binding policy, in units |
 /// | `X-RateLimit-Remaining` | its units left |
-/// | `X-RateLimit-Reset` | when all its units are available again: Unix time, or [seconds from now](Self::reset_in_seconds) |
+/// | `X-RateLimit-Reset` | when all its units are available again: Unix time, or [seconds from now](Self::reset_in_seconds); absent of a concurrency |
 /// | `X-RateLimit-Used` | its units that are not left, with [`with_used`](Self::with_used) |
 /// | `X-RateLimit-Resource` | its name, with [`with_resource`](Self::with_resource) |
 ///
-/// The binding policy is the one with the fewest units left, or of a refusal the one with the longest wait.
+/// The binding policy is the one with the fewest units left, where a concurrency is left out if there are others, or of a
+/// refusal the one with the longest wait. When a request ends that holds a slot is not known: so `Retry-After` of a
+/// concurrency is a guess, 1 s.
 ///
 /// Policies that are [unadvertised](crate::Policy::unadvertised) or in [shadow mode](crate::Policy::shadow) are in none
 /// of them.

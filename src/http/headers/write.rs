@@ -70,9 +70,10 @@ impl HeaderWriter {
             }
         }
         if stricter && self.headers.legacy {
-            // These two were about the other limit.
-            headers.remove(USED);
-            headers.remove(RESOURCE);
+            // These were about the other limit, and not each is written anew.
+            for name in [RESET, USED, RESOURCE] {
+                headers.remove(name);
+            }
             self.write_legacy(headers, binding);
         }
     }
@@ -122,7 +123,7 @@ impl HeaderWriter {
     }
 
     /// Returns the outcome that binds, among those that clients may see: of an admitted request the one with the least
-    /// left, of a refused one that with the longest wait.
+    /// left, where slots are left out if there are others, of a refused one that with the longest wait.
     fn binding<'a>(&self, decision: &'a Decision) -> Option<&'a Outcome> {
         let shown = |outcome: &&Outcome| self.shows(outcome);
         let binding = decision.binding().filter(shown);
@@ -130,7 +131,7 @@ impl HeaderWriter {
             return binding;
         }
         if decision.is_allowed() {
-            decision.outcomes().iter().filter(shown).min_by_key(|outcome| outcome.remaining())
+            decision.outcomes().iter().filter(shown).min_by_key(|outcome| (outcome.is_held(), outcome.remaining()))
         } else {
             decision.violated().filter(shown).max_by_key(|outcome| outcome.retry_after().unwrap_or(Duration::MAX))
         }
@@ -163,7 +164,9 @@ impl HeaderWriter {
         let r = Left::units(outcome);
         headers.insert(LIMIT, self.policies.limit(outcome.quota()));
         headers.insert(REMAINING, number(r));
-        headers.insert(RESET, number(self.reset(outcome.reset_after())));
+        if !outcome.is_held() {
+            headers.insert(RESET, number(self.reset(outcome.reset_after())));
+        }
         if self.headers.used {
             headers.insert(USED, number(used(outcome, r)));
         }

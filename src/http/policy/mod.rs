@@ -137,6 +137,21 @@ impl Policy {
         self.check_lists(client)
     }
 
+    /// Checks that the slots of a concurrency, which are released when a request ends, are not to be settled as well.
+    ///
+    /// # Errors
+    ///
+    /// If they are; the message names the policy and the option.
+    pub(crate) fn check_slots(&self) -> Result<(), Error> {
+        let Options { metered, count, .. } = &self.options;
+        if !self.quota().facts().held || !metered && count.is_none() {
+            return Ok(());
+        }
+        let (name, option) = (self.name(), if *metered { "metered" } else { "count" });
+        let text = format!("policy {name:?}: its slots are released at the end of each request: leave out {option}");
+        Err(Error::invalid(text))
+    }
+
     fn check_lists(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
         let can_match = |entry: ListEntry<'_>| self.key.can_match(entry) || is_address_of(client, entry);
         for (what, list) in [("allow", &self.options.allow), ("deny", &self.options.deny)] {

@@ -130,7 +130,8 @@ impl Responses {
     pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let later = self.headers.headers().later();
         let shown = decision.violated().filter(|outcome| self.headers.shows(outcome));
-        let mut response = problem::quota_exceeded(wait(decision, later), shown.map(Outcome::policy));
+        let (wait, is_guess) = (wait(decision, later), decision.retry_is_guess());
+        let mut response = problem::quota_exceeded(wait, is_guess, shown.map(Outcome::policy));
         self.complete(&mut response, decision, later);
         response
     }

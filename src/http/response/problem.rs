@@ -45,12 +45,17 @@ const USUAL_SIZE: usize = 256;
 /// Room for the headers of a refusal.
 const USUAL_HEADERS: usize = 10;
 
-/// Returns a 429 that names the violated policies, to be retried in `wait` seconds; `None` if no wait can help.
+/// Returns a 429 that names the violated policies, to be retried in `wait` seconds, perhaps a guess; `None` if no wait
+/// can help.
 ///
 /// The caller adds `Retry-After` and `Cache-Control`.
-pub(crate) fn quota_exceeded<'a>(wait: Option<u64>, policies: impl Iterator<Item = &'a str>) -> Response<Bytes> {
+pub(crate) fn quota_exceeded<'a>(
+    wait: Option<u64>,
+    is_guess: bool,
+    policies: impl Iterator<Item = &'a str>,
+) -> Response<Bytes> {
     let mut body = if let Some(seconds) = wait {
-        retry_in(QUOTA_EXCEEDED, seconds)
+        retry_in(QUOTA_EXCEEDED, if is_guess { "Retry in about " } else { "Retry in " }, seconds)
     } else {
         let detail = "Do not retry: the request costs more than the limit ever admits at once.";
         document(QUOTA_EXCEEDED, &[detail])
@@ -92,7 +97,7 @@ pub(crate) fn internal_error() -> Response<Bytes> {
 /// Returns a 503, as no decision could be made, to be retried after `wait`, but not before 1 s.
 pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     let seconds = whole_seconds(wait).max(1);
-    let body = retry_in(REDUCED_CAPACITY, seconds) + "}";
+    let body = retry_in(REDUCED_CAPACITY, "Retry in ", seconds) + "}";
     let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, body);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response.headers_mut().insert(RETRY_AFTER, number(seconds));
@@ -100,9 +105,9 @@ pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
 }
 
 /// Returns a document whose detail is when to retry, without its closing brace.
-fn retry_in(head: &str, seconds: u64) -> String {
+fn retry_in(head: &str, retry: &str, seconds: u64) -> String {
     let unit = if seconds == 1 { " second." } else { " seconds." };
-    document(head, &["Retry in ", Digits::of(seconds).as_str(), unit])
+    document(head, &[retry, Digits::of(seconds).as_str(), unit])
 }
 
 /// Returns a document with the pieces of its detail joined, without its closing brace.

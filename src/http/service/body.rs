@@ -4,8 +4,9 @@
 //! the store has replied (or the budget is spent) the head gets the decision and the headers. Of a gRPC call whose
 //! status is in its trailers, the body keeps the account until they come.
 
+use std::mem;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::Response;
@@ -13,9 +14,10 @@ use http::response::Parts;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::ending::Ending;
+use super::ending::{Ending, Polled};
 use crate::core::Decision;
 use crate::http::account::{Account, Settled};
+use crate::store::SlotGuard;
 
 pin_project! {
     /// The body of a response of [`RateLimit`](crate::RateLimit): that of the inner service, or one of this crate.
@@ -24,6 +26,8 @@ pin_project! {
     ///
     /// It passes on the inner body's frames, errors and size hint unchanged. Of a gRPC call it may hold the trailers
     /// back, for no longer than the layer's budget, until the store has settled what they changed.
+    ///
+    /// It holds the slots of its request until it has ended, failed or been dropped.
     ///
     /// # Cancellation
     ///
@@ -47,6 +51,8 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         kind: BodyKind<B>,
+        // Those of the request, until the end.
+        slots: SlotGuard,
     }
 }
 
@@ -64,17 +70,18 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    fn inner(body: B) -> Self {
-        Self { kind: BodyKind::Inner { body } }
+    fn inner(body: B, slots: SlotGuard) -> Self {
+        Self { kind: BodyKind::Inner { body }, slots }
     }
 
-    fn call(body: B, account: Account) -> Self {
-        Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) } }
+    fn call(body: B, account: Account, slots: SlotGuard) -> Self {
+        Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) }, slots }
     }
 
     /// Makes the body of a response of this crate.
     pub(crate) fn own(bytes: Bytes) -> Self {
-        Self { kind: BodyKind::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) } }
+        let kind = BodyKind::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) };
+        Self { kind, slots: SlotGuard::default() }
     }
 }
 
@@ -86,8 +93,34 @@ where
     type Data = B::Data;
     type Error = B::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match self.project().kind.project() {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled<B> {
+        let frame = ready!(self.as_mut().project().kind.poll_frame(cx));
+        // A body that reports its end is not polled again.
+        if !matches!(frame, Some(Ok(_))) || !self.slots.is_empty() && self.kind.is_end_stream() {
+            drop(mem::take(self.project().slots));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.kind.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            BodyKind::Inner { body } | BodyKind::Call { body, .. } => body.size_hint(),
+            BodyKind::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+        }
+    }
+}
+
+impl<B> BodyKind<B>
+where
+    B: Body,
+    B::Data: From<Bytes>,
+{
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled<B> {
+        match self.project() {
             BodyProjection::Inner { body } => body.poll_frame(cx),
             BodyProjection::Call { body, ending } => ending.poll_frame(body, cx),
             BodyProjection::Own { bytes } => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes.into())))),
@@ -95,17 +128,10 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
+        match self {
             BodyKind::Inner { body } => body.is_end_stream(),
             BodyKind::Call { body, ending } => !ending.holds_trailers() && body.is_end_stream(),
             BodyKind::Own { bytes } => bytes.is_none(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            BodyKind::Inner { body } | BodyKind::Call { body, .. } => body.size_hint(),
-            BodyKind::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
         }
     }
 }
@@ -122,7 +148,8 @@ pub(super) fn settle<R, E>(returned: Result<Response<R>, E>, account: &mut Accou
 
 /// Passes on the inner service's response once its request is settled, with the decision and the headers of the limits.
 ///
-/// Where something still depends on the trailers of the response, its body keeps the account.
+/// Where something still depends on the trailers of the response, its body keeps the account. It holds the slots of the
+/// request, unless it has ended already.
 pub(super) fn pass<R, E>(returned: Split<R, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E>
 where
     R: Body,
@@ -138,6 +165,8 @@ where
         None => decision,
     };
     parts.extensions.insert(decision);
-    let body = if account.is_open() { ResponseBody::call(body, account) } else { ResponseBody::inner(body) };
+    let slots = if body.is_end_stream() { SlotGuard::default() } else { account.pass_slots() };
+    let body =
+        if account.is_open() { ResponseBody::call(body, account, slots) } else { ResponseBody::inner(body, slots) };
     Ok(Response::from_parts(parts, body))
 }

@@ -16,7 +16,7 @@ use crate::http::account::{Account, InTime};
 use crate::http::grpc;
 
 /// What polling a body for a frame returns.
-type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
+pub(super) type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
 
 /// The rest of a settlement that depends on the trailers of a call. If it is dropped before they come, the debts stay
 /// as they are.

@@ -3,11 +3,12 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 0 | the version of the format, 1 |
-//! | 1 | the shape: `l`, `w` or `g` |
+//! | 1 | the shape: `l`, `w`, `g` or `s` |
 //! | then, each of 8 bytes, big-endian | |
 //! | `l` | a time and an amount: a fixed window's start and count, or a bucket's last time and level |
 //! | `w` | a sliding window's last time, its count, and the count of the window before |
 //! | `g` | a sliding log's last time; then 4 bytes a unit, the low bits of its time, oldest first |
+//! | `s` | of each cohort of slots the time of the first, then 4 bytes: how many slots; oldest first |
 //!
 //! Times are ticks of the quota since the Unix epoch. A state of another version, or that is none of its quota, is an
 //! error of the requests over it: to start anew would admit what was already used.
@@ -19,19 +20,36 @@ use crate::core::error::Kind;
 /// The version of the format.
 const VERSION: u8 = 1;
 
+/// Bytes of a cohort: its time and its slots.
+const COHORT: usize = 12;
+
 /// Writes a state.
 pub(super) fn encode(state: &State) -> Vec<u8> {
+    if let State::Slots { cohorts } = state {
+        return encode_slots(cohorts);
+    }
     let (shape, numbers, units): (u8, &[u64], &[u32]) = match state {
         State::Level { time, amount } => (b'l', &[*time, *amount], &[]),
         State::Window { time, count, previous } => (b'w', &[*time, *count, *previous], &[]),
         State::Log { time, units } => (b'g', &[*time], units),
         #[cfg(feature = "redis")]
         State::LogDigest { .. } => unreachable!("only Redis has digests of logs"),
+        State::Slots { .. } => unreachable!("they were written above"),
     };
     let mut bytes = Vec::with_capacity(2 + 8 * numbers.len() + 4 * units.len());
     bytes.extend([VERSION, shape]);
     bytes.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
     bytes.extend(units.iter().flat_map(|unit| unit.to_be_bytes()));
+    bytes
+}
+
+fn encode_slots(cohorts: &[(u64, u32)]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(2 + COHORT * cohorts.len());
+    bytes.extend([VERSION, b's']);
+    for (first, count) in cohorts {
+        bytes.extend(first.to_be_bytes());
+        bytes.extend(count.to_be_bytes());
+    }
     bytes
 }
 
@@ -50,6 +68,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<State, Error> {
         b'l' => numbers(rest).map(|[time, amount]| State::Level { time, amount }),
         b'w' => numbers(rest).map(|[time, count, previous]| State::Window { time, count, previous }),
         b'g' => log(rest),
+        b's' => slots(rest),
         _ => None,
     };
     state.ok_or_else(no_state)
@@ -75,6 +94,17 @@ fn log(bytes: &[u8]) -> Option<State> {
     rest.is_empty().then(|| State::Log { time, units: units.iter().map(|unit| u32::from_be_bytes(*unit)).collect() })
 }
 
+fn slots(bytes: &[u8]) -> Option<State> {
+    let (chunks, rest) = bytes.as_chunks::<COHORT>();
+    let cohort = |chunk: &[u8; COHORT]| {
+        let (first, count) = chunk.split_first_chunk::<8>()?;
+        let [first] = numbers(first)?;
+        Some((first, u32::from_be_bytes(count.try_into().ok()?)))
+    };
+    let cohorts: Option<Box<[_]>> = chunks.iter().map(cohort).collect();
+    State::slots(cohorts.filter(|_| rest.is_empty())?)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -88,6 +118,8 @@ mod tests {
             (0..EXACT, 0..EXACT, 0..EXACT).prop_map(|(time, count, previous)| State::Window { time, count, previous }),
             (0..EXACT, proptest::collection::vec(any::<u32>(), 0..40))
                 .prop_map(|(time, units)| State::Log { time, units: units.into() }),
+            proptest::collection::btree_map(0..EXACT, any::<u32>(), 1..20)
+                .prop_map(|cohorts| State::Slots { cohorts: cohorts.into_iter().collect() }),
         ]
     }
 
@@ -109,6 +141,7 @@ mod tests {
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let _ = decode(&bytes);
             let _ = decode(&[&[VERSION, b'l'], &bytes[..]].concat());
+            let _ = decode(&[&[VERSION, b's'], &bytes[..]].concat());
         }
     }
 
@@ -125,5 +158,10 @@ mod tests {
         assert_eq!(level, [&[1, b'l'][..], &[0, 0, 0, 0, 0, 0, 0, 1], &[0, 0, 0, 0, 0, 0, 1, 2]].concat());
         let log = encode(&State::Log { time: 3, units: [7, 8].into() });
         assert_eq!(log, [&[1, b'g'][..], &[0, 0, 0, 0, 0, 0, 0, 3], &[0, 0, 0, 7], &[0, 0, 0, 8]].concat());
+        let slots = encode(&State::Slots { cohorts: [(3, 7)].into() });
+        assert_eq!(slots, [&[1, b's'][..], &[0, 0, 0, 0, 0, 0, 0, 3], &[0, 0, 0, 7]].concat());
+        assert!(decode(&[1, b's']).is_err(), "there is no state without slots");
+        let twice = [&slots[..], &slots[2..]].concat();
+        assert!(decode(&twice).is_err(), "no two cohorts have one time");
     }
 }

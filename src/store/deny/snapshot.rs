@@ -50,9 +50,10 @@ pub(super) struct Mark {
 /// Returns whether a refusal of this check may be cached: it holds until its wait is over.
 ///
 /// It does if it has a cost, is enforced, and settles as taken: units that are refunded by a request's outcome may be
-/// available at any moment.
+/// available at any moment, and so may slots.
 pub(super) fn is_cacheable(check: &Check) -> bool {
-    check.cost > 0 && check.mode == Mode::Enforce && check.settles == Settles::AsTaken
+    let is_plain = check.cost > 0 && check.mode == Mode::Enforce;
+    is_plain && check.settles == Settles::AsTaken && !check.counter.quota.facts().held
 }
 
 /// Returns whether two checks may be of one counter: their hashes are equal.

@@ -65,7 +65,8 @@ fn with_debts(
     decision: &Decision,
     receipt: Receipt,
 ) -> Receipt {
-    let is_above = |(check, share): (&Check, &Check)| check.cost > share.cost;
+    // Nobody would hold the slots of a debt.
+    let is_above = |(check, share): (&Check, &Check)| check.cost > share.cost && !check.counter.quota.facts().held;
     if !decision.is_allowed() || !checks.iter().zip(shares).any(is_above) {
         return receipt;
     }
@@ -97,4 +98,23 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
 /// Returns one instance's share of a quota, limit and capacity each rounded up: at least 1.
 fn divided(quota: Quota, instances: u64) -> Quota {
     quota.with_units(quota.limit().div_ceil(instances), quota.capacity().div_ceil(instances))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Key;
+
+    #[test]
+    fn a_cost_above_a_share_takes_all_of_it_and_no_slots_that_nobody_holds() {
+        let policy = "streams".try_into().expect("a valid name");
+        let counter = Counter::new(policy, Key::new("user", "ada"), Quota::concurrency(8));
+        let (local, check) = (MemoryStore::new(), Check::new(counter, 5));
+        let taken = decide(&local, 4, std::slice::from_ref(&check)).expect("memory decides");
+        assert_eq!(taken.receipt.taken()[0].units, 2);
+        let refused = decide(&local, 4, &[Check { cost: 1, ..check.clone() }]).expect("memory decides");
+        assert!(!refused.decision.is_allowed());
+        drop(local.settle(taken.receipt, &[Settlement::new(0, Change::Refund(2))]));
+        assert!(decide(&local, 4, &[check]).expect("memory decides").decision.is_allowed(), "it left no debt");
+    }
 }

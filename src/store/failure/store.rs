@@ -9,7 +9,7 @@
 //! its future. Probes run in a task of their own.
 //!
 //! A pending call reports its outcome even if it is dropped: `StoreCall` returns the permit in its
-//! `Drop`.
+//! `Drop`. One that takes slots runs in a task, too: nobody else would release them if its caller left.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,6 +27,7 @@ use crate::core::decision::{Decision, Source};
 use crate::core::error::Kind;
 use crate::core::{Checks, Error, Requirement, kept};
 use crate::store::breaker::{LONGEST_PROBE, Permit};
+use crate::store::slots::{Held, SlotKeeper, Unclaimed};
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
 };
@@ -39,13 +40,15 @@ pub(crate) type SharedStore = Arc<dyn Store>;
 #[derive(Debug)]
 pub(crate) struct FailureStore<S> {
     /// The store that is called.
-    inner: S,
+    inner: Arc<S>,
     /// How long one decision may take.
     budget: Duration,
     /// The inner store's own budget. If there is one, it keeps deadlines.
     own: Option<Duration>,
     /// The rules, the breaker and the local store, shared with calls in flight.
     without: Arc<Without>,
+    /// Keeps the slots that both stores have taken.
+    keeper: Arc<SlotKeeper>,
 }
 
 impl<S: Store> FailureStore<S> {
@@ -53,7 +56,19 @@ impl<S: Store> FailureStore<S> {
     /// once, here.
     pub(crate) fn new(inner: S, rules: FailureRules) -> Self {
         let own = inner.budget();
-        Self { inner, budget: rules.budget(own), own, without: Arc::new(Without::new(rules)) }
+        let (inner, without) = (Arc::new(inner), Arc::new(Without::new(rules)));
+        let keeper = {
+            let (inner, without) = (Arc::clone(&inner), Arc::clone(&without));
+            SlotKeeper::new(move |receipt, changes| settle(&*inner, &without, receipt, changes))
+        };
+        Self { inner, budget: rules.budget(own), own, without, keeper }
+    }
+
+    /// Holds the slots that a decision took until the returned value is dropped; `None` if it took none.
+    ///
+    /// Called once for each receipt, by whoever receives the decision: otherwise its slots are not released, and expire.
+    pub(crate) fn hold(&self, receipt: &Receipt) -> Option<Held> {
+        self.keeper.hold(receipt)
     }
 
     /// Returns the state of the breaker.
@@ -88,7 +103,7 @@ impl<S: Store> FailureStore<S> {
     }
 
     /// Waits for the inner store, with the permit it was called by. A timer is added if it keeps no
-    /// deadlines; a probe continues in a task if there is a runtime.
+    /// deadlines; a probe, and a decision that takes slots, continues in a task if there is a runtime.
     fn wait(
         &self,
         pending: Pending,
@@ -105,8 +120,10 @@ impl<S: Store> FailureStore<S> {
         };
         let (without, checks) = (Arc::clone(&self.without), kept(checks));
         let call = StoreCall { pending, without: Arc::clone(&without), permit: Some(permit) };
-        match permit.is_probe().then(Runtime::try_current) {
-            Some(Ok(runtime)) => Answer::pending(probe(&runtime, call, without, checks)),
+        let takes_slots = |check: &Check| check.cost > 0 && check.counter.quota.facts().held;
+        let goes_on = permit.is_probe() || checks.iter().any(takes_slots);
+        match goes_on.then(Runtime::try_current) {
+            Some(Ok(runtime)) => Answer::pending(go_on(&runtime, call, without, Arc::clone(&self.keeper), checks)),
             _ => Answer::pending(Waiting { call, checks }),
         }
     }
@@ -123,7 +140,7 @@ impl<S: Store> Store for FailureStore<S> {
             return Answer::Ready(self.without.decide(checks, breaker_is_open()));
         };
         let call = if permit.is_probe() { S::probe } else { S::decide };
-        let mut answer = call(&self.inner, checks, self.deadline(permit, deadline));
+        let mut answer = call(&*self.inner, checks, self.deadline(permit, deadline));
         if let Answer::Ready(decided) = &mut answer {
             self.without.report(permit, decided);
             self.without.stand_in(checks, decided);
@@ -135,11 +152,7 @@ impl<S: Store> Store for FailureStore<S> {
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        if receipt.store() == self.without.local.id() {
-            self.without.local.settle(receipt, changes)
-        } else {
-            self.inner.settle(receipt, changes)
-        }
+        settle(&*self.inner, &self.without, receipt, changes)
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
@@ -210,21 +223,32 @@ impl Future for Waiting {
     }
 }
 
-/// Makes a call in a task, as all requests depend on its outcome and only one waits for it: the
-/// caller may disconnect, or never be polled again. What was taken stays taken then.
-fn probe(
+/// Settles a receipt by the store that made it.
+fn settle(inner: &impl Store, without: &Without, receipt: Receipt, changes: &[Settlement]) -> Settling {
+    if receipt.store() == without.local.id() {
+        without.local.settle(receipt, changes)
+    } else {
+        inner.settle(receipt, changes)
+    }
+}
+
+/// Makes a call in a task, as its caller may disconnect, or never be polled again: all requests depend on the outcome of
+/// a probe, and somebody has to release slots. Other units that were taken stay taken then.
+fn go_on(
     runtime: &Runtime,
     call: StoreCall,
     without: Arc<Without>,
+    keeper: Arc<SlotKeeper>,
     checks: Checks,
 ) -> impl Future<Output = Result<Decided, Error>> + Send + use<> {
     let (sender, receiver) = oneshot::channel();
     runtime.spawn(async move {
-        // A caller that disconnected needs no result.
-        let _ = sender.send(call.await);
+        let decided = call.await;
+        // A caller that disconnected needs no result: its slots are released.
+        let _ = sender.send(Unclaimed::new(keeper, decided));
     });
     async move {
-        let mut decided = receiver.await.unwrap_or_else(|_| Err(stopped()));
+        let mut decided = receiver.await.map_or_else(|_| Err(stopped()), Unclaimed::claim);
         without.stand_in(&checks, &mut decided);
         decided
     }
@@ -241,7 +265,7 @@ async fn within(deadline: Instant, budget: Duration, pending: Pending) -> Result
     timeout_at(deadline, pending).await.map_err(late)?
 }
 
-/// The error of a probe whose runtime was shut down.
+/// The error of a call whose runtime was shut down.
 fn stopped() -> Error {
     Error::new(Kind::Store, "the runtime of the call to the store was shut down")
 }

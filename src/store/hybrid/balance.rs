@@ -135,7 +135,7 @@ impl Balance {
         let wait = if remaining == 0 { reset } else { 0 };
         let measures = Measures { fits: true, remaining, wait, reset, delay: 0 };
         let stamp = self.ledger.admit(check.cost);
-        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp, slot: 0 };
+        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp };
         (Outcome::from_measures(check, &measures), taken)
     }
 

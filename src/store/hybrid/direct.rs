@@ -116,7 +116,7 @@ impl Direct {
         let keys = checks.iter().enumerate().map(|(index, check)| {
             let (quota, (hash, balances)) = (check.counter.quota, locked.of(index));
             let epoch = balances.epoch(hash, &check.counter);
-            if check.cost == 0 || quota.facts().stands_in_line {
+            if check.cost == 0 || quota.facts().only_in_store() {
                 return KeyBefore { epoch, held: Held::Unneeded };
             }
             let Some(balance) = balances.make(hash, &check.counter, now, shared.fresh()) else {

@@ -112,7 +112,7 @@ impl HotKey {
     pub(super) fn spend(&mut self, check: &Check, now: u64) -> (Outcome, Taken) {
         let lot = self.lots.iter_mut().find(|lot| lot.covers(check.cost, now)).expect("it was covered");
         lot.left -= check.cost;
-        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp: lot.stamp(), slot: 0 };
+        let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp: lot.stamp() };
         let quota = &check.counter.quota;
         let last = self.lots.last().expect("there is one");
         let remaining = last.remaining.saturating_add(self.held(now)).min(quota.capacity());

@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn every_algorithm_and_every_window_has_counters_of_its_own_and_no_limit_has() {
         let fingerprints = Fingerprints::new();
-        let windows = [1, 61, 1_000, 61_000].map(Duration::from_millis);
+        // Of as many ticks, in pairs.
+        let windows = [2_000, 2_061, 2_000_000, 2_061_000].map(Duration::from_millis);
         let shapes = Algorithm::EACH.iter().flat_map(|algorithm| windows.map(|window| (*algorithm, window)));
         let mut found = HashSet::new();
         for (algorithm, window) in shapes {

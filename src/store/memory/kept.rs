@@ -2,7 +2,7 @@
 //!
 //! A [`State`] comes in and the same one goes out: packing loses nothing, which the tests compare. Levels and windows,
 //! whose numbers are below 2^52, are packed without an allocation, unless a window's counts have more than 32 bits;
-//! those and logs are boxed. A time leaves its two lowest bits to the kind, and one kind is always set, so the word is
+//! those, logs and slots are boxed. A time leaves its two lowest bits to the kind, and one kind is always set, so the word is
 //! never zero and the enum needs no tag of its own.
 
 use std::borrow::Cow;
@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn what_is_kept_is_what_was_given() {
         let log = State::Log { time: 7, units: [1, 2, 3].into() };
-        for state in STATES.into_iter().chain([log]) {
+        let slots = State::Slots { cohorts: [(7, 1), (9, 2)].into() };
+        for state in STATES.into_iter().chain([log, slots]) {
             assert_eq!(*Kept::new(state.clone()).state(), state);
             for before in STATES {
                 let mut kept = Kept::new(before);

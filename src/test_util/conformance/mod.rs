@@ -3,6 +3,7 @@
 #[macro_use]
 mod case;
 
+mod concurrency;
 mod counters;
 mod crowd;
 mod fixed_window;
@@ -33,12 +34,13 @@ use super::ManualClock;
 use crate::store::Store;
 
 /// The groups of cases, in the order in which they run.
-const GROUPS: [Group; 12] = [
+const GROUPS: [Group; 13] = [
     Group { name: "fixed_window", cases: fixed_window::CASES, has_start: true },
     Group { name: "sliding_log", cases: sliding_log::CASES, has_start: false },
     Group { name: "sliding_window", cases: sliding_window::CASES, has_start: true },
     Group { name: "token_bucket", cases: token_bucket::CASES, has_start: false },
     Group { name: "leaky_bucket", cases: leaky_bucket::CASES, has_start: false },
+    Group { name: "concurrency", cases: concurrency::CASES, has_start: false },
     Group { name: "requests", cases: requests::CASES, has_start: true },
     Group { name: "shadow", cases: shadow::CASES, has_start: true },
     Group { name: "settlements", cases: settlements::CASES, has_start: true },

@@ -167,7 +167,8 @@ impl Trace<'_> {
     /// Not on a clock that steps back: a state so far ahead that it is set aside counts again after the wait.
     fn told_to_wait(&mut self, now: u64, checks: &[Check], expected: &Decided) -> Option<u64> {
         let is_set = self.on.tolerance() == Duration::ZERO && !self.course.steps_back && self.rng.bool();
-        let wait = expected.decision.retry_after().filter(|_| is_set)?;
+        let is_exact = !expected.decision.violated().any(Outcome::retry_is_guess);
+        let wait = expected.decision.retry_after().filter(|_| is_set && is_exact)?;
         let then = now + micros(wait);
         // Not where a window soon ends: what is written then would not live long.
         (checks.iter().all(|check| check.mode == Mode::Enforce) && then % CELL < CELL / 2).then_some(then)
@@ -209,7 +210,8 @@ impl Trace<'_> {
     async fn change(&mut self) -> Checked {
         if self.rng.u8(..3) == 0 && !self.receipts.is_empty() {
             let (checks, found, expected) = self.receipts.swap_remove(self.rng.usize(..self.receipts.len()));
-            let changes = [Settlement::new(self.rng.usize(..checks.len()), self.any_change())];
+            let place = self.rng.usize(..checks.len());
+            let changes = [Settlement::new(place, self.any_change(&checks[place].counter.quota))];
             let found = self.on.settle_all(found, &changes).await?;
             let expected =
                 self.model.settle(expected.receipt, &changes).wait().await.map_err(|error| model_failed(&error))?;
@@ -217,7 +219,7 @@ impl Trace<'_> {
         }
         let counter = self.on.counter(self.quotas[self.rng.usize(..self.quotas.len())]);
         if self.rng.u8(..20) == 0 {
-            let change = self.any_change();
+            let change = self.any_change(&counter.quota);
             let found = self.on.adjust(&counter, change).await?;
             let expected = self.model.adjust(&counter, change).wait().await.map_err(|error| model_failed(&error))?;
             self.compare_applied(&[found], &[expected], &format!("{change:?} to {counter:?}"));
@@ -229,9 +231,13 @@ impl Trace<'_> {
         Ok(())
     }
 
-    fn any_change(&mut self) -> Change {
+    fn any_change(&mut self, quota: &Quota) -> Change {
         let units = if self.rng.u8(..30) == 0 { u64::MAX } else { self.rng.u64(..8) };
-        if self.rng.bool() { Change::Refund(units) } else { Change::Charge(units) }
+        match self.rng.u8(..4) {
+            0 if quota.facts().held => Change::Renew(units),
+            0 | 1 => Change::Refund(units),
+            _ => Change::Charge(units),
+        }
     }
 
     fn compare_applied(&self, found: &[Applied], expected: &[Applied], what: &str) {

@@ -13,6 +13,11 @@ fn algorithms() -> impl Iterator<Item = Algorithm> {
     Algorithm::ALL.iter().map(|(_, algorithm)| *algorithm)
 }
 
+/// A window, or the shortest one that an algorithm accepts.
+fn at_least(algorithm: Algorithm, window: Duration) -> Duration {
+    if algorithm == Algorithm::Concurrency { window.max(2 * SECOND) } else { window }
+}
+
 /// The reason a quota is refused for.
 #[track_caller]
 fn refusal(quota: Result<Quota, Error>) -> String {
@@ -36,7 +41,7 @@ fn a_limit_too_large_is_refused_naming_the_largest() {
     let windows = [Duration::from_micros(1), SECOND, Duration::from_secs(60), Duration::from_secs(61), DAY];
     for algorithm in algorithms() {
         for window in windows {
-            assert_most(|limit| Quota::try_new(algorithm, limit, window));
+            assert_most(|limit| Quota::try_new(algorithm, limit, at_least(algorithm, window)));
         }
     }
     let per_second = assert_most(Quota::try_per_second);
@@ -55,6 +60,8 @@ fn the_largest_limits_are_those_of_the_bounds() {
     assert_eq!(most(Algorithm::SlidingWindow, SECOND), ((1 << 51) - 1) / 1_000_000);
     assert_eq!(most(Algorithm::TokenBucket, SECOND), ((1 << 51) - 1) / 1_000_000);
     assert_eq!(most(Algorithm::LeakyBucket, SECOND), ((1 << 50) - 1) / 1_000_000);
+    assert_eq!([2 * SECOND, 20 * YEAR].map(|life| most(Algorithm::Concurrency, life)), [1_000_000; 2]);
+    assert_eq!(assert_most(Quota::try_concurrency), 1_000_000);
 }
 
 #[test]
@@ -90,11 +97,14 @@ fn a_queue_too_large_is_refused_naming_the_largest() {
 }
 
 #[test]
-fn a_burst_or_a_queue_is_refused_where_there_is_none() {
+fn a_burst_a_queue_and_slots_are_refused_where_there_are_none() {
     for algorithm in algorithms() {
-        let quota = Quota::try_new(algorithm, 5, SECOND).expect("within the bounds");
+        let quota = Quota::try_new(algorithm, 5, at_least(algorithm, SECOND)).expect("within the bounds");
         assert_eq!(quota.try_burst(2).is_ok(), algorithm == Algorithm::TokenBucket, "{algorithm:?}");
         assert_eq!(quota.try_queue(2).is_ok(), algorithm == Algorithm::LeakyBucket, "{algorithm:?}");
+        let has_slots = algorithm == Algorithm::Concurrency;
+        assert_eq!(quota.try_slot_life(4 * SECOND).is_ok(), has_slots, "{algorithm:?}");
+        assert_eq!(quota.try_hold_at_most(4 * SECOND).is_ok(), has_slots, "{algorithm:?}");
     }
 }
 
@@ -130,4 +140,24 @@ fn a_window_is_whole_ticks_and_not_too_long() {
     assert!(refusal(of(Duration::MAX)).contains("window"));
     assert!(Quota::try_sliding_log(1, Duration::from_millis((1 << 32) - 1)).is_ok());
     assert!(refusal(Quota::try_sliding_log(1, Duration::from_millis(1 << 32))).contains("49 days"));
+}
+
+#[test]
+fn a_slot_lives_two_heartbeats_at_least_and_is_held_for_a_second_at_least() {
+    let slots = Quota::concurrency(5);
+    assert_eq!((slots.limit(), slots.capacity(), slots.window()), (5, 5, Duration::from_secs(30)));
+    assert_eq!(slots.slot_life(2 * SECOND).window(), 2 * SECOND);
+    let short = "slot life 1.999999s is shorter than two heartbeats: give at least 2s";
+    assert_eq!(refusal(slots.try_slot_life(Duration::from_micros(1_999_999))), short);
+    assert!(refusal(slots.try_slot_life(Duration::from_nanos(2_000_000_001))).contains("whole"));
+    assert!(refusal(slots.try_slot_life(70 * YEAR)).contains("too long"));
+    assert!(refusal(slots.try_hold_at_most(Duration::from_millis(999))).contains("give at least 1s"));
+    assert!(refusal(slots.try_hold_at_most(137 * YEAR)).contains("give less than 136 years"));
+    // Whole seconds, rounded up, whichever is set first.
+    let held = slots.hold_at_most(Duration::from_millis(1_001)).slot_life(2 * SECOND);
+    assert_eq!(held, slots.slot_life(2 * SECOND).hold_at_most(2 * SECOND));
+    assert_ne!(held, slots.slot_life(2 * SECOND));
+    assert!(refusal(Quota::per_second(1).try_slot_life(2 * SECOND)).contains("for a concurrency only"));
+    assert!(refusal(Quota::per_second(1).try_hold_at_most(2 * SECOND)).contains("for a concurrency only"));
+    assert_eq!(slots.to_string(), "5 at once (concurrency)");
 }

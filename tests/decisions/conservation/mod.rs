@@ -11,3 +11,4 @@ mod debts;
 mod history;
 mod oracle;
 mod recorder;
+mod slots;

@@ -5,4 +5,5 @@ mod decisions;
 mod documented;
 mod labels;
 mod outages;
+mod slots;
 mod watch;

@@ -108,3 +108,12 @@ fn reserves_tiers_and_switches_are_checked() {
         ("refund_dropped = 0", 3, &["boolean"]),
     ]);
 }
+
+#[test]
+fn times_of_slots_are_for_a_concurrency() {
+    all_refused(&[
+        ("slot_life = \"30s\"", 3, &["slot life 30s is for a concurrency only"]),
+        ("hold_at_most = \"1h\"", 3, &["hold at most 3600s is for a concurrency only"]),
+        ("slot_life = 30", 3, &["slot_life is the integer `30`"]),
+    ]);
+}

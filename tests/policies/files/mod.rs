@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate::config::Config;
-use tollgate::{Algorithm, OnFailure};
+use tollgate::{Algorithm, OnFailure, Quota};
 
 mod effect;
 mod garbage;
@@ -116,6 +116,23 @@ fn what_a_file_may_say_is_documented() {
         let key = key.trim_end_matches(":NAME");
         assert!(forms.iter().any(|form| form.contains(&format!("`{key}`"))), "docs/names.md lacks a row of {key}");
     }
+}
+
+#[test]
+fn a_concurrency_has_times_of_slots_instead_of_a_window() {
+    let file = |lines: &str| format!("[[policy]]\nname = \"a\"\nalgorithm = \"concurrency\"\nlimit = 3\n{lines}");
+    let quota = |lines: &str| Config::from_toml(&file(lines)).map(|config| *config.policies()[0].quota());
+    let second = Duration::from_secs(1);
+    assert_eq!(quota("").unwrap(), Quota::concurrency(3));
+    let given = quota("slot_life = \"1m 30s\"\nhold_at_most = \"2m\"").unwrap();
+    assert_eq!(given, Quota::concurrency(3).slot_life(90 * second).hold_at_most(120 * second));
+    let fault = |lines: &str| quota(lines).expect_err(lines).to_string();
+    assert!(fault("window = \"60s\"").starts_with("line 5: a concurrency has a slot_life"));
+    assert!(fault("slot_life = \"1s\"").starts_with("line 5: slot life 1s is shorter than two heartbeats"));
+    assert!(fault("\nhold_at_most = \"10ms\"").starts_with("line 6: hold at most 10ms is too short"));
+    assert!(fault("burst = 5").starts_with("line 5: burst 5 is for a token bucket only"));
+    let tiers = "slot_life = \"4s\"\nhold_at_most = \"2m\"\ntiers = { by = \"header:x-plan\", pro = 2_000_000 }";
+    assert!(fault(tiers).starts_with("line 7: tier \"pro\": limit 2000000 is too large for a concurrency"));
 }
 
 #[test]
@@ -298,7 +315,7 @@ fn more_policies_than_one_decision_holds_are_refused() {
 #[test]
 fn no_field_is_ignored() {
     let (policy_fields, server_fields) = (known("[[policy]]", "unknown = 1"), known("[server]", "unknown = 1"));
-    assert_eq!((policy_fields.len(), server_fields.len()), (24, 6));
+    assert_eq!((policy_fields.len(), server_fields.len()), (26, 6));
     for field in policy_fields {
         refused(&policy(&format!("{field} = 1979-05-27")), 3, &["the date or time `1979-05-27`: give ", &field]);
     }

@@ -37,11 +37,12 @@ fn policy(quota: Quota) -> Policy {
 #[tokio::test]
 async fn each_thing_it_cannot_do_is_an_error_that_says_what_to_change() {
     let (_server, store) = with_server().await;
-    let cases: [(Policy, &[&str]); 13] = [
+    let cases: [(Policy, &[&str]); 14] = [
         (policy(Quota::fixed_window(5, HOUR)), &["\"p\"", "fixed_window", "gcra"]),
         (policy(Quota::sliding_window(5, HOUR)), &["\"p\"", "sliding_window", "gcra"]),
         (policy(Quota::sliding_log(5, HOUR)), &["\"p\"", "sliding_log", "gcra"]),
         (policy(Quota::leaky_bucket(5, HOUR)), &["\"p\"", "leaky_bucket", "gcra"]),
+        (policy(Quota::concurrency(5)), &["\"p\"", "concurrency", "gcra"]),
         (policy(Quota::gcra(5, Duration::from_millis(1_500))), &["\"p\"", "1.5s", "whole seconds"]),
         (policy(Quota::gcra(5, Duration::from_micros(10))), &["\"p\"", "10µs", "whole seconds"]),
         (policy(Quota::gcra(1_001, SECOND)), &["\"p\"", "1001", "at most 1000 a second"]),

@@ -5,6 +5,7 @@ mod breakers;
 mod credentials;
 mod failover;
 mod far;
+mod holding;
 mod lazy;
 mod moves;
 mod rig;

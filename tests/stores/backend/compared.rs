@@ -15,11 +15,12 @@ const REQUESTS: usize = 20_000;
 
 fn quota(rng: &mut Rng) -> Quota {
     let (limit, window) = (rng.u64(1..20), Duration::from_secs(rng.u64(1..90)));
-    match rng.u8(..5) {
+    match rng.u8(..6) {
         0 => Quota::fixed_window(limit, window),
         1 => Quota::sliding_window(limit, window),
         2 => Quota::sliding_log(limit, window),
         3 => Quota::token_bucket(limit, window).burst(rng.u64(1..30)),
+        4 => Quota::concurrency(limit).slot_life(window + Duration::from_secs(1)),
         _ => Quota::leaky_bucket(limit, window).queue(rng.u64(..10)),
     }
 }
@@ -73,7 +74,7 @@ fn a_b_tree_decides_like_the_store_in_memory_without_a_runtime() {
             requests += 1;
             refused += usize::from(!one.decision.is_allowed());
             if rng.u8(..3) == 0 {
-                let change = if rng.bool() { Change::Refund(rng.u64(..6)) } else { Change::Charge(rng.u64(..6)) };
+                let change = [Change::Refund, Change::Charge, Change::Renew][rng.usize(..3)](rng.u64(..6));
                 let changes = [Settlement::new(rng.usize(..checks.len()), change)];
                 let one = ready(rig.store.settle(one.receipt, &changes)).expect("it is there");
                 let other = ready(memory.settle(other.receipt, &changes)).expect("it is there");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Answer, Deadline, Mode};
+use tollgate::store::{Answer, Change, Deadline, Mode, Settlement};
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{DenyCache, MemoryStore, Quota, Source, Store};
 
@@ -83,6 +83,17 @@ fn a_smaller_cost_is_asked_of_the_store_and_replaces_what_was_known() {
         let _ = rig.remembers(&[check("ada", quota, 3)]);
         assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
     }
+}
+
+#[test]
+fn a_refusal_of_slots_is_not_remembered_as_one_may_be_free_at_any_moment() {
+    let (rig, slots) = (Rig::new(), Quota::concurrency(2));
+    let taken = rig.decided(&[check("ada", slots, 2)]);
+    for cost in [1, 1, 2, 3, 0, 3] {
+        assert_eq!(rig.asks(&[check("ada", slots, cost)]).is_allowed(), cost == 0);
+    }
+    drop(rig.store.settle(taken.receipt, &[Settlement::new(0, Change::Refund(2))]));
+    assert!(rig.asks(&[check("ada", slots, 1)]).is_allowed());
 }
 
 #[test]

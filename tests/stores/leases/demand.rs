@@ -86,18 +86,19 @@ fn a_share_that_is_none_is_refused_with_what_is_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reserves_queues_and_looks_are_never_leased() {
+async fn reserves_queues_slots_and_looks_are_never_leased() {
     let (store, far) = leasing(0.1);
     let reserve = check("reserve", MANY, 1).floor(1);
     let queue = check("queue", Quota::leaky_bucket(1_000, secs(1)).queue(500), 1);
+    let slots = check("slots", Quota::concurrency(1_000), 1);
     let look = check("look", MANY, 0);
-    for check in [reserve, queue, look] {
+    for check in [reserve, queue, slots, look] {
         for _ in 0..100 {
             let decided = store.decide(std::slice::from_ref(&check), Deadline::none()).wait().await.unwrap();
             assert_eq!(decided.decision.source(), Source::Store, "{check:?}");
         }
     }
-    assert_eq!(far.calls(), 300);
+    assert_eq!(far.calls(), 400);
 }
 
 #[tokio::test(start_paused = true)]

@@ -84,7 +84,7 @@ impl Core {
             if let Some(budget) = waited.map(|job| job.timeout.budget) {
                 self.is_waited_for(lane, now, budget);
             }
-            call::fail(jobs, &lane.server.error(error));
+            call::fail(jobs, &lane.server.error(error).unsent());
         }
         for borrower in borrowers {
             let _ = borrower.sender.send(Err(self.late.error(now, borrower.timeout)));

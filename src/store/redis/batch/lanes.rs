@@ -230,7 +230,7 @@ impl Drop for Home {
             lane.finish();
         }
         let orphans = std::mem::take(&mut *lock(&self.orphans)).into_iter();
-        call::fail(orphans.filter_map(|job| self.server.again(job)).collect(), &stopped());
+        call::fail(orphans.filter_map(|job| self.server.again(job)).collect(), &stopped().unsent());
     }
 }
 

@@ -51,7 +51,7 @@ impl Cluster {
         }
         self.look_again(None);
         tracing::warn!("a settlement was not sent: no primary of the Redis Cluster has its slot");
-        job.complete(Err(no_primary()));
+        job.complete(Err(no_primary().unsent()));
     }
 
     /// Returns the error of a call for a slot if its primary's circuit breaker is open and no probe

@@ -7,9 +7,9 @@
 //!
 //! | bits | what |
 //! | --- | --- |
-//! | 0 to 4 | an algorithm, by its number less 1 |
-//! | 5 | the call is one decision over one check: `lua/single.lua` |
-//! | 6 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
+//! | 0 to 5 | an algorithm, by its number less 1 |
+//! | 6 | the call is one decision over one check: `lua/single.lua` |
+//! | 7 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
 
 use crate::core::algorithm::Algorithm;
 

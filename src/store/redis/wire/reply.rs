@@ -18,6 +18,7 @@
 //! | `Counts` | 19: time (7), count and previous count (6 each) |
 //! | `Log`, digest | 24: time, live units, newest, leaving (6 each) |
 //! | `Log`, whole | size (4), then so many: time (6), units (4 each) |
+//! | `Slots` | cohorts (1), then for each: time (7), slots (4) |
 //!
 //! No length in a reply is trusted: every read is bounded by what is there, and a reply
 //! that is too short, too long or otherwise no reply to the request is `None`, never a panic.
@@ -35,11 +36,14 @@ use crate::core::quota::Quota;
 /// Some states keep the low 44 bits of a time: there are so many different ones.
 const TIME_SPAN: u64 = 1 << 44;
 
-/// The most bytes of a single check's state that is not a whole log: those of a log's digest.
+/// The bytes of a single check's state that need no allocation: those of a log's digest, or of two cohorts of slots.
 const MOST_OF_ONE: usize = 24;
 
 /// Bytes of the number of units that a change came to.
 const UNITS: usize = 7;
+
+/// Bytes of a cohort of slots.
+const COHORT: usize = 11;
 
 /// The reply to a call, or what is left of it when the first requests have taken their parts.
 pub(in crate::store::redis) struct Reply {
@@ -166,6 +170,11 @@ impl ReplyPart {
                 let (newest, leaving) = (whole_time(number(6)?, now), whole_time(number(6)?, now));
                 State::LogDigest { time, live, newest, leaving }
             }
+            Layout::Slots => {
+                let size = view.try_get_u8().ok()?;
+                let cohort = |_| Some((view.try_get_uint(7).ok()?, view.try_get_u32().ok()?));
+                State::slots((0..size).map(cohort).collect::<Option<_>>()?)?
+            }
         })
     }
 }
@@ -205,6 +214,7 @@ fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
             usize::try_from(u32::from_be_bytes(size)).ok()?.checked_add(4)?
         }
         Layout::Log => 24,
+        Layout::Slots => 1 + COHORT * usize::from(*rest.first()?),
     })
 }
 

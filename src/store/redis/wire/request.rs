@@ -40,7 +40,7 @@ const WHOLE: u8 = 4;
 /// Flag: no decision, but a refund of units. With this and all flags above it, the rule is none of
 /// a single decision: see [`Request::single`].
 const REFUNDS: u8 = 8;
-/// Flag: no decision, but a charge of units.
+/// Flag: no decision, but a charge of units; with the flag of a refund, a renewal.
 const CHARGES: u8 = 16;
 /// Flag: no decision, but the end of the counter's state.
 const RESETS: u8 = 32;
@@ -101,9 +101,10 @@ impl Request {
     pub(in crate::store::redis) fn adjustment(prefix: &str, before: &[Taken], taken: &Taken, change: Change) -> Self {
         let mut request = Self::default();
         let Adjustment { refund, charge, stamp } = adjustment(before, taken, change);
-        let flag = if charge > 0 { CHARGES } else { REFUNDS };
+        let charges = if charge > 0 { CHARGES } else { 0 };
+        let flag = if refund > 0 || charge == 0 { REFUNDS | charges } else { charges };
         let whole = if returns_whole_after(taken) { WHOLE } else { 0 };
-        request.add(prefix, &taken.counter, flag | whole, [refund + charge, stamp]);
+        request.add(prefix, &taken.counter, flag | whole, [refund.max(charge), stamp]);
         request
     }
 

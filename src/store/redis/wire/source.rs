@@ -30,6 +30,7 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "sliding_window",
     "sliding_log",
     "leaky_bucket",
+    "concurrency",
     "wire",
     "decide",
     "adjust",

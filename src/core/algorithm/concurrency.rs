@@ -1,0 +1,162 @@
+//! Concurrency: slots that requests hold while they are served, so that at most `limit` of them are at once.
+//!
+//! State: cohorts, oldest first, each the time of its first slot and how many slots it has. A slot that is taken within
+//! an eighth of a life of the newest cohort joins it, so there are at most 9 that count, however many slots there are.
+//! A cohort counts for a life and that eighth: so a slot that is not renewed counts for at least its life, the window.
+//!
+//! A request fits if the slots that count, its cost and its floor are at most `limit`. The stamp is the exact time of
+//! the cohort. A release names it, and lowers that cohort's count; of a cohort that counts no more it releases nothing.
+//! A renewal moves slots to the cohort of now, and takes those anew that the state has lost, also beyond the limit.
+
+use std::time::Duration;
+
+use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
+use super::rule::{Adjusted, Adjustment, Rule};
+use super::{Found, NEVER, State, Step};
+
+/// How often the keeper of slots renews those that are due. A life has at least two of them.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// The facts about concurrency.
+pub(super) const FACTS: Facts = Facts {
+    aliases: &[],
+    number: 6,
+    letter: 'h',
+    layout: Layout::Slots,
+    capacity: Capacity::Limit,
+    shortest_window: Duration::from_secs(2 * HEARTBEAT.as_secs()),
+    longest_window: None,
+    longer: None,
+    instead: &[],
+    is_gcra: false,
+    stands_in_line: false,
+    held: true,
+    returns_evenly: false,
+    windows: 0,
+    refund: Refund::Counted,
+    refusal: Refusal::SameSum,
+};
+
+/// The parts of a life that one cohort takes slots for.
+const PARTS: u64 = 8;
+
+/// The most slots that renewals may restore: counts have 32 bits.
+const MOST_HELD: u64 = 1 << 31;
+
+/// The time of a cohort's first slot, and how many slots it has.
+type Cohort = (u64, u32);
+
+/// The largest limit, whatever the life of a slot.
+pub(super) const fn most_units(_: u64) -> u64 {
+    1_000_000
+}
+
+/// Decides one check on the stored state. Nothing but an admitted cost makes a new state.
+pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
+    let Rule { window, limit, .. } = rule;
+    let (cohorts, found) = read(state, now, window);
+    let part = window.div_ceil(PARTS);
+    let life = part + window;
+    let newest = cohorts.last().map_or(0, |newest| newest.0);
+    let time = newest.max(now);
+    let cohorts = live(cohorts, time, life);
+    let held: u64 = cohorts.iter().map(|cohort| u64::from(cohort.1)).sum();
+    let fits = cost == 0 || held + cost + floor <= limit;
+    let taken = if fits { cost } else { 0 };
+    let stamp = if !cohorts.is_empty() && time < newest + part { newest } else { time };
+    let remaining = limit.saturating_sub(held + taken + floor);
+    let need = if fits { 1 } else { cost };
+    let mut wait = 0;
+    if !fits || remaining == 0 {
+        wait = NEVER;
+        if need + floor <= limit {
+            wait = leaves(cohorts, (stamp, taken), held + taken + need + floor - limit) + life - now;
+        }
+    }
+    let mut reset = 0;
+    if taken > 0 {
+        reset = stamp + life - now;
+    } else if let Some(last) = cohorts.iter().rfind(|cohort| cohort.1 > 0) {
+        reset = last.0 + life - now;
+    }
+    let state = (taken > 0).then(|| State::Slots { cohorts: with(cohorts, stamp, taken) });
+    Step { fits, remaining, wait, reset, delay: 0, stamp, state, found }
+}
+
+/// Releases slots that were taken at the stamp, the newest first, and takes some now: up to twice the limit, unless
+/// it is a renewal, which does both.
+pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
+    let Rule { window, limit, .. } = rule;
+    let Adjustment { refund, charge, stamp } = change;
+    let (cohorts, _) = read(state, now, window);
+    let part = window.div_ceil(PARTS);
+    let life = part + window;
+    let newest = cohorts.last().map_or(0, |newest| newest.0);
+    let time = newest.max(now);
+    let mut cohorts: Box<[Cohort]> = cohorts.into();
+    let (mut refunded, mut held) = (0, 0);
+    for (first, count) in cohorts.iter_mut().rev().filter(|cohort| cohort.0 + life > time) {
+        if stamp == NEVER || stamp == *first {
+            let back = (refund - refunded).min(u64::from(*count));
+            *count -= slots(back);
+            refunded += back;
+        }
+        held += u64::from(*count);
+    }
+    let most = if refund > 0 { MOST_HELD } else { 2 * limit };
+    let charged = charge.min(most.saturating_sub(held));
+    let units = if charge > 0 && refund == 0 { charged } else { refunded };
+    if refunded == 0 && charged == 0 {
+        return Adjusted { units, state: None };
+    }
+    if charged > 0 {
+        let kept = live(&cohorts, time, life);
+        let stamp = if !kept.is_empty() && time < newest + part { newest } else { time };
+        cohorts = with(kept, stamp, charged);
+    }
+    let reset = cohorts.iter().rfind(|cohort| cohort.1 > 0).map_or(0, |last| (last.0 + life).saturating_sub(now));
+    Adjusted { units, state: Some((State::Slots { cohorts }, reset.max(window))) }
+}
+
+/// Reads the cohorts of a state; none of no state.
+fn read(state: Option<&State>, now: u64, window: u64) -> (&[Cohort], Found) {
+    match State::read(state, now, window) {
+        (Some(State::Slots { cohorts }), found) => (cohorts, found),
+        (_, found) => (&[], found),
+    }
+}
+
+/// Returns the cohorts without the first ones that count no more at `time`, or have no slots.
+fn live(cohorts: &[Cohort], time: u64, life: u64) -> &[Cohort] {
+    let idle = cohorts.iter().take_while(|cohort| cohort.1 == 0 || cohort.0 + life <= time).count();
+    &cohorts[idle..]
+}
+
+/// Returns the time of the cohort with which `enough` slots have left: of these, and last of those `taken`.
+fn leaves(cohorts: &[Cohort], taken: (u64, u64), enough: u64) -> u64 {
+    let mut left = 0;
+    let first = cohorts.iter().find(|cohort| {
+        left += u64::from(cohort.1);
+        left >= enough
+    });
+    first.map_or(taken.0, |cohort| cohort.0)
+}
+
+/// Returns the cohorts with `taken` slots more: in the last one if the stamp is its time, else in a new one.
+fn with(cohorts: &[Cohort], stamp: u64, taken: u64) -> Box<[Cohort]> {
+    match cohorts.split_last() {
+        Some((last, before)) if last.0 == stamp => {
+            before.iter().copied().chain([(stamp, last.1 + slots(taken))]).collect()
+        }
+        _ => cohorts.iter().copied().chain([(stamp, slots(taken))]).collect(),
+    }
+}
+
+/// Returns a number of slots as a cohort has it.
+#[allow(clippy::cast_possible_truncation, reason = "there are at most 2^31")]
+fn slots(units: u64) -> u32 {
+    units as u32
+}
+
+#[cfg(test)]
+mod tests;

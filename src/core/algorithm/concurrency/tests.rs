@@ -1,0 +1,227 @@
+//! Slots, one by one: a list of slots with an expiry each counts the same as the cohorts.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::core::algorithm::{Adjusted, Adjustment, Found, NEVER, State, Step};
+use crate::core::{Change, Quota};
+
+/// Ticks of a life, and of the part of it that one cohort takes slots for.
+const LIFE: u64 = 8_000_000;
+const PART: u64 = LIFE / 8;
+
+/// How long a cohort counts.
+const LONGEST: u64 = LIFE + PART;
+
+fn quota(limit: u64) -> Quota {
+    Quota::concurrency(limit).slot_life(Duration::from_micros(LIFE))
+}
+
+/// A counter with a clock.
+struct Counter {
+    quota: Quota,
+    state: Option<State>,
+    now: u64,
+}
+
+impl Counter {
+    fn new(limit: u64) -> Self {
+        Self { quota: quota(limit), state: None, now: 100 * LIFE }
+    }
+
+    fn look(&self) -> Step {
+        self.quota.decide(self.state.as_ref(), self.now, 0, 0)
+    }
+
+    fn held(&self) -> u64 {
+        self.quota.limit() - self.look().remaining
+    }
+
+    /// Takes slots; returns their stamp, if they fit.
+    fn take(&mut self, units: u64) -> Option<u64> {
+        let step = self.quota.decide(self.state.as_ref(), self.now, units, 0);
+        if step.fits && units > 0 {
+            self.state = step.state;
+        }
+        step.fits.then_some(step.stamp)
+    }
+
+    /// Makes a change to the slots of a stamp; returns to how many it came.
+    fn change(&mut self, change: Change, stamp: u64) -> u64 {
+        let change = Adjustment::new(change, stamp);
+        let Adjusted { units, state } = self.quota.adjust(self.state.as_ref(), self.now, change);
+        self.state = state.map(|(state, _)| state).or(self.state.take());
+        units
+    }
+
+    fn cohorts(&self) -> &[(u64, u32)] {
+        match &self.state {
+            Some(State::Slots { cohorts }) => cohorts,
+            _ => &[],
+        }
+    }
+}
+
+#[test]
+fn a_slot_counts_for_a_life_and_up_to_an_eighth_more() {
+    let mut counter = Counter::new(2);
+    let first = counter.take(1).expect("the first slot");
+    counter.now += PART - 1;
+    assert_eq!(counter.take(1), Some(first), "it is of the same cohort");
+    assert_eq!(counter.take(1), None);
+    counter.now = first + LONGEST - 1;
+    assert_eq!(counter.held(), 2);
+    counter.now += 1;
+    assert_eq!((counter.held(), counter.take(2)), (0, Some(first + LONGEST)));
+}
+
+#[test]
+fn slots_an_eighth_of_a_life_apart_are_of_two_cohorts() {
+    let mut counter = Counter::new(2);
+    let first = counter.take(1).expect("the first slot");
+    counter.now += PART;
+    assert_eq!(counter.take(1), Some(first + PART));
+    counter.now = first + LONGEST;
+    assert_eq!(counter.held(), 1);
+}
+
+#[test]
+fn a_release_by_a_stamp_that_is_unknown_expired_or_released_releases_nothing() {
+    let mut counter = Counter::new(3);
+    let first = counter.take(1).expect("the first slot");
+    counter.now += PART;
+    let second = counter.take(2).expect("two more");
+    for unknown in [first - 1, first + 1, second + 1] {
+        assert_eq!(counter.change(Change::Refund(3), unknown), 0);
+    }
+    assert_eq!(counter.change(Change::Refund(2), first), 1, "no more than it has");
+    assert_eq!(counter.change(Change::Refund(1), first), 0);
+    assert_eq!(counter.held(), 2);
+    counter.now = second + LONGEST;
+    assert_eq!(counter.change(Change::Refund(1), second), 0);
+    assert_eq!(counter.held(), 0);
+}
+
+#[test]
+fn a_release_of_a_forgotten_slot_releases_none_that_were_taken_since() {
+    let mut counter = Counter::new(2);
+    let lost = counter.take(2).expect("two slots");
+    counter.state = None;
+    counter.now += 1;
+    counter.take(2).expect("the others were lost");
+    assert_eq!((counter.change(Change::Refund(2), lost), counter.held()), (0, 2));
+}
+
+#[test]
+fn a_renewal_moves_slots_to_now_and_takes_the_lost_ones_anew_beyond_the_limit() {
+    let mut counter = Counter::new(2);
+    let first = counter.take(2).expect("two slots");
+    counter.now += LIFE / 3;
+    assert_eq!(counter.change(Change::Renew(2), first), 2);
+    let renewed = counter.look().stamp;
+    assert_eq!((renewed, counter.cohorts()), (first + LIFE / 3, &[(renewed, 2)][..]));
+    counter.now += 1;
+    counter.state = None;
+    counter.take(2).expect("the others were lost");
+    assert_eq!(counter.change(Change::Renew(2), renewed), 0, "none was there");
+    assert_eq!(counter.cohorts(), [(renewed + 1, 4)]);
+    let look = counter.quota.decide(counter.state.as_ref(), counter.now, 1, 0);
+    assert_eq!((look.fits, look.remaining, look.wait), (false, 0, LONGEST));
+}
+
+#[test]
+fn a_charge_takes_up_to_twice_the_limit() {
+    let mut counter = Counter::new(3);
+    assert_eq!(counter.change(Change::Charge(9), NEVER), 6);
+    assert_eq!(counter.change(Change::Charge(1), NEVER), 0);
+    assert_eq!(counter.change(Change::Refund(9), NEVER), 6);
+}
+
+#[test]
+fn time_stands_still_while_the_clock_is_up_to_a_life_behind() {
+    let mut counter = Counter::new(2);
+    let first = counter.take(1).expect("the first slot");
+    counter.now -= LIFE;
+    assert_eq!((counter.take(1), counter.held()), (Some(first), 2));
+    counter.now -= 1;
+    let look = counter.look();
+    assert_eq!((look.found, look.remaining), (Found::Ahead, 2));
+}
+
+/// A slot: the stamp of its cohort, and when it was taken or renewed.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    stamp: u64,
+    since: u64,
+}
+
+/// What happens next; numbers are cut to what there is.
+#[derive(Clone, Debug)]
+enum Event {
+    Pause(u64),
+    Take(u64),
+    Release(usize),
+    Renew(usize),
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        prop_oneof![0..2 * PART, 0..2 * LIFE, Just(PART), Just(LONGEST)].prop_map(Event::Pause),
+        (0..4_u64).prop_map(Event::Take),
+        any::<usize>().prop_map(Event::Release),
+        any::<usize>().prop_map(Event::Renew),
+    ]
+}
+
+/// Slots of processes that keep what they have taken, the expired ones too.
+fn follow(counter: &mut Counter, slots: &mut Vec<Slot>, event: &Event) {
+    let now = counter.now;
+    let is_live = |slot: &Slot| slot.stamp + LONGEST > now;
+    match event {
+        Event::Pause(ticks) => counter.now += ticks,
+        Event::Take(units) => {
+            let live = slots.iter().filter(|slot| is_live(slot)).count() as u64;
+            let stamp = counter.take(*units);
+            assert_eq!(stamp.is_some(), *units == 0 || live + units <= counter.quota.limit());
+            slots.extend(stamp.into_iter().flat_map(|stamp| vec![Slot { stamp, since: now }; to_index(*units)]));
+        }
+        Event::Release(place) | Event::Renew(place) if !slots.is_empty() => {
+            let slot = slots.swap_remove(place % slots.len());
+            let units = u64::from(is_live(&slot));
+            if matches!(event, Event::Release(_)) {
+                assert_eq!(counter.change(Change::Refund(1), slot.stamp), units, "{slot:?}");
+            } else {
+                assert_eq!(counter.change(Change::Renew(1), slot.stamp), units, "{slot:?}");
+                slots.push(Slot { stamp: counter.look().stamp, since: now });
+            }
+        }
+        Event::Release(_) | Event::Renew(_) => {}
+    }
+}
+
+fn to_index(units: u64) -> usize {
+    usize::try_from(units).expect("few")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn cohorts_count_as_a_list_of_slots_does(events in prop::collection::vec(any_event(), 1..60)) {
+        let (mut counter, mut slots) = (Counter::new(5), Vec::new());
+        for event in &events {
+            follow(&mut counter, &mut slots, event);
+            let now = counter.now;
+            let live: Vec<_> = slots.iter().filter(|slot| slot.stamp + LONGEST > now).collect();
+            prop_assert_eq!(counter.look().remaining, 5_u64.saturating_sub(live.len() as u64));
+            let reset = live.iter().map(|slot| slot.stamp + LONGEST - now).max();
+            prop_assert_eq!(counter.look().reset, reset.unwrap_or(0));
+            for slot in &slots {
+                prop_assert!(slot.stamp <= slot.since && slot.since < slot.stamp + PART, "{slot:?}");
+            }
+            let cohorts = counter.cohorts();
+            prop_assert!(cohorts.len() <= 10 && cohorts.windows(2).all(|two| two[0].0 + PART <= two[1].0));
+        }
+    }
+}

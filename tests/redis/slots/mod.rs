@@ -1,0 +1,66 @@
+//! Slots in Redis: of processes that die, servers that forget, clients that vanish and runtimes that stop.
+
+mod dying;
+mod forgotten;
+mod histories;
+mod released;
+mod renewed;
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+use tollgate::{Key, Limiter, Quota, RedisStore, Rule, SlotGuard};
+
+use crate::support::server::RedisServer;
+
+fn ada() -> Key {
+    Key::new("user", "ada")
+}
+
+/// A limiter with a connection of its own.
+async fn limiter(url: &str, quota: Quota) -> Limiter {
+    limiter_of(&RedisStore::connect(url).await.expect("Redis is there"), quota)
+}
+
+fn limiter_of(store: &RedisStore, quota: Quota) -> Limiter {
+    Limiter::new(store.clone(), [Rule::new("streams", quota)]).budget(Duration::from_secs(2))
+}
+
+async fn left(limiter: &Limiter) -> u64 {
+    limiter.peek(&ada()).await.expect("Redis is there").outcomes()[0].remaining()
+}
+
+/// Takes slots, each by a check of its own.
+async fn hold(limiter: &Limiter, slots: usize) -> Vec<SlotGuard> {
+    let mut held = Vec::new();
+    for _ in 0..slots {
+        let (decision, guard) = limiter.acquire(&ada()).await.expect("Redis is there");
+        assert!(decision.is_allowed() && !guard.is_empty());
+        held.push(guard);
+    }
+    held
+}
+
+/// Waits until so many are left, and returns how long that took.
+#[track_caller]
+fn until_left(limiter: &Limiter, expected: u64, most: Duration) -> impl Future<Output = Duration> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let start = Instant::now();
+        loop {
+            let found = left(limiter).await;
+            if found == expected {
+                return start.elapsed();
+            }
+            assert!(start.elapsed() < most, "{caller}: {found} left after {most:?}, not {expected}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// How many scripts and functions a server has run since its statistics were reset.
+fn calls(redis: &RedisServer) -> u64 {
+    let stats: String = redis.ask(&["INFO", "commandstats"]);
+    let of = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
+    stats.lines().filter(|line| line.starts_with("cmdstat_evalsha:")).filter_map(of).sum()
+}

@@ -1,0 +1,172 @@
+//! Releases that have a hard way: clients that vanish, servers that stand still, runtimes that stop, threads that block.
+
+use std::thread;
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+use tollgate::deadpool_redis::redis::{Client, Value, cmd};
+use tollgate::{Quota, RedisStore};
+
+use super::{ada, calls, hold, left, limiter, limiter_of, until_left};
+use crate::support::server::RedisServer;
+use crate::support::slow::many;
+
+/// Nothing expires during a test.
+const LONG: Duration = Duration::from_secs(120);
+const SOON: Duration = Duration::from_secs(10);
+
+fn quota(limit: u64) -> Quota {
+    Quota::concurrency(limit).slot_life(LONG)
+}
+
+fn threads(workers: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("it starts")
+}
+
+/// Polls a future so many times, and drops it.
+async fn some_polls<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..polls {
+        if let std::task::Poll::Ready(value) = futures::poll!(&mut future) {
+            return Some(value);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_vanish_while_they_are_decided_leave_no_slots_behind() {
+    let redis = RedisServer::start();
+    let limiter = limiter(&redis.url(), quota(400)).await;
+    let vanish = |number: u32| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            let (mut held, key) = (0_u32, ada());
+            for round in 0..40 {
+                let acquiring = limiter.acquire(&key);
+                let got = match (number + round) % 3 {
+                    0 => timeout(Duration::from_micros(u64::from(number * 37 % 2_000)), acquiring).await.ok(),
+                    1 => some_polls(acquiring, round % 4).await,
+                    _ => Some(acquiring.await),
+                };
+                held += u32::from(got.is_some_and(|got| !got.expect("Redis is there").1.is_empty()));
+                sleep(Duration::from_micros(300)).await;
+            }
+            held
+        })
+    };
+    let held: u32 = join_all((0..200).map(vanish)).await.into_iter().map(|held| held.expect("none panics")).sum();
+    let all = 200 * 40;
+    assert!(0 < held && held < all, "{held} of {all} were held");
+    until_left(&limiter, 400, SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_that_are_released_while_redis_stands_still_are_free_when_it_goes_on() {
+    let redis = RedisServer::start();
+    let limiter = limiter(&redis.url(), quota(3_000)).await;
+    let key = ada();
+    let held = join_all((0..2_500).map(|_| limiter.acquire(&key))).await;
+    assert_eq!(left(&limiter).await, 500);
+    redis.pause();
+    drop(held);
+    sleep(Duration::from_millis(200)).await;
+    redis.resume();
+    let took = until_left(&limiter, 3_000, SOON).await;
+    println!("2,500 slots were free {took:?} after the server went on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_vanish_all_at_once_leave_no_slots_behind() {
+    let (redis, clients) = (RedisServer::start(), many([20_000, 100_000]));
+    let limiter = limiter(&redis.url(), quota(clients)).await;
+    let (mut held, key) = (Vec::new(), ada());
+    while (held.len() as u64) < clients {
+        held.extend(join_all((0..500).map(|_| limiter.acquire(&key))).await);
+    }
+    assert!(held.iter().all(|got| got.as_ref().is_ok_and(|(decision, _)| decision.is_allowed())));
+    assert_eq!(left(&limiter).await, 0);
+    let _: String = redis.ask(&["CONFIG", "RESETSTAT"]);
+    drop(held);
+    let took = until_left(&limiter, clients, SOON).await;
+    println!("{clients} slots were free after {took:?}, and {} calls", calls(&redis));
+}
+
+#[test]
+fn a_runtime_that_stops_releases_the_slots_of_its_tasks() {
+    let (redis, here, other) = (RedisServer::start(), threads(1), threads(2));
+    let store = here.block_on(async { RedisStore::connect(&redis.url()).await.expect("Redis is there") });
+    let limiter = limiter_of(&store, quota(1_000));
+    // A lane of this runtime takes what the other leaves.
+    assert_eq!(here.block_on(left(&limiter)), 1_000);
+    other.block_on(async {
+        for _ in 0..300 {
+            let (_, guard) = limiter.acquire(&ada()).await.expect("Redis is there");
+            tokio::spawn(async move {
+                let _guard = guard;
+                sleep(LONG).await;
+            });
+        }
+    });
+    assert_eq!(here.block_on(left(&limiter)), 700);
+    drop(other);
+    here.block_on(until_left(&limiter, 1_000, SOON));
+}
+
+#[test]
+fn slots_that_outlive_their_runtime_are_released_from_anywhere() {
+    let (redis, here, other) = (RedisServer::start(), threads(1), threads(1));
+    let store = here.block_on(async { RedisStore::connect(&redis.url()).await.expect("Redis is there") });
+    let limiter = limiter_of(&store, quota(1_000));
+    assert_eq!(here.block_on(left(&limiter)), 1_000);
+    let held = other.block_on(hold(&limiter, 200));
+    drop(other);
+    assert_eq!(here.block_on(left(&limiter)), 800);
+    // This thread is of no runtime.
+    drop(held);
+    here.block_on(until_left(&limiter, 1_000, SOON));
+}
+
+#[test]
+fn a_handler_that_blocks_its_thread_after_a_release_keeps_no_slot_from_others() {
+    let (redis, runtime) = (RedisServer::start(), threads(2));
+    runtime.block_on(async {
+        let limiter = limiter(&redis.url(), quota(10)).await;
+        let held = hold(&limiter, 10).await;
+        let blocking = tokio::spawn(async move {
+            drop(held);
+            thread::sleep(Duration::from_secs(4));
+        });
+        let took = until_left(&limiter, 10, Duration::from_secs(3)).await;
+        println!("the slots were free after {took:?}");
+        assert!(!blocking.is_finished(), "it blocks its thread for longer");
+        blocking.await.expect("it does not panic");
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_that_were_not_sent_in_a_long_outage_are_sent_after_it() {
+    let redis = RedisServer::start();
+    let limiter = limiter(&redis.url(), quota(300)).await;
+    let held = hold(&limiter, 200).await;
+    let client = Client::open(redis.url()).expect("a URL");
+    let mut control = client.get_connection().expect("the server answers");
+    let mut order = |command: &str| {
+        let mut words = command.split(' ');
+        let _: Value =
+            cmd(words.next().expect("a word")).arg(words.collect::<Vec<_>>()).query(&mut control).expect("ok");
+    };
+    // The server goes on, and nobody else is let in.
+    order("CONFIG SET maxclients 1");
+    order("CLIENT KILL TYPE normal SKIPME yes");
+    sleep(Duration::from_millis(200)).await;
+    drop(held);
+    // Settlements wait for a connection for 10 s.
+    sleep(Duration::from_millis(12_500)).await;
+    order("CONFIG SET maxclients 1000");
+    let took = until_left(&limiter, 300, SOON).await;
+    println!("the slots were free {took:?} after the outage");
+}

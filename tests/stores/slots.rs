@@ -1,0 +1,95 @@
+//! Slots through stores around a store: the inner one alone decides, renews and releases them.
+
+mod histories;
+
+use std::time::Duration;
+
+use tollgate::store::{Applied, Change, Deadline, Receipt, Settlement};
+use tollgate::{DenyCache, HybridStore, LeaseStore, MemoryStore, Quota, Source, Store};
+
+use crate::support::checks::{check, counter};
+use crate::support::clock::ManualClock;
+
+const S: u64 = 1_000_000;
+
+/// Slots that live 8 s; a cohort counts for 9 s.
+const SLOTS: Quota = Quota::concurrency(3).slot_life(Duration::from_secs(8));
+
+/// Takes slots that there are, or are not.
+async fn take(store: &dyn Store, cost: u64, is_allowed: bool) -> Receipt {
+    let decided = store.decide(&[check("ada", SLOTS, cost)], Deadline::none()).wait().await.expect("memory answers");
+    assert_eq!((decided.decision.is_allowed(), decided.decision.source()), (is_allowed, Source::Store));
+    decided.receipt
+}
+
+async fn settle(store: &dyn Store, receipt: Receipt, change: Change) -> Applied {
+    let applied = store.settle(receipt, &[Settlement::new(0, change)]).wait().await.expect("memory answers");
+    applied.into_iter().next().expect("a result of the change")
+}
+
+/// The same slots by the stamp of their renewal.
+fn stamped(of: &Receipt, applied: &Applied) -> Receipt {
+    Receipt::new(of.store(), of.taken().iter().map(|taken| taken.clone().stamp(applied.stamp)))
+}
+
+async fn follows_slots(store: &dyn Store, clock: &ManualClock) {
+    let first = take(store, 2, true).await;
+    let _ = take(store, 2, false).await;
+    let _ = take(store, 1, true).await;
+    for _ in 0..100 {
+        let _ = take(store, 1, false).await;
+    }
+    clock.set(6 * S);
+    let same = Receipt::new(first.store(), first.taken().iter().cloned());
+    let renewed = settle(store, first, Change::Renew(2)).await;
+    assert_eq!(renewed.units, 2);
+    clock.set(10 * S);
+    let _ = take(store, 2, false).await;
+    let _ = take(store, 1, true).await;
+    let kept = stamped(&same, &renewed);
+    assert_eq!(settle(store, same, Change::Refund(2)).await.units, 0, "they were renewed");
+    assert_eq!(settle(store, kept, Change::Refund(2)).await.units, 2);
+    let _ = take(store, 2, true).await;
+    store.reset(&counter("ada", SLOTS)).wait().await.expect("memory answers");
+    let _ = take(store, 3, true).await;
+}
+
+fn memory(clock: &ManualClock) -> MemoryStore {
+    MemoryStore::builder().with_clock(clock.reader()).build()
+}
+
+#[tokio::test]
+async fn a_deny_cache_passes_slots_on() {
+    let clock = ManualClock::new();
+    let store = DenyCache::builder().with_clock(clock.reader()).build(memory(&clock)).expect("valid settings");
+    follows_slots(&store, &clock).await;
+}
+
+#[tokio::test]
+async fn leases_pass_slots_on() {
+    let clock = ManualClock::new();
+    let store = LeaseStore::builder(memory(&clock)).with_clock(clock.reader()).build().expect("valid settings");
+    follows_slots(&store, &clock).await;
+}
+
+#[tokio::test]
+async fn a_hybrid_store_passes_slots_on() {
+    let clock = ManualClock::new();
+    let store = HybridStore::builder(memory(&clock)).build().expect("valid settings");
+    follows_slots(&store, &clock).await;
+    // Also those that were taken since a reset through it.
+    clock.set(30 * S);
+    follows_slots_anew(&store, &clock).await;
+}
+
+/// Slots of another epoch of the key are renewed and released by the stamps that the store returns.
+async fn follows_slots_anew(store: &dyn Store, clock: &ManualClock) {
+    let first = take(store, 3, true).await;
+    let same = Receipt::new(first.store(), first.taken().iter().cloned());
+    clock.set(34 * S);
+    let renewed = settle(store, first, Change::Renew(3)).await;
+    assert_eq!(renewed.units, 3);
+    let kept = stamped(&same, &renewed);
+    assert_eq!(settle(store, kept, Change::Refund(3)).await.units, 3);
+    let _ = take(store, 3, true).await;
+}
