@@ -9,7 +9,7 @@ mod renewed;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use tollgate::{Key, Limiter, Quota, RedisStore, Rule, SlotGuard};
+use tollgate::{Key, Limiter, Quota, RedisStore, Rule, SlotGuard, Source};
 
 use crate::support::server::RedisServer;
 
@@ -17,17 +17,26 @@ fn ada() -> Key {
     Key::new("user", "ada")
 }
 
+/// More time than a busy machine needs: a decision without Redis would be another one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn store(url: &str) -> RedisStore {
+    RedisStore::builder().budget(PATIENCE).connect(url).await.expect("Redis is there")
+}
+
 /// A limiter with a connection of its own.
 async fn limiter(url: &str, quota: Quota) -> Limiter {
-    limiter_of(&RedisStore::connect(url).await.expect("Redis is there"), quota)
+    limiter_of(&store(url).await, quota)
 }
 
 fn limiter_of(store: &RedisStore, quota: Quota) -> Limiter {
-    Limiter::new(store.clone(), [Rule::new("streams", quota)]).budget(Duration::from_secs(2))
+    Limiter::new(store.clone(), [Rule::new("streams", quota)]).budget(PATIENCE)
 }
 
 async fn left(limiter: &Limiter) -> u64 {
-    limiter.peek(&ada()).await.expect("Redis is there").outcomes()[0].remaining()
+    let looked = limiter.peek(&ada()).await.expect("Redis is there");
+    assert_eq!(looked.source(), Source::Store);
+    looked.outcomes()[0].remaining()
 }
 
 /// Takes slots, each by a check of its own.

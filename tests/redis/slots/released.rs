@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
+use tollgate::Quota;
 use tollgate::deadpool_redis::redis::{Client, Value, cmd};
-use tollgate::{Quota, RedisStore};
 
-use super::{ada, calls, hold, left, limiter, limiter_of, until_left};
+use super::{ada, calls, hold, left, limiter, limiter_of, store, until_left};
 use crate::support::server::RedisServer;
 use crate::support::slow::many;
 
@@ -98,7 +98,7 @@ async fn clients_that_vanish_all_at_once_leave_no_slots_behind() {
 #[test]
 fn a_runtime_that_stops_releases_the_slots_of_its_tasks() {
     let (redis, here, other) = (RedisServer::start(), threads(1), threads(2));
-    let store = here.block_on(async { RedisStore::connect(&redis.url()).await.expect("Redis is there") });
+    let store = here.block_on(store(&redis.url()));
     let limiter = limiter_of(&store, quota(1_000));
     // A lane of this runtime takes what the other leaves.
     assert_eq!(here.block_on(left(&limiter)), 1_000);
@@ -119,7 +119,7 @@ fn a_runtime_that_stops_releases_the_slots_of_its_tasks() {
 #[test]
 fn slots_that_outlive_their_runtime_are_released_from_anywhere() {
     let (redis, here, other) = (RedisServer::start(), threads(1), threads(1));
-    let store = here.block_on(async { RedisStore::connect(&redis.url()).await.expect("Redis is there") });
+    let store = here.block_on(store(&redis.url()));
     let limiter = limiter_of(&store, quota(1_000));
     assert_eq!(here.block_on(left(&limiter)), 1_000);
     let held = other.block_on(hold(&limiter, 200));
