@@ -24,8 +24,10 @@ local function div_ceil(a, b)
   return (sum - sum % b) / b
 end
 
--- A life in us, for PX: which counts whole milliseconds, from a whole one.
+-- A life in us, for PX: which counts whole milliseconds, from a whole one. After a limit was lowered
+-- far, it may be longer than doubles count exactly: then 142 years are enough.
 local function millis(life)
+  life = min(life, NEVER)
   return (life - life % 1000) / 1000 + 2
 end
 

@@ -131,3 +131,24 @@ async fn a_limit_lowered_under_live_state_lengthens_its_life() {
     let needed = Duration::from_secs(450);
     assert!(life(&server, since) >= needed, "501 units at one a second");
 }
+
+/// Their units are below 2^52 parts, but the time until all of them are back at one a window may be longer than doubles
+/// count exactly in microseconds.
+#[tokio::test]
+async fn units_of_the_largest_limit_can_be_refunded_after_it_was_lowered_to_one() {
+    let (server, mut rng) = (RedisServer::start(), Rng::with_seed(1));
+    let store = patient_store(&server).await;
+    for window in (0..300).map(|_| Duration::from_millis(rng.u64(60_001..1 << 41))).collect::<Vec<_>>() {
+        let most = ((1 << 52) - 1) / 2 / u64::try_from(window.as_millis()).expect("within the bounds");
+        let large = (1..=most).rev().find_map(|limit| Quota::try_token_bucket(limit, window).ok());
+        let (large, one) = (large.expect("a limit of 1"), Quota::token_bucket(1, window));
+        assert!(decide(&store, large, large.limit()).await.decision.is_allowed());
+        let charge = Change::Charge(rng.u64(1..=large.limit()));
+        store.adjust(&counter("only", large), charge).wait().await.expect("the server is up");
+        let units = rng.u64(1..=large.limit().min(4));
+        let refunded = store.adjust(&counter("only", one), Change::Refund(units)).wait().await;
+        assert_eq!(refunded.expect("the server is up").units, units, "{large}: {charge:?}");
+        assert!(expiry(&server) > 0, "{large}: the key expires");
+        store.reset(&counter("only", one)).wait().await.expect("the server is up");
+    }
+}
