@@ -210,7 +210,7 @@ impl Handle {
     ///         connection.await;
     ///     });
     /// }
-    /// # let _ = upgrade::<std::future::Ready<()>>;
+    /// # let _ = |limits| upgrade(limits, std::future::ready(()));
     /// ```
     pub fn slots(&self) -> SlotGuard {
         let mut all = SlotGuard::default();
