@@ -16,9 +16,12 @@ const KEYS: usize = 8;
 const LIMIT: u64 = 6;
 const LIFE: Duration = Duration::from_secs(3);
 
-async fn process(server: &RedisServer) -> Limiter {
+/// A life in which a renewal can be lost with its connection, and once more, before the slots expire.
+const LONG_LIFE: Duration = Duration::from_secs(8);
+
+async fn process(server: &RedisServer, life: Duration) -> Limiter {
     let store = RedisStore::connect(&server.url()).await.expect("the server is up");
-    let rule = Rule::new("streams", Quota::concurrency(LIMIT).slot_life(LIFE));
+    let rule = Rule::new("streams", Quota::concurrency(LIMIT).slot_life(life));
     Limiter::new(store, [rule]).on_failure(OnFailure::Deny)
 }
 
@@ -67,9 +70,9 @@ async fn left(limiter: &Limiter, number: usize) -> u64 {
     limiter.peek(&key(number)).await.map_or(0, |look| look.outcomes()[0].remaining())
 }
 
-async fn history(mishap: impl AsyncFn(&RedisServer, &Limiter, &Served)) {
+async fn history(life: Duration, mishap: impl AsyncFn(&RedisServer, &Limiter, &Served)) {
     let server = RedisServer::start();
-    let processes = [process(&server).await, process(&server).await, process(&server).await];
+    let processes = [process(&server, life).await, process(&server, life).await, process(&server, life).await];
     let (all_served, until) = (Served::default(), Instant::now() + Duration::from_secs(many([5, 14])));
     let mut clients = JoinSet::new();
     for number in 0..96 {
@@ -89,19 +92,19 @@ async fn history(mishap: impl AsyncFn(&RedisServer, &Limiter, &Served)) {
         if all == [LIMIT; KEYS] {
             return;
         }
-        assert!(start.elapsed() < LIFE + LIFE / 8 + Duration::from_secs(3), "{all:?} are left");
+        assert!(start.elapsed() < life + life / 8 + Duration::from_secs(3), "{all:?} are left");
         sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_processes_never_serve_more_than_the_limit_and_all_slots_come_back() {
-    history(async |_, _, _| sleep(Duration::from_millis(100)).await).await;
+    history(LIFE, async |_, _, _| sleep(Duration::from_millis(100)).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_do_they_while_connections_are_lost() {
-    history(async |server, _, _| {
+    history(LONG_LIFE, async |server, _, _| {
         let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
         sleep(Duration::from_millis(fastrand::u64(..900))).await;
     })
@@ -110,7 +113,7 @@ async fn nor_do_they_while_connections_are_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_do_they_while_the_server_stands_still_for_a_moment() {
-    history(async |server, _, _| {
+    history(LONG_LIFE, async |server, _, _| {
         server.pause();
         sleep(Duration::from_millis(fastrand::u64(..400))).await;
         server.resume();
@@ -149,7 +152,7 @@ fn stray(limiter: &Limiter, served: &Served) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_do_they_while_runtimes_end_or_stand_still() {
-    history(async |_, limiter, served| {
+    history(LIFE, async |_, limiter, served| {
         let (limiter, served) = (limiter.clone(), Arc::clone(served));
         std::thread::spawn(move || stray(&limiter, &served));
         sleep(Duration::from_millis(fastrand::u64(..200))).await;
