@@ -21,6 +21,8 @@ pub(super) enum State {
     Level { time: u64, level: u64 },
     /// Units of the aligned window of a time, and of the one before.
     Sliding { time: u64, count: u64, previous: u64 },
+    /// Slots by the time that they share, oldest first.
+    Slots { groups: Vec<(u64, u64)> },
     /// The time of every unit, oldest first, and the last time seen.
     Log { last: u64, units: Vec<u64> },
     /// How many units count, when the last was taken, and the time of the one to wait for.
@@ -65,7 +67,7 @@ fn answer(asked: &Asked, flags: u8, now_us: u64, bytes: &mut Bytes<'_>) -> Resul
     };
     let mut answer = Answer { fits: flags & 1 == 1, found, units: 0, state: None };
     if found == Found::Kept {
-        if matches!(asked.kind, Kind::Refund { .. } | Kind::Charge) {
+        if matches!(asked.kind, Kind::Refund { .. } | Kind::Charge | Kind::Renew { .. }) {
             answer.units = bytes.number(NUMBER)?;
         }
         answer.state = Some(state(asked, now_us / asked.rule.tick_us, bytes)?);
@@ -85,6 +87,10 @@ fn state(asked: &Asked, now: u64, bytes: &mut Bytes<'_>) -> Result<State, String
         }
         Algorithm::SlidingWindow => {
             State::Sliding { time: bytes.number(7)?, count: bytes.number(6)?, previous: bytes.number(6)? }
+        }
+        Algorithm::Concurrency => {
+            let groups = (0..bytes.byte()?).map(|_| Ok((bytes.number(7)?, bytes.number(4)?)));
+            State::Slots { groups: groups.collect::<Result<_, String>>()? }
         }
         Algorithm::SlidingLog if asked.is_whole => {
             let size = usize::try_from(bytes.number(4)?).map_err(|error| error.to_string())?;

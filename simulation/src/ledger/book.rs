@@ -19,12 +19,14 @@ pub struct Totals {
     pub refunded: u64,
     /// Added.
     pub charged: u64,
+    /// Taken anew by renewals.
+    pub restored: u64,
 }
 
 impl Totals {
     /// What was taken and added less what was given back.
     pub fn net(&self) -> i128 {
-        i128::from(self.taken) + i128::from(self.charged) - i128::from(self.refunded)
+        i128::from(self.taken) + i128::from(self.charged) + i128::from(self.restored) - i128::from(self.refunded)
     }
 }
 

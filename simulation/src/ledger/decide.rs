@@ -103,6 +103,6 @@ fn what(asked: &Asked, fits: bool, admitted: bool) -> What {
             What::Take { cost: asked.units, floor, enforced, fits, admitted }
         }
         Kind::Check { floor, .. } => What::Look { floor, admitted },
-        Kind::Refund { .. } | Kind::Charge | Kind::Reset => unreachable!("changes stand alone"),
+        Kind::Refund { .. } | Kind::Charge | Kind::Renew { .. } | Kind::Reset => unreachable!("changes stand alone"),
     }
 }

@@ -15,6 +15,8 @@ pub enum Algorithm {
     SlidingLog,
     /// Slots that follow each other.
     LeakyBucket,
+    /// Slots that requests hold.
+    Concurrency,
 }
 
 impl Algorithm {
@@ -26,6 +28,7 @@ impl Algorithm {
             3 => Self::SlidingWindow,
             4 => Self::SlidingLog,
             5 => Self::LeakyBucket,
+            6 => Self::Concurrency,
             _ => return None,
         })
     }
@@ -122,6 +125,17 @@ pub enum What {
         asked: u64,
         /// Units that it came to.
         units: u64,
+    },
+    /// Slots that count from now on.
+    Renew {
+        /// Slots.
+        asked: u64,
+        /// Slots of them that were there.
+        units: u64,
+        /// Slots that were taken, as there were too few.
+        restored: u64,
+        /// The time that they had, in ticks.
+        stamp: Option<u64>,
     },
     /// All forgotten.
     Reset,

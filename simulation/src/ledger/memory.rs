@@ -4,6 +4,7 @@ use super::aligned::Aligned;
 use super::answer::State;
 use super::event::{Algorithm, Remaining, Rule};
 use super::falling::Falling;
+use super::held::Held;
 use super::log::{Log, Wait};
 
 /// The model of a counter. All times are ticks of its rule; one before the last time seen counts as that.
@@ -12,6 +13,7 @@ pub(super) enum Memory {
     Aligned(Aligned),
     Falling(Falling),
     Log(Log),
+    Held(Held),
 }
 
 impl Memory {
@@ -21,6 +23,7 @@ impl Memory {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => Self::Aligned(Aligned::new(rule, now)),
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Self::Falling(Falling::new(now)),
             Algorithm::SlidingLog => Self::Log(Log::new(now)),
+            Algorithm::Concurrency => Self::Held(Held::new()),
         }
     }
 
@@ -30,6 +33,7 @@ impl Memory {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => Aligned::adopt(rule, state).map(Self::Aligned),
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Falling::adopt(state).map(Self::Falling),
             Algorithm::SlidingLog => Log::adopt(rule, state).map(Self::Log),
+            Algorithm::Concurrency => Held::adopt(state).map(Self::Held),
         }
     }
 
@@ -39,6 +43,7 @@ impl Memory {
             Self::Aligned(aligned) => aligned.seen,
             Self::Falling(falling) => falling.seen,
             Self::Log(log) => log.seen,
+            Self::Held(held) => held.seen(),
         };
         seen > now.saturating_add(rule.window())
     }
@@ -49,6 +54,7 @@ impl Memory {
             Self::Aligned(aligned) => aligned.is_over(rule, now),
             Self::Falling(falling) => falling.out(rule, now) == 0,
             Self::Log(log) => log.is_over(rule, now),
+            Self::Held(held) => held.used(rule, now) == 0,
         }
     }
 
@@ -62,6 +68,7 @@ impl Memory {
             Self::Aligned(aligned) => aligned.used(rule, now),
             Self::Falling(falling) => return falling.fits(rule, now, cost, floor),
             Self::Log(log) => i128::from(log.used(rule, now)),
+            Self::Held(held) => i128::from(held.used(rule, now)),
         };
         used + i128::from(cost) + i128::from(floor) <= i128::from(rule.limit)
     }
@@ -73,6 +80,7 @@ impl Memory {
             Self::Falling(falling) => return Some(falling.left(rule, now)),
             Self::Log(log) if !log.is_known(now) => return None,
             Self::Log(log) => i128::from(log.used(rule, now)),
+            Self::Held(held) => i128::from(held.used(rule, now)),
         };
         Some(u64::try_from(i128::from(rule.limit) - used).unwrap_or(0))
     }
@@ -82,6 +90,7 @@ impl Memory {
             Self::Aligned(aligned) => aligned.add(rule, now, units),
             Self::Falling(falling) => falling.add(rule, now, units),
             Self::Log(log) => log.add(rule, now, units),
+            Self::Held(held) => held.add(rule, now, units),
         }
     }
 
@@ -91,6 +100,15 @@ impl Memory {
             Self::Aligned(aligned) => aligned.refund(rule, now, asked, stamp),
             Self::Falling(falling) => falling.refund(rule, now, asked, stamp),
             Self::Log(log) => log.refund(rule, now, asked, stamp),
+            Self::Held(held) => held.release(rule, now, asked, stamp),
+        }
+    }
+
+    /// Renews slots; returns how many there were, and how many more were taken.
+    pub(super) fn renew(&mut self, rule: &Rule, now: u64, asked: u64, stamp: Option<u64>) -> (u64, u64) {
+        match self {
+            Self::Held(held) => held.renew(rule, now, asked, stamp),
+            _ => (0, 0),
         }
     }
 
@@ -100,6 +118,7 @@ impl Memory {
             Self::Aligned(aligned) => aligned.used(rule, now),
             Self::Falling(falling) => return falling.charge(rule, now, asked),
             Self::Log(log) => i128::from(log.used(rule, now)),
+            Self::Held(held) => i128::from(held.used(rule, now)),
         };
         let units = u64::try_from(2 * i128::from(rule.limit) - used).unwrap_or(0).min(asked);
         if units > 0 {
@@ -114,6 +133,7 @@ impl Memory {
             Self::Log(log) => return log.compare(rule, now, wait, told),
             Self::Aligned(aligned) => aligned.state(rule),
             Self::Falling(falling) => falling.state(),
+            Self::Held(held) => held.state(),
         };
         if *told == expected { Ok(()) } else { Err(format!("it tells {told:?}, which is {expected:?}")) }
     }

@@ -15,6 +15,7 @@ mod counter;
 mod decide;
 mod event;
 mod falling;
+mod held;
 mod log;
 mod memory;
 mod settle;

@@ -11,8 +11,9 @@ use super::wire::{Asked, Kind};
 const LOOK: Wait = Wait { taken: 0, need: 1, floor: 0 };
 
 impl Counter {
-    /// Notes a refund, a charge or a reset.
+    /// Notes a refund, a charge, a renewal or a reset.
     pub(super) fn settle(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<Event, String> {
+        let restored = self.totals.restored;
         let changed = self.follow(asked.rule).and_then(|()| self.change(moment, asked, answer));
         changed.map_err(|error| self.wrong(moment, asked, &error))?;
         let (units, asked_units) = (answer.units, asked.units);
@@ -25,6 +26,10 @@ impl Counter {
                 self.totals.charged += units;
                 What::Charge { asked: asked_units, units }
             }
+            Kind::Renew { stamp } => {
+                let restored = self.totals.restored - restored;
+                What::Renew { asked: asked_units, units, restored, stamp }
+            }
             Kind::Reset | Kind::Check { .. } => What::Reset,
         };
         Ok(self.event(moment, asked, what))
@@ -36,7 +41,8 @@ impl Counter {
             let is_so = answer.fits && answer.found == Found::Fresh;
             return if is_so { Ok(()) } else { Err(format!("a reset is answered {answer:?}")) };
         }
-        if answer.fits != (answer.units > 0) || answer.units > asked.units {
+        let renews = matches!(asked.kind, Kind::Renew { .. });
+        if !renews && answer.fits != (answer.units > 0) || answer.units > asked.units {
             return Err(format!("a change of {} is answered {answer:?}", asked.units));
         }
         if self.is_unknown(moment) {
@@ -74,6 +80,9 @@ impl Counter {
             return Err(format!("{} units are given back of {most} at most", answer.units));
         }
         self.believe(answer)?;
+        if matches!(asked.kind, Kind::Renew { .. }) {
+            self.totals.restored += asked.units - answer.units;
+        }
         if answer.fits
             && let Stored::State(memory) = &self.stored
         {
@@ -91,18 +100,21 @@ impl Counter {
             Stored::Foreign => (Memory::new(&rule, now), Found::Foreign),
             Stored::Nothing | Stored::Doubt => (Memory::new(&rule, now), Found::Fresh),
         };
-        let units = match asked.kind {
-            Kind::Refund { stamp } => memory.refund(&rule, now, asked.units, stamp),
-            _ => memory.charge(&rule, now, asked.units),
+        let (units, restored) = match asked.kind {
+            Kind::Refund { stamp } => (memory.refund(&rule, now, asked.units, stamp), 0),
+            Kind::Renew { stamp } => memory.renew(&rule, now, asked.units, stamp),
+            _ => (memory.charge(&rule, now, asked.units), 0),
         };
-        let found = if units > 0 { Found::Kept } else { before };
-        if (units, found) != (answer.units, answer.found) {
+        let is_changed = units + restored > 0;
+        let found = if is_changed { Found::Kept } else { before };
+        if (units, found, is_changed) != (answer.units, answer.found, answer.fits) {
             return Err(format!("it should come to {units} and find {found:?} of {stored:?}: {answer:?}"));
         }
         if let Some(told) = &answer.state {
             memory.compare(&rule, now, LOOK, told)?;
         }
-        if units > 0 {
+        self.totals.restored += restored;
+        if is_changed {
             self.write(memory, moment);
         } else {
             self.stored = stored;

@@ -30,6 +30,7 @@ pub(super) enum Kind {
     Check { enforced: bool, floor: u64 },
     Refund { stamp: Option<u64> },
     Charge,
+    Renew { stamp: Option<u64> },
     Reset,
 }
 
@@ -68,6 +69,8 @@ pub enum Wish {
     Refund(u64),
     /// To charge so many.
     Charge(u64),
+    /// To renew so many.
+    Renew(u64),
     /// To forget all.
     Reset,
 }
@@ -83,6 +86,7 @@ pub fn wishes<'a>(keys: &'a [impl AsRef<[u8]>], packed: &[u8]) -> Vec<(&'a [u8],
         Kind::Check { .. } => Wish::Take(asked.units),
         Kind::Refund { .. } => Wish::Refund(asked.units),
         Kind::Charge => Wish::Charge(asked.units),
+        Kind::Renew { .. } => Wish::Renew(asked.units),
         Kind::Reset => Wish::Reset,
     };
     read.unwrap_or_default().iter().map(|asked| (keys[asked.key].as_ref(), wish(asked))).collect()
@@ -157,10 +161,12 @@ fn rule(bytes: &[u8]) -> Result<(Asked, bool), String> {
     if window_us == 0 || limit == 0 || capacity == 0 {
         return Err("a window, a limit or a capacity of 0".into());
     }
+    let stamp = (last != NEVER).then_some(last);
     let kind = match flags & 0b11_1000 {
         0 => Kind::Check { enforced: flags & 1 == 1, floor: last },
-        8 => Kind::Refund { stamp: (last != NEVER).then_some(last) },
+        8 => Kind::Refund { stamp },
         16 => Kind::Charge,
+        24 if algorithm == Algorithm::Concurrency => Kind::Renew { stamp },
         32 => Kind::Reset,
         _ => return Err(format!("no rule has flags {flags}")),
     };

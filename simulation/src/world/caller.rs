@@ -42,7 +42,9 @@ impl World {
                 match polled {
                     Poll::Ready(answered) => Some(answered),
                     Poll::Pending => {
+                        let from = Instant::now();
                         sleep(Duration::from_millis(millis)).await;
+                        self.lock().idle.push((from, Instant::now()));
                         if matches!(ask.patience, Patience::Idles(_)) { Some(called.await) } else { None }
                     }
                 }

@@ -72,9 +72,9 @@ impl State {
             return;
         }
         let since = *self.open_since[record.process].get_or_insert_with(Instant::now);
-        // What was answered before a thread was blocked is learned after it.
-        let blocked = self.blocked_between(since, Instant::now());
-        if since.elapsed() > ALLOWED + TIMERS + blocked {
+        // What was answered while a thread was blocked, or a caller did not poll, is learned after it.
+        let late = self.blocked_between(since, Instant::now()) + self.idle_between(since, Instant::now());
+        if since.elapsed() > ALLOWED + TIMERS + late {
             let since = since.elapsed();
             self.violate(format_args!(
                 "{} is admitted without the store, as others have been for {since:?}",

@@ -79,6 +79,7 @@ impl State {
             }
         }
         self.checks_remaining(&record, decision);
+        self.checks_in_progress(&record);
     }
 
     /// Headers say what is left.

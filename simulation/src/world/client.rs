@@ -128,12 +128,13 @@ fn policy(place: usize, plan: &PolicyPlan, percent: u64) -> Policy {
     if plan.refund_dropped { policy.refund_dropped() } else { policy }
 }
 
-const ALGORITHMS: [Algorithm; 5] = [
+const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::FixedWindow,
     Algorithm::TokenBucket,
     Algorithm::SlidingWindow,
     Algorithm::SlidingLog,
     Algorithm::LeakyBucket,
+    Algorithm::Concurrency,
 ];
 
 /// What a user is called in the names of counters.

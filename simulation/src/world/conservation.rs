@@ -8,7 +8,7 @@ use super::check::NOBODY;
 use super::plan::{Around, FIRST_COST, PolicyPlan, Setting};
 use super::record::Record;
 use super::state::State;
-use crate::ledger::{Event, What};
+use crate::ledger::{Algorithm, Event, What};
 
 /// The number of the sliding log.
 const LOG: u8 = 4;
@@ -35,13 +35,14 @@ impl State {
         let wrong = if setting.is_crowd { self.wrong_of_crowd(setting) } else { self.wrong_of_each(&setting.policies) };
         let endless = self.nodes.iter().flat_map(|node| node.node.keys()).filter(|(.., until)| until.is_none());
         let endless: Vec<String> = endless.map(|(key, ..)| format!("{} never expires", key.escape_ascii())).collect();
-        for wrong in wrong.into_iter().chain(endless) {
+        let slots = self.wrong_of_slots(setting);
+        for wrong in wrong.into_iter().chain(slots).chain(endless) {
             self.violate(format_args!("{wrong}"));
         }
     }
 
     /// Events of keys that requests were for.
-    fn known_events(&self) -> impl Iterator<Item = &Event> {
+    pub(super) fn known_events(&self) -> impl Iterator<Item = &Event> {
         self.events.iter().filter(|event| !event.key.windows(NOBODY.len()).any(|part| part == NOBODY.as_bytes()))
     }
 
@@ -50,8 +51,12 @@ impl State {
         let mut accounts: BTreeMap<&[u8], Account> = BTreeMap::new();
         let mut wrong = Vec::new();
         for event in self.known_events() {
+            // Slots are held only for a while.
+            let is_owed = event.rule.algorithm != Algorithm::Concurrency;
             let account = accounts.entry(&event.key).or_default();
-            account.note(event);
+            if is_owed {
+                account.note(event);
+            }
             let What::Take { cost, .. } = event.what else { continue };
             let mut alike = policies.iter().filter(|plan| plan.window_ms * 1_000 == event.rule.window_us);
             let asked = *account.asked.entry(cost).and_modify(|count| *count += 1).or_insert(1);
@@ -59,7 +64,7 @@ impl State {
                 wrong.push(format!("cost {cost} was asked {asked} times of one counter"));
             }
             let record = self.records.iter().find(|record| record.cost == cost);
-            if let (Some(policy), Some(record)) = (alike.next(), record) {
+            if let (Some(policy), Some(record), true) = (alike.next(), record, is_owed) {
                 account.owe(record, policy, event.what.taken());
             }
         }
@@ -124,7 +129,7 @@ impl Account {
                 self.net += i128::from(units);
                 self.cut += i128::from(asked - units);
             }
-            What::Look { .. } | What::Reset => {}
+            What::Look { .. } | What::Renew { .. } | What::Reset => {}
         }
     }
 

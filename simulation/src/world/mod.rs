@@ -18,6 +18,7 @@ mod remaining;
 mod run;
 mod server;
 mod shown;
+mod slots;
 mod state;
 mod trace;
 mod trouble;
@@ -45,7 +46,7 @@ impl World {
 }
 
 /// Faults that some thousands of seeds meet all of.
-pub const FAULTS: [&str; 38] = [
+pub const FAULTS: [&str; 40] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -84,4 +85,6 @@ pub const FAULTS: [&str; 38] = [
     "a client who is refused while the store is away",
     "a refusal from memory",
     "a reset",
+    "slots that are renewed",
+    "slots that a server has lost",
 ];

@@ -134,6 +134,10 @@ impl State {
             let is_last = self.events.iter().rfind(|other| other.key == event.key).is_some_and(|last| *last == *event);
             let then = event.at_us + u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
             let left = |at_us| self.ledger.remaining(&event.key, at_us).unwrap_or(record.cost);
+            if event.rule.algorithm == Algorithm::Concurrency {
+                // When a slot is released, nobody knows.
+                continue;
+            }
             let is_leaky = event.rule.algorithm == Algorithm::LeakyBucket;
             let fits = |left: u64| if is_leaky { left > 0 } else { left >= record.cost };
             let before = then.saturating_sub(event.rule.tick_us.max(1_000));

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::connection::Mishaps;
 use super::state::State;
 use crate::host;
-use crate::ledger::Event;
+use crate::ledger::{Event, What};
 use crate::server::{Node, Reply, Session};
 
 /// Errors by which servers say that they ran nothing, and where the client may try again.
@@ -92,6 +92,11 @@ impl State {
     fn note(&mut self, events: Vec<Event>) {
         for event in &events {
             let Event { key, what, remaining, .. } = event;
+            match what {
+                What::Renew { restored: 0, .. } => self.trace.meet("slots that are renewed"),
+                What::Renew { .. } => self.trace.meet("slots that a server has lost"),
+                _ => {}
+            }
             self.trace.say(format_args!("  {}: {what:?}, {remaining:?} left", key.escape_ascii()));
         }
         self.events.extend(events);

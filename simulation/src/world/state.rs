@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(super) records: Vec<Record>,
     /// When nothing else was done, from and to.
     pub(super) blocked: Vec<(Instant, Instant)>,
+    /// When callers did not poll, from and to.
+    pub(super) idle: Vec<(Instant, Instant)>,
     /// What must not be.
     pub(super) violations: Vec<String>,
     /// How often the password changed, on the servers and as the clients know it.
@@ -79,6 +81,7 @@ impl State {
             events: Vec::new(),
             records: Vec::new(),
             blocked: Vec::new(),
+            idle: Vec::new(),
             violations: Vec::new(),
             password: (0, 0),
             decisions: 0,
@@ -137,8 +140,16 @@ impl State {
 
     /// For how long nothing was done between two times.
     pub(super) fn blocked_between(&self, from: Instant, to: Instant) -> Duration {
-        let overlaps =
-            self.blocked.iter().map(|(start, end)| end.min(&to).saturating_duration_since(*start.max(&from)));
-        overlaps.sum()
+        between(&self.blocked, from, to)
     }
+
+    /// For how long callers did not poll between two times.
+    pub(super) fn idle_between(&self, from: Instant, to: Instant) -> Duration {
+        between(&self.idle, from, to)
+    }
+}
+
+/// How much of some spans is between two times.
+fn between(spans: &[(Instant, Instant)], from: Instant, to: Instant) -> Duration {
+    spans.iter().map(|(start, end)| end.min(&to).saturating_duration_since(*start.max(&from))).sum()
 }

@@ -39,7 +39,7 @@ impl State {
                 Wish::Take(_) => continue,
                 Wish::Refund(units) => *self.lost.entry(key.clone()).or_default() += i128::from(*units),
                 // It was held up, which is known of whom it is from.
-                Wish::Charge(_) | Wish::Reset => {}
+                Wish::Charge(_) | Wish::Renew(_) | Wish::Reset => {}
             }
             self.is_lossy = true;
         }

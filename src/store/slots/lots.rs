@@ -189,15 +189,17 @@ impl Lots {
                 lines.release(units);
             }
         }
-        let (queue, last) = (&mut self.queue, &mut self.last);
+        let (mut due, last) = (Vec::new(), &mut self.last);
         self.counters.retain(|place, lines| {
             lines.beat(now, last);
             if !lines.is_queued && lines.has_due(now) {
                 lines.is_queued = true;
-                queue.push_back(place.clone());
+                due.push((lines.oldest(), place.clone()));
             }
             !lines.lots.is_empty()
         });
+        due.sort_unstable_by_key(|(oldest, _)| *oldest);
+        self.queue.extend(due.into_iter().map(|(_, place)| place));
         if self.counters.capacity() > 64 + 4 * self.counters.len() {
             self.counters.shrink_to(2 * self.counters.len());
             self.queue.shrink_to(2 * self.queue.len());
@@ -346,6 +348,11 @@ impl Lines {
             }
         }
         self.lots.retain(|lot| !lot.is_empty());
+    }
+
+    /// Returns the number of the oldest lot: in their order counters are renewed.
+    fn oldest(&self) -> Option<u64> {
+        self.lots.iter().map(|lot| lot.number).min()
     }
 
     fn has_due(&self, now: Instant) -> bool {

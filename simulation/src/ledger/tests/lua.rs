@@ -17,6 +17,7 @@ pub(super) const SOURCE: &str = concat!(
     include_str!("../../../../lua/sliding_window.lua"),
     include_str!("../../../../lua/sliding_log.lua"),
     include_str!("../../../../lua/leaky_bucket.lua"),
+    include_str!("../../../../lua/concurrency.lua"),
     include_str!("../../../../lua/wire.lua"),
     include_str!("../../../../lua/decide.lua"),
     include_str!("../../../../lua/adjust.lua"),

@@ -27,6 +27,29 @@ fn the_scripts_do_what_the_models_say_whatever_clocks_and_servers_do() {
 /// Scripts with one thing changed, and what is wrong with them then.
 const BROKEN: &[(&str, &str, &str)] = &[
     (
+        "slots let one more in",
+        "held + cost + floor <= limit\n  if not fits or cost == 0 then\n    return fits, found, nil, nil, nil, digest",
+        "held + cost + floor <= limit + 1\n  if not fits or cost == 0 then\n    return fits, found, nil, nil, nil, digest",
+    ),
+    ("slots are let go a tick too soon", "times[from] + life <= time)", "times[from] + life <= time + 1)"),
+    (
+        "slots of another time are released",
+        "stamp == NEVER or stamp == times[i] then\n        local back",
+        "true then\n        local back",
+    ),
+    ("slots are released twice", "min(refund - refunded, counts[i])", "min(refund, counts[i])"),
+    (
+        "what was lost is not renewed",
+        "min(charge, max(0, most - held))\n  local units = charge > 0 and",
+        "min(charge, max(0, most - held), refunded)\n  local units = charge > 0 and",
+    ),
+    (
+        "slots that are renewed stay where they were",
+        "local back = min(refund - refunded, counts[i])",
+        "local back = charge > 0 and 0 or min(refund - refunded, counts[i])",
+    ),
+    ("slots join those of long ago", "from <= size and time < times[size] + part then", "from <= size then"),
+    (
         "a fixed window lets one more in",
         "or count + cost + floor <= limit\n  if",
         "or count + cost + floor <= limit + 1\n  if",

@@ -18,7 +18,7 @@ pub(super) struct Shape {
 
 impl Shape {
     pub(super) fn random(rng: &mut Rng) -> Self {
-        let (algorithm, limit) = (rng.u8(1..=5), rng.u64(1..=7));
+        let (algorithm, limit) = (rng.u8(1..=6), rng.u64(1..=7));
         let capacity = if matches!(algorithm, 2 | 5) { rng.u64(1..=9) } else { limit };
         Self { algorithm, window_us: WINDOWS[rng.usize(..WINDOWS.len())], limit, capacity }
     }
@@ -46,6 +46,7 @@ impl Shape {
         let units = [1, 1, 2, self.capacity, 3 * self.capacity, 1 << 40][rng.usize(..6)];
         let whole = 4 * u8::from(self.algorithm == 4 && rng.bool());
         match rng.u8(..10) {
+            1 | 6 if self.algorithm == 6 => self.rule(24, units, rng.choice(stamps).copied().unwrap_or(NEVER)),
             0 => self.rule(32, 0, 0),
             1..=3 => self.rule(16 | whole, units, NEVER),
             4 | 5 => self.rule(8 | whole, units, NEVER),

@@ -15,6 +15,7 @@ impl Plan {
         match self.seed % KINDS {
             0 => self.charges(rng),
             8 => self.refusals(rng),
+            12 => self.slots(rng),
             _ => {}
         }
         self
@@ -75,6 +76,41 @@ impl Plan {
             let place = rng.usize(..=self.steps.len());
             let reset = Step { after_ms: rng.u64(..50), what: What::Reset { process: 0, user: 0 } };
             self.steps.insert(place, reset);
+        }
+    }
+
+    /// Slots that are held for longer than they live without renewals, with other quotas or alone.
+    fn slots(&mut self, rng: &mut Rng) {
+        let setting = &mut self.setting;
+        setting.is_crowd = false;
+        setting.processes.iter_mut().for_each(|process| process.around = Around::Plain);
+        setting.policies.truncate(2);
+        if rng.bool() {
+            setting.policies.truncate(1);
+        }
+        let limit = rng.u64(2..6) * FIRST_COST;
+        let window_ms = [2_000, 2_400, 4_000, 12_000][rng.usize(..4)];
+        let by = if rng.bool() { By::User } else { By::Everybody };
+        let drawn = setting.policies[0].clone();
+        let policy = PolicyPlan { algorithm: 6, limit, burst: limit, window_ms, by, is_twin: false, ..drawn };
+        let policy = PolicyPlan { metered: false, successes: false, shadow: false, refund_dropped: false, ..policy };
+        setting.policies.retain(|other| !other.is_twin);
+        setting.policies[0] = policy;
+        if rng.u8(..3) == 0 {
+            // Nothing goes wrong, so each slot is told of.
+            setting.faults = 0;
+            self.steps
+                .iter_mut()
+                .filter(|step| matches!(step.what, What::Fault(_)))
+                .for_each(|step| step.what = What::Heal);
+        }
+        let mut costs = FIRST_COST..;
+        for ask in self.asks() {
+            ask.cost = costs.next().unwrap_or(FIRST_COST);
+            ask.handler.sleeps_ms = [0, rng.u64(..50), rng.u64(..6_000), rng.u64(..12_000)][rng.usize(..4)];
+        }
+        for step in &mut self.steps {
+            step.after_ms = [step.after_ms, rng.u64(..800)][rng.usize(..2)];
         }
     }
 
