@@ -46,7 +46,7 @@ impl Entrant {
     }
 
     /// One round, on the same keys as every other side in this round.
-    async fn measure(&self, effort: Effort, in_flight: usize, round: usize) -> Sample {
+    pub(crate) async fn measure(&self, effort: Effort, in_flight: usize, round: usize) -> Sample {
         let seed = |task: usize| (round << 16 | task) as u64;
         let drawn = |task| Draw::Random { rng: Rng::with_seed(seed(task)), keys: effort.keys };
         (self.run)(Load { draw: (0..in_flight).map(drawn).collect(), span: effort.span }).await
@@ -67,6 +67,8 @@ pub(crate) async fn interleave(effort: Effort, in_flight: usize, entrants: &[Ent
 /// What one side did in one round.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
+    /// Checks.
+    pub(crate) count: usize,
     pub(crate) per_second: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
@@ -80,7 +82,7 @@ impl Sample {
         let count = nanos.len();
         let at = |percent: usize| nanos[(count * percent / 100).min(count - 1)] as f64 / 1e3;
         let cpu_us = cpu.as_secs_f64() * 1e6 / count as f64;
-        Self { per_second: count as f64 / took.as_secs_f64(), p50_us: at(50), p99_us: at(99), cpu_us }
+        Self { count, per_second: count as f64 / took.as_secs_f64(), p50_us: at(50), p99_us: at(99), cpu_us }
     }
 }
 

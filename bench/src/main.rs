@@ -5,6 +5,7 @@
 //! - `redis`: what a decision costs the server, in time and memory;
 //! - `store`: what `RedisStore` does beside other ways to ask Redis;
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request;
+//! - `quotas`: what each kind of quota costs a request, in memory and on Redis;
 //! - `http`: what a limit costs a web server; with `--features peers` beside other crates;
 //! - `neighbours`: what requests wait when another stalls, in memory and on Redis; with `--redis` on
 //!   Redis only, with `--paced` on a server that is mostly idle;
@@ -19,6 +20,7 @@ mod load;
 mod memory;
 mod neighbours;
 mod plain;
+mod quotas;
 mod redis;
 mod server;
 mod soak;
@@ -36,6 +38,7 @@ async fn main() {
         "redis" => redis::run(effort(flags)).await,
         "store" => store::run(effort(flags)).await,
         "memory" => memory::run(flags),
+        "quotas" => quotas::run(effort(flags)).await,
         "http" => http::run(),
         http::SERVE => http::serve().await,
         "neighbours" => neighbours::run(flags).await,
@@ -55,7 +58,7 @@ fn effort(flags: &[String]) -> Effort {
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: redis store memory http neighbours, and --quick for a short run; or soak --minutes N, perhaps \
+        "give one of: redis store memory quotas http neighbours, and --quick for a short run; or soak --minutes N, perhaps \
          --leaky"
     );
     std::process::exit(2);

@@ -1,0 +1,49 @@
+//! What each kind of quota costs a request, beside a token bucket: nanoseconds in memory, calls and time on Redis, and
+//! bytes of a key there. A request is what [`Limiter::acquire`] begins; it ends at once, so slots are released as well.
+
+mod memory;
+mod redis;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::{Key, Limiter, Quota, Rule, Store};
+
+use crate::effort::Effort;
+use crate::plain::keys;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// So many units that no key runs out of them.
+const LIMIT: u64 = 100_000;
+
+pub(crate) async fn run(effort: Effort) {
+    memory::run(effort).await;
+    redis::run(effort).await;
+}
+
+/// The kinds, first the one that the others are compared with.
+fn kinds() -> Vec<(&'static str, Quota)> {
+    vec![("token bucket", Quota::token_bucket(LIMIT, DAY)), ("concurrency", Quota::concurrency(LIMIT))]
+}
+
+/// Requests of many clients under one quota.
+#[derive(Clone)]
+struct Requests {
+    limiter: Arc<Limiter>,
+    keys: Arc<[Key]>,
+}
+
+impl Requests {
+    fn new(store: impl Store, quota: Quota, clients: usize) -> Self {
+        let limiter = Arc::new(Limiter::new(store, [Rule::new("bench", quota)]));
+        Self { limiter, keys: keys("ip", clients).into() }
+    }
+
+    /// Begins a request and ends it.
+    async fn one(&self, client: usize) {
+        let (decision, slots) = self.limiter.acquire(&self.keys[client]).await.expect("the key is valid");
+        assert!(decision.is_allowed() && decision.source() == tollgate::Source::Store, "{decision:?}");
+        drop(slots);
+    }
+}
