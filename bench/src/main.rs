@@ -38,7 +38,7 @@ async fn main() {
         "redis" => redis::run(effort(flags)).await,
         "store" => store::run(effort(flags)).await,
         "memory" => memory::run(flags),
-        "quotas" => quotas::run(effort(flags)).await,
+        "quotas" => quotas::run(flags).await,
         "http" => http::run(),
         http::SERVE => http::serve().await,
         "neighbours" => neighbours::run(flags).await,

@@ -4,7 +4,7 @@
 mod flood;
 mod layer;
 mod sides;
-mod size;
+pub(crate) mod size;
 
 use crate::table::{median, print};
 use sides::{Governor, Load, Side, Tollgate};

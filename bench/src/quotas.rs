@@ -3,13 +3,13 @@
 
 mod memory;
 mod redis;
+mod size;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::{Key, Limiter, Quota, Rule, Store};
 
-use crate::effort::Effort;
 use crate::plain::keys;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -17,8 +17,13 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// So many units that no key runs out of them.
 const LIMIT: u64 = 100_000;
 
-pub(crate) async fn run(effort: Effort) {
+pub(crate) async fn run(flags: &[String]) {
+    if let ["size", kind] = flags.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return size::print_of(kind).await;
+    }
+    let effort = crate::effort(flags);
     memory::run(effort).await;
+    size::run();
     redis::run(effort).await;
 }
 

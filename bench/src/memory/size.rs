@@ -49,7 +49,7 @@ pub(super) fn print_of(side: &str) {
 }
 
 /// Bytes of memory the process has in use.
-pub(super) fn resident() -> usize {
+pub(crate) fn resident() -> usize {
     let pages = fs::read_to_string("/proc/self/statm").expect("Linux tells the size of a process");
     pages.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number of pages") * PAGE
 }
