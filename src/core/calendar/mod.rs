@@ -111,6 +111,11 @@ impl Calendar {
     ///
     /// If there is no such day, the unit is an hour or a day, or the process has made 65,535 calendars.
     pub fn anchor(self, day: u8) -> Result<Self, Error> {
+        self.anchored(day.into())
+    }
+
+    /// As [`anchor`](Self::anchor), for any number.
+    pub(crate) fn anchored(self, day: u64) -> Result<Self, Error> {
         self.0.with_unit(self.0.zoned().unit().anchored(day)?).map(Self)
     }
 }
