@@ -7,7 +7,8 @@
 -- place     the position of a check: the places of its key and its rule; a request's are first to last
 -- rule      the algorithm and its arguments, `enforced`, and `tick` in us
 
--- Decides the check at `place`, at a cost of `units`; returns whether it refuses, its flags and its view.
+-- Decides the check at `place`, at a cost of `units`; returns whether it refuses, its flags and its view. One that is
+-- OUTSIDE was not decided, so it refuses in shadow mode too.
 local function decide_check(batch, place, rule, units)
   local value = batch.values[batch.checks[place]]
   local fits, found, state, expiry, stands, digest = rule.decide(
@@ -17,7 +18,7 @@ local function decide_check(batch, place, rule, units)
     batch.ends[place] = not (stands and batch.server_time) and expiry * rule.tick
   end
   local view = found == KEPT and (rule.whole and pack('>I4', #value) .. value or digest or value)
-  return rule.enforced and not fits, fits and 2 * found + 1 or 2 * found, view or ''
+  return not fits and (rule.enforced or found == OUTSIDE), fits and 2 * found + 1 or 2 * found, view or ''
 end
 
 -- As decide_check, if earlier checks have the same key: it is decided at the sum, and written for all.

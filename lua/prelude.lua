@@ -8,7 +8,7 @@
 -- whole time is the nearest one to the clock that has those low bits.
 
 local NEVER = 2 ^ 52
-local KEPT, FRESH, AHEAD, FOREIGN = 0, 1, 2, 3
+local KEPT, FRESH, AHEAD, FOREIGN, OUTSIDE = 0, 1, 2, 3, 4
 local TIME_SPAN, HALF_SPAN, LOW_SPAN = 2 ^ 44, 2 ^ 43, 2 ^ 48
 
 -- Functions of Redis. A function library has no access to them while it is loaded, so each call binds them.

@@ -8,6 +8,8 @@
 --           flags: 1 enforced; 2 the tick is 1 ms; 4 return the whole state; no decision but 8 a refund,
 --           16 a charge or both, a renewal, of `cost` units, with a stamp in place of the floor, or 32 a
 --           reset; 64 an earlier check of the request has the same key
+--           an algorithm that counts in windows of a calendar has 32 added to its number, and for window
+--           and capacity the windows that the process names: see calendar_window.lua
 --
 -- The reply is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
 -- check whose state was found that state; of a log the digest, or its size (4) and the whole; of slots
@@ -23,6 +25,7 @@ local ALGORITHMS = {
   [4] = sliding_log,
   [5] = leaky_bucket,
   [6] = concurrency,
+  [33] = calendar_window,
 }
 
 local ADJUSTMENTS = {
@@ -32,6 +35,7 @@ local ADJUSTMENTS = {
   [4] = sliding_log_adjust,
   [5] = leaky_bucket_adjust,
   [6] = concurrency_adjust,
+  [33] = calendar_window_adjust,
 }
 
 -- Of those whose state is a falling level.

@@ -104,6 +104,7 @@
 //! | `basic-auth` | yes | the key [`key::basic_user`] |
 //! | `query` | yes | the key [`key::query`] |
 //! | `merge-headers` | yes | `RateLimit` and `RateLimit-Policy` of inner services are read, so that they are merged member by member |
+//! | `calendar` | no | [`Calendar`]: fixed windows that are hours, days, weeks or months of a time zone |
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 //! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits, and the conformance suite for stores |
@@ -127,7 +128,7 @@ pub mod test_util;
 pub use deadpool_redis;
 pub use ipnet;
 
-pub use self::core::{Algorithm, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
+pub use self::core::{Algorithm, Calendar, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use self::http::{
     AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, MissingKey, Policy, RateLimit, RateLimitLayer,
     RealCost, ResponseBody, ResponseFuture, StatusService, key,
@@ -145,7 +146,7 @@ pub use store::RedisStore;
 pub use store::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, SlotGuard, Store};
 
 /// Compiles and runs the code in the readme, which uses these features.
-#[cfg(all(doctest, feature = "axum", feature = "sentinel", feature = "cluster"))]
+#[cfg(all(doctest, feature = "axum", feature = "calendar", feature = "sentinel", feature = "cluster"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 

@@ -42,6 +42,7 @@ const WITHIN: [Order<'static>; 2] = [
             "batch",
             "cluster",
             "servers",
+            "server_time",
             "engine",
             "settle",
             "apart",

@@ -32,7 +32,9 @@
 //! | --- | --- | --- |
 //! | `name` | a letter, then up to 63 letters, digits, `.`, `_` or `-`; unique in the file | required |
 //! | `limit` | units per window, of a concurrency requests at once, at least 1, within the algorithm's [bounds](crate::Quota#bounds) | required |
-//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error | required, but a concurrency has none |
+//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error. Of a fixed window also `"hour"`, `"day"`, `"week"` or `"month"`, by the [calendar](#calendars) (feature `calendar`) | required, but a concurrency has none |
+//! | `zone` | the time zone of the calendar, such as `"Europe/Berlin"` | `"UTC"` |
+//! | `anchor` | the day on which weeks begin, from 1 for Monday to 7, or months, from 1 to 31: see [`Calendar`](crate::Calendar) | 1 |
 //! | `key` | the key of requests: one of the [keys](#keys), or a list of up to 8 that are joined | `"global"` |
 //! | `algorithm` | the name of an [`Algorithm`](crate::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket, at least 1 | the limit |
@@ -81,8 +83,14 @@
 //! The value of the header named by `by` chooses the limit; it is compared byte for byte with the names of the tiers. A
 //! request without the header, with a name that is not in the table, or with several values that differ, has the
 //! policy's own `limit`.
-//! Algorithm and window are the policy's, and so are `burst`, `queue`, `slot_life` and `hold_at_most`; without a `burst`, a tier's
+//! Algorithm and window or calendar are the policy's, and so are `burst`, `queue`, `slot_life` and `hold_at_most`; without a `burst`, a tier's
 //! bucket holds the tier's limit.
+//!
+//! ## Calendars
+//!
+//! Hours, days, weeks and months begin when the clocks of the `zone` say so, and a month whose `anchor` is 31 begins on
+//! the last day of shorter months. A zone that the system does not have is an error. In one file, `window = "24h"` is a
+//! day of UTC, whatever clocks do, and `window = "day"` one of the zone.
 //!
 //! # `[server]`
 //!
@@ -117,6 +125,7 @@ mod keys;
 mod policy;
 mod requests;
 mod server;
+mod window;
 
 pub use file::Config;
 pub use server::Server;

@@ -13,6 +13,7 @@ use super::document::{Field, Table};
 use super::keys::{DynKey, read_key};
 use super::requests::{with_cost, with_reserve, with_scope};
 use super::server::Server;
+use super::window::{Period, read_period, refuse_calendar};
 use crate::core::quota::SLOT_LIFE;
 use crate::core::{Algorithm, Error, Quota};
 use crate::http::key::field_value::only;
@@ -25,6 +26,8 @@ const FIELDS: &[&str] = &[
     "algorithm",
     "limit",
     "window",
+    "zone",
+    "anchor",
     "burst",
     "queue",
     "slot_life",
@@ -138,11 +141,18 @@ impl Form {
         algorithm.facts().held
     }
 
-    /// Returns a quota of this form.
-    fn quota(self, limit: u64, window: Duration) -> Result<Quota, Error> {
-        match self {
-            Form::Of(algorithm) => Quota::try_new(algorithm, limit, window),
-            Form::Longer(algorithm) => Quota::try_longer(algorithm, limit, window),
+    /// Returns whether its windows may be those of a calendar: it counts in one window at a time.
+    fn takes_calendars(self) -> bool {
+        let (Form::Of(algorithm) | Form::Longer(algorithm)) = self;
+        algorithm.facts().windows == 1
+    }
+
+    /// Returns a quota of this form; of a calendar, if the form takes one.
+    fn quota(self, limit: u64, period: Period) -> Result<Quota, Error> {
+        match (self, period) {
+            (_, Period::Calendar(calendar)) => Quota::try_calendar_window(limit, calendar),
+            (Form::Of(algorithm), Period::Length(window)) => Quota::try_new(algorithm, limit, window),
+            (Form::Longer(algorithm), Period::Length(window)) => Quota::try_longer(algorithm, limit, window),
         }
     }
 }
@@ -158,14 +168,15 @@ fn read_quota(table: Table<'_>) -> Result<Quota, Error> {
 }
 
 /// Reads the window. Slots have none, and begin with the life that they have by default.
-fn read_window(form: Form, table: Table<'_>) -> Result<Duration, Error> {
+fn read_window(form: Form, table: Table<'_>) -> Result<Period, Error> {
     if form.is_held() {
+        refuse_calendar(table)?;
         let window = table.get("window");
         let wrong = |window: Field<'_>| window.error("a concurrency has a slot_life, and no window: leave it out");
-        return window.map_or(Ok(SLOT_LIFE), |window| Err(wrong(window)));
+        return window.map_or(Ok(Period::Length(SLOT_LIFE)), |window| Err(wrong(window)));
     }
     let window = table.required("window", "this policy has no window: add a line window = \"60s\"")?;
-    let period = window.period()?;
+    let period = read_period(window, table, form.takes_calendars())?;
     // With the smallest limit only the window can be at fault.
     let _ = form.quota(1, period).map_err(|error| window.error(error))?;
     Ok(period)
@@ -192,12 +203,12 @@ fn with_tiers(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
     let tiers = given.table("a table such as { by = \"header:x-plan\", free = 100, pro = 5000 }")?;
     let by = tiers.required("by", "tiers has no by: add by = \"header:NAME\"")?;
     let header = by.header("tiers by")?;
-    let (form, window) = (Form::read(table)?, policy.quota().window());
+    let (form, period) = (Form::read(table)?, Period::of(policy.quota()));
     let mut quotas = HashMap::new();
     for limit in tiers.fields().into_iter().filter(|field| field.name != "by") {
         limit.check_header_value("tiers", limit.name)?;
         let error = |error: Error| limit.error(format!("tier {:?}: {error}", limit.name));
-        let quota = form.quota(limit.whole()?, window).map_err(error)?;
+        let quota = form.quota(limit.whole()?, period).map_err(error)?;
         quotas.insert(limit.name.as_bytes().to_owned(), with_extras(quota, table, |_, wrong| error(wrong))?);
     }
     if quotas.is_empty() {

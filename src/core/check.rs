@@ -9,7 +9,7 @@ use super::{Key, PolicyName, Quota};
 
 /// The address of one counter: a policy, a key, and the quota that applies.
 ///
-/// Cheap to clone. Two quotas with the same algorithm and window share the state of the counter, whatever their
+/// Cheap to clone. Two quotas with the same algorithm and window, or calendar, share the state of the counter, whatever their
 /// limits, so a changed limit keeps the units used.
 ///
 /// # Examples
@@ -43,7 +43,7 @@ impl Counter {
     /// Returns whether both counters have the same state in a store.
     pub(crate) fn shares_state(&self, other: &Counter) -> bool {
         // Compares the numbers first, as most policies of a layer have the same key.
-        let shape = |quota: &Quota| (quota.window_ticks(), quota.tick(), quota.algorithm());
+        let shape = |quota: &Quota| (quota.window_ticks(), quota.tick(), quota.algorithm(), quota.calendar());
         shape(&self.quota) == shape(&other.quota) && self.policy == other.policy && self.key == other.key
     }
 }

@@ -9,6 +9,7 @@
 
 pub(crate) mod algorithm;
 mod answer;
+pub(crate) mod calendar;
 pub(crate) mod call;
 mod change;
 mod check;
@@ -25,6 +26,7 @@ mod settlement;
 
 pub use algorithm::Algorithm;
 pub use answer::{Answer, Settling};
+pub use calendar::Calendar;
 pub use change::Change;
 pub use check::{Check, Counter, Mode, Settles};
 pub(crate) use check::{Checks, kept};

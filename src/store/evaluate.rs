@@ -138,7 +138,8 @@ pub(super) fn of_any(counter: &Counter) -> Taken {
 /// Returns the outcome of a check, as clients and callers see it.
 fn outcome(check: &Check, step: &Step) -> Outcome {
     let Step { fits, remaining, wait, reset, delay, .. } = *step;
-    Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, delay })
+    let window = check.counter.quota.window_of(step);
+    Outcome::from_measures(check, &Measures { fits, remaining, wait, reset, window, delay })
 }
 
 /// Returns what a check took: nothing if it did not fit, as in shadow mode.

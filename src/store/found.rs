@@ -13,6 +13,9 @@ impl Found {
         let policy = &*check.counter.policy;
         match self {
             Found::Kept | Found::Fresh => {}
+            // It is an error, not a decision.
+            #[cfg(feature = "redis")]
+            Found::Outside => {}
             Found::Ahead => {
                 tracing::warn!(
                     policy,

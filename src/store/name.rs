@@ -17,6 +17,7 @@ pub(in crate::store) const ROOM: usize = 96;
 /// Appends the name of a counter's state: `{<key>}:<policy>:<shape>`.
 ///
 /// The shape is the format, the letter of the algorithm, the window in ticks, and `u` or `m` for ticks of 1 µs or 1 ms.
+/// In place of the last two, a calendar has its name, which no digit begins: `1fmonth31@Europe/Berlin`.
 pub(in crate::store) fn push_name(name: &mut String, Counter { policy, key, quota }: &Counter) {
     let tick = match quota.tick() {
         Tick::Micro => 'u',
@@ -26,6 +27,9 @@ pub(in crate::store) fn push_name(name: &mut String, Counter { policy, key, quot
         name.push_str(part);
     }
     name.push(quota.facts().letter);
+    if let Some(calendar) = quota.calendar() {
+        return name.push_str(calendar.name());
+    }
     name.push_str(Digits::of(quota.window_ticks()).as_str());
     name.push(tick);
 }

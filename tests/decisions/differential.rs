@@ -285,6 +285,36 @@ fn pick<'a, T>(rng: &mut Rng, of: &'a [T]) -> &'a T {
     &of[rng.usize(..of.len())]
 }
 
+/// A quota with windows of a calendar in place of aligned ones, or the same one.
+#[cfg(feature = "calendar")]
+fn of_some_calendar(rng: &mut Rng, quota: Quota) -> Quota {
+    use tollgate::Calendar;
+    if quota.algorithm() != Algorithm::FixedWindow || rng.bool() {
+        return quota;
+    }
+    let zone = *pick(rng, &["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Australia/Lord_Howe"]);
+    let calendar = match rng.u32(..4) {
+        0 => Calendar::hourly(zone),
+        1 => Calendar::daily(zone),
+        2 => Calendar::weekly(zone).and_then(|week| week.anchor(rng.u8(1..=7))),
+        _ => Calendar::monthly(zone).and_then(|month| month.anchor(rng.u8(1..=31))),
+    };
+    Quota::calendar_window(quota.limit(), calendar.expect("the system has time zones"))
+}
+
+#[cfg(not(feature = "calendar"))]
+fn of_some_calendar(_: &mut Rng, quota: Quota) -> Quota {
+    quota
+}
+
+/// Another limit over the same window as that of a quota.
+fn with_limit(quota: Quota, limit: u64, extra: u64) -> Quota {
+    match quota.calendar() {
+        Some(calendar) => Quota::calendar_window(limit, calendar),
+        None => quota_of(quota.algorithm(), limit, quota.window(), extra),
+    }
+}
+
 fn quota_of(algorithm: Algorithm, limit: u64, window: Duration, extra: u64) -> Quota {
     let quota = Quota::try_new(algorithm, limit, window).expect("within the bounds");
     match algorithm {
@@ -313,13 +343,14 @@ impl Course for AnyWay {
     fn quota(&self, rng: &mut Rng, algorithm: Algorithm) -> Quota {
         let window = *pick(rng, windows(algorithm));
         let quota = quota_of(algorithm, 1, Duration::from_secs(window), 0);
+        let quota = of_some_calendar(rng, quota);
         self.other(rng, quota)
     }
 
     fn other(&self, rng: &mut Rng, quota: Quota) -> Quota {
         let (algorithm, window) = (quota.algorithm(), quota.window());
         let most = if is_bucket(algorithm) { (window.as_secs() / SHORTEST_LIFE.as_secs()).min(40) } else { 40 };
-        quota_of(algorithm, rng.u64(1..=most), window, rng.u64(..12))
+        with_limit(quota, rng.u64(1..=most), rng.u64(..12))
     }
 
     fn later(&self, rng: &mut Rng, now: u64) -> u64 {
@@ -357,12 +388,13 @@ impl Course for Forward {
     fn quota(&self, rng: &mut Rng, algorithm: Algorithm) -> Quota {
         let window = Duration::from_micros(60 * CELL * rng.u64(1..4));
         let quota = quota_of(algorithm, 1, window, 0);
+        let quota = of_some_calendar(rng, quota);
         self.other(rng, quota)
     }
 
     fn other(&self, rng: &mut Rng, quota: Quota) -> Quota {
         let limit = *pick(rng, &[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30]);
-        quota_of(quota.algorithm(), limit, quota.window(), rng.u64(..12))
+        with_limit(quota, limit, rng.u64(..12))
     }
 
     fn later(&self, rng: &mut Rng, now: u64) -> u64 {
@@ -416,6 +448,7 @@ impl Course for Extreme {
     fn quota(&self, rng: &mut Rng, algorithm: Algorithm) -> Quota {
         let window = Duration::from_secs(*pick(rng, windows(algorithm)));
         let quota = quota_of(algorithm, 1, window, 0);
+        let quota = of_some_calendar(rng, quota);
         self.other(rng, quota)
     }
 
@@ -427,7 +460,7 @@ impl Course for Extreme {
         } else {
             largest(|limit| Quota::try_new(algorithm, limit, window).is_ok())
         };
-        let quota = Quota::try_new(algorithm, near(rng, most).max(1), window).expect("within the bounds");
+        let quota = with_limit(quota, near(rng, most).max(1), 1);
         match algorithm {
             Algorithm::TokenBucket => {
                 let most = largest(|burst| quota.try_burst(burst.max(1)).is_ok());

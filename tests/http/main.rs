@@ -1,5 +1,7 @@
 //! Requests and responses: through the layer, over sockets, behind and before proxies, and of the example server.
 
+#[cfg(feature = "calendar")]
+mod calendar;
 #[cfg(feature = "axum")]
 mod grpc;
 mod headers;

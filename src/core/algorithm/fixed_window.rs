@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
 use super::rule::{Adjusted, Adjustment, EXACT, Rule};
 use super::state::read_level;
-use super::{Found, NEVER, State, Step};
+use super::{Found, NEVER, State, Step, calendar_window};
 
 /// The facts about fixed windows.
 pub(super) const FACTS: Facts = Facts {
@@ -42,7 +42,10 @@ pub(super) const fn most_units(_: u64) -> u64 {
 /// Decides one check on the stored state. Times are ticks; `cost` and `floor` are at most
 /// [`MOST_UNITS`](super::MOST_UNITS).
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
-    let Rule { window, limit, .. } = rule;
+    let Rule { window, limit, calendar, .. } = rule;
+    if let Some(window) = calendar {
+        return calendar_window::decide(state, now, window, limit, cost, floor);
+    }
     let (start, mut count, found) = current(state, now, window);
     let fits = cost == 0 || count + cost + floor <= limit;
     if fits {
@@ -63,7 +66,10 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
 
 /// Refunds or charges units of the window that counts at `now`; only units that the window has are refunded.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
-    let Rule { window, limit, .. } = rule;
+    let Rule { window, limit, calendar, .. } = rule;
+    if let Some(window) = calendar {
+        return calendar_window::adjust(state, now, window, limit, change);
+    }
     let Adjustment { mut refund, charge, stamp } = change;
     let (start, count, _) = current(state, now, window);
     if stamp != NEVER && stamp != start {

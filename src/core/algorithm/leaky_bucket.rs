@@ -43,7 +43,7 @@ pub(super) const fn most_units(window: u64) -> u64 {
 /// Decides one check on the stored state; the step's `delay` is how long an admitted request waits for its slot, in
 /// ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
-    let Rule { window, limit, capacity } = rule;
+    let Rule { window, limit, capacity, .. } = rule;
     let (time, mut backlog, found) = read_falling(state, now, window, limit);
     let lag = time - now;
     let mut delay = 0;
@@ -71,7 +71,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
 
 /// Refunds slots at the end of the line, or adds some: up to a backlog of twice the capacity.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
-    let Rule { window, limit, capacity } = rule;
+    let Rule { window, limit, capacity, .. } = rule;
     let Adjustment { mut refund, charge, stamp } = change;
     let (time, backlog, _) = read_falling(state, now, window, limit);
     if stamp != NEVER && stamp != time + backlog.div_ceil(limit) {

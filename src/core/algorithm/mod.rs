@@ -12,6 +12,7 @@
 //! | algorithm | counted, as of a time | a refund releases |
 //! | --- | --- | --- |
 //! | fixed window | `count` of the aligned window | units of the same window |
+//! | the same, of a calendar | `count` of the window of the calendar | units of the same window |
 //! | sliding window | `floor(previous * (window - elapsed) / window) + count` | units of this window and the last |
 //! | sliding log | units of the last `window` ticks | units that still count |
 //! | token bucket | `deficit / window`, which falls by `limit` a tick | units that were not refilled since |
@@ -27,6 +28,7 @@
 #[macro_use]
 mod table;
 
+mod calendar_window;
 mod concurrency;
 mod facts;
 mod fixed_window;

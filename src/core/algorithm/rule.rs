@@ -6,6 +6,7 @@
 
 use super::State;
 use crate::core::Change;
+use crate::core::calendar::Window;
 
 /// No intermediate value of any decision reaches this: Lua's numbers hold every integer below it,
 /// and their quotients round down correctly.
@@ -26,6 +27,8 @@ pub(crate) struct Rule {
     pub(crate) limit: u64,
     /// The most units that can be taken at once, at least 1; only buckets and queues read it.
     pub(crate) capacity: u64,
+    /// The window of the calendar that the time is in, if windows are a calendar's; only fixed windows read it.
+    pub(crate) calendar: Option<Window>,
 }
 
 /// A refund or a charge after the fact.

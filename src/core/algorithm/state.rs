@@ -42,6 +42,9 @@ pub(crate) enum Found {
     /// A value that is not ours: it was set aside. Only Redis can hold one.
     #[cfg(feature = "redis")]
     Foreign,
+    /// No state was read, as the server's clock is in none of the windows of a calendar that it was sent.
+    #[cfg(feature = "redis")]
+    Outside,
 }
 
 impl State {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{Adjustment, Algorithm, Capacity, EXACT, NEVER, State, Step};
+#[cfg(feature = "calendar")]
+use crate::core::Calendar;
 use crate::core::{Change, Quota};
 
 /// Clocks stay below this many microseconds.
@@ -72,7 +74,25 @@ fn any_quota() -> impl Strategy<Value = Quota> {
         (any_window(algorithm), any_size(), any_size())
             .prop_map(move |(window, limit, extra)| with_units(algorithm, window, limit, extra))
     };
-    prop::sample::select(Algorithm::EACH).prop_flat_map(any)
+    let of_algorithms = prop::sample::select(Algorithm::EACH).prop_flat_map(any);
+    #[cfg(feature = "calendar")]
+    let of_algorithms = prop_oneof![7 => of_algorithms, 2 => of_calendars()];
+    of_algorithms
+}
+
+/// Quotas of calendars with changes of clocks.
+#[cfg(feature = "calendar")]
+fn of_calendars() -> impl Strategy<Value = Quota> {
+    const ZONES: &[&str] = &["Europe/Berlin", "Pacific/Apia", "Australia/Lord_Howe", "Asia/Kolkata"];
+    (0..4, prop::sample::select(ZONES), 1..=31_u8, any_size()).prop_map(|(unit, zone, anchor, limit)| {
+        let calendar = match unit {
+            0 => Calendar::hourly(zone),
+            1 => Calendar::daily(zone),
+            2 => Calendar::weekly(zone).and_then(|week| week.anchor(1 + anchor % 7)),
+            _ => Calendar::monthly(zone).and_then(|month| month.anchor(anchor)),
+        };
+        Quota::calendar_window(within(limit, (1 << 49) - 1), calendar.expect("the system has time zones"))
+    })
 }
 
 /// The next event.
@@ -204,7 +224,10 @@ proptest! {
             for event in &events {
                 counter.meets(event);
             }
-            quota = with_units(quota.algorithm(), quota.window(), limit, extra);
+            quota = match quota.calendar() {
+                Some(calendar) => Quota::calendar_window(within(limit, (1 << 49) - 1), calendar),
+                None => with_units(quota.algorithm(), quota.window(), limit, extra),
+            };
             let looked = quota.decide(counter.state.as_ref(), counter.now(), 0, 0);
             prop_assert!(looked.fits && looked.remaining <= quota.capacity());
             let step = quota.decide(counter.state.as_ref(), counter.now(), 1, 0);

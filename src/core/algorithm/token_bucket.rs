@@ -44,7 +44,7 @@ pub(super) const fn most_units(window: u64) -> u64 {
 
 /// Decides one check on the stored state. Times are ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
-    let Rule { window, limit, capacity } = rule;
+    let Rule { window, limit, capacity, .. } = rule;
     let (time, mut deficit, found) = read_falling(state, now, window, limit);
     let fits = cost == 0 || (cost + floor <= capacity && deficit <= (capacity - cost - floor) * window);
     if fits {
@@ -67,7 +67,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
 
 /// Refunds units less those that were refilled since the stamp, or adds units to the deficit.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
-    let Rule { window, limit, capacity } = rule;
+    let Rule { window, limit, capacity, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (time, deficit, _) = read_falling(state, now, window, limit);
     // What was refilled since these units were taken is in the bucket already.

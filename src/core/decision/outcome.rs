@@ -53,6 +53,8 @@ pub struct Outcome {
     delay_us: u64,
     /// Whether headers and status documents leave it out.
     hidden: bool,
+    /// The length of the window that counts, if it is a calendar's; else 0.
+    minutes: u16,
 }
 
 impl Outcome {
@@ -70,6 +72,7 @@ impl Outcome {
             reset_us: 0,
             delay_us: 0,
             hidden: false,
+            minutes: 0,
         }
     }
 
@@ -83,6 +86,12 @@ impl Outcome {
     /// Sets the time until all units are available again if none are taken, rounded up to microseconds.
     pub fn resets_after(self, reset_after: Duration) -> Self {
         Self { reset_us: micros(reset_after), ..self }
+    }
+
+    /// Sets the length of the window that counts, if it is a calendar's.
+    pub(crate) fn with_window(self, window: Duration) -> Self {
+        let minutes = self.quota.calendar().map_or(0, |_| window.as_secs() / 60);
+        Self { minutes: u16::try_from(minutes).unwrap_or(0), ..self }
     }
 
     /// Returns the outcome, not to be shown to clients.
@@ -122,9 +131,9 @@ impl Outcome {
 
     /// Returns the outcome with the remaining units and times of a later look.
     pub(crate) fn after(&self, look: &Self) -> Self {
-        let Self { remaining, reset_us, .. } = *look;
+        let Self { remaining, reset_us, minutes, .. } = *look;
         let wait_us = if remaining == 0 { look.wait_us } else { 0 };
-        Self { remaining, wait_us, reset_us, ..self.clone() }
+        Self { remaining, wait_us, reset_us, minutes, ..self.clone() }
     }
 
     /// Converts what the arithmetic computed, in ticks of the quota, into an outcome.
@@ -142,6 +151,7 @@ impl Outcome {
             delay_us: measures.delay.saturating_mul(tick),
             ..Self::allowed(check, measures.remaining)
         }
+        .with_window(Duration::from_micros(measures.window.saturating_mul(tick)))
     }
 
     pub(crate) fn policy_name(&self) -> &PolicyName {
@@ -210,6 +220,17 @@ impl Outcome {
         Duration::from_micros(self.reset_us)
     }
 
+    /// Returns the length of the window that counts: of a [calendar](crate::Quota::calendar) that of this very one, such
+    /// as 28 days in February, else that of the quota.
+    ///
+    /// Outcomes of a store of your own that is no [`BackendStore`](crate::store::BackendStore) have that of the quota.
+    pub fn window(&self) -> Duration {
+        match self.minutes {
+            0 => self.quota.window(),
+            minutes => Duration::from_secs(60 * u64::from(minutes)),
+        }
+    }
+
     /// Returns how long the admitted request has to wait for its turn in this policy: zero unless it is a queueing
     /// leaky bucket.
     pub fn delay(&self) -> Duration {
@@ -230,6 +251,8 @@ pub(crate) struct Measures {
     /// Until the check fits; [`NEVER`](algorithm::NEVER) if no wait can help.
     pub(crate) wait: u64,
     pub(crate) reset: u64,
+    /// The length of the window that counts.
+    pub(crate) window: u64,
     pub(crate) delay: u64,
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::advice::advice;
 use super::{Quota, Tick};
+use crate::core::Calendar;
 use crate::core::Error;
 use crate::core::algorithm::{Algorithm, Capacity};
 
@@ -57,7 +58,7 @@ impl Quota {
         if limit > most {
             Err(Fault::LargeLimit { most })
         } else {
-            Ok(Self { algorithm, limit, window, tick, capacity, hold })
+            Ok(Self { algorithm, limit, window, tick, capacity, hold, calendar: None })
         }
     }
 
@@ -77,6 +78,13 @@ impl Quota {
     /// As [`checked_longer`](Self::checked_longer), with the error of a fault.
     pub(crate) fn try_longer(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Error> {
         Self::checked_longer(algorithm, limit, window).map_err(|fault| fault.given(algorithm, limit, window))
+    }
+
+    /// A fixed window of a calendar; its length is the usual one.
+    pub(super) fn checked_calendar(limit: u64, calendar: Calendar) -> Result<Self, Fault> {
+        let window = Duration::from_millis(calendar.usual_ms());
+        let quota = Self::checked(Algorithm::FixedWindow, limit, window)?;
+        Ok(Self { calendar: Some(calendar), ..quota })
     }
 
     pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Quota;
 use super::bounds::accept;
+use crate::core::Calendar;
 use crate::core::Error;
 use crate::core::algorithm::Algorithm;
 
@@ -59,6 +60,17 @@ impl Quota {
     /// Where [`try_fixed_window`](Self::try_fixed_window) returns an error.
     pub const fn fixed_window(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::FixedWindow, limit, window))
+    }
+
+    /// `limit` units in each hour, day, week or month of a [`Calendar`].
+    ///
+    /// It is a fixed window whose windows are those of a time zone: they end when its clocks say so.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_calendar_window`](Self::try_calendar_window) returns an error.
+    pub fn calendar_window(limit: u64, calendar: Calendar) -> Self {
+        accept(Self::checked_calendar(limit, calendar))
     }
 
     /// `limit` units in any window of this length, exactly: the time of every unit is kept.
@@ -215,6 +227,16 @@ impl Quota {
     /// beyond the [bounds](Self#bounds).
     pub fn try_fixed_window(limit: u64, window: Duration) -> Result<Self, Error> {
         Self::try_new(Algorithm::FixedWindow, limit, window)
+    }
+
+    /// As [`calendar_window`](Self::calendar_window).
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is zero or beyond the [bounds](Self#bounds).
+    pub fn try_calendar_window(limit: u64, calendar: Calendar) -> Result<Self, Error> {
+        let window = Duration::from_millis(calendar.usual_ms());
+        Self::checked_calendar(limit, calendar).map_err(|fault| fault.given(Algorithm::FixedWindow, limit, window))
     }
 
     /// As [`sliding_log`](Self::sliding_log).

@@ -9,13 +9,13 @@ impl Quota {
     /// Decides one check on the stored state, without changing it. `now` is in ticks of the quota.
     #[inline]
     pub(crate) fn decide(&self, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
-        self.algorithm.decide(self.rule(), state, now, cost, floor)
+        self.algorithm.decide(self.rule(now), state, now, cost, floor)
     }
 
     /// Refunds or charges units after the fact.
     #[inline]
     pub(crate) fn adjust(&self, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
-        self.algorithm.adjust(self.rule(), state, now, change)
+        self.algorithm.adjust(self.rule(now), state, now, change)
     }
 
     /// Returns whether a state could be one of this quota, or of one with another limit.
@@ -23,8 +23,11 @@ impl Quota {
         self.facts().layout.is_of(state, self.window)
     }
 
-    const fn rule(&self) -> Rule {
-        Rule { window: self.window, limit: self.limit, capacity: self.capacity }
+    #[inline]
+    fn rule(&self, now: u64) -> Rule {
+        // Ticks of a calendar are milliseconds.
+        let calendar = self.calendar.map(|calendar| calendar.window_at(now));
+        Rule { window: self.window, limit: self.limit, capacity: self.capacity, calendar }
     }
 
     /// Returns the facts about its algorithm.
@@ -37,6 +40,13 @@ impl Quota {
     /// free slot, however many it takes.
     pub(crate) fn decides_by_floor(&self, cost: u64, floor: u64) -> bool {
         self.facts().refusal == Refusal::LargerFloors && cost.saturating_add(floor) <= self.capacity
+    }
+
+    /// Returns the length of the window in which a step was decided, in ticks: of a calendar, that of the very window.
+    #[inline]
+    pub(crate) fn window_of(&self, step: &Step) -> u64 {
+        // The stamp is the end of a calendar's window.
+        self.calendar.map_or(self.window, |calendar| calendar.length_until(step.stamp))
     }
 
     /// Returns the time until the aligned window ends in which units taken now count, of a counter that resets after

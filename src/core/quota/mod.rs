@@ -13,6 +13,7 @@ use std::time::Duration;
 pub(crate) use self::build::SLOT_LIFE;
 pub(crate) use self::tick::Tick;
 use crate::core::algorithm::Algorithm;
+use crate::core::calendar::Calendar;
 
 /// How much one key may take: an algorithm, a limit in units, and the window that the limit applies to.
 ///
@@ -31,6 +32,7 @@ use crate::core::algorithm::Algorithm;
 /// | sliding window | about 2^51 / window, below 2^47 | a fixed window |
 /// | sliding log | 10,000, as it keeps 4 bytes per unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
 /// | fixed window | below 2^49, whatever the window | none |
+/// | calendar window | below 2^49, whatever the calendar | none |
 /// | concurrency | 1,000,000, whatever the life of a slot, which is at least 2 s | none |
 ///
 /// If a limit is too large, the error names the largest one for that window, and an alternative that supports it, if
@@ -59,6 +61,8 @@ pub struct Quota {
     capacity: u64,
     /// The longest that one request holds its slots, in seconds; 0 unless it is a concurrency.
     hold: u32,
+    /// What the windows are, if they are not aligned ones of this length.
+    calendar: Option<Calendar>,
 }
 
 impl Quota {
@@ -73,8 +77,16 @@ impl Quota {
     }
 
     /// The window; of a concurrency, how long a slot outlives its process.
+    ///
+    /// Windows of a [`calendar`](Self::calendar) differ in length, and this is their usual one: 31 days of a month. See
+    /// [`Outcome::window`](crate::Outcome::window) for the one that counts.
     pub const fn window(&self) -> Duration {
         Duration::from_micros(self.window * self.tick.micros())
+    }
+
+    /// The calendar whose windows count, of a [`calendar_window`](Self::calendar_window).
+    pub const fn calendar(&self) -> Option<Calendar> {
+        self.calendar
     }
 
     /// The most units that can be taken at once: a bucket's burst, a queue's places and one more,
@@ -101,6 +113,9 @@ impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.facts().held {
             return write!(f, "{} at once ({})", self.limit, self.algorithm.name());
+        }
+        if let Some(calendar) = self.calendar {
+            return write!(f, "{} per {calendar} ({})", self.limit, self.algorithm.name());
         }
         write!(f, "{} per {:?} ({})", self.limit, self.window(), self.algorithm.name())
     }

@@ -32,7 +32,7 @@ impl PolicyField {
         let mut field = Field::default();
         let shown = policies.iter().filter(|policy| policy.is_shown());
         let hidden = policies.iter().filter(|policy| !policy.is_shown());
-        let render = |policy: &Policy| (*policy.quota(), field.policy(policy.name(), policy.quota()));
+        let render = |policy: &Policy| (*policy.quota(), field.policy(policy.name(), Advertised::of(policy.quota())));
         let places: Vec<(Quota, Range<usize>)> = shown.map(render).collect();
         let bytes = Bytes::copy_from_slice(&field.bytes);
         let part = |place| HeaderValue::from_maybe_shared(bytes.slice(place)).expect(VISIBLE);
@@ -44,10 +44,11 @@ impl PolicyField {
         }
     }
 
-    /// Returns whether a decision is over all policies, each with its own quota, so that [`value`](Self::value) fits.
+    /// Returns whether a decision is over all policies, each with its own quota, so that [`value`](Self::value) fits. It
+    /// never does if one has windows of a calendar, which differ in length.
     pub(super) fn is_of(&self, outcomes: &[Outcome]) -> bool {
         let is_of = |(outcome, (name, quota)): (&Outcome, &(PolicyName, Quota))| {
-            outcome.quota() == quota && outcome.policy_name() == name
+            outcome.quota() == quota && quota.calendar().is_none() && outcome.policy_name() == name
         };
         outcomes.len() == self.configured.len() && outcomes.iter().zip(&self.configured).all(is_of)
     }
@@ -77,8 +78,7 @@ pub(super) struct Field {
 
 impl Field {
     /// Adds a member of `RateLimit-Policy`, and returns where its `q` is.
-    pub(super) fn policy(&mut self, name: &str, quota: &Quota) -> Range<usize> {
-        let Advertised { q, w } = Advertised::of(quota);
+    pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised) -> Range<usize> {
         self.member(name);
         let place = self.parameter(b'q', q);
         match w {

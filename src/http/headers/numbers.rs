@@ -24,17 +24,27 @@ impl Advertised {
     ///
     /// So `q` is never below the capacity, and both are as configured if the window is whole seconds and the burst no
     /// more than the limit. Slots have no window.
+    /// Of a calendar it is the usual length of its windows: see [`of_outcome`](Self::of_outcome).
     pub(crate) fn of(quota: &Quota) -> Self {
+        Self::over(quota, quota.window())
+    }
+
+    /// Returns the same for an outcome: of a calendar, the length of the very window that counts.
+    pub(crate) fn of_outcome(outcome: &Outcome) -> Self {
+        Self::over(outcome.quota(), outcome.window())
+    }
+
+    fn over(quota: &Quota, window: Duration) -> Self {
         if quota.facts().held {
             return Self { q: quota.limit().min(LARGEST), w: None };
         }
-        let seconds = quota.window().as_secs();
-        if quota.capacity() <= quota.limit() && quota.window().subsec_nanos() == 0 {
+        let seconds = window.as_secs();
+        if quota.capacity() <= quota.limit() && window.subsec_nanos() == 0 {
             return Self { q: quota.limit().min(LARGEST), w: Some(seconds.min(LARGEST)) };
         }
         let limit = u128::from(quota.limit());
         let capacity = limit.max(quota.capacity().into());
-        let window = quota.window().as_micros();
+        let window = window.as_micros();
         let w = (capacity * window).div_ceil(limit * 1_000_000).max(1);
         let q = limit * w * 1_000_000 / window;
         Self { q: clamp(q), w: Some(clamp(w)) }
@@ -66,7 +76,7 @@ impl Left {
     /// If nothing is left, `t` is the wait until some is. Else it is how long `r` units last at the rate of the quota,
     /// or the time until the window ends, if that is longer.
     pub(crate) fn of(outcome: &Outcome) -> Self {
-        let Advertised { q, w } = Advertised::of(outcome.quota());
+        let Advertised { q, w } = Advertised::of_outcome(outcome);
         let r = outcome.remaining().min(q);
         let Some(w) = w else { return Self { r, t: None } };
         if !outcome.is_allowed() || r == 0 {

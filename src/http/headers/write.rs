@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::fields::{Field, PolicyField};
 use super::merge::{is_stricter, merge};
 use super::names::{LIMIT, MERGED, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
-use super::numbers::{Left, number, used, whole_seconds};
+use super::numbers::{Advertised, Left, number, used, whole_seconds};
 use super::settings::{Headers, ResetFormat};
 use crate::core::{Decision, Mode, Outcome};
 use crate::http::policy::Policy;
@@ -109,7 +109,8 @@ impl HeaderWriter {
         self.write_legacy(headers, binding);
     }
 
-    /// Returns `RateLimit-Policy`: rendered before, unless policies do not apply or have the quota of a tier.
+    /// Returns `RateLimit-Policy`: rendered before, unless policies do not apply, have the quota of a tier, or
+    /// count by a calendar.
     fn policy_value(&self, decision: &Decision) -> Option<HeaderValue> {
         let outcomes = decision.outcomes();
         if self.policies.is_of(outcomes) {
@@ -117,7 +118,7 @@ impl HeaderWriter {
         }
         let mut field = Field::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
-            field.policy(outcome.policy(), outcome.quota());
+            field.policy(outcome.policy(), Advertised::of_outcome(outcome));
         }
         field.finish()
     }

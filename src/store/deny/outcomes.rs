@@ -25,7 +25,7 @@ pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -
         let longer = demand.longer_than(cached.units, quota);
         Duration::from_micros(cached.retry_at.saturating_sub(now).saturating_add(longer))
     });
-    Outcome::denied(check, remaining, wait).resets_after(left(cached.reset_at, now))
+    Outcome::denied(check, remaining, wait).resets_after(left(cached.reset_at, now)).with_window(cached.window)
 }
 
 /// Returns the outcome of a check without a cached refusal: as the refused request reported it, if that had the same
@@ -33,7 +33,10 @@ pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -
 pub(super) fn last_reported(check: &Check, hash: u64, cached: &[Option<Cached>], now: u64) -> Outcome {
     let others = cached.iter().flatten().filter_map(|cached| cached.others.as_deref()).flatten();
     match others.into_iter().find(|other| other.hash == hash) {
-        Some(other) => Outcome::allowed(check, other.remaining).resets_after(left(other.reset_at, now)),
+        Some(other) => {
+            let outcome = Outcome::allowed(check, other.remaining).resets_after(left(other.reset_at, now));
+            outcome.with_window(other.window)
+        }
         None => Outcome::allowed(check, 0),
     }
 }

@@ -176,6 +176,7 @@ impl Refusals {
             hash: self.hash(mark, check, Demand::of(check)),
             remaining: outcome.remaining(),
             reset_at: after(now, outcome.reset_after()),
+            window: outcome.window(),
         });
         let others: SmallVec<[Other; 4]> = others.take(MOST_OTHERS).collect();
         let others: Option<Arc<[Other]>> = (!others.is_empty()).then(|| others.as_slice().into());

@@ -35,6 +35,8 @@ pub(super) struct Cached {
     /// When the demand fits again, counted from the reply: never early.
     pub(super) retry_at: u64,
     pub(super) reset_at: u64,
+    /// The length of the window that counted.
+    pub(super) window: Duration,
     /// How often the counter had been forgotten when the store was called.
     pub(super) generation: u64,
     /// What the refused request reported of its other checks.
@@ -50,6 +52,8 @@ pub(super) struct Other {
     pub(super) remaining: u64,
     /// When the counter resets, counted from the reply.
     pub(super) reset_at: u64,
+    /// The length of the window that counted.
+    pub(super) window: Duration,
 }
 
 /// The refusals of one part of the map.
@@ -92,6 +96,7 @@ impl Cached {
             until: surely.min(sent.saturating_add(cap_us)),
             retry_at: wait.map_or(u64::MAX, |wait| after(now, wait)),
             reset_at: after(now, outcome.reset_after()),
+            window: outcome.window(),
             generation,
             others: None,
         }

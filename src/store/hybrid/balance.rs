@@ -54,6 +54,8 @@ pub(super) struct Balance {
     looked: Instant,
     /// How long the counter took then to be as unused.
     reset: Duration,
+    /// The length of the window that counted then.
+    window: Duration,
     /// Metered charges, begun and ended.
     meter: Meter,
     /// How often the key was reset.
@@ -95,6 +97,7 @@ impl Balance {
             left: UNKNOWN,
             looked: Instant::now(),
             reset: Duration::ZERO,
+            window: counter.quota.window(),
             meter: Meter::default(),
             epoch,
         }
@@ -133,7 +136,8 @@ impl Balance {
         let reset = ticks(self.reset.saturating_sub(self.age(now)), quota.tick().micros());
         let remaining = whole(self.left);
         let wait = if remaining == 0 { reset } else { 0 };
-        let measures = Measures { fits: true, remaining, wait, reset, delay: 0 };
+        let window = ticks(self.window, quota.tick().micros());
+        let measures = Measures { fits: true, remaining, wait, reset, window, delay: 0 };
         let stamp = self.ledger.admit(check.cost);
         let taken = Taken { counter: check.counter.clone(), units: check.cost, floor: 0, stamp };
         (Outcome::from_measures(check, &measures), taken)
@@ -205,7 +209,7 @@ impl Balance {
         let metered = i128::try_from(self.meter.begun - counted.0).unwrap_or(i128::MAX / 2);
         self.left = i128::from(remaining) - i128::from(debt) - metered;
         self.room = whole(self.left).min(allowance.saturating_sub(debt));
-        (self.looked, self.reset) = (sent, outcome.reset_after());
+        (self.looked, self.reset, self.window) = (sent, outcome.reset_after(), outcome.window());
     }
 
     /// Takes back units that carry the number `turn` of a charge. What was not charged yet may be admitted again.

@@ -9,7 +9,7 @@
 
 use smallvec::SmallVec;
 
-use super::lot::{Lot, lifetime};
+use super::lot::{Lot, lifetime, micros};
 use super::rate::Rate;
 use crate::core::Quota;
 use crate::core::decision::{Measures, Outcome};
@@ -118,7 +118,8 @@ impl HotKey {
         let remaining = last.remaining.saturating_add(self.held(now)).min(quota.capacity());
         let reset = quota.tick().of(last.reset(now));
         let wait = if remaining == 0 { reset } else { 0 };
-        let measures = Measures { fits: true, remaining, wait, reset, delay: 0 };
+        let window = quota.tick().of(micros(last.window));
+        let measures = Measures { fits: true, remaining, wait, reset, window, delay: 0 };
         (Outcome::from_measures(check, &measures), taken)
     }
 

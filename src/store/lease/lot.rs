@@ -36,6 +36,8 @@ pub(super) struct Lot {
     pub(super) remaining: u64,
     /// Until the inner store's untouched state would admit a full limit.
     reset: u64,
+    /// The length of the window the units were charged to.
+    pub(super) window: Duration,
 }
 
 /// Returns how long a lease of this quota lives, in microseconds: a tenth of the window, and at most a second.
@@ -62,7 +64,7 @@ impl Lot {
         let edge = (sent + window).saturating_sub(quota.tick().micros());
         let (granted, remaining) = (taken.units, outcome.remaining());
         let ends = edge.min(sent + lifetime(quota));
-        Self { granted, left: granted, sent, received, ends, edge, remaining, reset, receipt }
+        Self { granted, left: granted, sent, received, ends, edge, remaining, reset, window: outcome.window(), receipt }
     }
 
     /// Returns whether nothing of it may be spent at `now`.

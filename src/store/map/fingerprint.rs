@@ -75,11 +75,15 @@ fn last_word(key: &[u8], rest: &[u8]) -> u64 {
     }
 }
 
-/// The algorithm and the window, in microseconds: they are shorter than 2^51.
+/// The algorithm and the window, in microseconds: they are shorter than 2^51. Of a calendar it is its number.
 fn shape(counter: &Counter) -> u64 {
     let algorithm = counter.quota.algorithm() as u64;
-    let window_us = counter.quota.window_ticks() * counter.quota.tick().micros();
-    algorithm << 56 | window_us
+    // The highest bit of a window of microseconds is lower.
+    let window = match counter.quota.calendar() {
+        Some(calendar) => 1 << 55 | calendar.number(),
+        None => counter.quota.window_ticks() * counter.quota.tick().micros(),
+    };
+    algorithm << 56 | window
 }
 
 #[cfg(test)]

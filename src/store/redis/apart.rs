@@ -118,7 +118,7 @@ impl Engine {
 impl Part {
     /// Has the part decided. If its reply comes after the timeout, what it took is refunded then.
     async fn decide(self, engine: Arc<Engine>, deadline: Deadline) -> Result<Decision, Error> {
-        let reply = engine.call(Request::new(&engine.prefix, &self.checks), deadline).await;
+        let reply = engine.call(Request::new(&engine.prefix, &self.checks, || engine.time.now_ms()), deadline).await;
         let part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?;
         let verdict = Verdict::of(&self.checks, part)?;
         Ok(Decision { part: self, verdict })

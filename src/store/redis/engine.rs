@@ -19,6 +19,7 @@ use tokio::sync::oneshot::Receiver;
 use tokio::time::timeout_at;
 
 use super::batch::{Caller, GRACE, Job, Late, NoReply, Response, Settled, Timeout, stopped};
+use super::server_time::ServerTime;
 use super::servers::Servers;
 use super::wire::{ReplyPart, Request, Verdict, redis_key, step_of_one};
 use crate::core::Error;
@@ -36,6 +37,8 @@ pub(super) struct Engine {
     pub(super) prefix: String,
     /// How long one decision may take, from its start to the reply.
     pub(super) budget: Duration,
+    /// The time that decisions are made at.
+    pub(super) time: ServerTime,
     /// The deny cache, unless it is switched off.
     pub(super) refusals: Option<Arc<Refusals>>,
 }
@@ -50,11 +53,12 @@ impl Engine {
         servers: Servers,
         prefix: String,
         budget: Duration,
+        time: ServerTime,
         deny_cache: Option<DenyCacheBuilder>,
     ) -> Result<Arc<Self>, Error> {
         let id = StoreId::new();
         let refusals = deny_cache.map(|cache| cache.refusals(id)).transpose()?.map(Arc::new);
-        Ok(Arc::new(Self { id, servers, prefix, budget, refusals }))
+        Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals }))
     }
 
     /// Has a request decided, in one call with others of the same moment, within the budget and by
@@ -72,11 +76,15 @@ impl Engine {
         let (sender, receiver) = oneshot::channel();
         let timeout = Timeout::by(self.budget, deadline);
         self.servers.find(timeout).await;
-        let slot = self.slot_of(&request);
-        match self.servers.push(Job::new(request, Caller::Waits(sender), timeout, slot))? {
+        let (slot, has_calendars) = (self.slot_of(&request), request.has_calendars());
+        let response = match self.servers.push(Job::new(request, Caller::Waits(sender), timeout, slot))? {
             Some(here) => self.wait_here(here, slot, timeout, receiver).await,
             None => self.wait(slot, timeout, receiver).await,
+        };
+        if has_calendars && let Ok(part) = &response {
+            self.time.learn(part.now_us());
         }
+        response
     }
 
     /// Waits for a lane of the runtime `here`, which keeps the timeout. Polled in another runtime, as

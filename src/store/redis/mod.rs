@@ -33,6 +33,7 @@ mod connections;
 mod engine;
 #[cfg(feature = "redis-cell")]
 pub(in crate::store) mod plain;
+mod server_time;
 mod servers;
 mod settle;
 mod store;

@@ -69,7 +69,8 @@ impl Engine {
         if let Some(refusals) = &self.refusals {
             refusals.settled(&taken.counter);
         }
-        let request = Request::adjustment(&self.prefix, settlement.before(receipt), taken, change);
+        let request =
+            Request::adjustment(&self.prefix, settlement.before(receipt), taken, change, || self.time.now_ms());
         Sent::Change(Box::new((taken.clone(), change)), self.send(request))
     }
 

@@ -121,7 +121,7 @@ impl RedisStore {
         let (engine, checks) = (Arc::clone(&self.engine), kept(checks));
         Answer::pending(async move {
             let decided = if engine.servers.keep_together(&checks) || !engine.is_apart(&checks) {
-                match engine.call(Request::new(&engine.prefix, &checks), deadline).await {
+                match engine.call(Request::new(&engine.prefix, &checks, || engine.time.now_ms()), deadline).await {
                     Ok(part) => engine.decided(&checks, part),
                     Err(no_reply) => Err(engine.refund_late(&checks, no_reply)),
                 }
@@ -167,7 +167,7 @@ impl Store for RedisStore {
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
         let taken = of_any(counter);
-        let request = Request::adjustment(&self.engine.prefix, &[], &taken, change);
+        let request = Request::adjustment(&self.engine.prefix, &[], &taken, change, || self.engine.time.now_ms());
         let engine = Arc::clone(&self.engine);
         let forgetting = self.engine.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
         Answer::pending(async move {

@@ -3,6 +3,8 @@
 #[macro_use]
 mod case;
 
+#[cfg(feature = "calendar")]
+mod calendar_window;
 mod concurrency;
 mod counters;
 mod crowd;
@@ -34,8 +36,10 @@ use super::ManualClock;
 use crate::store::Store;
 
 /// The groups of cases, in the order in which they run.
-const GROUPS: [Group; 13] = [
+const GROUPS: &[Group] = &[
     Group { name: "fixed_window", cases: fixed_window::CASES, has_start: true },
+    #[cfg(feature = "calendar")]
+    Group { name: "calendar_window", cases: calendar_window::CASES, has_start: true },
     Group { name: "sliding_log", cases: sliding_log::CASES, has_start: false },
     Group { name: "sliding_window", cases: sliding_window::CASES, has_start: true },
     Group { name: "token_bucket", cases: token_bucket::CASES, has_start: false },
@@ -145,7 +149,7 @@ where
     /// Runs all cases, one after the other, and returns what differs.
     pub async fn run(&self) -> Report {
         let mut report = Report::default();
-        for group in &GROUPS {
+        for group in GROUPS {
             for case in group.cases {
                 let name = format!("{}::{}", group.name, case.name);
                 if group.has_start && self.own_clock.is_some() {

@@ -35,7 +35,7 @@ async fn keys_and_states_in_redis_are_what_they_always_were() {
     let (clock, server) = (ManualClock::new(), RedisServer::start());
     let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
-    for (quota, key, state) in KEPT {
+    for (quota, key, state) in kept() {
         for (now, cost) in [(70 * S + 7, 2), (80 * S + 7, 1)] {
             clock.set(START + us(now));
             let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
@@ -47,6 +47,36 @@ async fn keys_and_states_in_redis_are_what_they_always_were() {
         assert_eq!((&**found, &*hex), (&*format!("tollgate:{{key:ada}}:policy:{key}"), state), "{quota}");
         let _: u64 = server.ask(&["DEL", found]);
     }
+}
+
+/// Of each calendar window the end of the key, and the state: two units taken after 70.000007 s, and one 10 s later.
+#[cfg(feature = "calendar")]
+const CALENDARS: [(&str, u8, &str, &str, &str); 4] = [
+    ("month", 31, "Europe/Berlin", "1fmonth31@Europe/Berlin", "18c1d4f85800000000000003"),
+    ("week", 7, "UTC", "1fweek7@UTC", "18c08ed04000000000000003"),
+    ("day", 0, "Europe/Berlin", "1fday@Europe/Berlin", "18be9cfed800000000000003"),
+    ("hour", 0, "Asia/Kolkata", "1fhour@Asia/Kolkata", "18be4fbf7400000000000003"),
+];
+
+#[cfg(feature = "calendar")]
+fn of_calendar((unit, anchor, zone, ..): (&str, u8, &str, &str, &str)) -> Quota {
+    use tollgate::Calendar;
+    let calendar = match unit {
+        "month" => Calendar::monthly(zone).and_then(|month| month.anchor(anchor)),
+        "week" => Calendar::weekly(zone).and_then(|week| week.anchor(anchor)),
+        "day" => Calendar::daily(zone),
+        _ => Calendar::hourly(zone),
+    };
+    Quota::calendar_window(5, calendar.expect("the system has time zones"))
+}
+
+/// All quotas, with what is kept of them.
+fn kept() -> Vec<(Quota, &'static str, &'static str)> {
+    #[cfg(feature = "calendar")]
+    let of_calendars = CALENDARS.into_iter().map(|row| (of_calendar(row), row.3, row.4));
+    #[cfg(not(feature = "calendar"))]
+    let of_calendars = [];
+    KEPT.into_iter().chain(of_calendars).collect()
 }
 
 /// What others may have put under a key of ours.
@@ -67,7 +97,7 @@ async fn a_foreign_value_is_a_new_state() {
     let (clock, server) = (ManualClock::new(), RedisServer::start());
     let settings = RedisStore::builder().without_deny_cache().with_clock(clock).budget(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
-    for (quota, ..) in KEPT {
+    for (quota, ..) in kept() {
         let take = async |cost| {
             let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
             decided.expect("the server is there").decision

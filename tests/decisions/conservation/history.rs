@@ -247,10 +247,9 @@ fn request(layer: &RateLimitLayer, key: &str, cost: u64) -> Open {
     Open { commands, served, handle }
 }
 
-async fn run<S: Store>(algorithm: Algorithm, name: &str, inner: S, clock: ManualClock) {
-    let quota = quota(algorithm, name == "Redis");
+async fn run<S: Store>(what: &str, quota: (Quota, Duration), name: &str, inner: S, clock: ManualClock) {
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("a number"));
-    println!("{algorithm:?} on {name}: seed {seed}");
+    println!("{what} on {name}: seed {seed}");
     let (start, mut history) = (Instant::now(), History::new(quota, inner, clock, Rng::with_seed(seed)));
     let (mut number, wanted) = (0, many(OPERATIONS));
     // Few queues of a short run are compared exactly, and by chance too few: then it goes on.
@@ -261,7 +260,7 @@ async fn run<S: Store>(algorithm: Algorithm, name: &str, inner: S, clock: Manual
     }
     let [all, exact] = history.compared;
     println!(
-        "{algorithm:?} on {name}: seed {seed}, {} operations, {all} counters compared, {exact} of them exactly, in {:?}",
+        "{what} on {name}: seed {seed}, {} operations, {all} counters compared, {exact} of them exactly, in {:?}",
         history.operations,
         start.elapsed()
     );
@@ -269,18 +268,32 @@ async fn run<S: Store>(algorithm: Algorithm, name: &str, inner: S, clock: Manual
 }
 
 async fn on_both(algorithm: Algorithm) {
+    both(&format!("{algorithm:?}"), |is_redis| quota(algorithm, is_redis)).await;
+}
+
+/// A history of a quota in memory, and one in Redis.
+async fn both(what: &str, quota: impl Fn(bool) -> (Quota, Duration)) {
     let clock = ManualClock::new();
-    run(algorithm, "memory", MemoryStore::builder().with_clock(clock.reader()).build(), clock).await;
+    run(what, quota(false), "memory", MemoryStore::builder().with_clock(clock.reader()).build(), clock).await;
     let (clock, server) = (ManualClock::new(), RedisServer::start());
     let settings =
         RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(60));
     let store = settings.connect(&server.url()).await.expect("the server was started");
-    run(algorithm, "Redis", store, clock).await;
+    run(what, quota(true), "Redis", store, clock).await;
 }
 
 #[tokio::test]
 async fn a_fixed_window_has_what_is_owed() {
     on_both(Algorithm::FixedWindow).await;
+}
+
+/// Its hours begin half an hour apart from those of UTC.
+#[cfg(feature = "calendar")]
+#[tokio::test]
+async fn a_calendar_window_has_what_is_owed() {
+    let hour = tollgate::Calendar::hourly("Asia/Kolkata").expect("the system has time zones");
+    let slack = |is_redis| quota(Algorithm::FixedWindow, is_redis).1;
+    both("a calendar window", |is_redis| (Quota::calendar_window(20, hour), slack(is_redis))).await;
 }
 
 #[tokio::test]

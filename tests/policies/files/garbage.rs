@@ -7,14 +7,14 @@ use super::ALL;
 
 /// Lines as a careless or hostile hand might write them.
 fn line() -> impl Strategy<Value = String> {
-    let field = "name|key|algorithm|limit|window|burst|queue|cost|count|missing_key|methods|routes|allow|deny|reserve|critical|tiers|\
+    let field = "name|key|algorithm|limit|window|zone|anchor|burst|queue|cost|count|missing_key|methods|routes|allow|deny|reserve|critical|tiers|\
          advertise|shadow|metered|preflights|refund_dropped|trusted_proxies|trusted_hops|forwarded|on_failure|allow_for|instances|\
          [a-z\"\\\\]{0,6}";
     let value = prop_oneof![
         "-?[0-9_]{1,22}(\\.[0-9]{1,3})?",
         "\"[0-9]{0,25} ?(ns|us|ms|s|m|h|d|M|y|years|µs)?\"",
         "\"(client_ip|bearer|failures|forwarded|cf-connecting-ip|(cookie|query|path_param|header):[a-z{}é]{0,4})\"",
-        "\"(peer_ip|route|path|global|header:[a-zA-Z -]{0,9}|fixed_window|token_bucket|skip|deny|allow)\"",
+        "\"(peer_ip|route|path|global|header:[a-zA-Z -]{0,9}|fixed_window|token_bucket|day|week|month|UTC|Europe/Berlin|skip|deny|allow)\"",
         "\\[(\"GET\"|\"/\\{id\\}\"|\"(10|::)[0-9a-f.:/]{0,9}\"|[0-9]{1,6}|,){0,6}\\]",
         "\\{ ?(by = \"header:[a-z]{0,3}\"|[a-z]{1,3} = [0-9]{1,20}|header = \"[a-z ]{0,3}\"|value = \"\"|,){0,6} ?\\}",
         "\\[(\"path\"|\"header:a\"|,|3){0,12}\\]",

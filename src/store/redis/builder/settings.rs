@@ -13,6 +13,7 @@ use crate::core::Error;
 use crate::store::redis::batch::{Plan, Settings};
 use crate::store::redis::connections::{Dialer, OwnTasks, Provider, Tls};
 use crate::store::redis::engine::Engine;
+use crate::store::redis::server_time::ServerTime;
 use crate::store::redis::servers::Servers;
 use crate::store::redis::store::RedisStore;
 use crate::store::redis::wire::Calls;
@@ -345,7 +346,7 @@ impl RedisStoreBuilder {
                 self.batch_size
             )));
         }
-        Engine::new(servers, self.prefix, self.budget, self.deny_cache)
+        Engine::new(servers, self.prefix, self.budget, ServerTime::new(self.clock), self.deny_cache)
     }
 }
 

@@ -10,8 +10,10 @@
 //! | 0 to 5 | an algorithm, by its number less 1 |
 //! | 6 | the call is one decision over one check: `lua/single.lua` |
 //! | 7 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
+//! | 8 | windows of a calendar, in place of those of an algorithm |
 
 use crate::core::algorithm::Algorithm;
+use crate::core::quota::Quota;
 
 /// The algorithms in the order of their numbers in the tables of `lua/wire.lua`, which begin with
 /// 1.
@@ -37,22 +39,38 @@ const SINGLE: u16 = 1 << ALGORITHMS.len();
 /// The bit of a call that is decisions over one check each, whose keys are all different.
 const SINGLES: u16 = 2 * SINGLE;
 
-/// A set of algorithms, and the entry that is called: without either of the last two bits, `batch`.
+/// The bit of windows of a calendar, which have functions of their own.
+const CALENDAR: u16 = 2 * SINGLES;
+
+/// What those functions are named after.
+const CALENDAR_WINDOW: &str = "calendar_window";
+
+/// A set of algorithms, and the entry that is called: without a bit of the two entries, `batch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs(u16);
 
 impl Needs {
     /// How many sets there are, and so how many scripts there can be.
-    pub(super) const SETS: usize = 2 * SINGLES as usize;
+    pub(super) const SETS: usize = 2 * CALENDAR as usize;
 
-    /// Returns the needs of any call over one algorithm: its decisions and adjustments, as a batch.
+    /// Returns the needs of any call over a quota: its decisions and adjustments, as a batch.
+    pub(super) fn of_quota(quota: &Quota) -> Self {
+        if quota.calendar().is_some() { Self(CALENDAR) } else { Self::of(quota.algorithm()) }
+    }
+
+    /// Returns whether calendars are needed.
+    pub(super) fn has_calendars(self) -> bool {
+        self.0 & CALENDAR != 0
+    }
+
+    /// Returns the needs of any call over one algorithm, with aligned windows.
     pub(super) fn of(algorithm: Algorithm) -> Self {
         Self(1 << (algorithm.facts().number - 1))
     }
 
     /// Returns the needs of any batch, whatever its algorithms.
     pub(super) fn all() -> Self {
-        Self(SINGLE - 1)
+        Self((SINGLE - 1) | CALENDAR)
     }
 
     /// Returns the needs of each algorithm alone, with each of the three entries.
@@ -94,6 +112,9 @@ impl Needs {
     pub(super) fn call(self, function: &str) -> bool {
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
+        if algorithm == CALENDAR_WINDOW {
+            return self.has_calendars();
+        }
         let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
         named.is_none_or(|named| self.0 & Self::of(named).0 != 0)
     }

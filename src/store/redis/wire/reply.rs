@@ -121,7 +121,23 @@ pub(super) struct Seen {
     pub(super) state: Option<State>,
 }
 
+impl Seen {
+    /// Returns what was seen, if the check was decided at all.
+    ///
+    /// # Errors
+    ///
+    /// If the server's clock is in none of the windows of a calendar that it was sent.
+    pub(super) fn decided(self) -> Result<Self, Error> {
+        if self.found == Found::Outside { Err(outside()) } else { Ok(self) }
+    }
+}
+
 impl ReplyPart {
+    /// Returns the time of the decision, in microseconds since the Unix epoch.
+    pub(in crate::store::redis) fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
     /// Reads what was found under the next check's key. `whole` is whether a log is there as a
     /// whole, as the request required. Returns `None` at the end, and where the bytes are no
     /// such state.
@@ -185,6 +201,7 @@ fn found(flag: u8) -> Found {
         0 => Found::Kept,
         1 => Found::Fresh,
         2 => Found::Ahead,
+        4 => Found::Outside,
         _ => Found::Foreign,
     }
 }
@@ -225,6 +242,13 @@ fn whole_time(low: u64, now: u64) -> u64 {
     let half = TIME_SPAN / 2;
     let behind = now.wrapping_sub(low).wrapping_add(half) % TIME_SPAN;
     (now + half).saturating_sub(behind)
+}
+
+/// Returns the error of a decision for which the server's clock is in none of the windows of a calendar
+/// that it was sent. Nothing was taken.
+#[cold]
+fn outside() -> Error {
+    Error::new(Kind::Store, "the clock of Redis differs from that of this process by more than a window of a calendar")
 }
 
 /// Returns the error of a reply that does not fit its request, or contradicts the twins' verdict.

@@ -8,11 +8,11 @@
 //!
 //! | place in a rule | bytes | what |
 //! | --- | --- | --- |
-//! | 0 | 1 | the number of the algorithm, from 1 |
+//! | 0 | 1 | the number of the algorithm, from 1; and `CALENDAR`, if its windows are a calendar's |
 //! | 1 | 1 | flags: the constants below |
-//! | 2 | 7 | the window, in ticks |
+//! | 2 | 7 | the window, in ticks; the start of a calendar's, in ms |
 //! | 9 | 7 | the limit, in units per window |
-//! | 16 | 7 | the capacity: the most units at once |
+//! | 16 | 7 | the capacity: the most units at once; of a calendar, lengths of three windows |
 //! | 23 | 7 | the cost of a check, or the units of a change |
 //! | 30 | 7 | the floor of a check, or the stamp of a refund |
 
@@ -31,6 +31,9 @@ pub(in crate::store::redis) const MOST_CHECKS: usize = 255;
 /// Bytes of a number in a rule, which is below 2^52.
 const NUMBER: usize = 7;
 
+/// Milliseconds of a minute: windows of a calendar are whole minutes.
+const MINUTE_MS: u64 = 60_000;
+
 /// Flag: the request is refused if this check does not fit.
 const ENFORCED: u8 = 1;
 /// Flag: a tick is 1 ms, else 1 µs.
@@ -46,6 +49,9 @@ const CHARGES: u8 = 16;
 const RESETS: u8 = 32;
 /// Flag: an earlier check of the same request has the same key, and their costs add up.
 const REPEATS: u8 = 64;
+
+/// Added to the number of an algorithm: its windows are those of a calendar.
+const CALENDAR: u8 = 32;
 
 /// A rule as it is sent: algorithm, flags, and five numbers.
 pub(super) type Rule = [u8; 2 + 5 * NUMBER];
@@ -84,34 +90,43 @@ pub(in crate::store::redis) struct Request {
 impl Request {
     /// Returns the request that decides at most [`MOST_CHECKS`] checks.
     ///
-    /// Costs and floors beyond `MOST_UNITS` are cut to that, as the algorithms in Rust cut them.
-    pub(in crate::store::redis) fn new(prefix: &str, checks: &[Check]) -> Self {
+    /// Costs and floors beyond `MOST_UNITS` are cut to that, as the algorithms in Rust cut them. `now_ms` returns the
+    /// time, which only windows of a calendar need.
+    pub(in crate::store::redis) fn new(prefix: &str, checks: &[Check], now_ms: impl Fn() -> u64) -> Self {
         let mut request = Self::default();
         for (index, check) in checks.iter().enumerate() {
             let enforced = if check.mode == Mode::Enforce { ENFORCED } else { 0 };
             let whole = if returns_whole(checks, index) { WHOLE } else { 0 };
             let numbers = [check.cost.min(MOST_UNITS), check.floor.min(MOST_UNITS)];
-            request.add(prefix, &check.counter, enforced | whole, numbers);
+            let windows = windows(&check.counter.quota, &now_ms);
+            request.add(prefix, &check.counter, enforced | whole, windows, numbers);
         }
         request
     }
 
     /// Returns the request that changes what was taken. `before` are the units that the same
     /// request took before these, which count in the refund of a bucket.
-    pub(in crate::store::redis) fn adjustment(prefix: &str, before: &[Taken], taken: &Taken, change: Change) -> Self {
+    pub(in crate::store::redis) fn adjustment(
+        prefix: &str,
+        before: &[Taken],
+        taken: &Taken,
+        change: Change,
+        now_ms: impl Fn() -> u64,
+    ) -> Self {
         let mut request = Self::default();
         let Adjustment { refund, charge, stamp } = adjustment(before, taken, change);
         let charges = if charge > 0 { CHARGES } else { 0 };
         let flag = if refund > 0 || charge == 0 { REFUNDS | charges } else { charges };
         let whole = if returns_whole_after(taken) { WHOLE } else { 0 };
-        request.add(prefix, &taken.counter, flag | whole, [refund.max(charge), stamp]);
+        let windows = windows(&taken.counter.quota, now_ms);
+        request.add(prefix, &taken.counter, flag | whole, windows, [refund.max(charge), stamp]);
         request
     }
 
     /// Returns the request that deletes the state of a counter.
     pub(in crate::store::redis) fn reset(prefix: &str, counter: &Counter) -> Self {
         let mut request = Self::default();
-        request.add(prefix, counter, RESETS, [0, 0]);
+        request.add(prefix, counter, RESETS, [0, 0], [0, 0]);
         request
     }
 
@@ -122,20 +137,25 @@ impl Request {
     }
 
     /// Adds a check, which shares its key and its rule with earlier ones where they are equal.
-    /// `numbers` are the last two of the rule.
-    fn add(&mut self, prefix: &str, counter: &Counter, flags: u8, numbers: [u64; 2]) {
+    /// `windows` are the window and the capacity of the rule, and `numbers` its last two.
+    fn add(&mut self, prefix: &str, counter: &Counter, flags: u8, windows: [u64; 2], numbers: [u64; 2]) {
         let others = self.keys.len();
         let key = place_of(&mut self.keys, redis_key(prefix, counter));
         let flags = if usize::from(key) < others { flags | REPEATS } else { flags };
-        let rule = place_of(&mut self.rules, rule(&counter.quota, flags, numbers));
+        let rule = place_of(&mut self.rules, rule(&counter.quota, flags, windows, numbers));
         self.checks.push([key, rule]);
-        self.needs = self.needs.and(Needs::of(counter.quota.algorithm()));
+        self.needs = self.needs.and(Needs::of_quota(&counter.quota));
     }
 
     /// Returns one of its keys, or `None` if it has no checks. On a Cluster all keys are in its
     /// slot.
     pub(in crate::store::redis) fn key(&self) -> Option<&str> {
         self.keys.first().map(String::as_str)
+    }
+
+    /// Returns whether a window of it is that of a calendar.
+    pub(in crate::store::redis) fn has_calendars(&self) -> bool {
+        self.needs.has_calendars()
     }
 
     /// Returns how many checks it has, which is how many flags the reply has for it.
@@ -156,7 +176,7 @@ impl Request {
     /// it.
     pub(super) fn views(&self) -> impl Iterator<Item = (Layout, View)> {
         let rules = self.checks.iter().map(|[_, rule]| &self.rules[usize::from(*rule)]);
-        rules.map(|rule| (algorithm_of(rule[0]).facts().layout, View::of(rule[1])))
+        rules.map(|rule| (algorithm_of(rule[0] % CALENDAR).facts().layout, View::of(rule[1])))
     }
 }
 
@@ -184,12 +204,22 @@ fn place_of<T: PartialEq>(items: &mut SmallVec<[T; 1]>, item: T) -> u8 {
     u8::try_from(place).expect("a request has at most 255 checks")
 }
 
-/// Writes a rule: see the table at the top of this module. `numbers` are its last two.
-fn rule(quota: &Quota, flags: u8, numbers: [u64; 2]) -> Rule {
+/// Returns the window and the capacity of a rule. Of a calendar these are the start of the window that it is now, and how
+/// many minutes it has, the one before it and the one after it.
+fn windows(quota: &Quota, now_ms: impl Fn() -> u64) -> [u64; 2] {
+    let Some(calendar) = quota.calendar() else { return [quota.window_ticks(), quota.capacity()] };
+    let around = calendar.around(now_ms()).0;
+    let minutes = |index: usize| ((around[index + 1] - around[index]) / MINUTE_MS).min(u16::MAX.into());
+    [around[1], minutes(0) << 32 | minutes(1) << 16 | minutes(2)]
+}
+
+/// Writes a rule: see the table at the top of this module. `windows` are its window and its capacity, and `numbers` its
+/// last two.
+fn rule(quota: &Quota, flags: u8, windows: [u64; 2], numbers: [u64; 2]) -> Rule {
     let mut rule = [0; 2 + 5 * NUMBER];
-    rule[0] = quota.facts().number;
+    rule[0] = quota.facts().number + if quota.calendar().is_some() { CALENDAR } else { 0 };
     rule[1] = flags | if quota.tick() == Tick::Milli { MILLIS } else { 0 };
-    let numbers = [quota.window_ticks(), quota.limit(), quota.capacity(), numbers[0], numbers[1]];
+    let numbers = [windows[0], quota.limit(), windows[1], numbers[0], numbers[1]];
     for (place, number) in rule[2..].chunks_exact_mut(NUMBER).zip(numbers) {
         place.copy_from_slice(&number.to_be_bytes()[8 - NUMBER..]);
     }

@@ -26,6 +26,7 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "prelude",
     "falling",
     "fixed_window",
+    "calendar_window",
     "token_bucket",
     "sliding_window",
     "sliding_log",
@@ -154,6 +155,23 @@ mod tests {
             assert!(!script.contains(idle), "{idle}");
         }
         assert_eq!(script.matches("\nlocal function single(").count(), 1);
+    }
+
+    #[test]
+    fn windows_of_a_calendar_are_in_the_scripts_that_need_them_only() {
+        let aligned = statements_for(Needs::of(Algorithm::FixedWindow), &["batch"]);
+        assert!(!aligned.contains("calendar_window"), "{aligned}");
+        #[cfg(feature = "calendar")]
+        {
+            let calendar = crate::core::Calendar::daily("UTC").expect("there is always UTC");
+            let of_calendar = statements_for(Needs::of_quota(&crate::Quota::calendar_window(1, calendar)), &["batch"]);
+            for needed in
+                ["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("]
+            {
+                assert!(of_calendar.contains(needed), "{needed}");
+            }
+            assert!(!of_calendar.contains("fixed_window_current"), "{of_calendar}");
+        }
     }
 
     #[test]

@@ -37,7 +37,8 @@ impl Verdict {
     pub(in crate::store::redis) fn of(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
         let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
-            let next = part.next(&check.counter.quota, returns_whole(checks, index)).ok_or_else(no_decision)?;
+            let next =
+                part.next(&check.counter.quota, returns_whole(checks, index)).ok_or_else(no_decision)?.decided()?;
             next.found.warn(check);
             seen.push(next);
         }
@@ -65,7 +66,7 @@ impl Verdict {
 ///
 /// As there.
 pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
-    let seen = part.next(&check.counter.quota, false).ok_or_else(no_decision)?;
+    let seen = part.next(&check.counter.quota, false).ok_or_else(no_decision)?.decided()?;
     seen.found.warn(check);
     let step = step(check, seen.state.as_ref(), part.now_us, check.cost);
     if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
@@ -84,6 +85,7 @@ pub(in crate::store::redis) fn applied_change(
 ) -> Result<Applied, Error> {
     let quota = &taken.counter.quota;
     let (units, seen) = part.change(quota, returns_whole_after(taken)).ok_or_else(no_decision)?;
+    let seen = seen.decided()?;
     let step = quota.decide(seen.state.as_ref(), quota.tick().of(part.now_us), 0, taken.floor);
     Ok(applied(taken, change, units, &step))
 }

@@ -1,0 +1,100 @@
+//! The window of a policy: a duration, or a unit of the calendar in a time zone.
+//!
+//! The fields `window`, `zone` and `anchor` come in, and a [`Period`] goes out. Each error is at the place of the field at
+//! fault. Without the feature `calendar` a unit is an error that names it.
+
+use std::time::Duration;
+
+use super::document::{Field, Table};
+use crate::core::{Calendar, Error, Quota};
+
+/// Makes the calendar of a zone.
+#[cfg(feature = "calendar")]
+type Make = fn(&str) -> Result<Calendar, Error>;
+
+/// The units of the calendar, by their names in files.
+#[cfg(feature = "calendar")]
+const UNITS: &[(&str, Make)] =
+    &[("hour", Calendar::hourly), ("day", Calendar::daily), ("week", Calendar::weekly), ("month", Calendar::monthly)];
+
+/// The units of the calendar, which nothing makes.
+#[cfg(not(feature = "calendar"))]
+const UNITS: &[(&str, ())] = &[("hour", ()), ("day", ()), ("week", ()), ("month", ())];
+
+/// How long units count.
+#[derive(Clone, Copy)]
+pub(super) enum Period {
+    /// For so long, as the algorithm says.
+    Length(Duration),
+    /// Until the window of a calendar ends.
+    Calendar(Calendar),
+}
+
+impl Period {
+    /// Returns the period of a quota.
+    pub(super) fn of(quota: &Quota) -> Self {
+        quota.calendar().map_or_else(|| Self::Length(quota.window()), Self::Calendar)
+    }
+}
+
+/// Reads the period of a `window`; `takes_calendars` is whether the algorithm counts in windows of a calendar.
+pub(super) fn read_period(window: Field<'_>, table: Table<'_>, takes_calendars: bool) -> Result<Period, Error> {
+    let named = |text: &str| UNITS.iter().find(|(name, _)| *name == text);
+    let Some((name, make)) = window.as_text().and_then(named) else {
+        refuse_calendar(table)?;
+        return window.period().map(Period::Length);
+    };
+    if !takes_calendars {
+        let message = format!("window {name:?} is for a fixed_window only: give a duration, such as \"1h\" or \"30d\"");
+        return Err(window.error(message));
+    }
+    read_calendar(window, table, *make).map(Period::Calendar)
+}
+
+/// Refuses the fields of a calendar where the window is none.
+pub(super) fn refuse_calendar(table: Table<'_>) -> Result<(), Error> {
+    let wrong = |field: Field<'_>| {
+        let advice = "give one of these as window, or leave it out";
+        field.error(format!("{} is for a window of \"hour\", \"day\", \"week\" or \"month\": {advice}", field.name))
+    };
+    match (table.get("zone"), table.get("anchor")) {
+        (Some(zone), _) => Err(zone.text().map_or_else(|error| error, |_| wrong(zone))),
+        (None, Some(anchor)) => Err(anchor.whole().map_or_else(|error| error, |_| wrong(anchor))),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Reads the zone, UTC if none is given, and the anchor.
+#[cfg(feature = "calendar")]
+fn read_calendar(_: Field<'_>, table: Table<'_>, make: Make) -> Result<Calendar, Error> {
+    let calendar = match table.get("zone") {
+        Some(zone) => make(zone.text()?).map_err(|error| zone.error(error))?,
+        None => make("UTC")?,
+    };
+    match table.get("anchor") {
+        Some(day) => calendar.anchored(day.whole()?).map_err(|error| day.error(error)),
+        None => Ok(calendar),
+    }
+}
+
+#[cfg(not(feature = "calendar"))]
+fn read_calendar(window: Field<'_>, _: Table<'_>, (): ()) -> Result<Calendar, Error> {
+    let name = window.text()?;
+    Err(window.error(format!("window {name:?} needs the feature calendar: turn it on")))
+}
+
+#[cfg(all(test, not(feature = "calendar")))]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn a_window_whose_feature_is_off_is_an_error_that_names_the_feature() {
+        for name in ["hour", "day", "week", "month"] {
+            let text =
+                format!("[[policy]]\nname = \"a\"\nalgorithm = \"fixed_window\"\nlimit = 1\nwindow = \"{name}\"\n");
+            let error = Config::from_toml(&text).expect_err("there is no calendar in this build");
+            let named = format!("line 5: window {name:?} needs the feature calendar: turn it on");
+            assert!(error.is_invalid() && error.to_string().starts_with(&named), "{error}");
+        }
+    }
+}

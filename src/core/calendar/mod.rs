@@ -1,0 +1,193 @@
+//! The calendar windows of a quota: hours, days, weeks and months of a time zone.
+//!
+//! The name of a zone, a unit and an anchor day come in; for any time, the [`Window`] that it is in goes out. The zone is
+//! read when a [`Calendar`] is made, and kept as long as the process lives, so decisions read no file. `zoned.rs` has the
+//! arithmetic, and it and `made.rs`, which keeps the calendars, alone use the jiff crate; without the feature `calendar` there is none to make.
+
+#[cfg(feature = "calendar")]
+mod made;
+#[cfg(not(feature = "calendar"))]
+mod none;
+#[cfg(all(test, feature = "calendar"))]
+mod tests;
+mod window;
+#[cfg(feature = "calendar")]
+mod zoned;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+#[cfg(feature = "calendar")]
+use self::made::Made;
+#[cfg(not(feature = "calendar"))]
+use self::none::Made;
+pub(crate) use self::window::{Around, Unit, Window};
+#[cfg(feature = "calendar")]
+use crate::core::Error;
+
+/// A unit of the calendar in a time zone: the window of a [`Quota::calendar_window`](crate::Quota::calendar_window).
+///
+/// | unit | begins |
+/// | --- | --- |
+/// | [`hourly`](Self::hourly) | with each full hour of local time |
+/// | [`daily`](Self::daily) | at midnight, or at the first instant of the date if clocks skip midnight |
+/// | [`weekly`](Self::weekly) | on Monday, or on the [`anchor`](Self::anchor) day, from 1 for Monday to 7 for Sunday |
+/// | [`monthly`](Self::monthly) | on the 1st, or on the [`anchor`](Self::anchor) day; in a month without it, on the last day |
+///
+/// A day on which clocks go forward has 23 hours, and one on which they go back has 25. A month from the 31st begins on
+/// January 31, on February 28 or 29, and on March 31 again.
+///
+/// Zones are those of the IANA database, such as `Europe/Berlin` or `UTC`, as the system has them (in `TZDIR`, or
+/// `/usr/share/zoneinfo`). Where a system has none, as in a small container image, a program may depend on the jiff crate
+/// with the feature `tzdb-bundle-always`. Rules of a zone that change while the process runs are read when a calendar
+/// of the zone is made again, as by a file that is loaded again.
+///
+/// A calendar is cheap to copy. The process keeps each different one it made, and makes at most 65,535, which is enough for
+/// each day of the month in each zone.
+///
+/// Constructors need the feature `calendar`.
+///
+/// # Examples
+///
+#[cfg_attr(feature = "calendar", doc = "```")]
+#[cfg_attr(not(feature = "calendar"), doc = "```ignore")]
+/// use tollgate::{Calendar, Quota};
+///
+/// // What a customer pays for, from the day the contract began.
+/// let billing = Calendar::monthly("Europe/Berlin")?.anchor(31)?;
+/// let quota = Quota::calendar_window(100_000, billing);
+/// assert_eq!(quota.calendar(), Some(billing));
+/// assert!(Calendar::daily("Europe/Berlim").is_err());
+/// # Ok::<(), tollgate::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Calendar(Made);
+
+/// Constructors, which read the zone.
+#[cfg(feature = "calendar")]
+#[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
+impl Calendar {
+    /// The hours of a time zone.
+    ///
+    /// If its clocks change by a part of an hour, the window ends there.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no such zone, or the process has made 65,535 calendars.
+    pub fn hourly(zone: &str) -> Result<Self, Error> {
+        Made::of(Unit::Hour, zone).map(Self)
+    }
+
+    /// The days of a time zone.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no such zone, or the process has made 65,535 calendars.
+    pub fn daily(zone: &str) -> Result<Self, Error> {
+        Made::of(Unit::Day, zone).map(Self)
+    }
+
+    /// The weeks of a time zone, from Monday.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no such zone, or the process has made 65,535 calendars.
+    pub fn weekly(zone: &str) -> Result<Self, Error> {
+        Made::of(Unit::Week(1), zone).map(Self)
+    }
+
+    /// The months of a time zone, from the 1st.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no such zone, or the process has made 65,535 calendars.
+    pub fn monthly(zone: &str) -> Result<Self, Error> {
+        Made::of(Unit::Month(1), zone).map(Self)
+    }
+
+    /// Sets the day on which weeks begin, 1 (Monday) to 7 (Sunday), or months, 1 to 31.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such day, the unit is an hour or a day, or the process has made 65,535 calendars.
+    pub fn anchor(self, day: u8) -> Result<Self, Error> {
+        self.anchored(day.into())
+    }
+
+    /// As [`anchor`](Self::anchor), for any number.
+    pub(crate) fn anchored(self, day: u64) -> Result<Self, Error> {
+        self.0.with_unit(self.0.zoned().unit().anchored(day)?).map(Self)
+    }
+}
+
+impl Calendar {
+    /// Returns the name of the time zone.
+    pub fn zone(&self) -> &str {
+        self.0.zoned().zone()
+    }
+
+    /// Returns what names it in keys, in a database: `month31@Europe/Berlin`.
+    pub(crate) fn name(self) -> &'static str {
+        self.0.zoned().name()
+    }
+
+    /// Returns a number that no other calendar of this process has.
+    pub(crate) fn number(self) -> u64 {
+        self.0.zoned().number()
+    }
+
+    /// Returns the usual length of its windows, in milliseconds: the longest without a change of clocks.
+    pub(crate) fn usual_ms(self) -> u64 {
+        self.0.zoned().unit().usual_ms()
+    }
+
+    /// Returns the window that a time is in.
+    #[inline]
+    pub(crate) fn window_at(self, now_ms: u64) -> Window {
+        self.0.zoned().window_at(now_ms)
+    }
+
+    /// Returns the window that a time is in, and those before and after it.
+    #[cfg_attr(not(any(feature = "redis", test)), allow(dead_code, reason = "it is for calls to Redis"))]
+    pub(crate) fn around(self, now_ms: u64) -> Around {
+        self.0.zoned().around(now_ms)
+    }
+
+    /// Returns the length of the window that ends at a time, in milliseconds.
+    pub(crate) fn length_until(self, end_ms: u64) -> u64 {
+        self.window_at(end_ms.saturating_sub(1)).length()
+    }
+}
+
+impl PartialEq for Calendar {
+    fn eq(&self, other: &Self) -> bool {
+        self.number() == other.number()
+    }
+}
+
+impl Eq for Calendar {}
+
+impl Hash for Calendar {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number().hash(state);
+    }
+}
+
+impl fmt::Debug for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Calendar({})", self.name())
+    }
+}
+
+/// As in `month from day 31 in Europe/Berlin`.
+impl fmt::Display for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = self.0.zoned().unit();
+        f.write_str(unit.name())?;
+        match unit {
+            Unit::Hour | Unit::Day => {}
+            Unit::Week(anchor) | Unit::Month(anchor) => write!(f, " from day {anchor}")?,
+        }
+        write!(f, " in {}", self.zone())
+    }
+}

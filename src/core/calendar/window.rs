@@ -1,0 +1,102 @@
+//! Units of the calendar, and the windows that they come to.
+
+#[cfg(feature = "calendar")]
+use crate::core::Error;
+
+/// Milliseconds of an hour.
+const HOUR_MS: u64 = 3_600_000;
+
+/// A unit of the calendar, with the day on which it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "calendar"), allow(dead_code, reason = "no calendar is made"))]
+pub(crate) enum Unit {
+    Hour,
+    Day,
+    /// From a day of the week, 1 (Monday) to 7.
+    Week(u8),
+    /// From a day of the month, 1 to 31.
+    Month(u8),
+}
+
+impl Unit {
+    /// Returns its name in files.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week(_) => "week",
+            Self::Month(_) => "month",
+        }
+    }
+
+    /// Returns the usual length in milliseconds: the longest without a change of clocks.
+    pub(super) fn usual_ms(self) -> u64 {
+        match self {
+            Self::Hour => HOUR_MS,
+            Self::Day => 24 * HOUR_MS,
+            Self::Week(_) => 7 * 24 * HOUR_MS,
+            Self::Month(_) => 31 * 24 * HOUR_MS,
+        }
+    }
+
+    /// Returns the unit that begins on another day.
+    #[cfg(feature = "calendar")]
+    pub(super) fn anchored(self, day: u64) -> Result<Self, Error> {
+        match (self, u8::try_from(day)) {
+            (Self::Week(_), Ok(day @ 1..=7)) => return Ok(Self::Week(day)),
+            (Self::Month(_), Ok(day @ 1..=31)) => return Ok(Self::Month(day)),
+            _ => {}
+        }
+        match self {
+            Self::Week(_) => {
+                Err(Error::invalid(format!("anchor {day} is no day of a week: give 1 for Monday to 7 for Sunday")))
+            }
+            Self::Month(_) => Err(Error::invalid(format!("anchor {day} is no day of a month: give 1 to 31"))),
+            Self::Hour | Self::Day => Err(Error::invalid(format!(
+                "anchor {day} is for weeks and months, and the window is one {}: leave it out",
+                self.name()
+            ))),
+        }
+    }
+}
+
+/// A window of a calendar: from `start` until just before `end`, in milliseconds since the Unix epoch. Both are whole
+/// minutes, and `start` is 0 if the window began before the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Window {
+    /// Returns its length.
+    pub(crate) fn length(self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// Three windows, each of which begins where the one before it ends: when they begin, and when the last one ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Around(pub(crate) [u64; 4]);
+
+#[cfg_attr(not(feature = "calendar"), allow(dead_code, reason = "no calendar is made"))]
+impl Around {
+    /// Returns the one of the windows that a time is in, if it is in any.
+    #[inline]
+    pub(super) fn window_at(&self, now_ms: u64) -> Option<Window> {
+        let [first, start, end, last] = self.0;
+        // Mostly it is the one in the middle.
+        let [start, end] = match now_ms {
+            now if now < first || now >= last => return None,
+            now if now < start => [first, start],
+            now if now < end => [start, end],
+            _ => [end, last],
+        };
+        Some(Window { start, end })
+    }
+
+    /// Returns whether a time is in the window in the middle.
+    pub(super) fn is_around(&self, now_ms: u64) -> bool {
+        (self.0[1]..self.0[2]).contains(&now_ms)
+    }
+}

@@ -1,0 +1,139 @@
+//! Windows of a calendar: the process names them, and the server's clock decides between them.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::poll;
+use tollgate::store::{Answer, Change, Check, Deadline, Decided, Mode, Settlement};
+use tollgate::test_util::ManualClock;
+use tollgate::{Calendar, Error, Quota, RedisStore, Store};
+
+use crate::support::checks::check;
+use crate::support::server::RedisServer;
+
+const DAY: u64 = 86_400;
+
+/// Midnight in Berlin. Times in here are seconds since the clock's first.
+const MIDNIGHT: u64 = 3 * DAY - 3_600;
+
+const LONG: Duration = Duration::from_secs(10);
+
+fn daily(limit: u64) -> Quota {
+    Quota::calendar_window(limit, Calendar::daily("Europe/Berlin").expect("the system has time zones"))
+}
+
+fn at(seconds: u64) -> Duration {
+    ManualClock::EPOCH + Duration::from_secs(seconds)
+}
+
+struct Rig {
+    store: RedisStore,
+    clock: ManualClock,
+    server: RedisServer,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let (clock, server) = (ManualClock::new(), RedisServer::start());
+        let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(LONG);
+        let store = settings.connect(&server.url()).await.expect("the server was started");
+        Self { store, clock, server }
+    }
+
+    /// Has a request decided at one time that was made at another: the clock is set between.
+    async fn decide(&self, made: u64, decided: u64, checks: &[Check]) -> Result<Decided, Error> {
+        self.clock.set(at(made));
+        let Answer::Pending(mut deciding) = self.store.decide(checks, Deadline::none()) else {
+            panic!("Redis is waited for")
+        };
+        let polled = poll!(&mut deciding);
+        assert!(matches!(polled, Poll::Pending), "the reply takes longer");
+        self.clock.set(at(decided));
+        deciding.await
+    }
+
+    async fn remaining(&self, made: u64, decided: u64, cost: u64) -> (u64, u64) {
+        let decided = self.decide(made, decided, &[check("ada", daily(5), cost)]).await.expect("it is near enough");
+        let outcome = &decided.decision.outcomes()[0];
+        (outcome.remaining(), outcome.reset_after().as_secs())
+    }
+}
+
+#[tokio::test]
+async fn a_request_counts_in_the_window_that_the_server_is_in() {
+    let rig = Rig::start().await;
+    assert_eq!(rig.remaining(MIDNIGHT - 3, MIDNIGHT - 2, 3).await, (2, 2));
+    assert_eq!(rig.remaining(MIDNIGHT + 1, MIDNIGHT - 1, 1).await, (1, 1), "a process that is ahead");
+    assert_eq!(rig.remaining(MIDNIGHT - 1, MIDNIGHT, 1).await, (4, DAY), "one that is behind, or waited");
+    assert_eq!(rig.remaining(MIDNIGHT - 1, MIDNIGHT + DAY - 1, 1).await, (3, 1), "one that is a day behind");
+    assert_eq!(rig.remaining(MIDNIGHT + DAY, MIDNIGHT, 0).await, (3, DAY), "one that is a day ahead");
+}
+
+#[tokio::test]
+async fn a_clock_that_differs_by_more_than_a_window_is_an_error_and_takes_nothing() {
+    let rig = Rig::start().await;
+    let others = Quota::fixed_window(5, Duration::from_secs(11 * 3_600));
+    for decided in [MIDNIGHT + 2 * DAY, MIDNIGHT - DAY - 1] {
+        for mode in [Mode::Enforce, Mode::Shadow] {
+            let checks = [check("ada", others, 1), check("ada", daily(5), 1).mode(mode), check("ada", others, 1)];
+            for checks in [&checks[..], &checks[1..2], &[check("ada", daily(5), 0)]] {
+                let error = rig.decide(MIDNIGHT, decided, checks).await.expect_err("it is too far");
+                assert!(
+                    error.is_store() && error.to_string().contains("by more than a window of a calendar"),
+                    "{error}"
+                );
+                assert_eq!(rig.server.keys(), [""; 0], "nothing was taken");
+            }
+        }
+    }
+    assert!(rig.decide(MIDNIGHT, MIDNIGHT, &[check("ada", daily(5), 1)]).await.is_ok());
+}
+
+#[tokio::test]
+async fn requests_of_two_windows_share_a_call() {
+    let rig = Rig::start().await;
+    let request = |key| [check(key, daily(5), 1)];
+    rig.clock.set(at(MIDNIGHT - 1));
+    let (before, after) = (request("ada"), request("bob"));
+    let mut of_before = Box::pin(rig.store.decide(&before, Deadline::none()).wait());
+    assert!(poll!(&mut of_before).is_pending());
+    rig.clock.set(at(MIDNIGHT));
+    let mut of_after = Box::pin(rig.store.decide(&after, Deadline::none()).wait());
+    assert!(poll!(&mut of_after).is_pending());
+    for decided in [of_before.await, of_after.await] {
+        let decision = decided.expect("the server is there").decision;
+        assert_eq!((decision.outcomes()[0].remaining(), decision.outcomes()[0].reset_after().as_secs()), (4, DAY));
+    }
+}
+
+#[tokio::test]
+async fn a_refund_that_is_late_changes_no_other_window() {
+    let rig = Rig::start().await;
+    let decided = rig.decide(MIDNIGHT - 1, MIDNIGHT - 1, &[check("ada", daily(5), 2)]).await.expect("decided");
+    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 3).await, (2, DAY));
+    rig.clock.set(at(MIDNIGHT - 1));
+    let refunding = rig.store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]);
+    rig.clock.set(at(MIDNIGHT));
+    let applied = refunding.wait().await.expect("the server is there");
+    assert_eq!(applied[0].units, 0);
+    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 0).await, (2, DAY));
+}
+
+/// No clock is set here: the windows are those of the system's time.
+#[tokio::test]
+async fn a_store_on_the_server_s_time_counts_by_the_calendar() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder().budget(LONG).connect(&server.url()).await.expect("the server was started");
+    let month =
+        Calendar::monthly("Pacific/Kiritimati").and_then(|month| month.anchor(31)).expect("there are time zones");
+    let quota = Quota::calendar_window(5, month);
+    for left in [3, 1] {
+        let decided = store.decide(&[check("ada", quota, 2)], Deadline::none()).wait().await.expect("decided");
+        let outcome = &decided.decision.outcomes()[0];
+        assert_eq!(outcome.remaining(), left);
+        assert!((28 * DAY..=31 * DAY).contains(&outcome.window().as_secs()), "{outcome:?}");
+        assert!(outcome.reset_after() <= outcome.window(), "{outcome:?}");
+    }
+    let [key] = &server.keys()[..] else { panic!("one key was expected") };
+    assert!(key.ends_with(":1fmonth31@Pacific/Kiritimati"), "{key}");
+}
