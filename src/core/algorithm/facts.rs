@@ -10,7 +10,6 @@
 use std::time::Duration;
 
 use super::State;
-use super::rule::EXACT;
 
 /// The facts about one algorithm.
 ///
@@ -65,6 +64,9 @@ impl Facts {
     }
 }
 
+/// Counts are kept in six bytes each.
+const MOST_COUNT: u64 = 1 << 48;
+
 /// The bytes of a state in Redis, which are read as a [`State`](super::State).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
@@ -82,14 +84,12 @@ pub(crate) enum Layout {
 }
 
 impl Layout {
-    /// Returns whether a state has this layout, and could be one of this window: of others the arithmetic is not exact,
+    /// Returns whether a state has this layout, and could be one of ours: of others the arithmetic is not exact,
     /// and may overflow.
-    pub(crate) fn is_of(self, state: &State, window: u64) -> bool {
+    pub(crate) fn is_of(self, state: &State) -> bool {
         match state {
             State::Level { .. } => matches!(self, Self::Count | Self::Falling),
-            State::Window { count, previous, .. } => {
-                self == Self::Counts && count.max(previous).saturating_mul(window) < EXACT
-            }
+            State::Window { count, previous, .. } => self == Self::Counts && *count.max(previous) < MOST_COUNT,
             State::Log { time, units } => {
                 let age = |unit: &u32| time.wrapping_sub(u64::from(*unit)) % (1 << 32);
                 self == Self::Log

@@ -14,6 +14,27 @@ pub(crate) const EXACT: u64 = 1 << 52;
 /// No quota holds more units than this, so a larger cost decides nothing differently.
 pub(crate) const MOST_UNITS: u64 = EXACT / 8;
 
+/// `a * b / c`, rounded down, whose product may be larger than 64 bits.
+pub(super) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+    match a.checked_mul(b) {
+        Some(product) => product / c,
+        None => cut(u128::from(a) * u128::from(b) / u128::from(c)),
+    }
+}
+
+/// `a * b / c`, rounded up, whose product may be larger than 64 bits.
+pub(crate) fn mul_div_ceil(a: u64, b: u64, c: u64) -> u64 {
+    match a.checked_mul(b) {
+        Some(product) => product.div_ceil(c),
+        None => cut((u128::from(a) * u128::from(b)).div_ceil(c.into())),
+    }
+}
+
+/// The number, or the largest of 64 bits if it has more.
+pub(super) fn cut(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
 /// A quota in ticks and units.
 ///
 /// `window` and `limit` are at least 1, and `limit` and `capacity` are within what

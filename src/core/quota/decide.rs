@@ -20,7 +20,7 @@ impl Quota {
 
     /// Returns whether a state could be one of this quota, or of one with another limit.
     pub(crate) fn can_read(&self, state: &State) -> bool {
-        self.facts().layout.is_of(state, self.window)
+        self.facts().layout.is_of(state)
     }
 
     const fn rule(&self) -> Rule {
