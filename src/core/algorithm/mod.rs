@@ -40,13 +40,14 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod token_bucket;
+mod wide;
 
 pub(crate) use concurrency::HEARTBEAT;
 #[cfg(feature = "redis")]
 pub(crate) use facts::Layout;
 pub(crate) use facts::{Capacity, Facts, Refund, Refusal};
-pub(crate) use rule::{Adjusted, Adjustment, EXACT, MOST_UNITS, Rule, mul_div_ceil};
-pub(crate) use state::{Found, State};
+pub(crate) use rule::{Adjusted, Adjustment, MOST_UNITS, Rule, mul_div_ceil};
+pub(crate) use state::{EXACT, Found, State};
 pub(crate) use step::{NEVER, Step};
 
 algorithms! {

@@ -5,11 +5,11 @@
 //! Costs and changes come from requests and are cut to [`MOST_UNITS`].
 
 use super::State;
+use super::state::EXACT;
 use crate::core::Change;
 
-/// No intermediate value of any decision reaches this: Lua's numbers hold every integer below it,
-/// and their quotients round down correctly.
-pub(crate) const EXACT: u64 = 1 << 52;
+/// The limit, and capacity, up to which buckets are exact over any window; over short ones they take more.
+pub(super) const ANY_WINDOW: u64 = 1_000_000_000_000;
 
 /// No quota holds more units than this, so a larger cost decides nothing differently.
 pub(crate) const MOST_UNITS: u64 = EXACT / 8;
@@ -47,6 +47,16 @@ pub(crate) struct Rule {
     pub(crate) limit: u64,
     /// The most units that can be taken at once, at least 1; only buckets and queues read it.
     pub(crate) capacity: u64,
+}
+
+impl Rule {
+    /// Returns whether the level of a bucket may reach [`EXACT`]: then it is kept as units and the parts beyond them.
+    ///
+    /// It depends on the capacity, as a level is up to twice that times the window.
+    #[inline]
+    pub(crate) const fn is_wide(&self) -> bool {
+        (2 * self.capacity + 1).saturating_mul(self.window) >= EXACT
+    }
 }
 
 /// A refund or a charge after the fact.

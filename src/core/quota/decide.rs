@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::Quota;
+#[cfg(feature = "redis")]
+use crate::core::algorithm::Layout;
 use crate::core::algorithm::{Adjusted, Adjustment, Facts, Refusal, Rule, State, Step};
 
 impl Quota {
@@ -20,11 +22,17 @@ impl Quota {
 
     /// Returns whether a state could be one of this quota, or of one with another limit.
     pub(crate) fn can_read(&self, state: &State) -> bool {
-        self.facts().layout.is_of(state)
+        self.facts().layout.is_of(state, self.window)
     }
 
     const fn rule(&self) -> Rule {
         Rule { window: self.window, limit: self.limit, capacity: self.capacity }
+    }
+
+    /// Returns whether the level of a bucket may reach 2^52: then it is decided in units and parts of a unit.
+    #[cfg(feature = "redis")]
+    pub(crate) const fn is_wide(&self) -> bool {
+        matches!(self.facts().layout, Layout::Falling) && self.rule().is_wide()
     }
 
     /// Returns the facts about its algorithm.

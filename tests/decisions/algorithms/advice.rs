@@ -126,9 +126,9 @@ fn the_advice_is_one_that_helps_each_algorithm() {
          fixed_window",
     );
     says(
-        over(Algorithm::TokenBucket, 600 * MILLION, minute),
-        "limit 600000000 is too large for a token_bucket over 60s: give at most 37529996, or about the same rate over a \
-         shorter window: 10000000 over 1s",
+        over(Algorithm::TokenBucket, 60 * MILLION * MILLION, minute),
+        "limit 60000000000000 is too large for a token_bucket over 60s: give at most 1000000000000, or about the same \
+         rate over a shorter window: 1000000000000 over 1s",
     );
     says(
         over(Algorithm::FixedWindow, 1 << 50, minute),

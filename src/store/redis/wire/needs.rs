@@ -10,8 +10,10 @@
 //! | 0 to 5 | an algorithm, by its number less 1 |
 //! | 6 | the call is one decision over one check: `lua/single.lua` |
 //! | 7 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
+//! | 8 | the algorithms decide levels that may reach 2^52, too: `lua/wide.lua` |
 
 use crate::core::algorithm::Algorithm;
+use crate::core::quota::Quota;
 
 /// The algorithms in the order of their numbers in the tables of `lua/wire.lua`, which begin with
 /// 1.
@@ -37,22 +39,30 @@ const SINGLE: u16 = 1 << ALGORITHMS.len();
 /// The bit of a call that is decisions over one check each, whose keys are all different.
 const SINGLES: u16 = 2 * SINGLE;
 
-/// A set of algorithms, and the entry that is called: without either of the last two bits, `batch`.
+/// The bit of a call that decides levels which may reach 2^52.
+const WIDE: u16 = 2 * SINGLES;
+
+/// A set of algorithms, and the entry that is called: with the bit of neither of the two others, `batch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs(u16);
 
 impl Needs {
     /// How many sets there are, and so how many scripts there can be.
-    pub(super) const SETS: usize = 2 * SINGLES as usize;
+    pub(super) const SETS: usize = 2 * WIDE as usize;
 
     /// Returns the needs of any call over one algorithm: its decisions and adjustments, as a batch.
     pub(super) fn of(algorithm: Algorithm) -> Self {
         Self(1 << (algorithm.facts().number - 1))
     }
 
+    /// Returns the needs of any call over one quota.
+    pub(super) fn of_quota(quota: &Quota) -> Self {
+        Self(Self::of(quota.algorithm()).0 | if quota.is_wide() { WIDE } else { 0 })
+    }
+
     /// Returns the needs of any batch, whatever its algorithms.
     pub(super) fn all() -> Self {
-        Self(SINGLE - 1)
+        Self((SINGLE - 1) | WIDE)
     }
 
     /// Returns the needs of each algorithm alone, with each of the three entries.
@@ -90,12 +100,13 @@ impl Needs {
     }
 
     /// Returns whether a function in a table of `lua/wire.lua` may be called: one that is not an
-    /// algorithm's, or whose algorithm is in the set.
+    /// algorithm's, or whose algorithm is in the set; one for large levels only if those are, too.
     pub(super) fn call(self, function: &str) -> bool {
+        let (function, bit) = function.strip_prefix("wide_").map_or((function, 0), |narrow| (narrow, WIDE));
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
         let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
-        named.is_none_or(|named| self.0 & Self::of(named).0 != 0)
+        named.is_none_or(|named| self.0 & Self::of(named).0 != 0 && self.0 & bit == bit)
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! | place in a rule | bytes | what |
 //! | --- | --- | --- |
-//! | 0 | 1 | the number of the algorithm, from 1 |
+//! | 0 | 1 | the number of the algorithm, from 1, and [`WIDE`] more for levels that may reach 2^52 |
 //! | 1 | 1 | flags: the constants below |
 //! | 2 | 7 | the window, in ticks |
 //! | 9 | 7 | the limit, in units per window |
@@ -27,6 +27,9 @@ use crate::store::{Change, Check, Counter, Mode, Taken};
 
 /// The most checks of one request: the places of keys and rules are one byte.
 pub(in crate::store::redis) const MOST_CHECKS: usize = 255;
+
+/// More than the number of an algorithm, where its levels are kept as units and parts: see `lua/wide.lua`.
+const WIDE: u8 = 16;
 
 /// Bytes of a number in a rule, which is below 2^52.
 const NUMBER: usize = 7;
@@ -129,7 +132,7 @@ impl Request {
         let flags = if usize::from(key) < others { flags | REPEATS } else { flags };
         let rule = place_of(&mut self.rules, rule(&counter.quota, flags, numbers));
         self.checks.push([key, rule]);
-        self.needs = self.needs.and(Needs::of(counter.quota.algorithm()));
+        self.needs = self.needs.and(Needs::of_quota(&counter.quota));
     }
 
     /// Returns one of its keys, or `None` if it has no checks. On a Cluster all keys are in its
@@ -156,7 +159,7 @@ impl Request {
     /// it.
     pub(super) fn views(&self) -> impl Iterator<Item = (Layout, View)> {
         let rules = self.checks.iter().map(|[_, rule]| &self.rules[usize::from(*rule)]);
-        rules.map(|rule| (algorithm_of(rule[0]).facts().layout, View::of(rule[1])))
+        rules.map(|rule| (algorithm_of(rule[0] % WIDE).facts().layout, View::of(rule[1])))
     }
 }
 
@@ -187,7 +190,7 @@ fn place_of<T: PartialEq>(items: &mut SmallVec<[T; 1]>, item: T) -> u8 {
 /// Writes a rule: see the table at the top of this module. `numbers` are its last two.
 fn rule(quota: &Quota, flags: u8, numbers: [u64; 2]) -> Rule {
     let mut rule = [0; 2 + 5 * NUMBER];
-    rule[0] = quota.facts().number;
+    rule[0] = quota.facts().number + if quota.is_wide() { WIDE } else { 0 };
     rule[1] = flags | if quota.tick() == Tick::Milli { MILLIS } else { 0 };
     let numbers = [quota.window_ticks(), quota.limit(), quota.capacity(), numbers[0], numbers[1]];
     for (place, number) in rule[2..].chunks_exact_mut(NUMBER).zip(numbers) {

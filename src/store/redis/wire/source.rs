@@ -31,6 +31,7 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "sliding_log",
     "leaky_bucket",
     "concurrency",
+    "wide",
     "wire",
     "decide",
     "adjust",
@@ -140,7 +141,10 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::core::Quota;
     use crate::core::algorithm::Algorithm;
 
     #[test]
@@ -154,6 +158,21 @@ mod tests {
             assert!(!script.contains(idle), "{idle}");
         }
         assert_eq!(script.matches("\nlocal function single(").count(), 1);
+    }
+
+    #[test]
+    fn only_a_script_for_large_levels_has_what_they_need() {
+        let (narrow, large) = (Quota::per_minute(100), Quota::token_bucket(1 << 39, Duration::from_secs(60)));
+        for entry in ["single", "singles", "batch"] {
+            let script = statements_for(Needs::of_quota(&narrow), &[entry]);
+            assert!(!script.contains("wide_") && !script.contains("mul_div"), "{script}");
+            let script = statements_for(Needs::of_quota(&large), &[entry]);
+            for needed in ["local function wide_token_bucket(", "local function mul_div(", "[18] = wide_token_bucket,"]
+            {
+                assert!(script.contains(needed), "{needed}");
+            }
+            assert!(!script.contains("wide_leaky_bucket"), "{script}");
+        }
     }
 
     #[test]
