@@ -2,8 +2,10 @@
 --
 -- 21 bytes, 7 a number: the last time seen, the level then, and when the key expires, all by ticks. An
 -- expiry serves if it is no sooner than when the level is 0, and no later than a window after that.
+-- A level of 2^52 or more is 29 bytes, as wide.lua writes it.
 
 local FALLING, FALLING_SIZE = '>I7I7I7', 21
+local WIDE, WIDE_SIZE, WIDE_MARK = '>BI7I7I7I7', 29, 255
 
 -- Returns the level of `value`, as of the last time seen or `now`, with that time; what was found; and
 -- when the key expires. Nothing, a foreign value and a state more than a window ahead of `now` all are a
@@ -12,10 +14,15 @@ local function read_falling(value, now, window, limit)
   if not value then
     return now, 0, FRESH, 0
   end
-  if #value ~= FALLING_SIZE then
+  local time, level, expiry
+  if #value == FALLING_SIZE then
+    time, level, expiry = unpack_at(FALLING, value)
+  elseif #value == WIDE_SIZE and value:byte() == WIDE_MARK then
+    -- No bucket that reads it here has a deeper debt. Its key is written anew, as its size differs.
+    time, level, expiry = unpack_at('>I7', value, 2), NEVER - 1 - window, 0
+  else
     return now, 0, FOREIGN, 0
   end
-  local time, level, expiry = unpack_at(FALLING, value)
   if level >= NEVER then
     return now, 0, FOREIGN, 0
   end

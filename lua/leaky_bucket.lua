@@ -29,7 +29,7 @@ end
 
 local function leaky_bucket_adjust(value, now, window, limit, capacity, refund, charge, stamp)
   local time, backlog, _, expiry = read_falling(value, now, window, limit)
-  if stamp ~= NEVER and stamp ~= time + div_ceil(backlog, limit) then
+  if stamp ~= NEVER and stamp ~= min(NEVER - 1, time + div_ceil(backlog, limit)) then
     refund = 0
   end
   local kept = max(0, backlog - min(refund, div_ceil(backlog, window)) * window)

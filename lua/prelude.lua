@@ -1,8 +1,9 @@
 -- Numbers and state, for every algorithm.
 --
--- All numbers are integers below 2^52, which Lua's doubles hold exactly; so is a % b of two of them,
--- and (a - a % b) / b is the quotient rounded down. Times are ticks: 1 us for windows up to 60 s,
--- else 1 ms. There are few functions, as a script makes each of them anew in every call.
+-- All numbers are integers below 2^53, which Lua's doubles hold exactly; so is a % b of two of them,
+-- and (a - a % b) / b is the quotient rounded down; a product may be larger: see mul_div. Times are
+-- ticks: 1 us for windows up to 60 s, else 1 ms. There are few functions, as a script makes each of
+-- them anew in every call.
 --
 -- Where bytes count, states keep the low 44 bits of a time. No state matters for 2^43 ticks, so the
 -- whole time is the nearest one to the clock that has those low bits.
@@ -22,6 +23,19 @@ end
 local function div_ceil(a, b)
   local sum = a + b - 1
   return (sum - sum % b) / b
+end
+
+-- a * b / c rounded down, and the rest, where the product may be above 2^53: by 11 bits of b at a
+-- time, as the rest times 2^11 and those bits times a are below 2^52 each; a <= c < 2^41, b < 2^55.
+local function mul_div(a, b, c)
+  local quotient, rest, place = 0, 0, 2 ^ 44
+  repeat
+    local low = b % place
+    local sum = rest * 2048 + (b - low) / place * a
+    b, rest = low, sum % c
+    quotient, place = quotient * 2048 + (sum - rest) / c, place / 2048
+  until place < 1
+  return quotient, rest
 end
 
 -- A life in us, for PX: which counts whole milliseconds, from a whole one. After a limit was lowered

@@ -21,7 +21,7 @@ local function sliding_window_current(value, now, window)
     return now, 0, 0, FOREIGN
   end
   local last, count, previous = unpack_at('>I7I6I6', value)
-  if max(count, previous) * window >= NEVER then
+  if last >= NEVER then
     return now, 0, 0, FOREIGN
   end
   if last > now + window then
@@ -47,7 +47,8 @@ local function sliding_window(value, now, window, limit, _, cost, floor)
   local elapsed = time % window
   local start = time - elapsed
   local weighed = previous * (window - elapsed)
-  local weight = (weighed - weighed % window) / window
+  local weight = weighed < NEVER and (weighed - weighed % window) / window
+    or mul_div(window - elapsed, previous, window)
   local fits = cost == 0 or weight + count + cost + floor <= limit
   if not fits or cost == 0 then
     return fits, found
@@ -72,7 +73,8 @@ local function sliding_window_adjust(value, now, window, limit, _, refund, charg
   end
   local kept = count - refunded
   local weighed = (previous - earlier) * (window - elapsed)
-  local weight = (weighed - weighed % window) / window
+  local weight = weighed < NEVER and (weighed - weighed % window) / window
+    or mul_div(window - elapsed, previous - earlier, window)
   local added = min(charge, max(0, 2 * limit - weight - kept))
   local changed = kept + added
   local units = refunded + earlier + added

@@ -5,6 +5,7 @@
 -- args[2]   the number of rules (1 byte), each rule as algorithm (1), flags (1), window, limit,
 --           capacity, cost, floor (7 each), then the requests: the number of checks (1), each check
 --           as the places of its key and its rule, from 1 (1 each)
+--           algorithm: its number, and 16 more if the levels of a bucket may reach 2^52: wide.lua
 --           flags: 1 enforced; 2 the tick is 1 ms; 4 return the whole state; no decision but 8 a refund,
 --           16 a charge or both, a renewal, of `cost` units, with a stamp in place of the floor, or 32 a
 --           reset; 64 an earlier check of the request has the same key
@@ -25,6 +26,8 @@ local ALGORITHMS = {
   [4] = sliding_log,
   [5] = leaky_bucket,
   [6] = concurrency,
+  [18] = wide_token_bucket,
+  [21] = wide_leaky_bucket,
   [33] = calendar_window,
 }
 
@@ -35,6 +38,8 @@ local ADJUSTMENTS = {
   [4] = sliding_log_adjust,
   [5] = leaky_bucket_adjust,
   [6] = concurrency_adjust,
+  [18] = wide_token_bucket_adjust,
+  [21] = wide_leaky_bucket_adjust,
   [33] = calendar_window_adjust,
 }
 

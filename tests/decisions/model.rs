@@ -26,8 +26,8 @@ fn whole_micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).expect("no test waits that long")
 }
 
-/// Limits and windows that divide each other and that do not, from one in 30 days to 10^6 a second.
-const RATES: [(u64, u64); 14] = [
+/// Limits and windows that divide each other and that do not, from one in 30 days to 10^12 a second.
+const RATES: [(u64, u64); 18] = [
     (1, 30 * DAY),
     (1_000, 30 * DAY),
     (1, DAY),
@@ -39,6 +39,10 @@ const RATES: [(u64, u64); 14] = [
     (13, 7 * MS),
     (1_000, S),
     (1_000_000, S),
+    (1_000_000_000, DAY),
+    (100_000_000, 60 * S),
+    (1_000_000_000_000, S),
+    (1_000_000_000_000, 366 * DAY),
     (1, US),
     (5, US),
     (3, 10 * US),

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::State;
-use super::rule::EXACT;
+use super::state::EXACT;
 
 /// The facts about one algorithm.
 ///
@@ -65,12 +65,19 @@ impl Facts {
     }
 }
 
+/// A level in units is below this: four times the largest capacity over a long window.
+const MOST_WIDE: u64 = 1 << 42;
+
+/// Counts are kept in six bytes each.
+const MOST_COUNT: u64 = 1 << 48;
+
 /// The bytes of a state in Redis, which are read as a [`State`](super::State).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// The start of a window (44 bits) and its count (52): a `Level`.
     Count,
-    /// The last time seen, the level then, and when the key expires (7 bytes each): a `Level`.
+    /// The last time seen, the level then, and when the key expires (7 bytes each): a `Level`. A level of 2^52 or more
+    /// begins with a mark, and ends with its parts: a `Wide`.
     Falling,
     /// The last time seen (7 bytes), the count of its window, and that of the one before (6 each): a `Window`.
     Counts,
@@ -87,9 +94,11 @@ impl Layout {
     pub(crate) fn is_of(self, state: &State, window: u64) -> bool {
         match state {
             State::Level { .. } => matches!(self, Self::Count | Self::Falling),
-            State::Window { count, previous, .. } => {
-                self == Self::Counts && count.max(previous).saturating_mul(window) < EXACT
+            State::Wide { units, parts, .. } => {
+                let level = u128::from(*units) * u128::from(window) + u128::from(*parts);
+                self == Self::Falling && *parts < window && *units < MOST_WIDE && level >= EXACT.into()
             }
+            State::Window { count, previous, .. } => self == Self::Counts && *count.max(previous) < MOST_COUNT,
             State::Log { time, units } => {
                 let age = |unit: &u32| time.wrapping_sub(u64::from(*unit)) % (1 << 32);
                 self == Self::Log

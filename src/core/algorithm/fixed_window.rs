@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
-use super::rule::{Adjusted, Adjustment, EXACT, Rule};
-use super::state::read_level;
+use super::rule::{Adjusted, Adjustment, Rule};
+use super::state::{EXACT, read_level};
 use super::{Found, NEVER, State, Step, calendar_window};
 
 /// The facts about fixed windows.

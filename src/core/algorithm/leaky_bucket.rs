@@ -11,9 +11,9 @@
 use std::time::Duration;
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
-use super::rule::{Adjusted, Adjustment, EXACT, Rule};
-use super::state::read_falling;
-use super::{NEVER, State, Step};
+use super::rule::{ANY_WINDOW, Adjusted, Adjustment, Rule};
+use super::state::{EXACT, read_falling};
+use super::{NEVER, State, Step, wide};
 
 /// The facts about leaky buckets.
 pub(super) const FACTS: Facts = Facts {
@@ -35,14 +35,19 @@ pub(super) const FACTS: Facts = Facts {
     refusal: Refusal::LargerFloors,
 };
 
-/// The largest limit, and capacity, over a window: a backlog of twice the capacity is below half of [`EXACT`].
+/// The largest limit, and capacity, over a window: a backlog of twice the capacity is below half of [`EXACT`], or kept
+/// in units.
 pub(super) const fn most_units(window: u64) -> u64 {
-    (EXACT - 1) / 4 / window
+    let most = (EXACT - 1) / 4 / window;
+    if most < ANY_WINDOW { ANY_WINDOW } else { most }
 }
 
 /// Decides one check on the stored state; the step's `delay` is how long an admitted request waits for its slot, in
 /// ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
+    if rule.is_wide() {
+        return wide::decide(state, now, rule, cost, floor, true);
+    }
     let Rule { window, limit, capacity, .. } = rule;
     let (time, mut backlog, found) = read_falling(state, now, window, limit);
     let lag = time - now;
@@ -64,17 +69,20 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
         }
     }
     let reset = if backlog > 0 { lag + backlog.div_ceil(limit) } else { 0 };
-    let stamp = time + backlog.div_ceil(limit);
+    let stamp = (time + backlog.div_ceil(limit)).min(NEVER - 1);
     let state = State::Level { time, amount: backlog };
     Step { fits, remaining, wait, reset, delay, stamp, state: Some(state), found }
 }
 
 /// Refunds slots at the end of the line, or adds some: up to a backlog of twice the capacity.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
+    if rule.is_wide() {
+        return wide::adjust(state, now, rule, change, true);
+    }
     let Rule { window, limit, capacity, .. } = rule;
     let Adjustment { mut refund, charge, stamp } = change;
     let (time, backlog, _) = read_falling(state, now, window, limit);
-    if stamp != NEVER && stamp != time + backlog.div_ceil(limit) {
+    if stamp != NEVER && stamp != (time + backlog.div_ceil(limit)).min(NEVER - 1) {
         refund = 0;
     }
     let kept = backlog.saturating_sub(refund.min(backlog.div_ceil(window)) * window);

@@ -1,8 +1,8 @@
 //! The algorithms: the facts about each, and its arithmetic.
 //!
 //! An algorithm is one file here: its [facts](Facts), and pure functions of state, time and cost. The file has a
-//! twin in `lua/` with the same variables and the same order of statements. All times are ticks of the quota, all
-//! values stay below 2^52, and no function here reads a clock.
+//! twin in `lua/` with the same variables and the same order of statements. All times are ticks of the quota, no
+//! result is above 2^52, and no function here reads a clock.
 //!
 //! A [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a
 //! floor come in; a [`Step`] goes out: whether it fits, what remains, how long to wait, and the state that follows.
@@ -42,13 +42,14 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod token_bucket;
+mod wide;
 
 pub(crate) use concurrency::HEARTBEAT;
 #[cfg(feature = "redis")]
 pub(crate) use facts::Layout;
 pub(crate) use facts::{Capacity, Facts, Refund, Refusal};
-pub(crate) use rule::{Adjusted, Adjustment, EXACT, MOST_UNITS, Rule};
-pub(crate) use state::{Found, State};
+pub(crate) use rule::{Adjusted, Adjustment, MOST_UNITS, Rule, mul_div_ceil};
+pub(crate) use state::{EXACT, Found, State};
 pub(crate) use step::{NEVER, Step};
 
 algorithms! {

@@ -5,15 +5,36 @@
 //! Costs and changes come from requests and are cut to [`MOST_UNITS`].
 
 use super::State;
+use super::state::EXACT;
 use crate::core::Change;
 use crate::core::calendar::Window;
 
-/// No intermediate value of any decision reaches this: Lua's numbers hold every integer below it,
-/// and their quotients round down correctly.
-pub(crate) const EXACT: u64 = 1 << 52;
+/// The limit, and capacity, up to which buckets are exact over any window; over short ones they take more.
+pub(super) const ANY_WINDOW: u64 = 1_000_000_000_000;
 
 /// No quota holds more units than this, so a larger cost decides nothing differently.
 pub(crate) const MOST_UNITS: u64 = EXACT / 8;
+
+/// `a * b / c`, rounded down, whose product may be larger than 64 bits.
+pub(super) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+    match a.checked_mul(b) {
+        Some(product) => product / c,
+        None => cut(u128::from(a) * u128::from(b) / u128::from(c)),
+    }
+}
+
+/// `a * b / c`, rounded up, whose product may be larger than 64 bits.
+pub(crate) fn mul_div_ceil(a: u64, b: u64, c: u64) -> u64 {
+    match a.checked_mul(b) {
+        Some(product) => product.div_ceil(c),
+        None => cut((u128::from(a) * u128::from(b)).div_ceil(c.into())),
+    }
+}
+
+/// The number, or the largest of 64 bits if it has more.
+pub(super) fn cut(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
 
 /// A quota in ticks and units.
 ///
@@ -29,6 +50,16 @@ pub(crate) struct Rule {
     pub(crate) capacity: u64,
     /// The window of the calendar that the time is in, if windows are a calendar's; only fixed windows read it.
     pub(crate) calendar: Option<Window>,
+}
+
+impl Rule {
+    /// Returns whether the level of a bucket may reach [`EXACT`]: then it is kept as units and the parts beyond them.
+    ///
+    /// It depends on the capacity, as a level is up to twice that times the window.
+    #[inline]
+    pub(crate) const fn is_wide(&self) -> bool {
+        (2 * self.capacity + 1).saturating_mul(self.window) >= EXACT
+    }
 }
 
 /// A refund or a charge after the fact.

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
-use super::rule::{Adjusted, Adjustment, EXACT, Rule};
+use super::rule::{Adjusted, Adjustment, Rule, mul_div, mul_div_ceil};
 use super::{Found, NEVER, State, Step};
 
 /// The facts about sliding windows.
@@ -35,14 +35,9 @@ pub(super) const FACTS: Facts = Facts {
     refusal: Refusal::SameSum,
 };
 
-/// Counts are kept in six bytes each, debts included.
-const MOST_IN_SIX_BYTES: u64 = (1 << 47) - 1;
-
-/// The largest limit over a window: a count in debt, which is at most twice the limit, times the window is below
-/// [`EXACT`].
-pub(super) const fn most_units(window: u64) -> u64 {
-    let exact = (EXACT - 1) / 2 / window;
-    if exact < MOST_IN_SIX_BYTES { exact } else { MOST_IN_SIX_BYTES }
+/// The largest limit, over any window: a count in debt, which is at most twice the limit, is kept in six bytes.
+pub(super) const fn most_units(_: u64) -> u64 {
+    (1 << 47) - 1
 }
 
 /// Decides one check on the stored state. Times are ticks.
@@ -51,7 +46,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     let (time, mut count, previous, found) = current(state, now, window);
     let elapsed = time % window;
     let start = time - elapsed;
-    let weight = previous * (window - elapsed) / window;
+    let weight = mul_div(window - elapsed, previous, window);
     let fits = cost == 0 || weight + count + cost + floor <= limit;
     if fits {
         count += cost;
@@ -91,7 +86,7 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
         earlier = (refund - refunded).min(previous);
     }
     let kept = count - refunded;
-    let weight = (previous - earlier) * (window - elapsed) / window;
+    let weight = mul_div(window - elapsed, previous - earlier, window);
     let added = charge.min((2 * limit).saturating_sub(weight + kept));
     let changed = kept + added;
     let reset = start + 2 * window - now;
@@ -123,8 +118,8 @@ fn current(state: Option<&State>, now: u64, window: u64) -> (u64, u64, u64, Foun
 /// count it will be. The caller makes sure that the room does not suffice now, so the divisor is not 0.
 fn room_after(count: u64, previous: u64, window: u64, room: u64) -> u64 {
     if count <= room {
-        let elapsed = window + 1 - ((room - count + 1) * window).div_ceil(previous);
+        let elapsed = window + 1 - mul_div_ceil(room - count + 1, window, previous);
         return elapsed.min(window);
     }
-    2 * window + 1 - ((room + 1) * window).div_ceil(count)
+    2 * window + 1 - mul_div_ceil(room + 1, window, count)
 }

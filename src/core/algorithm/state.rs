@@ -5,6 +5,10 @@
 //! matter; up to a window ahead, time stands still until the clock has caught up, so that stepping back neither refills
 //! nor rewinds.
 
+/// No number that is kept or returned reaches this: Lua's numbers hold every integer below it, and their quotients
+/// round down correctly. Of a level that does, units and parts are kept apart.
+pub(crate) const EXACT: u64 = 1 << 52;
+
 /// The state of one counter. Times are ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -12,6 +16,10 @@ pub(crate) enum State {
     ///
     /// Used by fixed windows, token buckets and leaky buckets.
     Level { time: u64, amount: u64 },
+    /// The last time seen, and a level of `EXACT` parts or more: its units, and the parts beyond them.
+    ///
+    /// Used by token buckets and leaky buckets of large capacities.
+    Wide { time: u64, units: u64, parts: u64 },
     /// The last time seen, the count of its window, and that of the window before.
     ///
     /// Used by sliding windows.
@@ -57,7 +65,8 @@ impl State {
     /// Returns the time the state has: the last one seen, the start of a fixed window, or that of the newest slots.
     fn time(&self) -> u64 {
         match self {
-            State::Level { time, .. } | State::Window { time, .. } | State::Log { time, .. } => *time,
+            State::Level { time, .. } | State::Wide { time, .. } => *time,
+            State::Window { time, .. } | State::Log { time, .. } => *time,
             State::Slots { cohorts } => cohorts.last().map_or(0, |newest| newest.0),
             #[cfg(feature = "redis")]
             State::LogDigest { time, .. } => *time,
@@ -74,10 +83,12 @@ impl State {
     }
 }
 
-/// Reads a time and an amount; of no state, `now` and 0.
+/// Reads a time and an amount; of no state, `now` and 0, and of a wide level the most by which times are exact.
 pub(super) fn read_level(state: Option<&State>, now: u64, window: u64) -> (u64, u64, Found) {
     match State::read(state, now, window) {
         (Some(State::Level { time, amount }), found) => (*time, *amount, found),
+        // Its limit was larger: no rule that reads it here has a deeper debt.
+        (Some(State::Wide { time, .. }), found) => (*time, EXACT - 1 - window, found),
         (_, found) => (now, 0, found),
     }
 }

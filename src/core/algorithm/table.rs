@@ -47,8 +47,7 @@ macro_rules! algorithms {
                 &FACTS[self as usize]
             }
 
-            /// The most units of a limit over this window, in ticks, for which every intermediate value of a
-            /// decision is below [`EXACT`].
+            /// The most units of a limit over this window, in ticks, for which every decision is exact.
             pub(crate) const fn most_units(self, window: u64) -> u64 {
                 match self {
                     $(Algorithm::$variant => $module::most_units(window),)+

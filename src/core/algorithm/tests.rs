@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Adjustment, Algorithm, Capacity, EXACT, NEVER, State, Step};
+use super::{Adjustment, Algorithm, Capacity, EXACT, MOST_UNITS, NEVER, Rule, State, Step, wide};
 #[cfg(feature = "calendar")]
 use crate::core::Calendar;
 use crate::core::{Change, Quota};
@@ -179,10 +179,11 @@ fn assert_state_is_exact(state: &State, quota: &Quota) {
     assert!(quota.can_read(state), "{quota}: {state:?}");
     match state {
         State::Level { time, amount } => assert!(*time < EXACT && *amount < EXACT, "{quota}: {state:?}"),
+        State::Wide { time, units, parts } => {
+            assert!(*time < EXACT && *units < 1 << 42 && *parts < quota.window_ticks(), "{quota}: {state:?}");
+        }
         State::Window { time, count, previous } => {
             assert!(*time < EXACT && count.max(previous) < &(1 << 48), "{quota}: {state:?}");
-            let weighed = u128::from(*previous) * u128::from(quota.window_ticks());
-            assert!(weighed < u128::from(EXACT), "{quota}: {state:?}");
         }
         #[cfg(feature = "redis")]
         State::LogDigest { .. } => panic!("a step never leaves a digest"),
@@ -233,6 +234,89 @@ proptest! {
             let step = quota.decide(counter.state.as_ref(), counter.now(), 1, 0);
             prop_assert!(step.fits || step.wait > 0);
             state = counter.state;
+        }
+    }
+}
+
+/// A bucket that is decided in 64 bits, its rule, and whether requests stand in line.
+fn any_narrow_bucket() -> impl Strategy<Value = (Quota, Rule, bool)> {
+    any_quota().prop_filter_map("narrow buckets only", |quota| {
+        let rule =
+            Rule { window: quota.window_ticks(), limit: quota.limit(), capacity: quota.capacity(), calendar: None };
+        let facts = quota.facts();
+        (facts.returns_evenly && !rule.is_wide()).then_some((quota, rule, facts.stands_in_line))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_decides_large_levels_decides_others_alike(
+        (quota, rule, in_line) in any_narrow_bucket(),
+        start in 0..LATEST_US,
+        events in prop::collection::vec(any_event(), 1..20),
+    ) {
+        let mut counter = Counter { quota, state: None, now_us: start };
+        for event in &events {
+            let (before, now) = (counter.state.clone(), counter.now());
+            let floor = event.floor.min(MOST_UNITS);
+            let most = quota.capacity();
+            for cost in [0, 1, event.cost, most, most - event.cost % most].map(|cost| cost.min(MOST_UNITS)) {
+                let step = wide::decide(before.as_ref(), now, rule, cost, floor, in_line);
+                prop_assert_eq!(step, quota.decide(before.as_ref(), now, cost, floor));
+            }
+            let stamp = quota.decide(before.as_ref(), now, 1, 0).stamp;
+            for change in [Change::Refund(event.cost), Change::Charge(event.cost), Change::Refund(1)] {
+                for stamp in [stamp, NEVER, now.saturating_sub(event.pause)] {
+                    let change = Adjustment::new(change, stamp);
+                    let adjusted = wide::adjust(before.as_ref(), now, rule, change, in_line);
+                    prop_assert_eq!(adjusted, quota.adjust(before.as_ref(), now, change));
+                }
+            }
+            counter.meets(event);
+        }
+    }
+}
+
+/// Any bucket of which a level may reach 2^52, and any of the same window.
+fn any_wide_and_other() -> impl Strategy<Value = (Quota, Quota)> {
+    let algorithm = prop::sample::select(vec![Algorithm::TokenBucket, Algorithm::LeakyBucket]);
+    let windows = prop_oneof![10_000..60_000_000_u64, (61_000..1_u64 << 41).prop_map(|millis| 1_000 * millis)];
+    (algorithm, windows, 1_u64 << 36..=1_000_000_000_000, any_size(), any_size())
+        .prop_map(|(algorithm, window, limit, other, extra)| {
+            let window = Duration::from_micros(window);
+            let of = |limit, extra| with_units(algorithm, window, limit, extra);
+            (of(limit, u64::MAX), of(other, extra))
+        })
+        .prop_filter("both sides", |(wide, _)| (2 * wide.capacity() + 1).saturating_mul(wide.window_ticks()) >= EXACT)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_level_of_any_size_is_one_state_and_a_lowered_limit_refuses_until_it_fell(
+        (large, other) in any_wide_and_other(),
+        start in 0..LATEST_US / 2,
+        events in prop::collection::vec(any_event(), 1..10),
+    ) {
+        let mut counter = Counter { quota: large, state: None, now_us: start };
+        for event in &events {
+            counter.meets(event);
+            let (state, now) = (counter.state.as_ref(), counter.now());
+            let step = other.decide(state, now, 1, 0);
+            prop_assert!(step.fits || step.wait > 0);
+            if !step.fits && step.wait < NEVER - 1 {
+                prop_assert!(!other.decide(state, now + step.wait - 1, 1, 0).fits);
+                prop_assert!(other.decide(state, now + step.wait, 1, 0).fits);
+            }
+            for change in [Change::Refund(event.cost), Change::Charge(event.cost)] {
+                if let Some((state, reset)) = other.adjust(state, now, Adjustment::new(change, NEVER)).state {
+                    prop_assert!(reset <= NEVER + other.window_ticks());
+                    assert_state_is_exact(&state, &other);
+                }
+            }
         }
     }
 }

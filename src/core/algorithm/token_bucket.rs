@@ -13,9 +13,9 @@
 use std::time::Duration;
 
 use super::facts::{Capacity, Facts, Layout, Refund, Refusal};
-use super::rule::{Adjusted, Adjustment, EXACT, Rule};
-use super::state::read_falling;
-use super::{NEVER, State, Step};
+use super::rule::{ANY_WINDOW, Adjusted, Adjustment, Rule};
+use super::state::{EXACT, read_falling};
+use super::{NEVER, State, Step, wide};
 
 /// The facts about token buckets.
 pub(super) const FACTS: Facts = Facts {
@@ -37,13 +37,17 @@ pub(super) const FACTS: Facts = Facts {
     refusal: Refusal::LargerSums,
 };
 
-/// The deepest debt, and a clock that stepped back by a window.
+/// The largest limit, and capacity, over a window: a level of twice the capacity is below [`EXACT`], or kept in units.
 pub(super) const fn most_units(window: u64) -> u64 {
-    (EXACT - 1 - window) / 2 / window
+    let most = (EXACT - 1 - window) / 2 / window;
+    if most < ANY_WINDOW { ANY_WINDOW } else { most }
 }
 
 /// Decides one check on the stored state. Times are ticks.
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
+    if rule.is_wide() {
+        return wide::decide(state, now, rule, cost, floor, false);
+    }
     let Rule { window, limit, capacity, .. } = rule;
     let (time, mut deficit, found) = read_falling(state, now, window, limit);
     let fits = cost == 0 || (cost + floor <= capacity && deficit <= (capacity - cost - floor) * window);
@@ -67,6 +71,9 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
 
 /// Refunds units less those that were refilled since the stamp, or adds units to the deficit.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
+    if rule.is_wide() {
+        return wide::adjust(state, now, rule, change, false);
+    }
     let Rule { window, limit, capacity, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (time, deficit, _) = read_falling(state, now, window, limit);

@@ -19,8 +19,8 @@ const WINDOWS: [(&str, Duration); 8] = [
 
 /// Returns what would work besides a limit of at most `most`; each suggestion was checked.
 ///
-/// A shorter window alone is not suggested: the limit would be a different one, a log and a fixed window take no
-/// more over it, and from 60 s down ticks are so much finer that the others take less.
+/// A shorter window is suggested for a rate only: elsewhere the limit would be a different one, and logs and windows
+/// take no more over it.
 pub(super) fn advice(algorithm: Algorithm, limit: u64, window: Duration, most: u64) -> String {
     let facts = algorithm.facts();
     if facts.returns_evenly {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::Quota;
+#[cfg(feature = "redis")]
+use crate::core::algorithm::Layout;
 use crate::core::algorithm::{Adjusted, Adjustment, Facts, Refusal, Rule, State, Step};
 
 impl Quota {
@@ -28,6 +30,12 @@ impl Quota {
         // Ticks of a calendar are milliseconds.
         let calendar = self.calendar.map(|calendar| calendar.window_at(now));
         Rule { window: self.window, limit: self.limit, capacity: self.capacity, calendar }
+    }
+
+    /// Returns whether the level of a bucket may reach 2^52: then it is decided in units and parts of a unit.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_wide(&self) -> bool {
+        matches!(self.facts().layout, Layout::Falling) && self.rule(0).is_wide()
     }
 
     /// Returns the facts about its algorithm.

@@ -22,18 +22,26 @@ use crate::core::calendar::Calendar;
 ///
 /// # Bounds
 ///
-/// Decisions are exact: all arithmetic is in integers below 2^52. A tick is 1 µs for windows up to 60 s and 1 ms for
-/// longer ones. A window is a whole number of ticks, and shorter than 69 years. The largest limits:
+/// Decisions are exact: all arithmetic is in integers. A tick is 1 µs for windows up to 60 s and 1 ms for longer ones.
+/// A window is a whole number of ticks, and shorter than 69 years. A time to retry is never early, and late by less
+/// than a tick, or two if it is that of a cached refusal of a smaller request; only that of a concurrency is a guess.
+///
+/// The largest limits:
 ///
 /// | algorithm | largest limit, with the window in ticks | for a larger limit |
 /// | --- | --- | --- |
-/// | token bucket | about 2^51 / window: 37 million a minute, 26 million a day; the burst likewise | the same rate over a shorter window |
-/// | leaky bucket | about 2^50 / window; the queue likewise | the same rate over a shorter window |
-/// | sliding window | about 2^51 / window, below 2^47 | a fixed window |
+/// | token bucket | 10^12, whatever the window; about 2^51 / window if that is more; the burst likewise | the same rate over a shorter window |
+/// | leaky bucket | 10^12, whatever the window; about 2^50 / window if that is more; the queue likewise | the same rate over a shorter window |
+/// | sliding window | below 2^47, whatever the window | a fixed window |
 /// | sliding log | 10,000, as it keeps 4 bytes per unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
 /// | fixed window | below 2^49, whatever the window | none |
 /// | calendar window | below 2^49, whatever the calendar | none |
 /// | concurrency | 1,000,000, whatever the life of a slot, which is at least 2 s | none |
+///
+/// A burst and a queue are also at most what the limit brings back within about 69 years.
+///
+/// A bucket keeps its units used when its limit changes. Below 2^51 / window (26 million a day), of those that a larger
+/// limit left no more than twice as many count; a refusal changes nothing, so a limit that is raised again finds all.
 ///
 /// If a limit is too large, the error names the largest one for that window, and an alternative that supports it, if
 /// there is one.

@@ -3,9 +3,10 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 0 | the version of the format, 1 |
-//! | 1 | the shape: `l`, `w`, `g` or `s` |
+//! | 1 | the shape: `l`, `x`, `w`, `g` or `s` |
 //! | then, each of 8 bytes, big-endian | |
 //! | `l` | a time and an amount: a fixed window's start and count, or a bucket's last time and level |
+//! | `x` | a bucket's last time, and a level of 2^52 or more: its units, and the parts beyond them |
 //! | `w` | a sliding window's last time, its count, and the count of the window before |
 //! | `g` | a sliding log's last time; then 4 bytes a unit, the low bits of its time, oldest first |
 //! | `s` | of each cohort of slots the time of the first, then 4 bytes: how many slots; oldest first |
@@ -30,6 +31,7 @@ pub(super) fn encode(state: &State) -> Vec<u8> {
     }
     let (shape, numbers, units): (u8, &[u64], &[u32]) = match state {
         State::Level { time, amount } => (b'l', &[*time, *amount], &[]),
+        State::Wide { time, units, parts } => (b'x', &[*time, *units, *parts], &[]),
         State::Window { time, count, previous } => (b'w', &[*time, *count, *previous], &[]),
         State::Log { time, units } => (b'g', &[*time], units),
         #[cfg(feature = "redis")]
@@ -66,6 +68,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<State, Error> {
     }
     let state = match shape {
         b'l' => numbers(rest).map(|[time, amount]| State::Level { time, amount }),
+        b'x' => numbers(rest).map(|[time, units, parts]| State::Wide { time, units, parts }),
         b'w' => numbers(rest).map(|[time, count, previous]| State::Window { time, count, previous }),
         b'g' => log(rest),
         b's' => slots(rest),
@@ -115,6 +118,7 @@ mod tests {
     fn any_state() -> impl Strategy<Value = State> {
         prop_oneof![
             (0..EXACT, 0..EXACT).prop_map(|(time, amount)| State::Level { time, amount }),
+            (0..EXACT, 0..EXACT, 0..EXACT).prop_map(|(time, units, parts)| State::Wide { time, units, parts }),
             (0..EXACT, 0..EXACT, 0..EXACT).prop_map(|(time, count, previous)| State::Window { time, count, previous }),
             (0..EXACT, proptest::collection::vec(any::<u32>(), 0..40))
                 .prop_map(|(time, units)| State::Log { time, units: units.into() }),
@@ -141,6 +145,7 @@ mod tests {
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let _ = decode(&bytes);
             let _ = decode(&[&[VERSION, b'l'], &bytes[..]].concat());
+            let _ = decode(&[&[VERSION, b'x'], &bytes[..]].concat());
             let _ = decode(&[&[VERSION, b's'], &bytes[..]].concat());
         }
     }
@@ -156,6 +161,8 @@ mod tests {
     fn the_format_is_as_documented() {
         let level = encode(&State::Level { time: 1, amount: 258 });
         assert_eq!(level, [&[1, b'l'][..], &[0, 0, 0, 0, 0, 0, 0, 1], &[0, 0, 0, 0, 0, 0, 1, 2]].concat());
+        let wide = encode(&State::Wide { time: 1, units: 258, parts: 2 });
+        assert_eq!(wide, [&[1, b'x'], &level[2..], &[0, 0, 0, 0, 0, 0, 0, 2]].concat());
         let log = encode(&State::Log { time: 3, units: [7, 8].into() });
         assert_eq!(log, [&[1, b'g'][..], &[0, 0, 0, 0, 0, 0, 0, 3], &[0, 0, 0, 7], &[0, 0, 0, 8]].concat());
         let slots = encode(&State::Slots { cohorts: [(3, 7)].into() });

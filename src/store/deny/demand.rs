@@ -6,7 +6,7 @@
 //! called once for each sum whose wait is not cached.
 
 use crate::core::Quota;
-use crate::core::algorithm::Refusal;
+use crate::core::algorithm::{Refusal, mul_div_ceil};
 use crate::store::Check;
 
 /// How much a check demands of its counter.
@@ -44,7 +44,7 @@ impl Demand {
         if !quota.facts().returns_evenly {
             return 0;
         }
-        let ticks = (self.units - smaller).saturating_mul(quota.window_ticks()).div_ceil(quota.limit());
+        let ticks = mul_div_ceil(self.units - smaller, quota.window_ticks(), quota.limit());
         ticks.saturating_mul(quota.tick().micros())
     }
 }

@@ -84,9 +84,10 @@ fn read(time: u64, amounts: u64) -> State {
 mod tests {
     use super::*;
 
-    const STATES: [State; 6] = [
+    const STATES: [State; 7] = [
         State::Level { time: 0, amount: 0 },
         State::Level { time: (1 << 52) - 1, amount: (1 << 52) - 1 },
+        State::Wide { time: (1 << 52) - 1, units: (1 << 42) - 1, parts: (1 << 41) - 1 },
         State::Window { time: 0, count: 0, previous: 0 },
         State::Window { time: (1 << 52) - 1, count: (1 << 32) - 1, previous: (1 << 32) - 1 },
         State::Window { time: 1, count: 1 << 32, previous: 0 },

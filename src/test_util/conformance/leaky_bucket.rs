@@ -1,7 +1,7 @@
 //! The answers of the leaky bucket.
 
 use super::case::Case;
-use super::rows::{MONTH, MS, S, admits, denies, never, us};
+use super::rows::{DAY, MONTH, MS, S, admits, denies, never, us};
 use super::subject::{Checked, Subject};
 use crate::core::Quota;
 use crate::store::Change::{Charge, Refund};
@@ -20,10 +20,16 @@ pub(super) const CASES: &[Case] = cases![
     only_the_last_in_line_of_a_leaky_bucket_is_refunded,
     a_slot_that_has_passed_is_not_refunded,
     a_leaky_bucket_is_charged_at_most_one_capacity_more,
+    a_billion_places_of_a_leaky_bucket_are_exact_to_the_tick,
+    only_the_last_in_a_long_line_are_refunded,
 ];
 
 const STRICT: Quota = Quota::leaky_bucket(6, us(60 * S));
 const QUEUED: Quota = STRICT.queue(2);
+
+/// A billion.
+const B: u64 = 1_000_000_000;
+const LONG: Quota = Quota::leaky_bucket(B, us(DAY)).queue(B - 1);
 
 async fn no_burst_passes_a_leaky_bucket_around_the_end_of_a_window(on: &Subject) -> Checked {
     let rows = [
@@ -157,4 +163,32 @@ async fn a_leaky_bucket_is_charged_at_most_one_capacity_more(on: &Subject) -> Ch
         admits(40 * S, 1, 0, 30 * S).delay(20 * S),
     ];
     on.run(QUEUED, &rows).await
+}
+
+async fn a_billion_places_of_a_leaky_bucket_are_exact_to_the_tick(on: &Subject) -> Checked {
+    let rows = [
+        admits(0, B, 0, DAY),
+        denies(0, 1, 0, MS, DAY),
+        admits(DAY / 2, 1, B / 2 - 1, DAY / 2 + MS).delay(DAY / 2),
+        // The clock steps back.
+        admits(DAY / 2 - S, 1, B / 2 - 2, DAY / 2 + S + MS).delay(DAY / 2 + S + MS),
+        never(DAY / 2, B + 1, B / 2 - 2, DAY / 2 + MS),
+    ];
+    on.table(LONG, &rows).await?;
+    // Its limit is large, and its queue is not.
+    let strict = Quota::leaky_bucket(1_000_000_000_000, us(366 * DAY));
+    on.table(strict, &[admits(0, 1, 0, MS), denies(0, 1, 0, MS, MS), admits(MS, 1, 0, MS)]).await
+}
+
+async fn only_the_last_in_a_long_line_are_refunded(on: &Subject) -> Checked {
+    let (first, last) = (on.take(0, LONG, B / 2).await?, on.take(0, LONG, B / 4).await?);
+    on.settle_at(0, first, Refund(B / 2)).await?;
+    on.run(LONG, &[admits(0, 0, B / 4, DAY / 4 * 3)]).await?;
+    on.settle_at(S, last, Refund(B)).await?;
+    on.run(LONG, &[admits(S, 0, B / 2 + 11_574, DAY / 2 - S)]).await?;
+    let taken = on.take(S, LONG, 1).await?;
+    on.settle_at(S, taken, Charge(u64::MAX)).await?;
+    on.run(LONG, &[admits(S, 0, 0, 2 * DAY)]).await?;
+    on.adjust_at(S, LONG, Refund(u64::MAX)).await?;
+    on.run(LONG, &[admits(S, B, 0, DAY)]).await
 }

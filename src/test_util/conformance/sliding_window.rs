@@ -15,6 +15,7 @@ pub(super) const CASES: &[Case] = cases![
     a_sliding_window_leaves_its_floor,
     a_sliding_window_is_not_opened_by_a_clock_that_steps_back,
     a_sliding_window_may_be_very_short_or_very_long,
+    a_billion_a_day_of_a_sliding_window_are_exact_to_the_tick,
     a_sliding_window_keeps_its_counts_when_the_limit_changes,
     a_sliding_window_is_refunded_while_its_window_counts,
     a_refund_without_a_receipt_is_of_the_newer_window_first,
@@ -111,6 +112,20 @@ async fn a_sliding_window_may_be_very_short_or_very_long(on: &Subject) -> Checke
         admits(50 * DAY + MS, 3, 0, 40 * DAY - MS),
     ];
     on.table(Quota::sliding_window(3, us(MONTH)), &rows).await
+}
+
+async fn a_billion_a_day_of_a_sliding_window_are_exact_to_the_tick(on: &Subject) -> Checked {
+    let billion = 1_000_000_000;
+    let rows = [
+        admits(0, billion, 0, 2 * DAY),
+        denies(0, 1, 0, DAY + MS, 2 * DAY),
+        denies(DAY, 1, 0, MS, DAY),
+        // 11.6 units a tick.
+        denies(DAY + MS, 11_574, 12, 999 * MS, DAY - MS),
+    ];
+    on.table(Quota::sliding_window(billion, us(DAY)), &rows).await?;
+    let less = Quota::sliding_window(100, us(DAY));
+    on.run(less, &[denies(DAY + DAY / 2, 1, 0, 43_199_992 * MS, DAY / 2)]).await
 }
 
 async fn a_sliding_window_keeps_its_counts_when_the_limit_changes(on: &Subject) -> Checked {

@@ -1,7 +1,7 @@
 //! The answers of the token bucket.
 
 use super::case::Case;
-use super::rows::{MONTH, MS, S, admits, denies, micros, never, us};
+use super::rows::{DAY, MONTH, MS, S, admits, denies, micros, never, us};
 use super::subject::{Checked, Subject};
 use crate::core::Quota;
 use crate::store::Change::{Charge, Refund};
@@ -18,13 +18,21 @@ pub(super) const CASES: &[Case] = cases![
     units_taken_one_by_one_as_soon_as_they_come_do_not_drift,
     a_token_bucket_is_not_filled_by_a_clock_that_steps_back,
     a_token_bucket_may_be_very_short_or_very_long,
-    the_largest_limit_of_a_token_bucket_is_exact_to_the_tick,
+    limits_around_what_is_counted_in_parts_are_exact_to_the_tick,
+    a_billion_a_day_of_a_token_bucket_are_exact_to_the_tick,
+    a_token_bucket_holds_up_to_a_trillion_over_any_window,
     a_token_bucket_keeps_its_units_used_when_the_limit_changes,
+    a_large_limit_may_be_lowered_and_raised_again,
     a_token_bucket_is_refunded_up_to_its_brim,
     a_token_bucket_is_charged_at_most_one_capacity_more_and_pays_it_off,
+    a_large_token_bucket_is_refunded_and_charged_exactly,
 ];
 
 const SIX: Quota = Quota::token_bucket(6, us(60 * S));
+
+/// A billion.
+const B: u64 = 1_000_000_000;
+const DAILY: Quota = Quota::token_bucket(B, us(DAY));
 
 async fn no_burst_passes_a_token_bucket_around_the_end_of_a_window(on: &Subject) -> Checked {
     let rows = [
@@ -181,17 +189,63 @@ async fn a_token_bucket_may_be_very_short_or_very_long(on: &Subject) -> Checked 
     on.table(Quota::token_bucket(2, us(MONTH)), &rows).await
 }
 
-async fn the_largest_limit_of_a_token_bucket_is_exact_to_the_tick(on: &Subject) -> Checked {
-    let most = 37_529_996;
-    on.holds(Quota::try_token_bucket(most + 1, us(60 * S)).is_err(), || "it is the largest");
+async fn limits_around_what_is_counted_in_parts_are_exact_to_the_tick(on: &Subject) -> Checked {
+    // Levels of the second one reach 2^52.
+    for most in [37_529_996, 37_529_997] {
+        let rows = [
+            admits(0, most, 0, 60 * S),
+            denies(0, 1, 0, 2, 60 * S),
+            denies(1, 1, 0, 1, 60 * S - 1),
+            admits(2, 1, 0, 60 * S),
+            denies(2, most, 0, 60 * S, 60 * S),
+        ];
+        on.table(Quota::token_bucket(most, us(60 * S)), &rows).await?;
+    }
+    Ok(())
+}
+
+async fn a_billion_a_day_of_a_token_bucket_are_exact_to_the_tick(on: &Subject) -> Checked {
     let rows = [
-        admits(0, most, 0, 60 * S),
-        denies(0, 1, 0, 2, 60 * S),
-        denies(1, 1, 0, 1, 60 * S - 1),
-        admits(2, 1, 0, 60 * S),
-        denies(2, most, 0, 60 * S, 60 * S),
+        admits(0, B, 0, DAY),
+        // A tick refills 11.6 units.
+        denies(0, 1_000, 0, 87 * MS, DAY),
+        denies(0, 1, 0, MS, DAY),
+        denies(999, 1, 0, MS, DAY),
+        admits(MS, 1, 10, DAY),
+        denies(MS, 11, 10, MS, DAY),
+        denies(DAY / 2, B / 2, B / 2 - 1, MS, DAY / 2 + MS),
+        never(DAY / 2, B + 1, B / 2 - 1, DAY / 2 + MS),
     ];
-    on.table(Quota::token_bucket(most, us(60 * S)), &rows).await
+    on.table(DAILY, &rows).await?;
+    let rows = [
+        admits(0, B / 2, B / 2, DAY / 2),
+        denies(0, B / 2, B / 2 - 100, 9 * MS, DAY / 2).floor(100),
+        admits(0, B / 2 - 100, 0, DAY - 8 * MS).floor(100),
+    ];
+    on.table(DAILY, &rows).await
+}
+
+async fn a_token_bucket_holds_up_to_a_trillion_over_any_window(on: &Subject) -> Checked {
+    let (hundred_million, trillion, year) = (100_000_000, 1_000_000_000_000, 366 * DAY);
+    let rows = [
+        admits(0, hundred_million, 0, 60 * S),
+        denies(0, 1, 0, 1, 60 * S),
+        admits(1, 1, 0, 60 * S),
+        denies(1, 1, 0, 1, 60 * S),
+        denies(30 * S, hundred_million / 2, hundred_million / 2 - 1, 1, 30 * S + 1),
+        admits(30 * S, 1, hundred_million / 2 - 2, 30 * S + 2),
+        // The clock steps back.
+        denies(20 * S, hundred_million / 2, hundred_million / 2 - 2, 10 * S + 2, 40 * S + 2),
+    ];
+    on.table(Quota::token_bucket(hundred_million, us(60 * S)), &rows).await?;
+    let rows = [
+        admits(0, trillion, 0, year),
+        denies(0, 1, 0, MS, year),
+        admits(MS, 1, 30, year),
+        denies(MS, trillion, 30, year, year),
+        denies(MS, 31_623, 30, S, year),
+    ];
+    on.table(Quota::token_bucket(trillion, us(year)), &rows).await
 }
 
 async fn a_token_bucket_keeps_its_units_used_when_the_limit_changes(on: &Subject) -> Checked {
@@ -201,6 +255,17 @@ async fn a_token_bucket_keeps_its_units_used_when_the_limit_changes(on: &Subject
     on.run(SIX.burst(20), &[admits(0, 0, 15, 50 * S)]).await?;
     on.run(more, &[admits(0, 5, 2, 50 * S)]).await?;
     on.run(SIX, &[denies(0, 1, 0, 50 * S, 100 * S)]).await
+}
+
+async fn a_large_limit_may_be_lowered_and_raised_again(on: &Subject) -> Checked {
+    let small = Quota::token_bucket(100, us(DAY));
+    on.run(DAILY, &[admits(0, 300_000_000, 700_000_000, 25_920 * S)]).await?;
+    // Of so many units it is only known that they are more than twice what this one holds.
+    on.run(small, &[denies(0, 1, 0, 45_035_909_873_705 * MS, 45_035_995_409_705 * MS)]).await?;
+    on.run(DAILY, &[admits(0, 0, 700_000_000, 25_920 * S)]).await?;
+    on.next_key();
+    on.run(small, &[admits(0, 60, 40, 51_840 * S)]).await?;
+    on.run(DAILY, &[admits(0, 0, B - 60, 6 * MS), admits(0, B - 60, 0, DAY)]).await
 }
 
 async fn a_token_bucket_is_refunded_up_to_its_brim(on: &Subject) -> Checked {
@@ -220,4 +285,21 @@ async fn a_token_bucket_is_charged_at_most_one_capacity_more_and_pays_it_off(on:
     on.settle_at(0, taken, Charge(u64::MAX)).await?;
     let rows = [denies(0, 1, 0, 40 * S, 60 * S), denies(40 * S - 1, 1, 0, 1, 20 * S + 1), admits(40 * S, 1, 0, 30 * S)];
     on.run(quota, &rows).await
+}
+
+async fn a_large_token_bucket_is_refunded_and_charged_exactly(on: &Subject) -> Checked {
+    let taken = on.take(0, DAILY, B).await?;
+    on.settle_at(0, taken, Refund(B / 4)).await?;
+    on.run(DAILY, &[admits(0, 0, B / 4, DAY / 4 * 3), admits(0, B / 4, 0, DAY)]).await?;
+    on.reset(DAILY).await?;
+    let _ = on.take(0, DAILY, B / 2).await?;
+    let taken = on.take(0, DAILY, B / 2).await?;
+    // Without the eleven units that were refilled since.
+    on.settle_at(MS, taken, Refund(B / 2)).await?;
+    on.run(DAILY, &[admits(MS, 0, B / 2, DAY / 2), admits(MS, 1, B / 2 - 1, DAY / 2 + MS)]).await?;
+    let taken = on.take(MS, DAILY, 1).await?;
+    on.settle_at(MS, taken, Charge(u64::MAX)).await?;
+    on.run(DAILY, &[denies(MS, 1, 0, DAY + MS, 2 * DAY)]).await?;
+    on.adjust_at(MS, DAILY, Refund(u64::MAX)).await?;
+    on.run(DAILY, &[admits(MS, B, 0, DAY)]).await
 }

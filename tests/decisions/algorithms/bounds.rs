@@ -47,8 +47,7 @@ fn a_limit_too_large_is_refused_naming_the_largest() {
     let per_second = assert_most(Quota::try_per_second);
     let per_minute = assert_most(Quota::try_per_minute);
     let per_hour = assert_most(Quota::try_per_hour);
-    assert_eq!((per_second / per_minute, per_minute), (60, 37_529_996));
-    assert!(per_hour > per_minute, "its ticks are longer");
+    assert_eq!([per_second, per_minute, per_hour], [1_000_000_000_000; 3]);
 }
 
 #[test]
@@ -57,11 +56,26 @@ fn the_largest_limits_are_those_of_the_bounds() {
     assert_eq!(most(Algorithm::FixedWindow, SECOND), (1 << 49) - 1);
     assert_eq!(most(Algorithm::SlidingLog, SECOND), 10_000);
     assert_eq!(most(Algorithm::SlidingWindow, Duration::from_micros(1)), (1 << 47) - 1);
-    assert_eq!(most(Algorithm::SlidingWindow, SECOND), ((1 << 51) - 1) / 1_000_000);
-    assert_eq!(most(Algorithm::TokenBucket, SECOND), ((1 << 51) - 1) / 1_000_000);
-    assert_eq!(most(Algorithm::LeakyBucket, SECOND), ((1 << 50) - 1) / 1_000_000);
+    assert_eq!(most(Algorithm::SlidingWindow, 69 * YEAR), (1 << 47) - 1);
+    let millisecond = Duration::from_millis(1);
+    assert_eq!(most(Algorithm::TokenBucket, millisecond), ((1 << 52) - 1 - 1_000) / 2_000);
+    assert_eq!(most(Algorithm::LeakyBucket, millisecond), ((1 << 50) - 1) / 1_000);
+    assert_eq!([SECOND, DAY, 69 * YEAR].map(|window| most(Algorithm::TokenBucket, window)), [1_000_000_000_000; 3]);
+    assert_eq!([SECOND, DAY, 69 * YEAR].map(|window| most(Algorithm::LeakyBucket, window)), [1_000_000_000_000; 3]);
     assert_eq!([2 * SECOND, 20 * YEAR].map(|life| most(Algorithm::Concurrency, life)), [1_000_000; 2]);
     assert_eq!(assert_most(Quota::try_concurrency), 1_000_000);
+}
+
+#[test]
+fn every_algorithm_but_logs_and_slots_takes_a_trillion_in_a_second_to_366_days() {
+    let micros = [1_000_000, 59_999_999, 60_001_000, 61_000_000, 86_413_000_000, 366 * 86_400_000_000];
+    for window in micros.map(Duration::from_micros) {
+        for algorithm in algorithms() {
+            let is_counted = !matches!(algorithm, Algorithm::SlidingLog | Algorithm::Concurrency);
+            let quota = Quota::try_new(algorithm, 1_000_000_000_000, window);
+            assert_eq!(quota.is_ok(), is_counted, "{algorithm:?} over {window:?}");
+        }
+    }
 }
 
 #[test]

@@ -112,6 +112,23 @@ fn a_larger_cost_is_refused_with_the_wait_it_really_has() {
 }
 
 #[test]
+fn a_much_larger_cost_is_not_refused_for_too_short() {
+    let (trillion, year) = (1_000_000_000_000, Duration::from_secs(366 * 86_400));
+    for quota in [Quota::token_bucket(trillion, year), Quota::token_bucket(trillion, Duration::from_secs(60))] {
+        let rig = Rig::new();
+        assert!(rig.decide(&[check("ada", quota, trillion)], Deadline::none()).is_allowed());
+        let _ = rig.asks(&[check("ada", quota, 1)]);
+        for cost in [2, 1_000, trillion / 3, trillion - 1, trillion] {
+            let request = [check("ada", quota, cost)];
+            let (told, real) = (rig.remembers(&request).retry_after(), rig.plain(&request).retry_after());
+            let (told, real) = (told.expect("a wait helps"), real.expect("a wait helps"));
+            let tick = if quota.window() == year { Duration::from_millis(1) } else { Duration::from_micros(1) };
+            assert!(told >= real && told <= real + tick, "{quota}, cost {cost}: {told:?} for {real:?}");
+        }
+    }
+}
+
+#[test]
 fn a_larger_cost_of_a_sliding_algorithm_is_asked_once_as_its_wait_is_not_known() {
     for quota in [EACH[1], EACH[2]] {
         let rig = Rig::new();

@@ -10,7 +10,8 @@
 //! | 0 to 5 | an algorithm, by its number less 1 |
 //! | 6 | the call is one decision over one check: `lua/single.lua` |
 //! | 7 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
-//! | 8 | windows of a calendar, in place of those of an algorithm |
+//! | 8 | the algorithms decide levels that may reach 2^52, too: `lua/wide.lua` |
+//! | 9 | windows of a calendar, in place of those of an algorithm |
 
 use crate::core::algorithm::Algorithm;
 use crate::core::quota::Quota;
@@ -39,13 +40,16 @@ const SINGLE: u16 = 1 << ALGORITHMS.len();
 /// The bit of a call that is decisions over one check each, whose keys are all different.
 const SINGLES: u16 = 2 * SINGLE;
 
+/// The bit of a call that decides levels which may reach 2^52.
+const WIDE: u16 = 2 * SINGLES;
+
 /// The bit of windows of a calendar, which have functions of their own.
-const CALENDAR: u16 = 2 * SINGLES;
+const CALENDAR: u16 = 2 * WIDE;
 
 /// What those functions are named after.
 const CALENDAR_WINDOW: &str = "calendar_window";
 
-/// A set of algorithms, and the entry that is called: without a bit of the two entries, `batch`.
+/// A set of algorithms, and the entry that is called: with the bit of neither of the two others, `batch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs(u16);
 
@@ -55,7 +59,10 @@ impl Needs {
 
     /// Returns the needs of any call over a quota: its decisions and adjustments, as a batch.
     pub(super) fn of_quota(quota: &Quota) -> Self {
-        if quota.calendar().is_some() { Self(CALENDAR) } else { Self::of(quota.algorithm()) }
+        if quota.calendar().is_some() {
+            return Self(CALENDAR);
+        }
+        Self(Self::of(quota.algorithm()).0 | if quota.is_wide() { WIDE } else { 0 })
     }
 
     /// Returns whether calendars are needed.
@@ -70,7 +77,7 @@ impl Needs {
 
     /// Returns the needs of any batch, whatever its algorithms.
     pub(super) fn all() -> Self {
-        Self((SINGLE - 1) | CALENDAR)
+        Self((SINGLE - 1) | WIDE | CALENDAR)
     }
 
     /// Returns the needs of each algorithm alone, with each of the three entries.
@@ -108,15 +115,16 @@ impl Needs {
     }
 
     /// Returns whether a function in a table of `lua/wire.lua` may be called: one that is not an
-    /// algorithm's, or whose algorithm is in the set.
+    /// algorithm's, or whose algorithm is in the set; one for large levels only if those are, too.
     pub(super) fn call(self, function: &str) -> bool {
+        let (function, bit) = function.strip_prefix("wide_").map_or((function, 0), |narrow| (narrow, WIDE));
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
         if algorithm == CALENDAR_WINDOW {
             return self.has_calendars();
         }
         let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
-        named.is_none_or(|named| self.0 & Self::of(named).0 != 0)
+        named.is_none_or(|named| self.0 & Self::of(named).0 != 0 && self.0 & bit == bit)
     }
 }
 

@@ -15,6 +15,7 @@
 //! | --- | --- |
 //! | `Count` | 12: time (44 bits), count (52 bits) |
 //! | `Falling` | 21: time, level, expiry (7 each) |
+//! | `Falling`, from 2^52 on | 29: 255 (1), time, units, expiry, parts (7 each) |
 //! | `Counts` | 19: time (7), count and previous count (6 each) |
 //! | `Log`, digest | 24: time, live units, newest, leaving (6 each) |
 //! | `Log`, whole | size (4), then so many: time (6), units (4 each) |
@@ -36,11 +37,14 @@ use crate::core::quota::Quota;
 /// Some states keep the low 44 bits of a time: there are so many different ones.
 const TIME_SPAN: u64 = 1 << 44;
 
-/// The bytes of a single check's state that need no allocation: those of a log's digest, or of two cohorts of slots.
-const MOST_OF_ONE: usize = 24;
+/// The bytes of a single check's state that need no allocation: those of a large level.
+const MOST_OF_ONE: usize = 29;
 
 /// Bytes of the number of units that a change came to.
 const UNITS: usize = 7;
+
+/// The first byte of a level of 2^52 or more. Others begin with a time, whose first byte is below 16.
+const WIDE_MARK: u8 = 255;
 
 /// Bytes of a cohort of slots.
 const COHORT: usize = 11;
@@ -173,6 +177,10 @@ impl ReplyPart {
                 let (high, low) = (number(6)?, number(6)?);
                 State::Level { time: whole_time(high >> 4, now), amount: (high & 15) << 48 | low }
             }
+            Layout::Falling if is_wide(rest) => {
+                let (_, time, units, _) = (number(1)?, number(7)?, number(7)?, number(7)?);
+                State::Wide { time, units, parts: number(7)? }
+            }
             // They are followed by when the key expires.
             Layout::Falling => State::Level { time: number(7)?, amount: number(7)? },
             Layout::Counts => State::Window { time: number(7)?, count: number(6)?, previous: number(6)? },
@@ -224,6 +232,8 @@ fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
 fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
     Some(match layout {
         Layout::Count => 12,
+        Layout::Falling if rest.is_empty() => return None,
+        Layout::Falling if is_wide(rest) => 29,
         Layout::Falling => 21,
         Layout::Counts => 19,
         Layout::Log if whole => {
@@ -233,6 +243,11 @@ fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
         Layout::Log => 24,
         Layout::Slots => 1 + COHORT * usize::from(*rest.first()?),
     })
+}
+
+/// Returns whether the state with which `rest` begins, of a falling level, is one of 2^52 or more.
+fn is_wide(rest: &[u8]) -> bool {
+    rest.first() == Some(&WIDE_MARK)
 }
 
 /// Returns the time nearest to `now` whose low 44 bits are `low`: as `whole_time` in

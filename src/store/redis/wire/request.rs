@@ -8,7 +8,7 @@
 //!
 //! | place in a rule | bytes | what |
 //! | --- | --- | --- |
-//! | 0 | 1 | the number of the algorithm, from 1; and `CALENDAR`, if its windows are a calendar's |
+//! | 0 | 1 | the number of the algorithm, from 1; and [`WIDE`] for levels that may reach 2^52, or [`CALENDAR`] |
 //! | 1 | 1 | flags: the constants below |
 //! | 2 | 7 | the window, in ticks; the start of a calendar's, in ms |
 //! | 9 | 7 | the limit, in units per window |
@@ -27,6 +27,12 @@ use crate::store::{Change, Check, Counter, Mode, Taken};
 
 /// The most checks of one request: the places of keys and rules are one byte.
 pub(in crate::store::redis) const MOST_CHECKS: usize = 255;
+
+/// More than the number of an algorithm, where its levels are kept as units and parts: see `lua/wide.lua`.
+const WIDE: u8 = 16;
+
+/// More than the number of an algorithm, where its windows are those of a calendar.
+const CALENDAR: u8 = 32;
 
 /// Bytes of a number in a rule, which is below 2^52.
 const NUMBER: usize = 7;
@@ -49,9 +55,6 @@ const CHARGES: u8 = 16;
 const RESETS: u8 = 32;
 /// Flag: an earlier check of the same request has the same key, and their costs add up.
 const REPEATS: u8 = 64;
-
-/// Added to the number of an algorithm: its windows are those of a calendar.
-const CALENDAR: u8 = 32;
 
 /// A rule as it is sent: algorithm, flags, and five numbers.
 pub(super) type Rule = [u8; 2 + 5 * NUMBER];
@@ -176,7 +179,7 @@ impl Request {
     /// it.
     pub(super) fn views(&self) -> impl Iterator<Item = (Layout, View)> {
         let rules = self.checks.iter().map(|[_, rule]| &self.rules[usize::from(*rule)]);
-        rules.map(|rule| (algorithm_of(rule[0] % CALENDAR).facts().layout, View::of(rule[1])))
+        rules.map(|rule| (algorithm_of(rule[0] % WIDE).facts().layout, View::of(rule[1])))
     }
 }
 
@@ -217,7 +220,14 @@ fn windows(quota: &Quota, now_ms: impl Fn() -> u64) -> [u64; 2] {
 /// last two.
 fn rule(quota: &Quota, flags: u8, windows: [u64; 2], numbers: [u64; 2]) -> Rule {
     let mut rule = [0; 2 + 5 * NUMBER];
-    rule[0] = quota.facts().number + if quota.calendar().is_some() { CALENDAR } else { 0 };
+    let variant = if quota.calendar().is_some() {
+        CALENDAR
+    } else if quota.is_wide() {
+        WIDE
+    } else {
+        0
+    };
+    rule[0] = quota.facts().number + variant;
     rule[1] = flags | if quota.tick() == Tick::Milli { MILLIS } else { 0 };
     let numbers = [windows[0], quota.limit(), windows[1], numbers[0], numbers[1]];
     for (place, number) in rule[2..].chunks_exact_mut(NUMBER).zip(numbers) {

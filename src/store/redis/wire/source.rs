@@ -32,6 +32,7 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "sliding_log",
     "leaky_bucket",
     "concurrency",
+    "wide",
     "wire",
     "decide",
     "adjust",
@@ -141,7 +142,10 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::core::Quota;
     use crate::core::algorithm::Algorithm;
 
     #[test]
@@ -164,13 +168,28 @@ mod tests {
         #[cfg(feature = "calendar")]
         {
             let calendar = crate::core::Calendar::daily("UTC").expect("there is always UTC");
-            let of_calendar = statements_for(Needs::of_quota(&crate::Quota::calendar_window(1, calendar)), &["batch"]);
+            let of_calendar = statements_for(Needs::of_quota(&Quota::calendar_window(1, calendar)), &["batch"]);
             for needed in
                 ["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("]
             {
                 assert!(of_calendar.contains(needed), "{needed}");
             }
             assert!(!of_calendar.contains("fixed_window_current"), "{of_calendar}");
+        }
+    }
+
+    #[test]
+    fn only_a_script_for_large_levels_has_what_they_need() {
+        let (narrow, large) = (Quota::per_minute(100), Quota::token_bucket(1 << 39, Duration::from_secs(60)));
+        for entry in ["single", "singles", "batch"] {
+            let script = statements_for(Needs::of_quota(&narrow), &[entry]);
+            assert!(!script.contains("wide_") && !script.contains("mul_div"), "{script}");
+            let script = statements_for(Needs::of_quota(&large), &[entry]);
+            for needed in ["local function wide_token_bucket(", "local function mul_div(", "[18] = wide_token_bucket,"]
+            {
+                assert!(script.contains(needed), "{needed}");
+            }
+            assert!(!script.contains("wide_leaky_bucket"), "{script}");
         }
     }
 

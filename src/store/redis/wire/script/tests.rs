@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::core::algorithm::Algorithm;
+use crate::core::algorithm::{Algorithm, Layout};
 use crate::store::redis::wire::source::FILES;
 
 fn file(name: &str) -> Option<&'static str> {
@@ -47,5 +47,23 @@ fn every_algorithm_has_its_lua_file_and_each_function_there_its_line_in_a_table_
             }
         }
     }
+    missing.extend(missing_wide(&tables));
     assert_eq!(missing, [""; 0], "each of these is missing");
+}
+
+/// The lines that wire.lua lacks of what decides large levels: those of each algorithm whose state is a falling level.
+fn missing_wide(tables: &[&str]) -> Vec<String> {
+    let code = file("wide").expect("it is a file of lua/");
+    let mut missing = Vec::new();
+    for algorithm in Algorithm::EACH.iter().filter(|algorithm| algorithm.facts().layout == Layout::Falling) {
+        for (table, suffix) in [("ALGORITHMS", ""), ("ADJUSTMENTS", "_adjust")] {
+            let (function, number) = (format!("wide_{}{suffix}", algorithm.name()), algorithm.facts().number + 16);
+            let line = format!("  [{number}] = {function},");
+            let lines = tables.iter().find(|found| found.starts_with(table)).expect(table);
+            if !code.contains(&format!("local function {function}(")) || !lines.lines().any(|found| found == line) {
+                missing.push(format!("lua/wide.lua, and in {table} of lua/wire.lua: {line}"));
+            }
+        }
+    }
+    missing
 }
