@@ -454,6 +454,11 @@ impl Course for Extreme {
 
     fn other(&self, rng: &mut Rng, quota: Quota) -> Quota {
         let (algorithm, window) = (quota.algorithm(), quota.window());
+        if is_bucket(algorithm) && one_in(rng, 4) {
+            // A small one, whose units return as slowly as they have to: see `SHORTEST_LIFE`.
+            let most = window.as_secs() / SHORTEST_LIFE.as_secs();
+            return quota_of(algorithm, rng.u64(1..=most.min(40)), window, rng.u64(..12));
+        }
         // A log of so many units would only be slow.
         let most = if algorithm == Algorithm::SlidingLog {
             60

@@ -7,6 +7,8 @@ mod conformance;
 mod conservation;
 #[cfg(feature = "redis")]
 mod differential;
+#[cfg(feature = "redis")]
+mod large;
 mod model;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]

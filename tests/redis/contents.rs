@@ -159,17 +159,21 @@ async fn a_foreign_value_under_our_key_counts_as_new() {
 }
 
 #[tokio::test]
-async fn counts_that_no_window_holds_count_as_new() {
+async fn counts_whose_product_with_the_window_no_number_holds_are_decided_exactly() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
     let decades = Quota::sliding_window(50, Duration::from_secs(60 * 365 * 86_400));
     drop(store.decide(&[check("ours", decades, 7)], Deadline::none()).wait().await.unwrap());
     let key = server.keys().remove(0);
-    // A time in this window, and counts whose product with it no number here holds.
+    // A time in this window, and counts that another limit may have left.
     put(&server, &key, &["SET", "KEY", "\0\x01\x7f\x7f\x7f\x7f\x7fzzzzzzzzzzzz"]);
-    let decided = store.decide(&[check("ours", decades, 3)], Deadline::none()).wait().await.unwrap();
-    assert_eq!(first_remaining(&decided.decision), 47);
-    server.assert_every_key_expires();
+    let (count, large) = (0x7a7a_7a7a_7a7a, Quota::sliding_window((1 << 47) - 1, decades.window()));
+    let look = store.decide(&[check("ours", large, 0)], Deadline::none()).wait().await.unwrap();
+    let left = first_remaining(&look.decision);
+    assert!(left < large.limit() - count, "the window before counts, too: {left}");
+    let refused = store.decide(&[check("ours", decades, 1)], Deadline::none()).wait().await.unwrap().decision;
+    let wait = refused.retry_after().expect("a wait helps");
+    assert!(!refused.is_allowed() && wait > decades.window() && wait < 2 * decades.window(), "{wait:?}");
 }
 
 #[tokio::test]

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
-use futures::future::join_all;
-use tollgate::store::{Check, Deadline, Mode, Store};
+use futures::future::{FutureExt, join_all};
+use tollgate::store::{Change, Check, Deadline, Mode, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, MemoryStore, Quota, RedisStore};
 
 use super::stores::PATIENCE;
-use crate::support::checks::check;
+use crate::support::checks::{check, counter};
 use crate::support::server::RedisServer;
 
 /// Hardly a unit returns during a test.
@@ -206,5 +206,72 @@ async fn a_clock_slower_than_the_servers_shortens_no_life() {
     for key in server.keys() {
         let left: i64 = server.ask(&["PTTL", &key]);
         assert!(left > 3_000, "{key}: its two units return in 4 s, but it lives for {left} ms");
+    }
+}
+
+/// Units and parts of a large level, or the level of another, of a window in ticks; in units.
+fn units(bytes: &[u8], window: u64) -> u64 {
+    let number = |place: usize| bytes[place..][..7].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    if bytes.len() == 21 {
+        return number(7) / window;
+    }
+    assert_eq!((bytes.len(), bytes[0]), (29, 255));
+    assert!(
+        number(22) < window && u128::from(number(8)) * u128::from(window) + u128::from(number(22)) >= 1 << 52,
+        "a level has one form"
+    );
+    number(8)
+}
+
+const LONGEST: Duration = Duration::from_secs(69 * 365 * 86_400);
+const LARGE: Quota = Quota::token_bucket(1_000_000_000_000, LONGEST);
+const SMALL: Quota = Quota::token_bucket(1_000, LONGEST);
+
+/// Takes and refunds large and small amounts of a few keys in one call; some hundred units return meanwhile.
+async fn compare_large(redis: &RedisStore, memory: &MemoryStore, rng: &mut Rng) {
+    let (mut found, mut expected) = (Vec::new(), Vec::new());
+    for _ in 0..24 {
+        let key = rng.u8(..4).to_string();
+        let (quota, cost) = [(LARGE, 1), (LARGE, rng.u64(..1 << 38)), (SMALL, 1), (SMALL, 0)][rng.usize(..4)];
+        if rng.u8(..6) == 0 {
+            let change = Change::Refund(if rng.bool() { u64::MAX } else { 1 });
+            let refund = redis.adjust(&counter(&key, LARGE), change).wait();
+            found.push(async { refund.await.map(|_| None) }.boxed());
+            memory.adjust(&counter(&key, LARGE), change).wait().await.expect("memory is always there");
+        }
+        let checks = [check("all", LARGE, 1), check(&key, quota, cost)];
+        expected.push(memory.decide(&checks, Deadline::none()).wait().await.expect("memory is always there"));
+        let decided = redis.decide(&checks, Deadline::none()).wait();
+        found.push(async { decided.await.map(Some) }.boxed());
+    }
+    // In the order in which they are polled first.
+    let found = join_all(found).await.into_iter().filter_map(|found| found.expect("the server is up"));
+    for (found, expected) in found.zip(expected) {
+        assert_eq!(found.decision.is_allowed(), expected.decision.is_allowed());
+        for (one, other) in found.decision.outcomes().iter().zip(expected.decision.outcomes()) {
+            assert!(one.remaining().abs_diff(other.remaining()) < 100_000, "{one:?} {other:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn large_and_small_levels_follow_each_other_in_one_call() {
+    let ticks = u64::try_from(LONGEST.as_millis()).expect("within the bounds");
+    for with_functions in [false, true] {
+        let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(7));
+        let settings = RedisStore::builder().without_deny_cache().budget(PATIENCE);
+        let settings = if with_functions { settings.functions() } else { settings };
+        let redis = settings.connect(&server.url()).await.expect("the server was started");
+        let mut sizes = [0; 2];
+        for _ in 0..40 {
+            compare_large(&redis, &memory, &mut rng).await;
+            for key in server.keys() {
+                let bytes: Vec<u8> = server.ask(&["GET", &key]);
+                assert!(units(&bytes, ticks) <= 2 * LARGE.limit(), "{bytes:?}");
+                sizes[usize::from(bytes.len() == 29)] += 1;
+            }
+            server.assert_every_key_expires();
+        }
+        assert!(sizes.iter().all(|size| *size > 10), "{sizes:?}");
     }
 }

@@ -42,9 +42,8 @@ async fn keys_and_states_in_redis_are_what_they_always_were() {
             assert!(decided.expect("the server is there").decision.is_allowed(), "{quota}");
         }
         let [found] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
-        let bytes: Vec<u8> = server.ask(&["GET", found]);
-        let hex: String = bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-        assert_eq!((&**found, &*hex), (&*format!("tollgate:{{key:ada}}:policy:{key}"), state), "{quota}");
+        let told = (&**found, hex(&server, found));
+        assert_eq!(told, (&*format!("tollgate:{{key:ada}}:policy:{key}"), state.to_owned()), "{quota}");
         let _: u64 = server.ask(&["DEL", found]);
     }
 }
@@ -79,8 +78,77 @@ fn kept() -> Vec<(Quota, &'static str, &'static str)> {
     KEPT.into_iter().chain(of_calendars).collect()
 }
 
+/// Of each quota what is taken after 70.000007 s, all but three units, and 10 s later, two; the end of the key; and the
+/// state, in which units and parts are apart.
+const LARGE: [(Quota, [u64; 2], &str, &str); 2] = [
+    (
+        Quota::token_bucket(1_000_000_000, us(86_400 * S)),
+        [999_999_997, 2],
+        "1t86400000m",
+        "ff00018be4e1b8800000003b9905e200018bef2e49700000000155cc00",
+    ),
+    (
+        Quota::leaky_bucket(1_000_000_000_000, us(60 * S)).queue(999_999_999_999),
+        [999_999_999_997, 2],
+        "1q60000000u",
+        "ff060a7611b8b4070000c206898d54060a7618472b8700000001312d00",
+    ),
+];
+
+#[tokio::test]
+async fn large_levels_in_redis_are_units_and_parts() {
+    let (clock, server) = (ManualClock::new(), RedisServer::start());
+    let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(Duration::from_secs(10));
+    let store = settings.connect(&server.url()).await.expect("the server was started");
+    for (quota, costs, key, state) in LARGE {
+        for (now, cost) in [70 * S + 7, 80 * S + 7].into_iter().zip(costs) {
+            clock.set(START + us(now));
+            let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
+            assert!(decided.expect("the server is there").decision.is_allowed(), "{quota}");
+        }
+        let [found] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
+        assert_eq!((&**found, hex(&server, found)), (&*format!("tollgate:{{key:ada}}:policy:{key}"), state.to_owned()));
+        let _: u64 = server.ask(&["DEL", found]);
+    }
+}
+
+#[tokio::test]
+async fn small_levels_are_the_same_bytes_under_large_quotas() {
+    let (clock, server) = (ManualClock::new(), RedisServer::start());
+    let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(Duration::from_secs(10));
+    let store = settings.connect(&server.url()).await.expect("the server was started");
+    let take = async |quota, cost| {
+        let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
+        decided.expect("the server is there").decision.outcomes()[0].remaining()
+    };
+    for (small, _, state) in KEPT.into_iter().filter(|(_, key, _)| key.starts_with("1t") || key.starts_with("1q")) {
+        let large = Quota::try_new(small.algorithm(), 1_000_000_000_000, small.window()).expect("within the bounds");
+        let large = large.try_queue(999_999_999_999).unwrap_or(large);
+        for (now, cost) in [(70 * S + 7, 2), (80 * S + 7, 1)] {
+            clock.set(START + us(now));
+            assert!(take(small, cost).await > 0, "{small}");
+        }
+        let [key] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
+        assert_eq!(take(large, 0).await, large.capacity() - 3, "{small}");
+        assert_eq!(hex(&server, key), state, "a look writes nothing");
+        let left = take(large, 1).await;
+        assert!(left + 4 == large.capacity() && hex(&server, key).len() == state.len(), "{small}: {left}");
+        // A large one is not one of the small quota, but is found again.
+        assert_eq!(take(large, left).await, 0);
+        assert_eq!((take(small, 0).await, hex(&server, key).len()), (0, 2 * 29), "{small}");
+        assert_eq!(take(large, 0).await, 0, "{small}");
+        let _: u64 = server.ask(&["DEL", key]);
+    }
+}
+
+/// The bytes under a key.
+fn hex(server: &RedisServer, key: &str) -> String {
+    let bytes: Vec<u8> = server.ask(&["GET", key]);
+    bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+}
+
 /// What others may have put under a key of ours.
-const FOREIGN: [&[&[&str]]; 9] = [
+const FOREIGN: [&[&[&str]]; 11] = [
     &[&["SET", "KEY", "1"]],
     &[&["SET", "KEY", ""]],
     &[&["SET", "KEY", "as 1 cohort"]],
@@ -88,6 +156,13 @@ const FOREIGN: [&[&[&str]]; 9] = [
     &[&["SET", "KEY", "twelve bytes"]],
     &[&["SET", "KEY", "as long as a window"]],
     &[&["SET", "KEY", "as long as a bucket's"]],
+    &[&["SET", "KEY", "as long as units and parts ar"]],
+    // It begins with the byte of a large level.
+    &[
+        &["SETBIT", "KEY", "231", "0"],
+        &["SETRANGE", "KEY", "1", "as long as units and parts a"],
+        &["BITFIELD", "KEY", "SET", "u8", "0", "255"],
+    ],
     &[&["DEL", "KEY"], &["HSET", "KEY", "tokens", "1"]],
     &[&["DEL", "KEY"], &["RPUSH", "KEY", "1", "2"]],
 ];
@@ -97,7 +172,8 @@ async fn a_foreign_value_is_a_new_state() {
     let (clock, server) = (ManualClock::new(), RedisServer::start());
     let settings = RedisStore::builder().without_deny_cache().with_clock(clock).budget(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
-    for (quota, ..) in kept() {
+    let quotas = kept().into_iter().map(|kept| kept.0).chain(LARGE.iter().map(|large| large.0));
+    for quota in quotas {
         let take = async |cost| {
             let decided = store.decide(&[check("ada", quota, cost)], Deadline::none()).wait().await;
             decided.expect("the server is there").decision
