@@ -13,7 +13,6 @@
 //! | 8 | windows of a calendar, in place of those of an algorithm |
 
 use crate::core::algorithm::Algorithm;
-use crate::core::quota::Quota;
 
 /// The algorithms in the order of their numbers in the tables of `lua/wire.lua`, which begin with
 /// 1.
@@ -53,9 +52,9 @@ impl Needs {
     /// How many sets there are, and so how many scripts there can be.
     pub(super) const SETS: usize = 2 * CALENDAR as usize;
 
-    /// Returns the needs of any call over a quota: its decisions and adjustments, as a batch.
-    pub(super) fn of_quota(quota: &Quota) -> Self {
-        if quota.calendar().is_some() { Self(CALENDAR) } else { Self::of(quota.algorithm()) }
+    /// Returns the needs of any call over windows of a calendar, as a batch.
+    pub(super) fn of_calendars() -> Self {
+        Self(CALENDAR)
     }
 
     /// Returns whether calendars are needed.

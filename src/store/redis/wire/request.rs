@@ -144,7 +144,9 @@ impl Request {
         let flags = if usize::from(key) < others { flags | REPEATS } else { flags };
         let rule = place_of(&mut self.rules, rule(&counter.quota, flags, windows, numbers));
         self.checks.push([key, rule]);
-        self.needs = self.needs.and(Needs::of_quota(&counter.quota));
+        let is_calendar = counter.quota.calendar().is_some();
+        let needs = if is_calendar { Needs::of_calendars() } else { Needs::of(counter.quota.algorithm()) };
+        self.needs = self.needs.and(needs);
     }
 
     /// Returns one of its keys, or `None` if it has no checks. On a Cluster all keys are in its

@@ -161,17 +161,12 @@ mod tests {
     fn windows_of_a_calendar_are_in_the_scripts_that_need_them_only() {
         let aligned = statements_for(Needs::of(Algorithm::FixedWindow), &["batch"]);
         assert!(!aligned.contains("calendar_window"), "{aligned}");
-        #[cfg(feature = "calendar")]
+        let of_calendars = statements_for(Needs::of_calendars(), &["batch"]);
+        for needed in ["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("]
         {
-            let calendar = crate::core::Calendar::daily("UTC").expect("there is always UTC");
-            let of_calendar = statements_for(Needs::of_quota(&crate::Quota::calendar_window(1, calendar)), &["batch"]);
-            for needed in
-                ["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("]
-            {
-                assert!(of_calendar.contains(needed), "{needed}");
-            }
-            assert!(!of_calendar.contains("fixed_window_current"), "{of_calendar}");
+            assert!(of_calendars.contains(needed), "{needed}");
         }
+        assert!(!of_calendars.contains("fixed_window_current"), "{of_calendars}");
     }
 
     #[test]
