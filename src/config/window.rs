@@ -8,18 +8,8 @@ use std::time::Duration;
 use super::document::{Field, Table};
 use crate::core::{Calendar, Error, Quota};
 
-/// Makes the calendar of a zone.
-#[cfg(feature = "calendar")]
-type Make = fn(&str) -> Result<Calendar, Error>;
-
-/// The units of the calendar, by their names in files.
-#[cfg(feature = "calendar")]
-const UNITS: &[(&str, Make)] =
-    &[("hour", Calendar::hourly), ("day", Calendar::daily), ("week", Calendar::weekly), ("month", Calendar::monthly)];
-
-/// The units of the calendar, which nothing makes.
-#[cfg(not(feature = "calendar"))]
-const UNITS: &[(&str, ())] = &[("hour", ()), ("day", ()), ("week", ()), ("month", ())];
+/// The units of the calendar.
+const UNITS: [&str; 4] = ["hour", "day", "week", "month"];
 
 /// How long units count.
 #[derive(Clone, Copy)]
@@ -39,16 +29,15 @@ impl Period {
 
 /// Reads the period of a `window`; `takes_calendars` is whether the algorithm counts in windows of a calendar.
 pub(super) fn read_period(window: Field<'_>, table: Table<'_>, takes_calendars: bool) -> Result<Period, Error> {
-    let named = |text: &str| UNITS.iter().find(|(name, _)| *name == text);
-    let Some((name, make)) = window.as_text().and_then(named) else {
+    let Some(unit) = window.as_text().filter(|text| UNITS.contains(text)) else {
         refuse_calendar(table)?;
         return window.period().map(Period::Length);
     };
     if !takes_calendars {
-        let message = format!("window {name:?} is for a fixed_window only: give a duration, such as \"1h\" or \"30d\"");
+        let message = format!("window {unit:?} is for a fixed_window only: give a duration, such as \"1h\" or \"30d\"");
         return Err(window.error(message));
     }
-    read_calendar(window, table, *make).map(Period::Calendar)
+    read_calendar(unit, window, table).map(Period::Calendar)
 }
 
 /// Refuses the fields of a calendar where the window is none.
@@ -66,7 +55,13 @@ pub(super) fn refuse_calendar(table: Table<'_>) -> Result<(), Error> {
 
 /// Reads the zone, UTC if none is given, and the anchor.
 #[cfg(feature = "calendar")]
-fn read_calendar(_: Field<'_>, table: Table<'_>, make: Make) -> Result<Calendar, Error> {
+fn read_calendar(unit: &str, _: Field<'_>, table: Table<'_>) -> Result<Calendar, Error> {
+    let make = match unit {
+        "hour" => Calendar::hourly,
+        "day" => Calendar::daily,
+        "week" => Calendar::weekly,
+        _ => Calendar::monthly,
+    };
     let calendar = match table.get("zone") {
         Some(zone) => make(zone.text()?).map_err(|error| zone.error(error))?,
         None => make("UTC")?,
@@ -78,9 +73,8 @@ fn read_calendar(_: Field<'_>, table: Table<'_>, make: Make) -> Result<Calendar,
 }
 
 #[cfg(not(feature = "calendar"))]
-fn read_calendar(window: Field<'_>, _: Table<'_>, (): ()) -> Result<Calendar, Error> {
-    let name = window.text()?;
-    Err(window.error(format!("window {name:?} needs the feature calendar: turn it on")))
+fn read_calendar(unit: &str, window: Field<'_>, _: Table<'_>) -> Result<Calendar, Error> {
+    Err(window.error(format!("window {unit:?} needs the feature calendar: turn it on")))
 }
 
 #[cfg(all(test, not(feature = "calendar")))]

@@ -119,6 +119,36 @@ async fn a_refund_that_is_late_changes_no_other_window() {
     assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 0).await, (2, DAY));
 }
 
+/// Processes may have zone data of different years, and servers states of clocks that were set.
+#[tokio::test]
+async fn a_window_counts_until_the_end_that_its_state_names() {
+    let rig = Rig::start().await;
+    // Made here for its key, and then as one that has another end would have left it, with four units.
+    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 1).await, (4, DAY));
+    let [key] = &rig.server.keys()[..] else { panic!("one key was expected") };
+    let ends = |seconds: u64| {
+        let state = format!("{:011x}{:013x}", at(seconds).as_millis(), 4);
+        let set = "local state = ARGV[1]:gsub('..', function(hex) return string.char(tonumber(hex, 16)) end) \
+                   return redis.call('SET', KEYS[1], state, 'PX', 100000000)";
+        let _: String = rig.server.ask(&["EVAL", set, "1", key, &state]);
+    };
+    // An hour later than here, across midnight: it counts until then, and then the window of here does.
+    ends(MIDNIGHT + 3_600);
+    assert_eq!(rig.remaining(MIDNIGHT - 1, MIDNIGHT - 1, 0).await, (1, 3_601));
+    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 1).await, (0, 3_600));
+    assert_eq!(rig.remaining(MIDNIGHT + 3_599, MIDNIGHT + 3_599, 1).await, (0, 1), "it is refused");
+    assert_eq!(rig.remaining(MIDNIGHT + 3_600, MIDNIGHT + 3_600, 1).await, (4, DAY - 3_600));
+    // An hour earlier.
+    ends(MIDNIGHT + DAY - 3_600);
+    assert_eq!(rig.remaining(MIDNIGHT + 7_200, MIDNIGHT + 7_200, 1).await, (0, DAY - 3 * 3_600));
+    assert_eq!(rig.remaining(MIDNIGHT + DAY - 3_600, MIDNIGHT + DAY - 3_600, 1).await, (4, 3_600));
+    // So far ahead that it would refuse for too long.
+    ends(MIDNIGHT + 3 * DAY);
+    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 0).await, (1, 3 * DAY));
+    ends(MIDNIGHT + 3 * DAY + 1);
+    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 0).await, (5, 0));
+}
+
 /// No clock is set here: the windows are those of the system's time.
 #[tokio::test]
 async fn a_store_on_the_server_s_time_counts_by_the_calendar() {

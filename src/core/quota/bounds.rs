@@ -80,11 +80,10 @@ impl Quota {
         Self::checked_longer(algorithm, limit, window).map_err(|fault| fault.given(algorithm, limit, window))
     }
 
-    /// A fixed window of a calendar; its length is the usual one.
-    pub(super) fn checked_calendar(limit: u64, calendar: Calendar) -> Result<Self, Fault> {
+    /// As [`checked`](Self::checked) in windows of a calendar; `window` is their usual length.
+    pub(super) fn checked_calendar(algorithm: Algorithm, limit: u64, calendar: Calendar) -> Result<Self, Fault> {
         let window = Duration::from_millis(calendar.usual_ms());
-        let quota = Self::checked(Algorithm::FixedWindow, limit, window)?;
-        Ok(Self { calendar: Some(calendar), ..quota })
+        Ok(Self { calendar: Some(calendar), ..Self::checked(algorithm, limit, window)? })
     }
 
     pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {

@@ -35,9 +35,9 @@ const fn unix(seconds: u64) -> u64 {
     seconds * S - EPOCH_US
 }
 
-/// A quota of a calendar, on systems that have its zone.
+/// A quota of a calendar. On a system that does not have its zone the case is left out.
 fn quota(limit: u64, calendar: Result<Calendar, Error>) -> Result<Quota, Stop> {
-    let calendar = calendar.map_err(|error| Stop::Failed(error.to_string()))?;
+    let calendar = calendar.map_err(|error| Stop::Unsupported(error.to_string()))?;
     Ok(Quota::calendar_window(limit, calendar))
 }
 

@@ -80,7 +80,18 @@ fn quotas(rng: &mut Rng) -> Vec<Quota> {
             quotas.push(quota.try_queue(rng.u64(..12)).unwrap_or(quota));
         }
     }
+    #[cfg(feature = "calendar")]
+    quotas.extend(of_calendars());
     quotas
+}
+
+/// Some quotas of calendars, in the one zone that every system has.
+#[cfg(feature = "calendar")]
+fn of_calendars() -> impl Iterator<Item = Quota> {
+    use crate::core::Calendar;
+    let calendars = [Calendar::hourly("UTC"), Calendar::daily("UTC"), Calendar::monthly("UTC")];
+    let limits = [5, 12, 30];
+    calendars.into_iter().flatten().zip(limits).map(|(calendar, limit)| Quota::calendar_window(limit, calendar))
 }
 
 async fn run(on: &Subject, course: Course, quotas: &[Quota]) -> Checked {

@@ -14,7 +14,6 @@
 //! | 9 | windows of a calendar, in place of those of an algorithm |
 
 use crate::core::algorithm::Algorithm;
-use crate::core::quota::Quota;
 
 /// The algorithms in the order of their numbers in the tables of `lua/wire.lua`, which begin with
 /// 1.
@@ -57,12 +56,14 @@ impl Needs {
     /// How many sets there are, and so how many scripts there can be.
     pub(super) const SETS: usize = 2 * CALENDAR as usize;
 
-    /// Returns the needs of any call over a quota: its decisions and adjustments, as a batch.
-    pub(super) fn of_quota(quota: &Quota) -> Self {
-        if quota.calendar().is_some() {
-            return Self(CALENDAR);
-        }
-        Self(Self::of(quota.algorithm()).0 | if quota.is_wide() { WIDE } else { 0 })
+    /// Returns the needs of any call over one algorithm whose levels may reach 2^52.
+    pub(super) fn of_wide(algorithm: Algorithm) -> Self {
+        Self(Self::of(algorithm).0 | WIDE)
+    }
+
+    /// Returns the needs of any call over windows of a calendar, as a batch.
+    pub(super) fn of_calendars() -> Self {
+        Self(CALENDAR)
     }
 
     /// Returns whether calendars are needed.

@@ -147,7 +147,7 @@ impl Request {
         let flags = if usize::from(key) < others { flags | REPEATS } else { flags };
         let rule = place_of(&mut self.rules, rule(&counter.quota, flags, windows, numbers));
         self.checks.push([key, rule]);
-        self.needs = self.needs.and(Needs::of_quota(&counter.quota));
+        self.needs = self.needs.and(needs_of(&counter.quota));
     }
 
     /// Returns one of its keys, or `None` if it has no checks. On a Cluster all keys are in its
@@ -205,6 +205,15 @@ fn place_of<T: PartialEq>(items: &mut SmallVec<[T; 1]>, item: T) -> u8 {
         items.len() - 1
     });
     u8::try_from(place).expect("a request has at most 255 checks")
+}
+
+/// Returns what any call over a quota needs of a script.
+fn needs_of(quota: &Quota) -> Needs {
+    match quota.calendar() {
+        Some(_) => Needs::of_calendars(),
+        None if quota.is_wide() => Needs::of_wide(quota.algorithm()),
+        None => Needs::of(quota.algorithm()),
+    }
 }
 
 /// Returns the window and the capacity of a rule. Of a calendar these are the start of the window that it is now, and how

@@ -142,10 +142,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use super::*;
-    use crate::core::Quota;
     use crate::core::algorithm::Algorithm;
 
     #[test]
@@ -165,26 +163,21 @@ mod tests {
     fn windows_of_a_calendar_are_in_the_scripts_that_need_them_only() {
         let aligned = statements_for(Needs::of(Algorithm::FixedWindow), &["batch"]);
         assert!(!aligned.contains("calendar_window"), "{aligned}");
-        #[cfg(feature = "calendar")]
+        let of_calendars = statements_for(Needs::of_calendars(), &["batch"]);
+        for needed in ["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("]
         {
-            let calendar = crate::core::Calendar::daily("UTC").expect("there is always UTC");
-            let of_calendar = statements_for(Needs::of_quota(&Quota::calendar_window(1, calendar)), &["batch"]);
-            for needed in
-                ["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("]
-            {
-                assert!(of_calendar.contains(needed), "{needed}");
-            }
-            assert!(!of_calendar.contains("fixed_window_current"), "{of_calendar}");
+            assert!(of_calendars.contains(needed), "{needed}");
         }
+        assert!(!of_calendars.contains("fixed_window_current"), "{of_calendars}");
     }
 
     #[test]
     fn only_a_script_for_large_levels_has_what_they_need() {
-        let (narrow, large) = (Quota::per_minute(100), Quota::token_bucket(1 << 39, Duration::from_secs(60)));
+        let bucket = Algorithm::TokenBucket;
         for entry in ["single", "singles", "batch"] {
-            let script = statements_for(Needs::of_quota(&narrow), &[entry]);
+            let script = statements_for(Needs::of(bucket), &[entry]);
             assert!(!script.contains("wide_") && !script.contains("mul_div"), "{script}");
-            let script = statements_for(Needs::of_quota(&large), &[entry]);
+            let script = statements_for(Needs::of_wide(bucket), &[entry]);
             for needed in ["local function wide_token_bucket(", "local function mul_div(", "[18] = wide_token_bucket,"]
             {
                 assert!(script.contains(needed), "{needed}");
