@@ -18,6 +18,8 @@ pub(super) const SOURCE: &str = concat!(
     include_str!("../../../../lua/sliding_log.lua"),
     include_str!("../../../../lua/leaky_bucket.lua"),
     include_str!("../../../../lua/concurrency.lua"),
+    include_str!("../../../../lua/calendar_window.lua"),
+    include_str!("../../../../lua/wide.lua"),
     include_str!("../../../../lua/wire.lua"),
     include_str!("../../../../lua/decide.lua"),
     include_str!("../../../../lua/adjust.lua"),

@@ -86,8 +86,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ),
     (
         "a sliding window rounds up",
-        "(weighed - weighed % window) / window\n  local fits",
-        "div_ceil(weighed, window)\n  local fits",
+        "(weighed - weighed % window) / window\n    or mul_div(window - elapsed, previous, window)\n  local fits",
+        "div_ceil(weighed, window)\n    or mul_div(window - elapsed, previous, window)\n  local fits",
     ),
     ("a sliding window keeps the window before last", "return time, 0, 0, KEPT", "return time, 0, count, KEPT"),
     ("a sliding window gives back what another took", "stamp == NEVER or stamp == start then", "true then"),
@@ -136,7 +136,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "backlog <= (capacity - 1 - floor) * window",
         "backlog <= (capacity - floor) * window",
     ),
-    ("a leaky bucket gives back any slot", "stamp ~= time + div_ceil(backlog, limit)", "false"),
+    ("a leaky bucket gives back any slot", "stamp ~= min(NEVER - 1, time + div_ceil(backlog, limit))", "false"),
     (
         "a leaky bucket says it gave back more than was taken",
         "charged or min(refund, div_ceil(backlog, window))",
