@@ -80,10 +80,9 @@ impl Quota {
         Self::checked_longer(algorithm, limit, window).map_err(|fault| fault.given(algorithm, limit, window))
     }
 
-    /// A fixed window of a calendar; its length is the usual one.
-    pub(super) fn checked_calendar(limit: u64, calendar: Calendar) -> Result<Self, Fault> {
-        let window = Duration::from_millis(calendar.usual_ms());
-        let quota = Self::checked(Algorithm::FixedWindow, limit, window)?;
+    /// A quota whose windows are those of a calendar; its length is the usual one.
+    pub(super) fn checked_calendar(algorithm: Algorithm, limit: u64, calendar: Calendar) -> Result<Self, Fault> {
+        let quota = Self::checked(algorithm, limit, Duration::from_millis(calendar.usual_ms()))?;
         Ok(Self { calendar: Some(calendar), ..quota })
     }
 

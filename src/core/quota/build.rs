@@ -70,7 +70,7 @@ impl Quota {
     ///
     /// Where [`try_calendar_window`](Self::try_calendar_window) returns an error.
     pub fn calendar_window(limit: u64, calendar: Calendar) -> Self {
-        accept(Self::checked_calendar(limit, calendar))
+        accept(Self::checked_calendar(Algorithm::FixedWindow, limit, calendar))
     }
 
     /// `limit` units in any window of this length, exactly: the time of every unit is kept.
@@ -235,8 +235,8 @@ impl Quota {
     ///
     /// If `limit` is zero or beyond the [bounds](Self#bounds).
     pub fn try_calendar_window(limit: u64, calendar: Calendar) -> Result<Self, Error> {
-        let window = Duration::from_millis(calendar.usual_ms());
-        Self::checked_calendar(limit, calendar).map_err(|fault| fault.given(Algorithm::FixedWindow, limit, window))
+        let (algorithm, window) = (Algorithm::FixedWindow, Duration::from_millis(calendar.usual_ms()));
+        Self::checked_calendar(algorithm, limit, calendar).map_err(|fault| fault.given(algorithm, limit, window))
     }
 
     /// As [`sliding_log`](Self::sliding_log).
