@@ -80,10 +80,10 @@ impl Quota {
         Self::checked_longer(algorithm, limit, window).map_err(|fault| fault.given(algorithm, limit, window))
     }
 
-    /// As [`checked`](Self::checked) in windows of a calendar; `window` is their usual length.
+    /// A quota whose windows are those of a calendar; its length is the usual one.
     pub(super) fn checked_calendar(algorithm: Algorithm, limit: u64, calendar: Calendar) -> Result<Self, Fault> {
-        let window = Duration::from_millis(calendar.usual_ms());
-        Ok(Self { calendar: Some(calendar), ..Self::checked(algorithm, limit, window)? })
+        let quota = Self::checked(algorithm, limit, Duration::from_millis(calendar.usual_ms()))?;
+        Ok(Self { calendar: Some(calendar), ..quota })
     }
 
     pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {
