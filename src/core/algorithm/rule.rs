@@ -47,6 +47,8 @@ pub(crate) struct Rule {
     pub(crate) limit: u64,
     /// The most units that can be taken at once, at least 1; only buckets and queues read it.
     pub(crate) capacity: u64,
+    /// The slots up to which a request does not wait for its own, at least 1; only queues read it.
+    pub(crate) at_once: u64,
 }
 
 impl Rule {

@@ -48,7 +48,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     if rule.is_wide() {
         return wide::decide(state, now, rule, cost, floor, false);
     }
-    let Rule { window, limit, capacity } = rule;
+    let Rule { window, limit, capacity, .. } = rule;
     let (time, mut deficit, found) = read_falling(state, now, window, limit);
     let fits = cost == 0 || (cost + floor <= capacity && deficit <= (capacity - cost - floor) * window);
     if fits {
@@ -74,7 +74,7 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     if rule.is_wide() {
         return wide::adjust(state, now, rule, change, false);
     }
-    let Rule { window, limit, capacity } = rule;
+    let Rule { window, limit, capacity, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (time, deficit, _) = read_falling(state, now, window, limit);
     // What was refilled since these units were taken is in the bucket already.

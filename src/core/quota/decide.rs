@@ -26,7 +26,7 @@ impl Quota {
     }
 
     const fn rule(&self) -> Rule {
-        Rule { window: self.window, limit: self.limit, capacity: self.capacity }
+        Rule { window: self.window, limit: self.limit, capacity: self.capacity, at_once: self.starting_at_once() }
     }
 
     /// Returns whether the level of a bucket may reach 2^52: then it is decided in units and parts of a unit.
