@@ -319,7 +319,7 @@ fn quota_of(algorithm: Algorithm, limit: u64, window: Duration, extra: u64) -> Q
     let quota = Quota::try_new(algorithm, limit, window).expect("within the bounds");
     match algorithm {
         Algorithm::TokenBucket => quota.try_burst(extra.max(1)).expect("within the bounds"),
-        Algorithm::LeakyBucket => quota.try_queue(extra).expect("within the bounds"),
+        Algorithm::LeakyBucket => quota.queue(extra).try_at_once(1 + extra / 2).expect("within the bounds"),
         _ => quota,
     }
 }

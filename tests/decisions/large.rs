@@ -34,7 +34,8 @@ fn quota(rng: &mut Rng, algorithm: Algorithm, window: u64) -> Quota {
     let quota =
         Quota::try_new(algorithm, up_to(rng, largest), Duration::from_micros(window)).expect("any limit is taken");
     let extra = up_to(rng, largest);
-    quota.try_queue(extra).or_else(|_| quota.try_burst(extra)).unwrap_or(quota)
+    let queue = |quota: Quota| quota.try_queue(extra)?.try_at_once((1 + extra / 2).min(1 << 32));
+    queue(quota).or_else(|_| quota.try_burst(extra)).unwrap_or(quota)
 }
 
 /// One key in both stores.

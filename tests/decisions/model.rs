@@ -52,12 +52,14 @@ const RATES: [(u64, u64); 18] = [
 #[derive(Clone, Debug)]
 struct Model {
     quota: Quota,
+    /// How many requests of a leaky bucket start at once.
+    at_once: i128,
     events: Vec<(i128, i128)>,
 }
 
 impl Model {
-    fn new(quota: Quota) -> Self {
-        Self { quota, events: Vec::new() }
+    fn new(quota: Quota, at_once: u64) -> Self {
+        Self { quota, at_once: at_once.into(), events: Vec::new() }
     }
 
     fn tick_us(&self) -> u64 {
@@ -133,7 +135,8 @@ impl Model {
     /// Ticks until the slot of a request admitted now, rounded up.
     fn delay(&self, now: i128) -> i128 {
         if self.quota.algorithm() == Algorithm::LeakyBucket {
-            (self.backlog(now) + self.limit() - 1) / self.limit()
+            let waits = (self.backlog(now) - (self.at_once - 1) * self.window()).max(0);
+            (waits + self.limit() - 1) / self.limit()
         } else {
             0
         }
@@ -203,8 +206,8 @@ struct Trace {
 }
 
 impl Trace {
-    fn new(quota: Quota) -> Self {
-        let model = Model::new(quota);
+    fn new(quota: Quota, at_once: u64) -> Self {
+        let model = Model::new(quota, at_once);
         let tick_us = model.tick_us();
         Self { model, subject: Subject::new(quota), admitted: Vec::new(), tick_us }
     }
@@ -328,12 +331,17 @@ fn cost(rng: &mut Rng, quota: Quota) -> u64 {
 
 /// Runs random traces over all rates.
 fn run(seed: u64, traces: usize, quota: impl Fn(&mut Rng, u64, Duration) -> Option<Quota>) {
+    run_at_once(seed, traces, |rng, limit, window| Some((quota(rng, limit, window)?, 1)));
+}
+
+/// The same, of quotas with how many requests start at once.
+fn run_at_once(seed: u64, traces: usize, quota: impl Fn(&mut Rng, u64, Duration) -> Option<(Quota, u64)>) {
     eprintln!("seed {seed}");
     let mut rng = Rng::with_seed(seed);
     for trace in 0..traces {
         let (limit, window) = RATES[trace % RATES.len()];
-        let Some(quota) = quota(&mut rng, limit, micros(window)) else { continue };
-        let mut trace = Trace::new(quota);
+        let Some((quota, at_once)) = quota(&mut rng, limit, micros(window)) else { continue };
+        let mut trace = Trace::new(quota, at_once);
         let mut now_us = rng.u64(..2 * window);
         for _ in 0..30 {
             now_us += pause(&mut rng, quota);
@@ -373,6 +381,16 @@ fn a_leaky_bucket_does_what_it_is_defined_to() {
     run(5, many(TRACES), |rng, limit, window| {
         let places = *pick(rng, &[0, 0, 1, 2, 5, 40]);
         Quota::try_leaky_bucket(limit, window).ok()?.try_queue(places).ok()
+    });
+}
+
+#[test]
+fn a_leaky_bucket_of_which_some_start_at_once_does_what_it_is_defined_to() {
+    run_at_once(7, many(TRACES), |rng, limit, window| {
+        let places = *pick(rng, &[0, 1, 2, 5, 40, limit]);
+        let quota = Quota::try_leaky_bucket(limit, window).ok()?.try_queue(places).ok()?;
+        let at_once = *pick(rng, &[1, 2, 5, places / 2 + 1, places + 1]);
+        Some((quota.try_at_once(at_once).ok()?, at_once))
     });
 }
 
@@ -425,10 +443,17 @@ fn a_token_bucket_never_admits_more_than_its_burst_and_what_returned() {
 }
 
 #[test]
-fn a_leaky_bucket_never_lets_two_leave_closer_than_a_slot() {
+fn a_leaky_bucket_never_lets_more_start_than_at_once_and_a_slot_apart() {
     // Slots are rounded up to a tick, so neighbours may be a tick closer, and a run of them not more.
-    for (limit, window, places) in [(7, 60 * S, 0), (7, 60 * S, 4), (3, S, 2), (13, 7 * MS, 10)] {
-        let quota = Quota::leaky_bucket(limit, micros(window)).queue(places);
+    for (limit, window, places, at_once) in [
+        (7, 60 * S, 0, 1),
+        (7, 60 * S, 4, 1),
+        (3, S, 2, 1),
+        (13, 7 * MS, 10, 1),
+        (7, 60 * S, 4, 3),
+        (13, 7 * MS, 10, 3),
+    ] {
+        let quota = Quota::leaky_bucket(limit, micros(window)).queue(places).at_once(at_once);
         let (subject, mut rng) = (Subject::new(quota), Rng::with_seed(limit));
         let (mut now_us, mut slots) = (0, Vec::new());
         for _ in 0..3_000 {
@@ -439,7 +464,7 @@ fn a_leaky_bucket_never_lets_two_leave_closer_than_a_slot() {
             }
         }
         for apart in 1..100.min(slots.len()) {
-            assert_sparse(&slots, apart, apart as u64 * window / limit);
+            assert_sparse(&slots, apart, (apart as u64 + 1).saturating_sub(at_once) * window / limit);
         }
     }
 }

@@ -5,8 +5,8 @@
 //! `backlog / limit` from then, and a request may wait for it in one of `capacity - 1` places.
 //!
 //! A request starts at the first free slot, however many slots it takes: so it fits if `cost + floor <= capacity` and
-//! `backlog <= (capacity - 1 - floor) * window`, and is delayed by `ceil(backlog / limit)` ticks. The stamp is the
-//! end of its slots; a refund releases the slots of the last in line only, as no later request moves up.
+//! `backlog <= (capacity - 1 - floor) * window`, and is delayed by `ceil((backlog - (at_once - 1) * window) / limit)`
+//! ticks, which scripts do not need to know. The stamp is the end of its slots; a refund releases the slots of the last in line only, as no later request moves up.
 
 use std::time::Duration;
 
@@ -48,14 +48,16 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     if rule.is_wide() {
         return wide::decide(state, now, rule, cost, floor, true);
     }
-    let Rule { window, limit, capacity, .. } = rule;
+    let Rule { window, limit, capacity, at_once, .. } = rule;
     let (time, mut backlog, found) = read_falling(state, now, window, limit);
     let lag = time - now;
     let mut delay = 0;
     let fits = cost == 0 || (cost + floor <= capacity && backlog <= (capacity - 1 - floor) * window);
     if fits {
-        if cost > 0 && backlog > 0 {
-            delay = lag + backlog.div_ceil(limit);
+        // Up to there a request does not wait for its slot.
+        let free = (at_once - 1) * window;
+        if cost > 0 && backlog > free {
+            delay = lag + (backlog - free).div_ceil(limit);
         }
         backlog += cost * window;
     }

@@ -50,6 +50,8 @@ pub(crate) struct Rule {
     pub(crate) capacity: u64,
     /// The window of the calendar that the time is in, if windows are a calendar's; only fixed windows read it.
     pub(crate) calendar: Option<Window>,
+    /// The slots up to which a request does not wait for its own, at least 1; only queues read it.
+    pub(crate) at_once: u64,
 }
 
 impl Rule {

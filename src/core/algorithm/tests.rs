@@ -63,7 +63,8 @@ fn with_units(algorithm: Algorithm, window: Duration, limit: u64, extra: u64) ->
         }
         Capacity::Queue => {
             let most = largest(|places| quota.try_queue(places).is_ok());
-            quota.queue(if most == 0 { 0 } else { within(extra, most) })
+            let quota = quota.queue(if most == 0 { 0 } else { within(extra, most) });
+            quota.at_once(within(limit ^ extra, quota.capacity().min(1 << 32)))
         }
         Capacity::Limit => quota,
     }
@@ -241,8 +242,13 @@ proptest! {
 /// A bucket that is decided in 64 bits, its rule, and whether requests stand in line.
 fn any_narrow_bucket() -> impl Strategy<Value = (Quota, Rule, bool)> {
     any_quota().prop_filter_map("narrow buckets only", |quota| {
-        let rule =
-            Rule { window: quota.window_ticks(), limit: quota.limit(), capacity: quota.capacity(), calendar: None };
+        let rule = Rule {
+            window: quota.window_ticks(),
+            limit: quota.limit(),
+            capacity: quota.capacity(),
+            calendar: None,
+            at_once: quota.starting_at_once(),
+        };
         let facts = quota.facts();
         (facts.returns_evenly && !rule.is_wide()).then_some((quota, rule, facts.stands_in_line))
     })

@@ -15,7 +15,7 @@ use super::{Found, NEVER, State, Step};
 /// Decides one check on the stored state, as the bucket's own file does.
 #[cold]
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64, in_line: bool) -> Step {
-    let Rule { window, capacity, .. } = rule;
+    let Rule { window, capacity, at_once, .. } = rule;
     let (time, mut level, found) = read(state, now, rule);
     let lag = time - now;
     let ticks = |level| lag.saturating_add(ticks(level, rule)).min(NEVER - 1);
@@ -24,8 +24,9 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     let mut delay = 0;
     let fits = cost == 0 || (cost + floor <= capacity && level <= room(cost));
     if fits {
-        if in_line && cost > 0 && level > 0 {
-            delay = ticks(level);
+        let free = u128::from(at_once - 1) * u128::from(window);
+        if in_line && cost > 0 && level > free {
+            delay = ticks(level - free);
         }
         level += u128::from(cost) * u128::from(window);
     }

@@ -232,7 +232,7 @@ impl Outcome {
     }
 
     /// Returns how long the admitted request has to wait for its turn in this policy: zero unless it is a queueing
-    /// leaky bucket.
+    /// leaky bucket, and the request is beyond those that start at once.
     pub fn delay(&self) -> Duration {
         Duration::from_micros(self.delay_us)
     }

@@ -17,6 +17,9 @@ const LONGEST: u64 = 1 << 43;
 /// Ticks of a day, in windows so long.
 const MILLIS_A_DAY: u64 = 86_400_000;
 
+/// The most requests that start at once.
+const MOST_AT_ONCE: u64 = 1 << 32;
+
 /// The longest that a request holds its slots, in seconds, unless another time is set.
 const HOLD: u32 = 3_600;
 
@@ -53,12 +56,12 @@ impl Quota {
             return Err(Fault::ShortWindow { shortest: algorithm.facts().shortest_window });
         }
         let capacity = algorithm.facts().capacity.of(limit);
-        let hold = if algorithm.facts().held { HOLD } else { 0 };
+        let extra = if algorithm.facts().held { HOLD } else { 0 };
         let most = algorithm.most_units(window);
         if limit > most {
             Err(Fault::LargeLimit { most })
         } else {
-            Ok(Self { algorithm, limit, window, tick, capacity, hold, calendar: None })
+            Ok(Self { algorithm, limit, window, tick, capacity, extra, calendar: None })
         }
     }
 
@@ -91,7 +94,27 @@ impl Quota {
             return Err(Fault::NoQueue);
         }
         let most = self.most_capacity() - 1;
-        if places > most { Err(Fault::LargeQueue { most }) } else { Ok(Self { capacity: places + 1, ..self }) }
+        if places > most {
+            return Err(Fault::LargeQueue { most });
+        }
+        let least = self.extra as u64;
+        if places < least { Err(Fault::SmallQueue { least }) } else { Ok(Self { capacity: places + 1, ..self }) }
+    }
+
+    pub(super) const fn checked_at_once(self, requests: u64) -> Result<Self, Fault> {
+        if !matches!(self.facts().capacity, Capacity::Queue) {
+            return Err(Fault::NoAtOnce);
+        }
+        if requests == 0 {
+            return Err(Fault::ZeroAtOnce);
+        }
+        let most = if self.capacity < MOST_AT_ONCE { self.capacity } else { MOST_AT_ONCE };
+        if requests > most {
+            return Err(Fault::LargeAtOnce { most });
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
+        let extra = (requests - 1) as u32;
+        Ok(Self { extra, ..self })
     }
 
     pub(super) const fn checked_burst(self, burst: u64) -> Result<Self, Fault> {
@@ -110,7 +133,7 @@ impl Quota {
             return Err(Fault::NoSlots);
         }
         match Self::checked(self.algorithm, self.limit, life) {
-            Ok(quota) => Ok(Self { hold: self.hold, ..quota }),
+            Ok(quota) => Ok(Self { extra: self.extra, ..quota }),
             Err(fault) => Err(fault),
         }
     }
@@ -127,8 +150,8 @@ impl Quota {
             return Err(Fault::LongHold);
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
-        let hold = seconds as u32;
-        Ok(Self { hold, ..self })
+        let extra = seconds as u32;
+        Ok(Self { extra, ..self })
     }
 
     /// The largest capacity that is exact and whose deepest debt is repaid within [`LONGEST`] ticks; at
@@ -158,6 +181,10 @@ pub(super) enum Fault {
     LargeBurst { most: u64 },
     NoQueue,
     LargeQueue { most: u64 },
+    SmallQueue { least: u64 },
+    NoAtOnce,
+    ZeroAtOnce,
+    LargeAtOnce { most: u64 },
     NoSlots,
     ShortHold,
     LongHold,
@@ -212,6 +239,15 @@ impl Fault {
             Fault::LargeBurst { most } => format!("burst {given} is too large: give at most {most}"),
             Fault::NoQueue => format!("queue {given} is for a leaky bucket only: leave it out"),
             Fault::LargeQueue { most } => format!("queue {given} is too large: give at most {most}"),
+            Fault::SmallQueue { least } => {
+                format!("queue {given} is too short for the requests that start at once: give at least {least}")
+            }
+            Fault::NoAtOnce => format!("at_once {given} is for a leaky bucket only: leave it out"),
+            Fault::ZeroAtOnce => "at_once 0 lets nothing start: give at least 1".to_owned(),
+            Fault::LargeAtOnce { most: MOST_AT_ONCE } => format!("at_once {given} is too large: give at most 2^32"),
+            Fault::LargeAtOnce { most } => {
+                format!("at_once {given} is more than the queue holds: give at most {most}, or a longer queue")
+            }
             _ => "burst 0 admits nothing: give at least 1".to_owned(),
         })
     }
@@ -235,6 +271,10 @@ pub(super) const fn accept(quota: Result<Quota, Fault>) -> Quota {
         Err(Fault::LongHold) => panic!("the longest hold is too long: give less than 136 years"),
         Err(Fault::NoQueue) => panic!("a queue is for a leaky bucket only"),
         Err(Fault::LargeQueue { .. }) => panic!("the queue is too large for this limit and window"),
+        Err(Fault::SmallQueue { .. }) => panic!("the queue is too short for the requests that start at once"),
+        Err(Fault::NoAtOnce) => panic!("requests that start at once are for a leaky bucket only"),
+        Err(Fault::ZeroAtOnce) => panic!("at_once 0 lets nothing start: give at least 1"),
+        Err(Fault::LargeAtOnce { .. }) => panic!("more requests start at once than the queue holds: set it first"),
         Err(Fault::NoBurst) => panic!("a burst is for a token bucket only"),
         Err(Fault::ZeroBurst) => panic!("burst 0 admits nothing: give at least 1"),
         Err(Fault::LargeBurst { .. }) => panic!("the burst is too large for this limit and window"),

@@ -170,6 +170,26 @@ impl Quota {
         accept(self.checked_queue(places))
     }
 
+    /// Sets how many requests of a leaky bucket start at once after a pause, with a cost of 1 unit each; 1 by default.
+    /// Those after them wait for their turn, `window / limit` apart, in the other places of the [queue](Self::queue),
+    /// which has to be set first.
+    ///
+    /// What is admitted does not change, only when it starts: in any time `t` at most `requests + t * limit / window` do.
+    /// The directives of nginx, which counts the first request apart, are:
+    ///
+    /// | `limit_req` | `Quota` |
+    /// | --- | --- |
+    /// | `burst=12` | `.queue(12)` |
+    /// | `burst=12 delay=8` | `.queue(12).at_once(9)` |
+    /// | `burst=12 nodelay` | `.queue(12).at_once(13)` |
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_at_once`](Self::try_at_once) returns an error.
+    pub const fn at_once(self, requests: u64) -> Self {
+        accept(self.checked_at_once(requests))
+    }
+
     /// Sets the capacity of a token bucket: how many units may be taken at once after a pause.
     ///
     /// # Panics
@@ -311,10 +331,20 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If the algorithm is not a leaky bucket, or there are more places than the
-    /// [bounds](Self#bounds) allow.
+    /// If the algorithm is not a leaky bucket, there are more places than the [bounds](Self#bounds) allow, or fewer than
+    /// the requests that start [at once](Self::at_once) need.
     pub fn try_queue(self, places: u64) -> Result<Self, Error> {
         self.checked_queue(places).map_err(|fault| fault.given_extra(places))
+    }
+
+    /// As [`at_once`](Self::at_once).
+    ///
+    /// # Errors
+    ///
+    /// If the algorithm is not a leaky bucket, no request would start at once, or more than the queue and one, or
+    /// than 2^32.
+    pub fn try_at_once(self, requests: u64) -> Result<Self, Error> {
+        self.checked_at_once(requests).map_err(|fault| fault.given_extra(requests))
     }
 
     /// A quota of any algorithm, with its own default of burst or queue.

@@ -29,7 +29,8 @@ impl Quota {
     fn rule(&self, now: u64) -> Rule {
         // Ticks of a calendar are milliseconds.
         let calendar = self.calendar.map(|calendar| calendar.window_at(now));
-        Rule { window: self.window, limit: self.limit, capacity: self.capacity, calendar }
+        let Self { window, limit, capacity, .. } = *self;
+        Rule { window, limit, capacity, calendar, at_once: self.starting_at_once() }
     }
 
     /// Returns whether the level of a bucket may reach 2^52: then it is decided in units and parts of a unit.

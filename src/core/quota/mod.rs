@@ -67,8 +67,9 @@ pub struct Quota {
     tick: Tick,
     /// The most units that can be taken at once.
     capacity: u64,
-    /// The longest that one request holds its slots, in seconds; 0 unless it is a concurrency.
-    hold: u32,
+    /// Of a concurrency, the longest that one request holds its slots, in seconds; of a leaky bucket, how many more
+    /// requests than one start at once. Quotas are copied into every outcome, so they share these bytes.
+    extra: u32,
     /// What the windows are, if they are not aligned ones of this length.
     calendar: Option<Calendar>,
 }
@@ -103,13 +104,18 @@ impl Quota {
         self.capacity
     }
 
+    /// Requests of a leaky bucket that start at once after a pause; those after them wait for their turn.
+    pub(crate) const fn starting_at_once(&self) -> u64 {
+        self.extra as u64 + 1
+    }
+
     pub(crate) const fn tick(&self) -> Tick {
         self.tick
     }
 
     /// Returns the longest that one request holds its slots.
     pub(crate) const fn hold(&self) -> Duration {
-        Duration::from_secs(self.hold as u64)
+        Duration::from_secs(self.extra as u64)
     }
 
     pub(crate) const fn window_ticks(&self) -> u64 {

@@ -95,14 +95,26 @@ fn take_all(local: &MemoryStore, check: &Check, taken: &Taken) -> Taken {
     taken.clone().units(units).stamp(stamp)
 }
 
-/// Returns one instance's share of a quota, limit and capacity each rounded up: at least 1.
+/// Returns one instance's share of a quota: limit, capacity and what starts at once each rounded up, at least 1.
 fn divided(quota: Quota, instances: u64) -> Quota {
-    quota.with_units(quota.limit().div_ceil(instances), quota.capacity().div_ceil(instances))
+    let part = quota.with_units(quota.limit().div_ceil(instances), quota.capacity().div_ceil(instances));
+    if !quota.facts().stands_in_line {
+        return part;
+    }
+    part.try_at_once(quota.starting_at_once().div_ceil(instances)).unwrap_or(part)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_lets_its_part_start_at_once() {
+        let quota = Quota::leaky_bucket(100, std::time::Duration::from_secs(1)).queue(39).at_once(8);
+        let share = Quota::leaky_bucket(25, std::time::Duration::from_secs(1)).queue(9).at_once(2);
+        assert_eq!(divided(quota, 4), share);
+        assert_eq!(divided(quota, 1_000), Quota::leaky_bucket(1, std::time::Duration::from_secs(1)));
+    }
     use crate::core::Key;
 
     #[test]

@@ -22,10 +22,17 @@ pub(super) const CASES: &[Case] = cases![
     a_leaky_bucket_is_charged_at_most_one_capacity_more,
     a_billion_places_of_a_leaky_bucket_are_exact_to_the_tick,
     only_the_last_in_a_long_line_are_refunded,
+    the_first_of_a_leaky_bucket_start_at_once_and_the_others_are_spaced,
+    as_many_at_once_as_there_are_places_never_wait,
+    a_leaky_bucket_keeps_its_backlog_when_others_start_at_once,
+    one_that_started_at_once_is_refunded_if_it_is_the_last,
 ];
 
 const STRICT: Quota = Quota::leaky_bucket(6, us(60 * S));
 const QUEUED: Quota = STRICT.queue(2);
+
+/// A slot every 10 s; the third request still starts at once.
+const TWO: Quota = STRICT.queue(4).at_once(3);
 
 /// A billion.
 const B: u64 = 1_000_000_000;
@@ -51,7 +58,8 @@ async fn a_queue_gives_each_request_its_slot(on: &Subject) -> Checked {
         admits(10 * S, 1, 0, 30 * S).delay(20 * S),
         admits(40 * S, 1, 2, 10 * S),
     ];
-    on.table(QUEUED, &rows).await
+    on.table(QUEUED, &rows).await?;
+    on.table(QUEUED.at_once(1), &rows).await
 }
 
 async fn a_large_request_starts_at_its_first_slot_and_takes_them_all(on: &Subject) -> Checked {
@@ -191,4 +199,57 @@ async fn only_the_last_in_a_long_line_are_refunded(on: &Subject) -> Checked {
     on.run(LONG, &[admits(S, 0, 0, 2 * DAY)]).await?;
     on.adjust_at(S, LONG, Refund(u64::MAX)).await?;
     on.run(LONG, &[admits(S, B, 0, DAY)]).await
+}
+
+async fn the_first_of_a_leaky_bucket_start_at_once_and_the_others_are_spaced(on: &Subject) -> Checked {
+    let rows = [
+        admits(0, 1, 4, 10 * S),
+        admits(0, 1, 3, 20 * S),
+        admits(0, 1, 2, 30 * S),
+        admits(0, 1, 1, 40 * S).delay(10 * S),
+        admits(0, 1, 0, 50 * S).delay(20 * S),
+        denies(0, 1, 0, 10 * S, 50 * S),
+        denies(5 * S, 1, 0, 5 * S, 45 * S),
+        admits(10 * S, 1, 0, 50 * S).delay(20 * S),
+        denies(10 * S, 1, 0, 10 * S, 50 * S),
+        // After a pause a large request starts at once, and takes three slots.
+        admits(70 * S, 3, 2, 30 * S),
+        admits(70 * S, 1, 1, 40 * S).delay(10 * S),
+        admits(70 * S, 1, 0, 50 * S).delay(20 * S),
+        // The clock steps back.
+        denies(65 * S, 1, 0, 15 * S, 55 * S),
+        never(70 * S, 6, 0, 50 * S),
+        admits(200 * S, 5, 0, 50 * S),
+        denies(200 * S, 1, 0, 10 * S, 50 * S),
+    ];
+    on.table(TWO, &rows).await
+}
+
+async fn as_many_at_once_as_there_are_places_never_wait(on: &Subject) -> Checked {
+    let rows = [
+        admits(0, 1, 2, 10 * S),
+        admits(0, 1, 1, 20 * S),
+        admits(0, 1, 0, 30 * S),
+        denies(0, 1, 0, 10 * S, 30 * S),
+        admits(15 * S, 1, 0, 25 * S),
+    ];
+    on.table(QUEUED.at_once(3), &rows).await?;
+    // Of a billion places, half.
+    let rows = [admits(0, B / 2, B / 2, DAY / 2), admits(0, 2, B / 2 - 2, DAY / 2 + MS).delay(MS)];
+    on.table(LONG.at_once(B / 2), &rows).await
+}
+
+async fn a_leaky_bucket_keeps_its_backlog_when_others_start_at_once(on: &Subject) -> Checked {
+    on.run(TWO, &[admits(0, 4, 1, 40 * S)]).await?;
+    on.run(TWO.at_once(1), &[admits(0, 0, 1, 40 * S)]).await?;
+    on.run(TWO.at_once(1), &[admits(0, 1, 0, 50 * S).delay(40 * S)]).await?;
+    on.run(TWO.at_once(5), &[admits(10 * S, 1, 0, 50 * S)]).await
+}
+
+async fn one_that_started_at_once_is_refunded_if_it_is_the_last(on: &Subject) -> Checked {
+    let (_, second, third) = (on.take(0, TWO, 1).await?, on.take(0, TWO, 1).await?, on.take(0, TWO, 1).await?);
+    on.settle_at(0, second, Refund(1)).await?;
+    on.run(TWO, &[admits(0, 0, 2, 30 * S)]).await?;
+    on.settle_at(0, third, Refund(1)).await?;
+    on.run(TWO, &[admits(0, 0, 3, 20 * S)]).await
 }

@@ -116,10 +116,28 @@ fn a_burst_a_queue_and_slots_are_refused_where_there_are_none() {
         let quota = Quota::try_new(algorithm, 5, at_least(algorithm, SECOND)).expect("within the bounds");
         assert_eq!(quota.try_burst(2).is_ok(), algorithm == Algorithm::TokenBucket, "{algorithm:?}");
         assert_eq!(quota.try_queue(2).is_ok(), algorithm == Algorithm::LeakyBucket, "{algorithm:?}");
+        assert_eq!(quota.try_at_once(1).is_ok(), algorithm == Algorithm::LeakyBucket, "{algorithm:?}");
         let has_slots = algorithm == Algorithm::Concurrency;
         assert_eq!(quota.try_slot_life(4 * SECOND).is_ok(), has_slots, "{algorithm:?}");
         assert_eq!(quota.try_hold_at_most(4 * SECOND).is_ok(), has_slots, "{algorithm:?}");
     }
+}
+
+#[test]
+fn as_many_start_at_once_as_the_queue_and_one_and_at_least_one() {
+    let strict = Quota::leaky_bucket(6, SECOND);
+    assert_eq!(refusal(strict.try_at_once(0)), "at_once 0 lets nothing start: give at least 1");
+    let most = "at_once 2 is more than the queue holds: give at most 1, or a longer queue";
+    assert_eq!(refusal(strict.try_at_once(2)), most);
+    assert_eq!(assert_most(|requests| strict.queue(4).try_at_once(requests.max(1))), 5);
+    let long = Quota::leaky_bucket(1 << 39, SECOND).queue(1 << 39);
+    assert_eq!(refusal(long.try_at_once((1 << 32) + 1)), "at_once 4294967297 is too large: give at most 2^32");
+    assert!(long.try_at_once(1 << 32).is_ok());
+    let short = "queue 3 is too short for the requests that start at once: give at least 4";
+    assert_eq!(refusal(strict.queue(9).at_once(5).try_queue(3)), short);
+    assert_eq!(strict.queue(9).at_once(5).try_queue(4).ok(), Some(strict.queue(4).at_once(5)));
+    assert_eq!(strict.queue(4).at_once(1), strict.queue(4));
+    assert_eq!(refusal(Quota::per_second(1).try_at_once(3)), "at_once 3 is for a leaky bucket only: leave it out");
 }
 
 #[test]

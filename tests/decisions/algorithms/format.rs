@@ -20,12 +20,17 @@ const fn us(micros: u64) -> Duration {
 }
 
 /// Of each quota the end of the key, and the state: two units taken after 70.000007 s, and one 10 s later.
-const KEPT: [(Quota, &str, &str); 7] = [
+const KEPT: [(Quota, &str, &str); 8] = [
     (Quota::fixed_window(5, us(60 * S)), "1f60000000u", "a76108787000000000000003"),
     (Quota::sliding_log(5, us(60 * S)), "1l60000000u", "0a7611b8b40711201d8711201d8711b8b407"),
     (Quota::sliding_window(5, us(60 * S)), "1s60000000u", "060a7611b8b407000000000003000000000000"),
     (Quota::token_bucket(5, us(60 * S)), "1t60000000u", "060a7611b8b40700000007bfa480060a761621da87"),
     (Quota::leaky_bucket(5, us(60 * S)).queue(4), "1q60000000u", "060a7611b8b40700000007bfa480060a761621da87"),
+    (
+        Quota::leaky_bucket(5, us(60 * S)).queue(4).at_once(3),
+        "1q60000000u",
+        "060a7611b8b40700000007bfa480060a761621da87",
+    ),
     (Quota::concurrency(5).slot_life(us(60 * S)), "1h60000000u", "060a7611201d8700000002060a7611b8b40700000001"),
     (Quota::token_bucket(5, us(3_600 * S)), "1t3600000m", "00018be4e1b88000000000a4083000018be52e78f0"),
 ];
