@@ -15,13 +15,14 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until};
 
+use super::flow::Pools;
 use super::peek;
 use super::plan::{PendingCheck, Places, Plan, Resolution};
 use super::rule::Rule;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
 use crate::metrics;
-use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, SharedStore, Store};
+use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ pub(crate) struct Limits {
     inner: SharedStore,
     /// The same store behind a circuit breaker, a budget and the rule for failures.
     pub(crate) store: Arc<FailureStore<SharedStore>>,
+    /// The pools of flows, whose units `store` has admitted.
+    pub(super) pools: Arc<Pools>,
 }
 
 /// What is replaced in one swap: limits, and what a layer keeps with them.
@@ -70,7 +73,7 @@ impl Limits {
     pub(crate) fn new(inner: SharedStore) -> Self {
         let failure = FailureRules::default();
         let store = Arc::new(FailureStore::new(Arc::clone(&inner), failure));
-        Self { rules: Vec::new(), failure, observer: metrics::of_decisions(), inner, store }
+        Self { rules: Vec::new(), failure, observer: metrics::of_decisions(), inner, store, pools: Arc::default() }
     }
 
     /// Sets the rules; the store must [support](Self::supports) them.
@@ -82,11 +85,19 @@ impl Limits {
     pub(crate) fn change_failure(&mut self, change: impl FnOnce(&mut FailureRules)) {
         change(&mut self.failure);
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));
+        self.pools = Arc::default();
     }
 
     /// Returns an error if the store cannot decide by all of these rules.
     pub(crate) fn supports<'a>(&self, rules: impl Iterator<Item = &'a Rule>) -> Result<(), Error> {
         let requirements: SmallVec<[Requirement<'_>; 4]> = rules.map(Rule::requirement).collect();
+        self.inner.supports(&requirements)
+    }
+
+    /// Returns an error if the store cannot refund units of each rule.
+    pub(super) fn supports_refunds(&self) -> Result<(), Error> {
+        let of = |rule| Requirement { settles: Settles::ByOutcome, ..Rule::requirement(rule) };
+        let requirements: SmallVec<[Requirement<'_>; 4]> = self.rules.iter().map(of).collect();
         self.inner.supports(&requirements)
     }
 

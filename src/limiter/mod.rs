@@ -8,6 +8,8 @@
 //! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and does not depend on HTTP.
 
 mod acquire;
+mod flow;
+mod flows;
 mod limits;
 mod peek;
 mod plan;
@@ -27,6 +29,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep};
 
+pub use self::flow::{Flow, FlowError};
+#[cfg(feature = "stream")]
+pub use self::flow::{Paced, PacedError};
 pub(crate) use self::limits::{InForce, Limits, Published};
 pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};
 pub(crate) use self::reserve::Share;
