@@ -135,8 +135,9 @@ pub use ipnet;
 
 pub use self::core::{Algorithm, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use self::http::{
-    AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, MissingKey, Policy, RateLimit, RateLimitLayer,
-    RealCost, ResponseBody, ResponseFuture, StatusService, key,
+    AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy,
+    RateLimit, RateLimitLayer, RealCost, RequestBody, RequestBodyLayer, ResponseBody, ResponseFuture, StatusService,
+    key,
 };
 #[cfg(feature = "lookup")]
 pub use limiter::TierLookup;

@@ -114,7 +114,6 @@ impl FlowObserver {
     }
 
     /// See [`ObserveFlows::cut`].
-    #[allow(dead_code)]
     pub(crate) fn cut(&self, policy: &PolicyName) {
         if let Some(observer) = &self.0 {
             observer.cut(policy);

@@ -1,10 +1,8 @@
 //! Flows of a key, by the rules of a limiter.
 
-use std::sync::Arc;
-
 use super::Limiter;
 use super::flow::{Each, Flow, FlowChecks, can_flow};
-use super::limits::{InForce, Limits};
+use super::limits::Limits;
 use super::resolve::plan_for;
 use super::rule::Rule;
 use crate::core::{Error, Key};
@@ -52,7 +50,7 @@ impl Limiter {
             let resolved = limits.resolve_pending(&mut plan, limits.deadline()).await;
             resolved.unwrap_or_else(|refused| match refused {});
         }
-        let flow = flow_of(limits, plan.checks, Arc::clone(&self.in_force));
+        let flow = flow_of(limits, plan.checks);
         match flow.begin().await {
             Err(error) if error.is_unavailable() => Err(error.into_error()),
             _ => Ok(flow),
@@ -62,14 +60,15 @@ impl Limiter {
 
 /// Returns the flow of the counters of these checks, which were made of `limits`. Each portion is that of the rules in
 /// force.
-pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>, in_force: Arc<dyn InForce>) -> Flow {
+pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) -> Flow {
     let checks: Each = checks.into_iter().collect();
     let rule_of = |check: &Check| limits.rules.iter().find(|rule| check.counter.policy == *rule.name());
     // A flow keeps the quota of a tier.
     let follows: Vec<bool> =
         checks.iter().map(|check| rule_of(check).is_some_and(|rule| check.counter.quota == *rule.quota())).collect();
+    let source = limits.source();
     let now = move |checks: &[Check]| {
-        let now = in_force.now();
+        let Some(now) = source.upgrade().map(|source| source.now()) else { return checks.into() };
         let rules = &now.limits().rules;
         let each = checks.iter().zip(&follows);
         each.filter_map(|(check, follows)| if *follows { by_rules(check, rules) } else { Some(check.clone()) })

@@ -117,7 +117,7 @@ impl HeaderWriter {
         }
         let mut field = Field::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
-            field.policy(outcome.policy(), outcome.quota());
+            field.policy(outcome.policy(), outcome.quota(), self.policies.counts_bytes(outcome.policy_name()));
         }
         field.finish()
     }

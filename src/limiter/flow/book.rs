@@ -39,8 +39,18 @@ pub(super) struct Want {
     pub(super) least: u64,
     /// The units that it can use.
     pub(super) most: u64,
-    /// Whether it waits for time to pass, and not only for a call.
-    pub(super) is_patient: bool,
+    pub(super) patience: Patience,
+}
+
+/// What somebody waits for who needs units that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// A call.
+    None,
+    /// Time to pass, unless the next decision is that of another policy.
+    Wary,
+    /// Time to pass.
+    Full,
 }
 
 #[derive(Debug)]
@@ -134,6 +144,11 @@ impl Book {
             missed: 0,
             decision: None,
         }
+    }
+
+    /// Returns the units that are worth a frame.
+    pub(super) fn chunk(&self) -> u64 {
+        self.portion.chunk()
     }
 
     /// Returns the units that nobody has.
@@ -232,8 +247,9 @@ impl Book {
             (self.asking, self.is_low, self.missed) = (true, false, 0);
             return Step::Ask(units);
         }
-        let is_needed = !self.asking && (self.is_low || !self.line.is_empty());
-        let again = self.hold.as_ref().filter(|_| is_needed).map(|hold| hold.until);
+        // Nobody may be there any more who has taken units, after a long wait.
+        let is_needed = |hold: &&Hold| !self.line.is_empty() || self.is_low && !hold.is_long;
+        let again = self.hold.as_ref().filter(|_| !self.asking).filter(is_needed).map(|hold| hold.until);
         // One that is late is granted, and over with its grant.
         let oldest = self.lots.front().filter(|_| self.line.is_empty()).map(|lot| lot.at + IDLE);
         let oldest = oldest.filter(|at| *at > now);
@@ -255,7 +271,7 @@ impl Book {
         let Some(hold) = &self.hold else { return Some(lack) };
         // Until it is over no more than this is there: of use to who needs no more, and cannot wait for a portion.
         let units = lack.min(hold.left(now));
-        let is_urgent = hold.is_long || front.is_none_or(|want| !want.is_patient);
+        let is_urgent = hold.is_long || front.is_none_or(|want| want.patience == Patience::None);
         (units > 0 && need > 0 && need <= available + units && is_urgent).then_some(units)
     }
 
@@ -323,13 +339,13 @@ impl Book {
         }
     }
 
-    /// Refuses those who do not wait for time to pass, and need more than is known to be left.
+    /// Refuses those who do not wait for time to pass, or want to know what refuses, and need more than is left.
     fn refuse(&mut self, now: Instant, out: &mut Out) {
         let Some(hold) = &self.hold else { return };
         let (available, left) = (self.available(), hold.left(now));
         let grants = &mut self.grants;
         self.line.retain(|waiter| {
-            let stays = waiter.want.is_patient || waiter.want.least <= available.saturating_add(left);
+            let stays = waiter.want.patience == Patience::Full || waiter.want.least <= available.saturating_add(left);
             if !stays {
                 grants.insert(waiter.id, Grant::Nothing);
                 out.wakers.push(waiter.waker.clone());

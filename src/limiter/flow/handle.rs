@@ -5,10 +5,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::book::Want;
+use super::book::{Patience, Want};
 use super::error::FlowError;
 use super::pool::{Pool, Ticket};
-use crate::core::Decision;
+use crate::core::{Decision, PolicyName};
 
 /// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
 ///
@@ -86,7 +86,7 @@ impl Flow {
     ///
     /// If the future is dropped, nothing is taken.
     pub async fn check(&self, units: u64) -> Result<(), FlowError> {
-        self.wait(Want { least: units, most: units, is_patient: false }).await
+        self.wait(Want { least: units, most: units, patience: Patience::None }).await
     }
 
     /// Takes units, and waits until the quota has gained them; who came first is served first.
@@ -116,7 +116,7 @@ impl Flow {
     /// # }
     /// ```
     pub async fn take(&self, units: u64) -> Result<(), FlowError> {
-        self.wait(Want { least: units, most: units, is_patient: true }).await
+        self.wait(Want { least: units, most: units, patience: Patience::Full }).await
     }
 
     async fn wait(&self, want: Want) -> Result<(), FlowError> {
@@ -138,24 +138,30 @@ impl Flow {
         if units == 0 {
             return Poll::Ready(Ok(()));
         }
-        let want = Want { least: units, most: units, is_patient: true };
+        let want = Want { least: units, most: units, patience: Patience::Full };
         self.pool.poll_take(want, &mut self.ticket, cx).map_ok(drop)
     }
 
-    /// Polls for some of these units, at least one.
-    #[allow(dead_code)]
+    /// Counts a body that a policy has cut.
+    pub(crate) fn count_cut(&self, policy: &PolicyName) {
+        self.pool.count_cut(policy);
+    }
+
+    /// Polls for some of these units. Who is not patient receives a chunk at least: otherwise it would wait for each
+    /// unit that the quota gains.
     pub(crate) fn poll_some(
         &mut self,
         cx: &mut Context<'_>,
         most: u64,
-        is_patient: bool,
+        patience: Patience,
     ) -> Poll<Result<u64, FlowError>> {
-        self.pool.poll_take(Want { least: 1, most, is_patient }, &mut self.ticket, cx)
+        let least = if patience == Patience::None { most.min(self.pool.chunk()) } else { 1 };
+        self.pool.poll_take(Want { least, most, patience }, &mut self.ticket, cx)
     }
 
     /// Waits for a first portion, unless something is leased.
     pub(in crate::limiter) async fn begin(&self) -> Result<(), FlowError> {
-        self.wait(Want { least: 1, most: 0, is_patient: false }).await
+        self.wait(Want { least: 1, most: 0, patience: Patience::None }).await
     }
 
     /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was none,

@@ -21,10 +21,12 @@ mod portion;
 #[cfg(feature = "stream")]
 mod stream;
 
+pub(crate) use self::book::Patience;
 pub(crate) use self::checks::can_flow;
 pub(in crate::limiter) use self::checks::{Each, FlowChecks};
 pub use self::error::FlowError;
 pub use self::handle::Flow;
 pub(crate) use self::pools::Pools;
+pub(crate) use self::portion::refuses_frames;
 #[cfg(feature = "stream")]
 pub use self::stream::{Paced, PacedError};

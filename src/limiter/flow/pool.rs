@@ -16,12 +16,12 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::book::{Book, Known, Lot, Out, Refused, Step, Want};
+use super::book::{Book, Known, Lot, Out, Patience, Refused, Step, Want};
 use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
 use crate::core::error::Kind;
 use crate::core::observer::FlowObserver;
-use crate::core::{Decision, Error};
+use crate::core::{Decision, Error, PolicyName};
 use crate::store::{Answer, Change, Check, Deadline, Decided, FailureStore, Receipt, Settlement, SharedStore, Store};
 
 /// The store of a pool, behind the rule for failures.
@@ -93,14 +93,24 @@ impl Pool {
         }
     }
 
+    /// Returns the units that are worth a frame.
+    pub(super) fn chunk(&self) -> u64 {
+        self.state().book.chunk()
+    }
+
     /// Returns the last decision about a portion.
     pub(super) fn decision(&self) -> Option<Decision> {
         self.state().book.decision.clone()
     }
 
+    /// Counts a body that a policy has cut.
+    pub(super) fn count_cut(&self, policy: &PolicyName) {
+        self.lessor.observer.cut(policy);
+    }
+
     /// Takes units that are leased; otherwise has a portion be asked for.
     pub(super) fn try_take(self: &Arc<Self>, units: u64) -> Result<(), FlowError> {
-        let want = Want { least: units, most: units, is_patient: false };
+        let want = Want { least: units, most: units, patience: Patience::None };
         if self.take(want, true).is_some() {
             return Ok(());
         }
@@ -148,8 +158,9 @@ impl Pool {
                     self.lessor.observer.waited(self.checks.first(), own.since.elapsed());
                     own.is_done = true;
                     *ticket = None;
+                    let result = result.map_err(|Refused| self.refusal(want.least));
                     self.ask();
-                    return Poll::Ready(result.map_err(|Refused| self.refusal(want.least)));
+                    return Poll::Ready(result);
                 }
                 Some(Poll::Pending) => {
                     self.ask();
@@ -163,10 +174,10 @@ impl Pool {
         if let Some(units) = self.take(want, true) {
             return Poll::Ready(Ok(units));
         }
-        if !want.is_patient && self.state().book.known(want.least, Instant::now()) != Known::Nothing {
+        if want.patience == Patience::None && self.state().book.known(want.least, Instant::now()) != Known::Nothing {
             return Poll::Ready(Err(self.refusal(want.least)));
         }
-        if Runtime::try_current().is_err() && !want.is_patient {
+        if Runtime::try_current().is_err() && want.patience == Patience::None {
             self.state().book.miss(want.least);
             self.ask();
             return Poll::Ready(self.take(want, false).ok_or_else(|| self.refusal(want.least)));
@@ -198,7 +209,9 @@ impl Pool {
         self.lessor.observer.waited(self.checks.first(), own.since.elapsed());
         own.is_done = true;
         *ticket = None;
-        Poll::Ready(result.map_err(|Refused| self.refusal(want.least)))
+        let result = result.map_err(|Refused| self.refusal(want.least));
+        self.ask();
+        Poll::Ready(result)
     }
 
     /// Returns why these units are not there.

@@ -20,6 +20,9 @@ const FAST: Duration = Duration::from_millis(125);
 /// How much of a capacity one portion is at most, unless quotas gain more in [`USUAL`].
 const PART: u64 = 32;
 
+/// The units of a usual frame.
+const CHUNK: u64 = 1 << 14;
+
 /// The portion where nothing is limited.
 const UNLIMITED: u64 = 1 << 20;
 
@@ -34,6 +37,7 @@ pub(super) struct Portion {
     most: u64,
     /// The units that can be taken at once.
     capacity: u64,
+    chunk: u64,
     now: u64,
 }
 
@@ -45,12 +49,18 @@ impl Portion {
         let capacity = enforced().map(free).min().unwrap_or(u64::MAX);
         let gain = enforced().map(|check| gained(&check.counter.quota, USUAL)).min().unwrap_or(UNLIMITED);
         let base = gain.clamp(1, (capacity / 4).max(1));
-        Self { base, most: base.max(capacity / PART).min(UNLIMITED.max(base) << 6), capacity, now: base }
+        let chunk = enforced().map(|check| chunk_of(&check.counter.quota)).max().unwrap_or(1).min(base);
+        Self { base, most: base.max(capacity / PART).min(UNLIMITED.max(base) << 6), capacity, chunk, now: base }
     }
 
     /// Returns the units to hold.
     pub(super) fn units(self) -> u64 {
         self.now
+    }
+
+    /// Returns the units that are worth a frame.
+    pub(super) fn chunk(self) -> u64 {
+        self.chunk
     }
 
     /// Returns the most units of one call.
@@ -118,16 +128,7 @@ impl Hold {
     pub(super) fn ready(&self, units: u64) -> Option<Instant> {
         let mut ready = self.at;
         for outcome in self.outcomes().filter(|outcome| self.is_empty || outcome.remaining() < units) {
-            let quota = outcome.quota();
-            let wait = if quota.facts().returns_evenly && !self.is_empty {
-                let lack = u128::from(units - outcome.remaining());
-                let nanos = (quota.window().as_nanos() * lack).div_ceil(u128::from(quota.limit()));
-                Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-            } else if outcome.is_allowed() && outcome.remaining() > 0 {
-                USUAL
-            } else {
-                outcome.wait()?
-            };
+            let wait = if self.is_empty { outcome.wait()? } else { until(outcome, units)? };
             ready = ready.max(self.at.checked_add(wait)?);
         }
         Some(ready)
@@ -136,6 +137,31 @@ impl Hold {
     fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         self.decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce)
     }
+}
+
+/// Returns how long to wait until `units` are left, which are more than there are; `None` if no wait can help.
+fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
+    let quota = outcome.quota();
+    if quota.facts().returns_evenly {
+        let lack = u128::from(units.saturating_sub(outcome.remaining()));
+        let nanos = (quota.window().as_nanos() * lack).div_ceil(u128::from(quota.limit()));
+        return Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
+    }
+    if outcome.is_allowed() && outcome.remaining() > 0 { Some(USUAL) } else { outcome.wait() }
+}
+
+/// Returns the units that are worth a frame: fewer may be gained again and again while somebody asks for them.
+fn chunk_of(quota: &Quota) -> u64 {
+    if quota.facts().windows == 1 {
+        return 1;
+    }
+    gained(quota, USUAL).clamp(1, (quota.capacity() / 4).clamp(1, CHUNK))
+}
+
+/// Returns the outcome of a look as that of a check for a frame, if too little is left for one.
+pub(crate) fn refuses_frames(outcome: &Outcome) -> Option<Outcome> {
+    let chunk = chunk_of(outcome.quota());
+    (outcome.remaining() < chunk).then(|| outcome.refused(until(outcome, chunk)))
 }
 
 /// Returns the least units that remain of an admitted decision, of all its policies.

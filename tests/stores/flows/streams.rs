@@ -54,7 +54,7 @@ async fn a_sink_is_paced_and_receives_all_items_in_order() {
     let flow = limiter.flow(&ada()).await.expect("a flow");
     let (sender, receiver) = futures::channel::mpsc::channel(1);
     let mut sink = flow.pace(sender, size);
-    let received = tokio::spawn(receiver.collect::<Vec<_>>());
+    let all = tokio::spawn(receiver.collect::<Vec<_>>());
     let start = Instant::now();
     for item in ["four", "fives", "", "threes", "eight"] {
         sink.send(item).await.expect("memory decides");
@@ -62,7 +62,7 @@ async fn a_sink_is_paced_and_receives_all_items_in_order() {
     sink.close().await.expect("it closes");
     assert!((Duration::from_secs(1)..Duration::from_millis(1_500)).contains(&start.elapsed()), "{:?}", start.elapsed());
     drop(sink);
-    assert_eq!(received.await.expect("no panic"), ["four", "fives", "", "threes", "eight"]);
+    assert_eq!(all.await.expect("no panic"), ["four", "fives", "", "threes", "eight"]);
     drop(flow);
     assert_eq!(counts.taken(), 20);
 }
