@@ -14,6 +14,9 @@ impl Limiter {
     /// Each unit is taken from every rule, in portions: [`Flow`] has the rules, and what it costs. A first portion is
     /// leased before this returns, unless the store refuses it. The [cost](crate::Rule::cost) of the rules does not matter.
     ///
+    /// The limiter of a [layer](crate::RateLimitLayer::limiter) takes each unit from all policies of the layer, whether they
+    /// count requests or bytes; so give messages a limiter of their own.
+    ///
     /// If rules are replaced, flows follow from their next portion on. A flow keeps the quota of its tier.
     ///
     /// # Errors
