@@ -45,7 +45,8 @@
 //!   waiting for it.
 //! - Handlers find the [`Decision`] and a [`Handle`] in the extensions of the request: the handle charges and refunds
 //!   units, and checks further policies.
-//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages.
+//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit by
+//!   unit: bytes, or the items of a stream.
 //!
 //! # Guarantees
 //!
@@ -80,6 +81,10 @@
 //! | `tollgate_store_failures_total` | counter | `kind` |
 //! | `tollgate_breakers_open` | gauge | |
 //! | `tollgate_breaker_changes_total` | counter | `to` |
+//! | `tollgate_flow_units_total` | counter | `policy`, `kind` |
+//! | `tollgate_flow_portions_total` | counter | `policy`, `verdict` |
+//! | `tollgate_flow_wait_seconds` | histogram | `policy` |
+//! | `tollgate_flow_cuts_total` | counter | `policy` |
 //! | `tollgate_slots_held` | gauge | |
 //! | `tollgate_slots_lost_total` | counter | |
 //!
@@ -105,6 +110,7 @@
 //! | `query` | yes | the key [`key::query`] |
 //! | `merge-headers` | yes | `RateLimit` and `RateLimit-Policy` of inner services are read, so that they are merged member by member |
 //! | `calendar` | no | [`Calendar`]: fixed windows that are hours, days, weeks or months of a time zone |
+//! | `stream` | yes | `Flow::pace`: streams and sinks whose items wait for their units |
 //! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
 //! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits, and the conformance suite for stores |
@@ -130,12 +136,15 @@ pub use ipnet;
 
 pub use self::core::{Algorithm, Calendar, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use self::http::{
-    AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, MissingKey, Policy, RateLimit, RateLimitLayer,
-    RealCost, ResponseBody, ResponseFuture, StatusService, key,
+    AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy,
+    RateLimit, RateLimitLayer, RealCost, RequestBody, RequestBodyLayer, ResponseBody, ResponseFuture, StatusService,
+    key,
 };
 #[cfg(feature = "lookup")]
 pub use limiter::TierLookup;
-pub use limiter::{Limiter, Rule};
+pub use limiter::{Flow, FlowError, Limiter, Rule};
+#[cfg(feature = "stream")]
+pub use limiter::{Paced, PacedError};
 #[cfg(feature = "lookup")]
 pub use lookup::Lookup;
 pub use lookup::RawValues;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::access::{with_address, with_lists};
 use super::document::{Field, Table};
 use super::keys::{DynKey, read_key};
-use super::requests::{with_cost, with_reserve, with_scope};
+use super::requests::{with_cost, with_reserve, with_scope, with_unit};
 use super::server::Server;
 use super::window::{Period, read_period, refuse_calendar};
 use crate::core::quota::SLOT_LIFE;
@@ -34,6 +34,8 @@ const FIELDS: &[&str] = &[
     "hold_at_most",
     "cost",
     "count",
+    "unit",
+    "over",
     "missing_key",
     "methods",
     "routes",
@@ -87,6 +89,7 @@ pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Poli
     let policy = with_lists(policy, table)?;
     let policy = with_scope(policy, table)?;
     let policy = with_cost(policy, table)?;
+    let policy = with_unit(policy, table)?;
     let policy = with_tiers(policy, table)?;
     let policy = with_reserve(policy, table)?;
     Ok((with_switches(policy, table)?, name))

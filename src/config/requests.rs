@@ -12,7 +12,7 @@ use crate::core::Error;
 use crate::http::key::field_value::{lines, only, trimmed};
 #[cfg(feature = "axum")]
 use crate::http::policy::check_route;
-use crate::http::{Count, Policy};
+use crate::http::{Count, Over, Policy};
 
 /// A misspelt method would limit nothing, so no others are taken.
 const METHODS: &[(&str, &Method)] = &[
@@ -32,6 +32,19 @@ type Make = fn() -> Count;
 
 /// The words of the field `count`.
 const COUNTS: &[(&str, Make)] = &[("all", Count::all), ("failures", Count::failures), ("successes", Count::successes)];
+
+/// Sets the bytes that count.
+type CountBytes = fn(Policy, Over) -> Policy;
+
+/// The words of the field `unit`.
+const UNITS: &[(&str, Option<CountBytes>)] = &[
+    ("requests", None),
+    ("response_bytes", Some(Policy::response_bytes)),
+    ("request_bytes", Some(Policy::request_bytes)),
+];
+
+/// The words of the field `over`.
+const OVER: &[(&str, Over)] = &[("pace", Over::Pace), ("cut", Over::Cut)];
 
 /// Sets the methods and routes that the policy applies to, and whether preflights pass without the key.
 pub(super) fn with_scope(mut policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
@@ -89,6 +102,26 @@ pub(super) fn with_cost(policy: Policy, table: Table<'_>) -> Result<Policy, Erro
         Some(count) => Ok(policy.count(read_count(count)?)),
         None => Ok(policy),
     }
+}
+
+/// Sets what is counted, if it is bytes.
+pub(super) fn with_unit(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
+    let (unit, over) = (table.get("unit"), table.get("over"));
+    let count = unit.map(|unit| unit.choose(UNITS)).transpose()?.flatten();
+    let choice = over.map(|over| over.choose(OVER)).transpose()?;
+    let Some((unit, count)) = unit.zip(count) else {
+        let wrong = "over has no effect without a line unit = \"response_bytes\" or \"request_bytes\": add it, or leave \
+                     over out";
+        return over.map_or(Ok(policy), |over| Err(over.error(wrong)));
+    };
+    for option in ["cost", "count", "metered", "refund_dropped"] {
+        if let Some(field) = table.get(option) {
+            return Err(field.error(format!("{option} is for policies that count requests: leave it out")));
+        }
+    }
+    let policy = count(policy, choice.unwrap_or(Over::Pace));
+    policy.check_bytes().map_err(|error| table.get("algorithm").unwrap_or(unit).error(error))?;
+    Ok(policy)
 }
 
 /// Sets the cost: a number, or the header that contains it.

@@ -73,7 +73,7 @@ impl Counter {
 /// drop(store.settle(decided.receipt, &[]));
 /// # Ok::<(), tollgate::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 #[non_exhaustive]
 pub struct Check {

@@ -1,4 +1,4 @@
-//! Reports of decisions, of slots and of the health of stores, for metrics and traces.
+//! Reports of decisions, of slots, of flows and of the health of stores, for metrics and traces.
 //!
 //! Limiters, layers and stores report here, by types of this module's neighbours only; they do not depend on who
 //! observes them. [`metrics`](crate::metrics) does, with the feature of that name. Without an observer a report costs a
@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Decided, Error, PolicyName};
+use super::{Check, Decided, Error, PolicyName};
 
 /// The reason for which there was no decision on a request.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,65 @@ pub(crate) trait ObserveSlots: fmt::Debug + Send + Sync {
 
     /// They are held, and the store had lost them.
     fn lost(&self, slots: u64);
+}
+
+/// Observes the flows of a layer or limiter.
+pub(crate) trait ObserveFlows: fmt::Debug + Send + Sync {
+    /// The store decided about a portion.
+    fn asked(&self, policy: &PolicyName, is_allowed: bool);
+
+    /// A portion is over: some units of it have passed, and the others are returned.
+    fn closed(&self, policy: &PolicyName, passed: u64, returned: u64);
+
+    /// Somebody waited for units.
+    fn waited(&self, policy: &PolicyName, time: Duration);
+
+    /// A body was cut.
+    fn cut(&self, policy: &PolicyName);
+}
+
+/// The observer of flows, if there is one. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlowObserver(Option<Arc<dyn ObserveFlows>>);
+
+impl FlowObserver {
+    /// Reports to `observer`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn new(observer: impl ObserveFlows + 'static) -> Self {
+        Self(Some(Arc::new(observer)))
+    }
+
+    /// See [`ObserveFlows::asked`]; for the policy of each check.
+    pub(crate) fn asked(&self, checks: &[Check], is_allowed: bool) {
+        if let Some(observer) = &self.0 {
+            for check in checks {
+                observer.asked(&check.counter.policy, is_allowed);
+            }
+        }
+    }
+
+    /// See [`ObserveFlows::closed`].
+    pub(crate) fn closed(&self, policy: &PolicyName, passed: u64, returned: u64) {
+        if let Some(observer) = &self.0 {
+            observer.closed(policy, passed, returned);
+        }
+    }
+
+    /// See [`ObserveFlows::waited`]; for the policy of each check.
+    pub(crate) fn waited(&self, checks: &[Check], time: Duration) {
+        if let Some(observer) = &self.0 {
+            for check in checks {
+                observer.waited(&check.counter.policy, time);
+            }
+        }
+    }
+
+    /// See [`ObserveFlows::cut`].
+    pub(crate) fn cut(&self, policy: &PolicyName) {
+        if let Some(observer) = &self.0 {
+            observer.cut(policy);
+        }
+    }
 }
 
 /// The observer of a layer or limiter, if there is one. Clones share it.

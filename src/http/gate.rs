@@ -34,6 +34,8 @@ pub(crate) struct Gate {
     pub(crate) responses: Responses,
     /// Extracts the client's address for allow and deny lists, where the key of a policy has none.
     pub(crate) client: Arc<dyn KeyExtractor>,
+    /// Whether some policies count the bytes of bodies.
+    pub(crate) counts_bytes: bool,
     /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Warning>,
 }
@@ -49,6 +51,7 @@ impl Gate {
             client: Arc::new(super::key::client_ip()),
             #[cfg(not(feature = "axum"))]
             client: Arc::new(super::key::global()),
+            counts_bytes: false,
             unknown_keys: Arc::default(),
         }
     }
@@ -66,6 +69,7 @@ impl Gate {
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
         self.responses.set_policies(&policies);
+        self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
         self.policies = policies;
     }
 
@@ -74,10 +78,11 @@ impl Gate {
     /// # Errors
     ///
     /// If the store does not support one of them, or no request can match one of its routes or an entry of its lists,
-    /// or one settles slots by the outcome.
+    /// or one settles slots by the outcome, or counts bytes in a way that makes no sense.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         let policies: Vec<Policy> = policies.into_iter().map(|policy| policy.with_client(&self.client)).collect();
         policies.iter().try_for_each(Policy::check_slots)?;
+        policies.iter().try_for_each(Policy::check_bytes)?;
         policies.iter().try_for_each(|policy| policy.check_matches(&*self.client))?;
         self.limits.supports(policies.iter().map(Policy::rule))?;
         Ok(policies)

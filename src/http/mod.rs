@@ -19,10 +19,10 @@ mod response;
 mod service;
 mod status;
 
-pub use self::account::{Handle, RealCost};
+pub use self::account::{Handle, RealCost, RequestBody};
 pub use self::headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use self::key::MissingKey;
 pub use self::layer::RateLimitLayer;
-pub use self::policy::{AccessList, Count, Policy};
-pub use self::service::{RateLimit, ResponseBody, ResponseFuture};
+pub use self::policy::{AccessList, Count, Over, Policy};
+pub use self::service::{LimitRequestBody, RateLimit, RequestBodyLayer, ResponseBody, ResponseFuture};
 pub use self::status::StatusService;

@@ -7,7 +7,7 @@
 
 use std::future::poll_fn;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
@@ -15,13 +15,14 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until};
 
+use super::flow::Pools;
 use super::peek;
-use super::plan::{PendingCheck, Places, Plan, Resolution};
+use super::plan::{PendingCheck, Plan, Resolution};
 use super::rule::Rule;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
 use crate::metrics;
-use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, SharedStore, Store};
+use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
 #[derive(Clone)]
@@ -36,6 +37,10 @@ pub(crate) struct Limits {
     inner: SharedStore,
     /// The same store behind a circuit breaker, a budget and the rule for failures.
     pub(crate) store: Arc<FailureStore<SharedStore>>,
+    /// The pools of flows, whose units `store` has admitted.
+    pub(super) pools: Arc<Pools>,
+    /// Where the limits in force are that replace these.
+    source: Weak<dyn InForce>,
 }
 
 /// What is replaced in one swap: limits, and what a layer keeps with them.
@@ -62,15 +67,34 @@ impl<P: Published> InForce for ArcSwap<P> {
     }
 }
 
-/// The rules that a decision was made by, the timer of the call, and the result of the store.
-pub(crate) type DecidedBy = (Places, Timer, Result<Decided, Error>);
+/// The plan of a decision, the timer of the call, and the result of the store.
+pub(crate) type DecidedBy<F> = (Plan<F>, Timer, Result<Decided, Error>);
 
 impl Limits {
     /// Limits without rules.
     pub(crate) fn new(inner: SharedStore) -> Self {
         let failure = FailureRules::default();
         let store = Arc::new(FailureStore::new(Arc::clone(&inner), failure));
-        Self { rules: Vec::new(), failure, observer: metrics::of_decisions(), inner, store }
+        let source = Weak::<ArcSwap<Self>>::new();
+        Self {
+            rules: Vec::new(),
+            failure,
+            observer: metrics::of_decisions(),
+            inner,
+            store,
+            pools: Arc::default(),
+            source,
+        }
+    }
+
+    /// Sets where the limits in force are that replace these.
+    pub(crate) fn set_source(&mut self, source: Weak<dyn InForce>) {
+        self.source = source;
+    }
+
+    /// Returns where the limits in force are that replace these.
+    pub(super) fn source(&self) -> Weak<dyn InForce> {
+        Weak::clone(&self.source)
     }
 
     /// Sets the rules; the store must [support](Self::supports) them.
@@ -82,11 +106,19 @@ impl Limits {
     pub(crate) fn change_failure(&mut self, change: impl FnOnce(&mut FailureRules)) {
         change(&mut self.failure);
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));
+        self.pools = Arc::default();
     }
 
     /// Returns an error if the store cannot decide by all of these rules.
     pub(crate) fn supports<'a>(&self, rules: impl Iterator<Item = &'a Rule>) -> Result<(), Error> {
         let requirements: SmallVec<[Requirement<'_>; 4]> = rules.map(Rule::requirement).collect();
+        self.inner.supports(&requirements)
+    }
+
+    /// Returns an error if the store cannot refund units of each rule.
+    pub(super) fn supports_refunds(&self) -> Result<(), Error> {
+        let of = |rule| Requirement { settles: Settles::ByOutcome, ..Rule::requirement(rule) };
+        let requirements: SmallVec<[Requirement<'_>; 4]> = self.rules.iter().map(of).collect();
         self.inner.supports(&requirements)
     }
 
@@ -106,15 +138,15 @@ impl Limits {
     pub(crate) async fn decide_after_lookups<F: PendingCheck>(
         &self,
         mut plan: Plan<F>,
-    ) -> Result<DecidedBy, F::Refusal> {
+    ) -> Result<DecidedBy<F>, F::Refusal> {
         let deadline = self.deadline();
         if let Some((timer, refused)) = peek::refusal(&self.store, &self.observer, &plan.checks, deadline).await {
-            return Ok((plan.rules, timer, refused));
+            return Ok((plan, timer, refused));
         }
         self.resolve_pending(&mut plan, deadline).await?;
         let timer = self.observer.start();
         let decided = self.store.decide(&plan.checks, deadline).wait().await;
-        Ok((plan.rules, timer, decided))
+        Ok((plan, timer, decided))
     }
 
     /// Makes the lookups of a plan in half of the time that is left, and inserts their checks.

@@ -8,6 +8,8 @@
 //! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and does not depend on HTTP.
 
 mod acquire;
+mod flow;
+mod flows;
 mod limits;
 mod peek;
 mod plan;
@@ -21,12 +23,17 @@ mod untiered;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::time::{Instant, sleep};
 
+pub use self::flow::{Flow, FlowError};
+#[cfg(feature = "stream")]
+pub use self::flow::{Paced, PacedError};
+pub(crate) use self::flow::{Patience, can_flow, refuses_frames};
+pub(crate) use self::flows::flow_of;
 pub(crate) use self::limits::{InForce, Limits, Published};
 pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};
 pub(crate) use self::reserve::Share;
@@ -115,7 +122,11 @@ impl Limiter {
 
     /// A limiter over limits of its own.
     fn of(limits: Limits) -> Self {
-        Self::shared(Arc::new(ArcSwap::from_pointee(limits)))
+        Self::shared(Arc::new_cyclic(|source| {
+            let mut limits = limits;
+            limits.set_source(Weak::<ArcSwap<Limits>>::clone(source));
+            ArcSwap::from_pointee(limits)
+        }))
     }
 
     /// Sets what happens to checks that the store could not decide. The default is a local fallback.

@@ -1,4 +1,4 @@
-//! Metrics for operators, through the `metrics` crate: decisions, refusals, slots, and the health of stores.
+//! Metrics for operators, through the `metrics` crate: decisions, refusals, slots, flows, and the health of stores.
 //!
 //! Limiters, layers and stores get their [observers](crate::core::observer) here and report to them; series go out to
 //! the recorder that the program installed. docs/metrics.md lists them, with what to alert on.
@@ -11,6 +11,8 @@
 #[cfg(feature = "metrics")]
 mod decisions;
 #[cfg(feature = "metrics")]
+mod flows;
+#[cfg(feature = "metrics")]
 mod health;
 #[cfg(feature = "metrics")]
 mod names;
@@ -19,7 +21,7 @@ mod refusals;
 #[cfg(feature = "metrics")]
 mod slots;
 
-use crate::core::observer::{DecisionObserver, SlotObserver, StoreObserver};
+use crate::core::observer::{DecisionObserver, FlowObserver, SlotObserver, StoreObserver};
 
 /// Returns the observer of a layer or limiter.
 pub(crate) fn of_decisions() -> DecisionObserver {
@@ -45,5 +47,14 @@ pub(crate) fn of_slots() -> SlotObserver {
     let observer = SlotObserver::new(slots::Slots::default());
     #[cfg(not(feature = "metrics"))]
     let observer = SlotObserver::default();
+    observer
+}
+
+/// Returns the observer of the flows of a layer or limiter.
+pub(crate) fn of_flows() -> FlowObserver {
+    #[cfg(feature = "metrics")]
+    let observer = FlowObserver::new(flows::Flows::default());
+    #[cfg(not(feature = "metrics"))]
+    let observer = FlowObserver::default();
     observer
 }

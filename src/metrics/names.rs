@@ -75,6 +75,34 @@ pub(super) const SLOTS_LOST: Metric = Metric {
     text: "Slots that were still held, and gone from the store when they were renewed.",
 };
 
+/// Labels: `policy`, `kind`.
+pub(super) const FLOW_UNITS: Metric = Metric {
+    name: "tollgate_flow_units_total",
+    unit: Unit::Count,
+    text: "Units of flows, such as bytes and messages, that have passed, or that were leased and returned.",
+};
+
+/// Labels: `policy`, `verdict`.
+pub(super) const FLOW_PORTIONS: Metric = Metric {
+    name: "tollgate_flow_portions_total",
+    unit: Unit::Count,
+    text: "Portions that flows asked for, by the verdict.",
+};
+
+/// Labels: `policy`.
+pub(super) const FLOW_WAIT_SECONDS: Metric = Metric {
+    name: "tollgate_flow_wait_seconds",
+    unit: Unit::Seconds,
+    text: "How long chunks and messages of flows waited, where none were leased.",
+};
+
+/// Labels: `policy`.
+pub(super) const FLOW_CUTS: Metric = Metric {
+    name: "tollgate_flow_cuts_total",
+    unit: Unit::Count,
+    text: "Bodies that were cut, as the limit of their bytes was reached.",
+};
+
 impl Metric {
     /// Returns the counter of fixed labels.
     pub(super) fn counter<const N: usize>(&self, labels: [(&'static str, &'static str); N]) -> Counter {
@@ -95,7 +123,12 @@ impl Metric {
 
     /// Returns the histogram of a label.
     pub(super) fn histogram(&self, label: (&'static str, &'static str)) -> Histogram {
+        self.histogram_of(vec![Label::from(&label)])
+    }
+
+    /// Returns the histogram of labels; one of them may be the name of a policy.
+    pub(super) fn histogram_of(&self, labels: Vec<Label>) -> Histogram {
         metrics::describe_histogram!(self.name, self.unit, self.text);
-        metrics::histogram!(self.name, &[label])
+        metrics::histogram!(self.name, labels)
     }
 }

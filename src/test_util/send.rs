@@ -61,7 +61,7 @@ impl Sent {
     /// Reads the body to its end.
     async fn of<B>(response: Response<B>) -> Self
     where
-        B: Body<Data = Bytes, Error = Infallible>,
+        B: Body<Data = Bytes>,
     {
         let (parts, body) = response.into_parts();
         let (mut body, mut read) = (pin!(body), Vec::new());

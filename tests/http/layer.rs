@@ -469,6 +469,14 @@ fn a_refusal_carries_its_decision() {
 #[derive(Debug, PartialEq)]
 struct Broken(u8);
 
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken {}", self.0)
+    }
+}
+
+impl std::error::Error for Broken {}
+
 #[test]
 fn errors_of_the_inner_service_pass_through_as_they_are() {
     let inner = service_fn(|_: Request<Text>| async { Err::<Response<Text>, _>(Broken(7)) });
@@ -807,7 +815,8 @@ fn any_body_that_can_hold_bytes_will_do() {
     assert_eq!(body.size_hint().exact(), Some(1_234));
     let frame = body.frame().now_or_never().unwrap().unwrap().unwrap();
     assert_eq!(frame.into_data().ok().unwrap().chunk(), b"ab");
-    assert_eq!(body.frame().now_or_never().unwrap().unwrap().err(), Some(Broken(9)));
+    let error = body.frame().now_or_never().unwrap().unwrap().err().unwrap();
+    assert_eq!(error.downcast_ref(), Some(&Broken(9)));
 
     let refusal = send();
     assert_eq!(refusal.status(), 429);

@@ -2,6 +2,7 @@
 
 mod backend;
 mod deny_cache;
+mod flows;
 #[cfg(feature = "redis")]
 mod leases;
 mod memory;

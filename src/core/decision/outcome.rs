@@ -99,6 +99,12 @@ impl Outcome {
         Self { hidden: true, ..self.clone() }
     }
 
+    /// Returns the outcome of a look as that of a check which does not fit before `retry_after`; with `None` it never
+    /// will.
+    pub(crate) fn refused(&self, retry_after: Option<Duration>) -> Self {
+        Self { allowed: false, wait_us: retry_after.map_or(NO_WAIT, micros), ..self.clone() }
+    }
+
     /// Returns the outcome with another quota.
     pub(super) fn with_quota(&self, quota: Quota) -> Self {
         Self { quota, ..self.clone() }

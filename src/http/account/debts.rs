@@ -96,6 +96,9 @@ impl Debts {
             let (of, policy) = of(check);
             // Slots are released as such.
             let is_held = taken.counter.quota.facts().held;
+            if policy.options().bytes.is_some() {
+                continue;
+            }
             if !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {
                 self.each.push(Debt::new(of, check, receipt.store(), taken));
             }

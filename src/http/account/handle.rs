@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::Shared;
+use super::request_body::RequestBody;
 use crate::core::{Decision, Error, Key};
 use crate::http::policy::Policy;
 use crate::store::{Check, Counter, Deadline, SlotGuard, Store};
@@ -216,6 +217,28 @@ impl Handle {
         let mut all = SlotGuard::default();
         self.layers().for_each(|layer| all.add(layer.slots.guard()));
         all
+    }
+
+    /// Limits the body of this request by the policies with [`request_bytes`](Policy::request_bytes), of outer layers
+    /// too; a [`RequestBodyLayer`](crate::RequestBodyLayer) does the same for all requests.
+    ///
+    /// Call it once for each request: another body is not limited.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use axum::Extension;
+    /// use axum::body::{Body, to_bytes};
+    /// use tollgate::Handle;
+    ///
+    /// async fn upload(Extension(limits): Extension<Handle>, body: Body) -> String {
+    ///     let body = Body::new(limits.limit_body(body));
+    ///     to_bytes(body, usize::MAX).await.map_or_else(|error| error.to_string(), |bytes| bytes.len().to_string())
+    /// }
+    /// # let _ = upload;
+    /// ```
+    pub fn limit_body<B>(&self, body: B) -> RequestBody<B> {
+        RequestBody::new(body, self.layers().filter_map(|layer| layer.request_meter()))
     }
 
     /// Returns the response to a refused request: 429 with a problem document and the headers of the limits, also for

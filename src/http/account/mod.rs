@@ -15,7 +15,9 @@
 mod debt;
 mod debts;
 mod handle;
+mod metered;
 mod parts;
+mod request_body;
 mod shared;
 mod slots;
 mod wanted;
@@ -31,10 +33,12 @@ use tokio::time::{Timeout, timeout};
 
 use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
+pub(crate) use self::metered::{BoxError, ByteChecks, Meter, Metered};
+pub use self::request_body::RequestBody;
 pub(crate) use self::shared::Shared;
 use crate::core::Decision;
 use crate::http::gate::Gate;
-use crate::http::policy::Count;
+use crate::http::policy::{Count, Direction};
 use crate::store::{Decided, SlotGuard};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
@@ -66,11 +70,11 @@ pub(crate) type InTime = Pin<Box<Timeout<Settled>>>;
 
 impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
-    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: Decided) -> Self {
+    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         let debts = Debts::of_layer(&gate, &decision, receipt, policies);
-        let shared = Arc::new(Shared::new(gate, decision, debts, slots));
+        let shared = Arc::new(Shared::new(gate, decision, debts, bytes, slots));
         Self { shared, queues: false, stage: Stage::InFlight, is_as_decided: false }
     }
 
@@ -121,6 +125,7 @@ impl Account {
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
+        self.shared.warn_of_unlimited();
         self.stage = Stage::Settled;
         let mut debts = self.shared.debts();
         if debts.ends_as_decided() {
@@ -166,6 +171,11 @@ impl Account {
     /// Returns the slots of the request, for the body of its response to hold until it ends.
     pub(crate) fn pass_slots(&self) -> SlotGuard {
         self.shared.slots.pass()
+    }
+
+    /// Returns what the body of the response takes its bytes from; `None` if they are not limited.
+    pub(crate) fn response_meter(&self) -> Option<Box<Meter>> {
+        self.shared.bytes.meter(&self.shared.gate, Direction::Response)
     }
 
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.

@@ -5,6 +5,7 @@
 //! a handle or such a task holds it.
 
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -12,13 +13,18 @@ use tokio::runtime::Handle as Runtime;
 
 use super::Settled;
 use super::debts::{Debts, Sent};
+use super::metered::{ByteChecks, Meter};
 use super::slots::RequestSlots;
 use super::wanted::Wanted;
 use crate::core::error::Kind;
 use crate::core::{Decision, Error};
 use crate::http::gate::Gate;
-use crate::http::policy::Policy;
+use crate::http::policy::{Direction, Policy};
+use crate::lookup::Warning;
 use crate::store::{Applied, Change, Decided, SlotGuard};
+
+/// Limits how often `unlimited_bytes` is logged.
+static UNLIMITED: Warning = Warning::new();
 
 /// The account of a request, for the layer and the handles.
 pub(crate) struct Shared {
@@ -26,17 +32,39 @@ pub(crate) struct Shared {
     /// The layer's decision, as it was made.
     pub(super) decision: Decision,
     debts: Mutex<Debts>,
+    /// What bodies are limited by.
+    pub(super) bytes: ByteChecks,
+    /// Whether the body of the request is limited.
+    limits_request: AtomicBool,
     pub(super) slots: RequestSlots,
 }
 
 impl Shared {
-    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts, slots: SlotGuard) -> Self {
-        Self { gate, decision, debts: Mutex::new(debts), slots: RequestSlots::new(slots) }
+    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts, bytes: ByteChecks, slots: SlotGuard) -> Self {
+        let (debts, slots) = (Mutex::new(debts), RequestSlots::new(slots));
+        Self { gate, decision, debts, bytes, limits_request: AtomicBool::new(false), slots }
     }
 
     /// Locks the debts. A panic elsewhere leaves it usable.
     pub(super) fn debts(&self) -> MutexGuard<'_, Debts> {
         self.debts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what the body of the request takes its bytes from, once; `None` if they are not limited.
+    pub(super) fn request_meter(&self) -> Option<Box<Meter>> {
+        let meter = self.bytes.meter(&self.gate, Direction::Request)?;
+        (!self.limits_request.swap(true, Ordering::Relaxed)).then_some(meter)
+    }
+
+    /// Logs that nobody limits the body of a request whose bytes are limited.
+    pub(super) fn warn_of_unlimited(&self) {
+        let is_forgotten = self.bytes.has_requests(&self.gate) && !self.limits_request.load(Ordering::Relaxed);
+        if is_forgotten && UNLIMITED.is_due() {
+            tracing::warn!(
+                code = "unlimited_bytes",
+                "a policy limits the bytes of request bodies, and no RequestBodyLayer is inside of its layer"
+            );
+        }
     }
 
     /// Charges units to every metered policy.

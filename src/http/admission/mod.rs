@@ -12,9 +12,10 @@ mod judge;
 mod resolved;
 mod waiting;
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
 
@@ -22,7 +23,7 @@ pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Waiting};
 use crate::core::observer::Timer;
 use crate::core::{Decision, Error, Mode, Outcome};
-use crate::http::account::Account;
+use crate::http::account::{Account, ByteChecks};
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 use crate::limiter::{Places, Plan};
@@ -42,7 +43,12 @@ pub(crate) enum Admission {
     ///
     /// `policies` are the places of those in the decision, and `timer` runs since the call. If this is dropped, the
     /// store may still take the units, and they stay taken.
-    Deciding { pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>, policies: Places, timer: Timer },
+    Deciding {
+        pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>,
+        policies: Places,
+        bytes: ByteChecks,
+        timer: Timer,
+    },
     /// Keys or quotas are looked up, and then the store decides, both within one budget.
     ///
     /// If this is dropped during the lookups, nothing is taken; the lookups themselves go on, and are cached.
@@ -62,9 +68,11 @@ impl Admission {
             return Self::after_lookups(gate, plan);
         }
         let timer = gate.limits.observer.start();
-        match gate.limits.store.decide(&plan.checks, Deadline::none()) {
-            Answer::Ready(decided) => Admission::Known(Some(verdict(gate, &plan.rules, timer, decided))),
-            Answer::Pending(pending) => Admission::Deciding { pending, policies: plan.rules, timer },
+        let decided = gate.limits.store.decide(&plan.checks, Deadline::none());
+        let bytes = ByteChecks::of(gate, &plan.rules, &plan.checks);
+        match decided {
+            Answer::Ready(decided) => Admission::Known(Some(verdict(gate, &plan.rules, bytes, timer, decided))),
+            Answer::Pending(pending) => Admission::Deciding { pending, policies: plan.rules, bytes, timer },
         }
     }
 
@@ -73,7 +81,10 @@ impl Admission {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
             match gate.limits.decide_after_lookups(plan).await {
-                Ok((policies, timer, decided)) => verdict(&gate, &policies, timer, decided),
+                Ok((plan, timer, decided)) => {
+                    let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks);
+                    verdict(&gate, &plan.rules, bytes, timer, decided)
+                }
                 Err(refusal) => Err(counted(&gate, *refusal)),
             }
         }))
@@ -87,8 +98,9 @@ impl Admission {
     pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
-            Admission::Deciding { pending, policies, timer } => {
-                pending.as_mut().poll(cx).map(|decided| verdict(gate, policies, *timer, decided))
+            Admission::Deciding { pending, policies, bytes, timer } => {
+                let decided = ready!(pending.as_mut().poll(cx));
+                Poll::Ready(verdict(gate, policies, mem::take(bytes), *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
@@ -104,12 +116,19 @@ fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
 }
 
 /// Returns the verdict of a decision, after counting and logging it.
-fn verdict(gate: &Arc<Gate>, policies: &[usize], timer: Timer, decided: Result<Decided, Error>) -> Verdict {
+fn verdict(
+    gate: &Arc<Gate>,
+    policies: &[usize],
+    bytes: ByteChecks,
+    timer: Timer,
+    decided: Result<Decided, Error>,
+) -> Verdict {
+    let decided = decided.map(|decided| bytes.refuse(gate, decided));
     gate.limits.observer.decided(timer, &decided);
     let decided = decided.map_err(Refusal::Failed)?;
     log_shadows(&decided.decision);
     if decided.decision.is_allowed() {
-        Ok(Account::new(Arc::clone(gate), policies, decided))
+        Ok(Account::new(Arc::clone(gate), policies, bytes, decided))
     } else {
         Err(Refusal::Refused(decided.decision))
     }

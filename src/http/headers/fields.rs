@@ -24,6 +24,8 @@ pub(super) struct PolicyField {
     configured: Vec<(PolicyName, Quota)>,
     /// The policies that are not shown.
     hidden: Vec<PolicyName>,
+    /// The policies whose units are bytes.
+    bytes: Vec<PolicyName>,
 }
 
 impl PolicyField {
@@ -32,15 +34,20 @@ impl PolicyField {
         let mut field = Field::default();
         let shown = policies.iter().filter(|policy| policy.is_shown());
         let hidden = policies.iter().filter(|policy| !policy.is_shown());
-        let render = |policy: &Policy| (*policy.quota(), field.policy(policy.name(), Advertised::of(policy.quota())));
+        let render = |policy: &Policy| {
+            let is_bytes = policy.options().bytes.is_some();
+            (*policy.quota(), field.policy(policy.name(), Advertised::of(policy.quota()), is_bytes))
+        };
         let places: Vec<(Quota, Range<usize>)> = shown.map(render).collect();
+        let name = |policy: &Policy| policy.rule().name().clone();
         let bytes = Bytes::copy_from_slice(&field.bytes);
         let part = |place| HeaderValue::from_maybe_shared(bytes.slice(place)).expect(VISIBLE);
         Self {
             value: (!bytes.is_empty()).then(|| part(0..bytes.len())),
             limits: places.into_iter().map(|(quota, place)| (quota, part(place))).collect(),
+            bytes: policies.iter().filter(|policy| policy.options().bytes.is_some()).map(name).collect(),
             configured: policies.iter().map(|policy| (policy.rule().name().clone(), *policy.quota())).collect(),
-            hidden: hidden.map(|policy| policy.rule().name().clone()).collect(),
+            hidden: hidden.map(name).collect(),
         }
     }
 
@@ -58,6 +65,11 @@ impl PolicyField {
         self.hidden.contains(name)
     }
 
+    /// Returns whether the units of a policy are bytes.
+    pub(super) fn counts_bytes(&self, name: &PolicyName) -> bool {
+        self.bytes.contains(name)
+    }
+
     /// Returns `X-RateLimit-Limit` of a quota: rendered before, or of a tier and rendered now.
     pub(super) fn limit(&self, quota: &Quota) -> HeaderValue {
         let rendered = self.limits.iter().find(|(shown, _)| shown == quota);
@@ -70,6 +82,9 @@ const VISIBLE: &str = "names and numbers are visible ASCII";
 /// The parameter of a quota whose units are slots.
 const AT_ONCE: &[u8] = b";qu=\"concurrent-requests\"";
 
+/// The parameter of a quota whose units are bytes.
+const BYTES: &[u8] = b";qu=\"content-bytes\"";
+
 /// The value of a field while it is written: a List of quoted names with parameters, mostly Integers.
 #[derive(Debug, Default)]
 pub(super) struct Field {
@@ -77,13 +92,16 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Adds a member of `RateLimit-Policy`, and returns where its `q` is.
-    pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised) -> Range<usize> {
+    /// Adds a member of `RateLimit-Policy`, perhaps of bytes, and returns where its `q` is.
+    pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, is_bytes: bool) -> Range<usize> {
         self.member(name);
         let place = self.parameter(b'q', q);
         match w {
             Some(w) => drop(self.parameter(b'w', w)),
             None => self.bytes.extend_from_slice(AT_ONCE),
+        }
+        if is_bytes {
+            self.bytes.extend_from_slice(BYTES);
         }
         place
     }

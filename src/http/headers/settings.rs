@@ -31,7 +31,7 @@ pub enum Dialect {
 ///
 /// | header | value |
 /// | --- | --- |
-/// | `RateLimit-Policy` | for each policy that applies: its name, `q` (units) and `w` (seconds in which they are refilled); of a concurrency `q` and `qu="concurrent-requests"` |
+/// | `RateLimit-Policy` | for each policy that applies: its name, `q` (units) and `w` (seconds in which they are refilled); of a concurrency `q` and `qu="concurrent-requests"`; of bytes also `qu="content-bytes"` |
 /// | `RateLimit` | for each policy that applies, or of a refusal each that refuses: its name, `r` (units left) and `t` (seconds: how long these have to last, or if none are left, the wait for more; absent of a concurrency) |
 /// | `X-RateLimit-Limit` | the limit of the binding policy, in units |
 /// | `X-RateLimit-Remaining` | its units left |

@@ -118,7 +118,8 @@ impl HeaderWriter {
         }
         let mut field = Field::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
-            field.policy(outcome.policy(), Advertised::of_outcome(outcome));
+            let is_bytes = self.policies.counts_bytes(outcome.policy_name());
+            field.policy(outcome.policy(), Advertised::of_outcome(outcome), is_bytes);
         }
         field.finish()
     }

@@ -13,8 +13,8 @@ mod status;
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -295,7 +295,12 @@ impl RateLimitLayer {
     }
 
     fn of(gate: Gate) -> Self {
-        Self { gate: Arc::new(ArcSwap::from_pointee(gate)), shows_all: Arc::default() }
+        let gate = Arc::new_cyclic(|source| {
+            let mut gate = gate;
+            gate.limits.set_source(Weak::<ArcSwap<Gate>>::clone(source));
+            ArcSwap::from_pointee(gate)
+        });
+        Self { gate, shows_all: Arc::default() }
     }
 }
 

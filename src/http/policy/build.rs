@@ -290,7 +290,7 @@ impl Policy {
     }
 
     /// Sets an option that settles the units of a request by its outcome.
-    fn settled(self, set: impl FnOnce(&mut Options)) -> Self {
+    pub(super) fn settled(self, set: impl FnOnce(&mut Options)) -> Self {
         let rule = self.rule.settled_by_outcome();
         Self { rule, ..self }.with(set)
     }

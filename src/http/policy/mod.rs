@@ -7,6 +7,7 @@
 mod access;
 mod address;
 mod build;
+mod bytes;
 mod count;
 mod options;
 mod scope;
@@ -18,6 +19,8 @@ use http::request::Parts;
 
 pub use self::access::AccessList;
 pub(crate) use self::access::advice;
+pub(crate) use self::bytes::Direction;
+pub use self::bytes::Over;
 pub use self::count::Count;
 pub(crate) use self::options::Options;
 #[cfg(all(feature = "axum", feature = "config"))]
@@ -167,7 +170,12 @@ impl Policy {
 
     /// Returns the units that a request takes before the inner service is called.
     pub(crate) fn cost_of(&self, parts: &Parts) -> u64 {
-        self.options.cost_by.as_ref().map_or(self.rule.units(), |cost| cost(parts))
+        match (self.options.bytes, &self.options.cost_by) {
+            // Bodies take them.
+            (Some(_), _) => 0,
+            (None, Some(cost)) => cost(parts),
+            (None, None) => self.rule.units(),
+        }
     }
 
     /// Returns the quota of a request, unless a lookup returns another.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use super::access::AccessList;
+use super::bytes::BodyBytes;
 use super::count::Count;
 use super::scope::{Predicate, Scope};
 use crate::core::Quota;
@@ -32,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) metered: bool,
     /// Whether the units of a request are refunded if its client disconnects before the response.
     pub(crate) refund_dropped: bool,
+    /// The bodies whose bytes count, instead of requests.
+    pub(crate) bytes: Option<BodyBytes>,
     pub(crate) scope: Scope,
     /// Which responses count; without it all do.
     pub(crate) count: Option<Count>,
@@ -52,6 +55,7 @@ impl Default for Options {
             advertised: true,
             metered: false,
             refund_dropped: false,
+            bytes: None,
             scope: Scope::default(),
             count: None,
             tier: None,

@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
-use crate::http::account::{Account, Settled};
+use crate::http::account::{Account, BoxError, Meter, Metered, Settled};
 use crate::store::SlotGuard;
 
 pin_project! {
@@ -24,7 +24,8 @@ pin_project! {
     ///
     /// That of a [`StatusService`](crate::StatusService) is always one of this crate.
     ///
-    /// It passes on the inner body's frames, errors and size hint unchanged. Of a gRPC call it may hold the trailers
+    /// It passes on the inner body's frames, errors and size hint. A body whose [bytes](crate::Policy::response_bytes) are
+    /// limited is paced, its frames are split, or it fails with a [`FlowError`](crate::FlowError). Of a gRPC call it may hold the trailers
     /// back, for no longer than the layer's budget, until the store has settled what they changed.
     ///
     /// It holds the slots of its request until it has ended, failed or been dropped.
@@ -51,6 +52,8 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         kind: BodyKind<B>,
+        // What its bytes are taken from, if they are limited.
+        meter: Option<Box<Meter>>,
         // Those of the request, until the end.
         slots: SlotGuard,
     }
@@ -71,17 +74,17 @@ pin_project! {
 
 impl<B> ResponseBody<B> {
     fn inner(body: B, slots: SlotGuard) -> Self {
-        Self { kind: BodyKind::Inner { body }, slots }
+        Self { kind: BodyKind::Inner { body }, meter: None, slots }
     }
 
     fn call(body: B, account: Account, slots: SlotGuard) -> Self {
-        Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) }, slots }
+        Self { kind: BodyKind::Call { body, ending: Box::new(Ending::new(account)) }, meter: None, slots }
     }
 
     /// Makes the body of a response of this crate.
     pub(crate) fn own(bytes: Bytes) -> Self {
         let kind = BodyKind::Own { bytes: Some(bytes).filter(|bytes| !bytes.is_empty()) };
-        Self { kind, slots: SlotGuard::default() }
+        Self { kind, meter: None, slots: SlotGuard::default() }
     }
 }
 
@@ -89,28 +92,36 @@ impl<B> Body for ResponseBody<B>
 where
     B: Body,
     B::Data: From<Bytes>,
+    B::Error: Into<BoxError>,
 {
     type Data = B::Data;
-    type Error = B::Error;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled<B> {
-        let frame = ready!(self.as_mut().project().kind.poll_frame(cx));
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Metered<B::Data> {
+        let this = self.as_mut().project();
+        let next = |cx: &mut Context<'_>| this.kind.poll_frame(cx).map_err(Into::into);
+        let frame = match this.meter {
+            Some(meter) => ready!(meter.poll_with(cx, next)),
+            None => ready!(next(cx)),
+        };
         // A body that reports its end is not polled again.
-        if !matches!(frame, Some(Ok(_))) || !self.slots.is_empty() && self.kind.is_end_stream() {
+        if !matches!(frame, Some(Ok(_))) || !self.slots.is_empty() && self.is_end_stream() {
             drop(mem::take(self.project().slots));
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.kind.is_end_stream()
+        let is_end = self.kind.is_end_stream();
+        self.meter.as_ref().map_or(is_end, |meter| meter.is_end_stream(is_end))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
+        let hint = match &self.kind {
             BodyKind::Inner { body } | BodyKind::Call { body, .. } => body.size_hint(),
             BodyKind::Own { bytes } => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-        }
+        };
+        self.meter.as_ref().map_or(hint, |meter| meter.size_hint(&hint))
     }
 }
 
@@ -165,8 +176,10 @@ where
         None => decision,
     };
     parts.extensions.insert(decision);
-    let slots = if body.is_end_stream() { SlotGuard::default() } else { account.pass_slots() };
+    let is_end = body.is_end_stream();
+    let slots = if is_end { SlotGuard::default() } else { account.pass_slots() };
+    let meter = if is_end { None } else { account.response_meter() };
     let body =
         if account.is_open() { ResponseBody::call(body, account, slots) } else { ResponseBody::inner(body, slots) };
-    Ok(Response::from_parts(parts, body))
+    Ok(Response::from_parts(parts, ResponseBody { meter, ..body }))
 }

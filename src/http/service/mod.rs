@@ -11,7 +11,9 @@ mod body;
 mod ending;
 mod future;
 mod rate_limit;
+mod request_body;
 
 pub use self::body::ResponseBody;
 pub use self::future::ResponseFuture;
 pub use self::rate_limit::RateLimit;
+pub use self::request_body::{LimitRequestBody, RequestBodyLayer};

@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 
 use metrics_util::MetricKind;
-use tollgate::{MemoryStore, Policy, RateLimitLayer};
+use tollgate::{Key, MemoryStore, Policy, RateLimitLayer};
 
 use super::watch::Watch;
 use crate::rig::{MANY, ask, per_user};
 
-/// Every series that two policies have, at 0, after the first request.
+/// Every series that two policies have after the first request and the first flow.
 async fn first_seen() -> Vec<(String, MetricKind, String)> {
     let watch = Watch::start();
     let policies = [per_user(MANY), Policy::new("trial", MANY).shadow()];
-    ask(&RateLimitLayer::composite(MemoryStore::new()).policies(policies), "ada").await;
+    let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
+    ask(&layer, "ada").await;
+    drop(layer.limiter().flow(&Key::new("user", "ada")).await.expect("memory never fails"));
     watch.all().into_iter().map(|(series, kind, text, _)| (series, kind, text)).collect()
 }
 
@@ -84,11 +86,12 @@ async fn as_many_series_as_are_told() {
     let (decisions, times) = (count("tollgate_decisions_total"), count("tollgate_decision_seconds"));
     let (policies, all) = (count("tollgate_policy_refusals_total"), found.len());
     let ambiguous = count("tollgate_ambiguous_keys_total");
-    let stores = all - decisions - times - policies - ambiguous;
+    let flows = count("tollgate_flow_");
+    let stores = all - decisions - times - policies - ambiguous - flows;
     let told = format!("{decisions} series of decisions, {times} of times (each with its buckets), {stores} of stores");
     let document = include_str!("../../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(document.contains(&told), "{told}");
-    assert_eq!((policies, ambiguous), (2, 2));
+    assert_eq!((policies, ambiguous, flows), (2, 2, 2 * 6));
 }
 
 /// A metric's labels, each with the values it takes, in the order in which they are made.

@@ -3,6 +3,7 @@
 
 mod decisions;
 mod documented;
+mod flows;
 mod labels;
 mod outages;
 mod slots;

@@ -110,6 +110,21 @@ fn reserves_tiers_and_switches_are_checked() {
 }
 
 #[test]
+fn bytes_are_counted_alone_and_by_quotas_that_can() {
+    all_refused(&[
+        ("unit = \"bytes\"", 3, &["unit \"bytes\" is unknown: give one of requests, response_bytes, request_bytes"]),
+        ("unit = 5", 3, &["unit is the integer `5`"]),
+        ("unit = \"response_bytes\"\nover = \"wait\"", 4, &["over \"wait\" is unknown: give one of pace, cut"]),
+        ("over = \"cut\"", 3, &["over has no effect without a line unit"]),
+        ("unit = \"requests\"\nover = \"cut\"", 4, &["over has no effect without a line unit"]),
+        ("unit = \"request_bytes\"\ncost = 5", 4, &["cost is for policies that count requests"]),
+        ("unit = \"request_bytes\"\ncount = \"failures\"", 4, &["count is for policies that count requests"]),
+        ("unit = \"request_bytes\"\nmetered = true", 4, &["metered is for policies that count requests"]),
+        ("unit = \"response_bytes\"\nalgorithm = \"leaky_bucket\"", 4, &["a leaky_bucket cannot limit bytes"]),
+    ]);
+}
+
+#[test]
 fn times_of_slots_are_for_a_concurrency() {
     all_refused(&[
         ("slot_life = \"30s\"", 3, &["slot life 30s is for a concurrency only"]),

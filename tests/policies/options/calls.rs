@@ -1,6 +1,7 @@
 //! Which gRPC calls count: their status is in the head of the response, or in its trailers.
 
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 
@@ -63,13 +64,13 @@ async fn answer(
     layer: &RateLimitLayer,
     fields: Fields,
     body: &'static [Part],
-) -> Response<impl Body<Data = Bytes, Error = io::Error> + Unpin> {
+) -> Response<impl Body<Data = Bytes, Error: Debug> + Unpin> {
     let inner = service_fn(move |_: Request<Text>| future::ready(Ok::<_, Infallible>(response(fields, body))));
     layer.layer(inner).oneshot(get()).await.expect("the service does not fail")
 }
 
 /// Reads a body to its end, or to its error.
-async fn read(response: Response<impl Body<Data = Bytes, Error = io::Error> + Unpin>) -> usize {
+async fn read(response: Response<impl Body<Data = Bytes> + Unpin>) -> usize {
     let mut body = response.into_body();
     let mut frames = 0;
     while let Some(Ok(_)) = body.frame().await {

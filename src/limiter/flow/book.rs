@@ -1,0 +1,392 @@
+//! The book of a pool: what is leased, who waits for it, and what to ask for. It knows no store and no runtime.
+//!
+//! Units are in lots, one for each portion that the store admitted. Who takes units finds enough of them, or waits in
+//! line; a portion that comes is granted from the front of the line. A grant is only set aside: it is taken out of lots
+//! when it is claimed. So who leaves the line needs no lot to return units to.
+//!
+//! Invariants: `granted` is the sum of the grants, and never more than what is left; lots are returned once; a portion is
+//! asked for while none is in flight.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::portion::{Hold, Portion, remaining};
+use crate::core::{Decided, Decision};
+use crate::store::{Check, Receipt};
+
+/// How long units are held that nobody takes.
+pub(super) const IDLE: Duration = Duration::from_secs(1);
+
+/// A portion that the store admitted.
+#[derive(Debug)]
+pub(super) struct Lot {
+    pub(super) receipt: Receipt,
+    /// The units of the portion.
+    pub(super) units: u64,
+    pub(super) left: u64,
+    at: Instant,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Want {
+    /// The units without which it goes on waiting.
+    pub(super) least: u64,
+    /// The units that it can use.
+    pub(super) most: u64,
+    pub(super) patience: Patience,
+}
+
+/// What somebody waits for who needs units that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// A call.
+    None,
+    /// Time to pass, unless the next decision is that of another policy.
+    Wary,
+    /// Time to pass.
+    Full,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    id: u64,
+    want: Want,
+    waker: Waker,
+}
+
+#[derive(Debug)]
+enum Grant {
+    Units(u64, Instant),
+    /// The store refused, or failed.
+    Nothing,
+}
+
+/// Why nothing was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused;
+
+/// What is known about units that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// The store may admit them.
+    Nothing,
+    /// The store refuses them until a time; `None` if no wait can help.
+    Until(Option<Instant>),
+    /// They are more than can ever be taken at once.
+    Never,
+}
+
+/// What is to be done next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Ask the store for these units.
+    Ask(u64),
+    /// Come again at this time.
+    Wait(Instant),
+    /// There is nothing to do until somebody takes units.
+    Rest,
+}
+
+/// What is to be done without the lock.
+#[derive(Debug, Default)]
+#[must_use = "lots are to be returned, and waiters to be woken"]
+pub(super) struct Out {
+    /// Lots that are over.
+    pub(super) lots: SmallVec<[Lot; 1]>,
+    pub(super) wakers: SmallVec<[Waker; 4]>,
+}
+
+#[derive(Debug)]
+pub(super) struct Book {
+    lots: VecDeque<Lot>,
+    /// The units left in all lots.
+    left: u64,
+    /// Those of them that are set aside for grants.
+    granted: u64,
+    line: VecDeque<Waiter>,
+    grants: BTreeMap<u64, Grant>,
+    next_id: u64,
+    portion: Portion,
+    hold: Option<Hold>,
+    /// When the last portion was admitted.
+    admitted: Option<Instant>,
+    /// Whether a call is in flight.
+    asking: bool,
+    /// Whether less than a quarter of a portion was left when units were taken.
+    is_low: bool,
+    /// What [`try_take`](Self::take) did not find, to be asked for.
+    missed: u64,
+    /// The last decision.
+    pub(super) decision: Option<Decision>,
+}
+
+impl Book {
+    /// A book of nothing, for these checks.
+    pub(super) fn new(checks: &[Check]) -> Self {
+        Self {
+            lots: VecDeque::new(),
+            left: 0,
+            granted: 0,
+            line: VecDeque::new(),
+            grants: BTreeMap::new(),
+            next_id: 0,
+            portion: Portion::of(checks),
+            hold: None,
+            admitted: None,
+            asking: false,
+            is_low: false,
+            missed: 0,
+            decision: None,
+        }
+    }
+
+    /// Returns the units that are worth a frame.
+    pub(super) fn chunk(&self) -> u64 {
+        self.portion.chunk()
+    }
+
+    /// Returns the units that nobody has.
+    pub(super) fn available(&self) -> u64 {
+        self.left - self.granted
+    }
+
+    /// Takes units if enough of them are left and nobody waits before.
+    pub(super) fn take(&mut self, want: Want, out: &mut Out) -> Option<u64> {
+        if !self.line.is_empty() || self.available() < want.least {
+            return None;
+        }
+        let units = want.most.min(self.available());
+        self.spend(units, out);
+        Some(units)
+    }
+
+    /// Notes that somebody needs units and does not wait for them.
+    pub(super) fn miss(&mut self, units: u64) {
+        self.missed = self.missed.max(units);
+    }
+
+    /// Returns whether a portion is needed soon.
+    pub(super) fn is_low(&self) -> bool {
+        self.is_low && !self.asking
+    }
+
+    /// Returns what is known about units that are not there.
+    pub(super) fn known(&self, units: u64, now: Instant) -> Known {
+        if units > self.portion.capacity() {
+            return Known::Never;
+        }
+        let hold = self.hold.as_ref().filter(|hold| now < hold.until);
+        match hold.filter(|hold| units > hold.left(now).saturating_add(self.available())) {
+            Some(hold) => Known::Until(hold.ready(units - self.available())),
+            None => Known::Nothing,
+        }
+    }
+
+    /// Joins the line. Returns the number to [`poll`](Self::poll) with.
+    pub(super) fn join(&mut self, want: Want, waker: &Waker) -> u64 {
+        self.next_id += 1;
+        self.line.push_back(Waiter { id: self.next_id, want, waker: waker.clone() });
+        self.next_id
+    }
+
+    /// Polls for a grant, and claims it. `None` if the number is not in the line any more.
+    pub(super) fn poll(&mut self, id: u64, waker: &Waker, out: &mut Out) -> Option<Poll<Result<u64, Refused>>> {
+        if let Some(grant) = self.grants.remove(&id) {
+            return Some(Poll::Ready(match grant {
+                Grant::Units(units, _) => {
+                    self.granted -= units;
+                    self.spend(units, out);
+                    Ok(units)
+                }
+                Grant::Nothing => Err(Refused),
+            }));
+        }
+        let place = self.line.binary_search_by_key(&id, |waiter| waiter.id).ok()?;
+        self.line[place].waker.clone_from(waker);
+        Some(Poll::Pending)
+    }
+
+    /// Leaves the line; what was granted is left for others.
+    pub(super) fn leave(&mut self, id: u64, now: Instant, out: &mut Out) {
+        if let Some(Grant::Units(units, _)) = self.grants.remove(&id) {
+            self.granted -= units;
+        } else if let Ok(place) = self.line.binary_search_by_key(&id, |waiter| waiter.id) {
+            self.line.remove(place);
+        }
+        self.grant(now, out);
+    }
+
+    /// Takes units out of lots, the oldest first.
+    fn spend(&mut self, mut units: u64, out: &mut Out) {
+        self.left -= units;
+        while let Some(lot) = self.lots.front_mut() {
+            let part = units.min(lot.left);
+            (lot.left, units) = (lot.left - part, units - part);
+            if lot.left > 0 {
+                break;
+            }
+            out.lots.extend(self.lots.pop_front());
+        }
+        self.is_low |= self.available() < self.portion.units().div_ceil(4);
+    }
+
+    /// Returns what to do now. An [ask](Step::Ask) has to be followed by [`asked`](Self::asked) or
+    /// [`failed`](Self::failed).
+    pub(super) fn step(&mut self, now: Instant, out: &mut Out) -> Step {
+        self.expire(now, out);
+        self.hold.take_if(|hold| hold.until <= now);
+        if !self.asking
+            && let Some(units) = self.due(now)
+        {
+            (self.asking, self.is_low, self.missed) = (true, false, 0);
+            return Step::Ask(units);
+        }
+        // Nobody may be there any more who has taken units, after a long wait.
+        let is_needed = |hold: &&Hold| !self.line.is_empty() || self.is_low && !hold.is_long;
+        let again = self.hold.as_ref().filter(|_| !self.asking).filter(is_needed).map(|hold| hold.until);
+        // One that is late is granted, and over with its grant.
+        let oldest = self.lots.front().filter(|_| self.line.is_empty()).map(|lot| lot.at + IDLE);
+        let oldest = oldest.filter(|at| *at > now);
+        let grants = self.grants.values().filter_map(|grant| match grant {
+            Grant::Units(_, at) => Some(*at + IDLE),
+            Grant::Nothing => None,
+        });
+        again.into_iter().chain(oldest).chain(grants.min()).min().map_or(Step::Rest, Step::Wait)
+    }
+
+    /// Returns the units to ask for, if it is time.
+    fn due(&mut self, now: Instant) -> Option<u64> {
+        let front = self.line.front().map(|waiter| waiter.want);
+        let need = front.map_or(self.missed, |want| want.least.max(1));
+        if need == 0 && !self.is_low {
+            return None;
+        }
+        let (available, lack) = (self.available(), self.lack());
+        let Some(hold) = &self.hold else { return Some(lack) };
+        // Until it is over no more than this is there: of use to who needs no more, and cannot wait for a portion.
+        let units = lack.min(hold.left(now));
+        let is_urgent = hold.is_long || front.is_none_or(|want| want.patience == Patience::None);
+        (units > 0 && need > 0 && need <= available + units && is_urgent).then_some(units)
+    }
+
+    /// Returns the units that a call is to bring: a portion, or what the front of the line needs.
+    fn lack(&self) -> u64 {
+        let need = self.line.front().map_or(self.missed, |waiter| waiter.want.least);
+        self.portion.units().max(need).saturating_sub(self.available()).clamp(1, self.portion.capacity())
+    }
+
+    /// Notes the decision about the units that were asked for.
+    pub(super) fn asked(&mut self, units: u64, decided: Decided, now: Instant, out: &mut Out) {
+        self.asking = false;
+        let Decided { decision, receipt } = decided;
+        if decision.is_allowed() {
+            let since = self.admitted.replace(now).map(|last| now - last);
+            self.portion.admitted(since, remaining(&decision));
+            self.left += units;
+            self.lots.push_back(Lot { receipt, units, left: units, at: now });
+        } else {
+            out.lots.push(Lot { receipt, units: 0, left: 0, at: now });
+        }
+        self.grant(now, out);
+        // A whole portion: otherwise the last units would be asked for one by one.
+        let wanted = self.lack().max(self.portion.units());
+        self.hold = Hold::of(&decision, units, wanted, now);
+        self.decision = Some(decision);
+        self.refuse(now, out);
+    }
+
+    /// Notes that no decision was made, for whatever reason. Who waits is refused.
+    pub(super) fn failed(&mut self, out: &mut Out) {
+        self.asking = false;
+        self.decision = None;
+        for waiter in mem::take(&mut self.line) {
+            self.grants.insert(waiter.id, Grant::Nothing);
+            out.wakers.push(waiter.waker);
+        }
+    }
+
+    /// Notes that who asked, or waited for time to pass, is gone: those in line have somebody else do it.
+    pub(super) fn lost(&mut self, was_asking: bool, out: &mut Out) {
+        self.asking &= !was_asking;
+        out.wakers.extend(self.line.iter().map(|waiter| waiter.waker.clone()));
+    }
+
+    /// Follows new quotas. Returns how many of the units can be asked for at once.
+    pub(super) fn adapt(&mut self, checks: &[Check], units: u64) -> u64 {
+        self.portion.adapt(checks);
+        units.min(self.portion.capacity())
+    }
+
+    /// Sets units aside for the front of the line.
+    fn grant(&mut self, now: Instant, out: &mut Out) {
+        while let Some(front) = self.line.front() {
+            let (want, available) = (front.want, self.available());
+            if available < want.least {
+                return;
+            }
+            let units = want.most.min(available);
+            self.granted += units;
+            if let Some(waiter) = self.line.pop_front() {
+                self.grants.insert(waiter.id, Grant::Units(units, now));
+                out.wakers.push(waiter.waker);
+            }
+        }
+    }
+
+    /// Refuses those who do not wait for time to pass, or want to know what refuses, and need more than is left.
+    fn refuse(&mut self, now: Instant, out: &mut Out) {
+        let Some(hold) = &self.hold else { return };
+        let (available, left) = (self.available(), hold.left(now));
+        let grants = &mut self.grants;
+        self.line.retain(|waiter| {
+            let stays = waiter.want.patience == Patience::Full || waiter.want.least <= available.saturating_add(left);
+            if !stays {
+                grants.insert(waiter.id, Grant::Nothing);
+                out.wakers.push(waiter.waker.clone());
+            }
+            stays
+        });
+    }
+
+    /// Takes back grants that nobody claimed, and returns what has not been used for long, unless somebody waits.
+    fn expire(&mut self, now: Instant, out: &mut Out) {
+        let mut back = 0;
+        self.grants.retain(|_, grant| match grant {
+            Grant::Units(units, at) if *at + IDLE <= now => {
+                back += *units;
+                false
+            }
+            _ => true,
+        });
+        self.granted -= back;
+        if back > 0 {
+            self.grant(now, out);
+        }
+        if !self.line.is_empty() {
+            return;
+        }
+        while self.lots.front().is_some_and(|lot| lot.at + IDLE <= now && lot.left <= self.available()) {
+            if let Some(lot) = self.lots.pop_front() {
+                self.left -= lot.left;
+                out.lots.push(lot);
+            }
+        }
+    }
+
+    /// Returns whether units are held for longer than they should, as no timer runs.
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
+        self.lots.front().is_some_and(|lot| lot.at + IDLE <= now)
+    }
+
+    /// Returns all lots, as nobody takes units any more.
+    pub(super) fn close(&mut self) -> Out {
+        (self.left, self.granted) = (0, 0);
+        Out { lots: mem::take(&mut self.lots).into_iter().collect(), wakers: SmallVec::new() }
+    }
+}

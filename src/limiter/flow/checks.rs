@@ -1,0 +1,57 @@
+//! The checks of a flow: those it began with, and those of each portion.
+
+use smallvec::SmallVec;
+
+use crate::core::Error;
+use crate::limiter::rule::Rule;
+use crate::store::{Check, Settles};
+
+/// Checks of the counters that a flow takes from.
+pub(in crate::limiter) type Each = SmallVec<[Check; 2]>;
+
+/// Makes checks by the rules in force of those that a flow began with.
+type Now = dyn Fn(&[Check]) -> Each + Send + Sync;
+
+/// The counters that a flow takes from, and their checks at any time.
+pub(in crate::limiter) struct FlowChecks {
+    first: Each,
+    now: Box<Now>,
+}
+
+impl FlowChecks {
+    /// The checks of a key; `now` makes of them those by the rules in force.
+    pub(in crate::limiter) fn new(
+        checks: impl IntoIterator<Item = Check>,
+        now: impl Fn(&[Check]) -> Each + Send + Sync + 'static,
+    ) -> Self {
+        let first = checks.into_iter().map(|check| check.cost(0).settles(Settles::ByOutcome)).collect();
+        Self { first, now: Box::new(now) }
+    }
+
+    /// Returns the checks that the flow began with.
+    pub(super) fn first(&self) -> &[Check] {
+        &self.first
+    }
+
+    /// Returns the checks by the rules in force.
+    pub(super) fn now(&self) -> Each {
+        (self.now)(&self.first)
+    }
+}
+
+/// Checks that units of a rule can be leased in portions.
+///
+/// # Errors
+///
+/// If they cannot: the message names the policy.
+pub(crate) fn can_flow(rule: &Rule) -> Result<(), Error> {
+    let quota = rule.quota();
+    if !quota.facts().only_in_store() {
+        return Ok(());
+    }
+    let (policy, algorithm) = (rule.name().as_str(), quota.algorithm().name());
+    Err(Error::invalid(format!(
+        "policy {policy:?}: a {algorithm} cannot limit bytes or messages, which take units in portions: give a \
+         token_bucket, or a window"
+    )))
+}

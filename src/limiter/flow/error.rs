@@ -1,0 +1,127 @@
+//! Why a flow got no units.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::{Decision, Error, PolicyName, Quota};
+
+/// The reason for which units of a [`Flow`](crate::Flow) may not pass now.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{FlowError, Key, Limiter, MemoryStore, Quota, Rule};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("messages", Quota::per_hour(2))]);
+/// let flow = limiter.flow(&Key::new("user", "ada")).await?;
+/// flow.take(2).await.expect("two messages an hour");
+///
+/// let error: FlowError = flow.check(1).await.expect_err("the third one");
+/// assert_eq!(error.policy(), Some("messages"));
+/// assert!(error.retry_after().is_some());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FlowError(Reason);
+
+#[derive(Clone, Debug)]
+enum Reason {
+    /// None are leased, and nothing is known of what the store would reply.
+    Pending,
+    /// The store refuses them.
+    Refused { by: Option<(PolicyName, Quota)>, retry_after: Option<Duration> },
+    /// No decision could be made.
+    Failed(Arc<Error>),
+}
+
+impl FlowError {
+    pub(super) fn pending() -> Self {
+        Self(Reason::Pending)
+    }
+
+    /// A refusal by the policy that binds in the last decision.
+    pub(super) fn refused(decision: Option<&Decision>, retry_after: Option<Duration>) -> Self {
+        let binding = decision.and_then(Decision::binding);
+        let by = binding.map(|outcome| (outcome.policy_name().clone(), *outcome.quota()));
+        Self(Reason::Refused { by, retry_after })
+    }
+
+    pub(super) fn failed(error: Arc<Error>) -> Self {
+        Self(Reason::Failed(error))
+    }
+
+    /// Returns the error of the store, where no decision could be made.
+    pub(crate) fn into_error(self) -> Error {
+        match self.0 {
+            Reason::Failed(error) => Arc::try_unwrap(error).unwrap_or_else(|error| error.shared()),
+            _ => Error::invalid(self.to_string()),
+        }
+    }
+
+    /// Returns whether nothing refuses: a portion has been asked for, and the units may be there in a moment.
+    pub fn is_pending(&self) -> bool {
+        matches!(self.0, Reason::Pending)
+    }
+
+    /// Returns whether the store refuses the units.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.0, Reason::Refused { .. })
+    }
+
+    /// Returns whether no decision could be made: the store failed, and [`OnFailure::Deny`](crate::OnFailure::Deny) is
+    /// set. The reason is the [`source`](StdError::source).
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self.0, Reason::Failed(_))
+    }
+
+    /// Returns the name of the policy that refuses, or of the one that has the least left.
+    pub fn policy(&self) -> Option<&str> {
+        match &self.0 {
+            Reason::Refused { by: Some((policy, _)), .. } => Some(policy.as_str()),
+            _ => None,
+        }
+    }
+
+    /// Returns the quota of that policy.
+    pub fn quota(&self) -> Option<&Quota> {
+        match &self.0 {
+            Reason::Refused { by: Some((_, quota)), .. } => Some(quota),
+            _ => None,
+        }
+    }
+
+    /// Returns when the units may be admitted; `None` if that is not known, or no wait can help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match &self.0 {
+            Reason::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for FlowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Reason::Pending => f.write_str("no units are leased yet: try again in a moment"),
+            Reason::Refused { by: Some((policy, quota)), .. } => {
+                write!(f, "the limit of policy {:?} is reached: {quota}", policy.as_str())
+            }
+            Reason::Refused { by: None, .. } => f.write_str("a limit is reached"),
+            Reason::Failed(_) => f.write_str("no decision could be made on the units of a flow"),
+        }
+    }
+}
+
+impl StdError for FlowError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.0 {
+            Reason::Failed(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}

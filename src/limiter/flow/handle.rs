@@ -1,0 +1,184 @@
+//! What users hold of a flow.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::book::{Patience, Want};
+use super::error::FlowError;
+use super::pool::{Pool, Ticket};
+use crate::core::{Decision, PolicyName};
+
+/// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
+///
+/// [`Limiter::flow`](crate::Limiter::flow) returns the flow of a key. It takes units from the store in portions, before they
+/// pass, and asks for the next portion before the last one is used up; so most units pass without a call. All flows of
+/// one key in a process share their portions, and clones are flows of the same key.
+///
+/// | method | if no units are leased | for |
+/// | --- | --- | --- |
+/// | [`try_take`](Self::try_take) | returns an error at once | a handler that must not wait |
+/// | [`check`](Self::check) | waits for a call to the store, and returns its refusal | messages that are refused, or end the connection |
+/// | [`take`](Self::take) | waits until the quota has gained them | pacing |
+///
+/// # Accuracy
+///
+/// Nothing passes that the store has not admitted before. A portion is what the quota gains in 250 ms, and at least 1
+/// unit. For a burst, portions grow to at most 1/32 of the capacity, and to a quarter of what is left. So, for each key and
+/// process, up to one portion may be refused to other processes although it has not passed. Units are charged at most
+/// 1 s before they pass: then they are refunded, unless somebody waits for more. So over any interval *d* all processes
+/// together pass at most what the quota admits in *d* + 1 s. Units for a [`take`](Self::take) of more than that are charged
+/// as the quota gains them.
+///
+/// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
+///
+/// # Failures
+///
+/// While the store is unavailable, [`OnFailure`](crate::OnFailure) decides about portions, and
+/// [`decision`](Self::decision) has the source of the last one. With [`OnFailure::Deny`](crate::OnFailure::Deny) all three
+/// methods return an error once nothing is leased any more.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), tollgate::Error> {
+/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("messages", Quota::per_second(100))]);
+/// let flow = limiter.flow(&Key::new("user", "ada")).await?;
+/// for _ in 0..10 {
+///     assert!(flow.try_take(1).is_ok());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a flow that takes nothing limits nothing"]
+pub struct Flow {
+    pool: Arc<Pool>,
+    /// The place of [`poll_take`](Self::poll_take) in the line.
+    ticket: Option<Ticket>,
+}
+
+impl Flow {
+    pub(super) fn new(pool: Arc<Pool>) -> Self {
+        Self { pool, ticket: None }
+    }
+
+    /// Takes units that are leased already, without waiting for anything.
+    ///
+    /// # Errors
+    ///
+    /// If too few are leased, or others wait for them. [`FlowError::is_pending`] says that nothing refuses: a portion has
+    /// been asked for.
+    pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
+        if units == 0 { Ok(()) } else { self.pool.try_take(units) }
+    }
+
+    /// Takes units, and waits for a call to the store if too few are leased.
+    ///
+    /// # Errors
+    ///
+    /// If the store refuses them, or no decision could be made.
+    ///
+    /// # Cancellation
+    ///
+    /// If the future is dropped, nothing is taken.
+    pub async fn check(&self, units: u64) -> Result<(), FlowError> {
+        self.wait(Want { least: units, most: units, patience: Patience::None }).await
+    }
+
+    /// Takes units, and waits until the quota has gained them; who came first is served first.
+    ///
+    /// # Errors
+    ///
+    /// If no decision could be made.
+    ///
+    /// # Cancellation
+    ///
+    /// If the future is dropped, nothing is taken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("bytes", Quota::per_second(1_000_000))]);
+    /// let flow = limiter.flow(&Key::new("user", "ada")).await?;
+    /// for chunk in [[0_u8; 4_096]; 3] {
+    ///     flow.take(chunk.len() as u64).await?;
+    ///     // Send the chunk.
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn take(&self, units: u64) -> Result<(), FlowError> {
+        self.wait(Want { least: units, most: units, patience: Patience::Full }).await
+    }
+
+    async fn wait(&self, want: Want) -> Result<(), FlowError> {
+        let mut ticket = None;
+        if want.least == 0 {
+            return Ok(());
+        }
+        poll_fn(|cx| self.pool.poll_take(want, &mut ticket, cx)).await.map(drop)
+    }
+
+    /// Polls for units, as [`take`](Self::take): for streams, sinks and bodies of your own.
+    ///
+    /// Between two results, `units` must be the same. The flow keeps its place in the line, until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    pub fn poll_take(&mut self, cx: &mut Context<'_>, units: u64) -> Poll<Result<(), FlowError>> {
+        if units == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let want = Want { least: units, most: units, patience: Patience::Full };
+        self.pool.poll_take(want, &mut self.ticket, cx).map_ok(drop)
+    }
+
+    /// Counts a body that a policy has cut.
+    pub(crate) fn count_cut(&self, policy: &PolicyName) {
+        self.pool.count_cut(policy);
+    }
+
+    /// Polls for some of these units. Who is not patient receives a chunk at least: otherwise it would wait for each
+    /// unit that the quota gains.
+    pub(crate) fn poll_some(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: u64,
+        patience: Patience,
+    ) -> Poll<Result<u64, FlowError>> {
+        let least = if patience == Patience::None { most.min(self.pool.chunk()) } else { 1 };
+        self.pool.poll_take(Want { least, most, patience }, &mut self.ticket, cx)
+    }
+
+    /// Waits for a first portion, unless something is leased.
+    pub(in crate::limiter) async fn begin(&self) -> Result<(), FlowError> {
+        self.wait(Want { least: 1, most: 0, patience: Patience::None }).await
+    }
+
+    /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was none,
+    /// or if the last one could not be made.
+    pub fn decision(&self) -> Option<Decision> {
+        self.pool.decision()
+    }
+}
+
+impl Clone for Flow {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.pool))
+    }
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flow").finish_non_exhaustive()
+    }
+}

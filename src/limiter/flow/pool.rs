@@ -1,0 +1,446 @@
+//! A pool: the units that the flows of one key share in this process, and who asks the store for more.
+//!
+//! Whoever needs units asks the store in place; if it does not decide at once, a task waits for the decision, as the
+//! caller may leave. Another task comes back when units are to be returned, or the store is to be asked again. Neither
+//! holds the pool: with its last flow it returns what is left, and the tasks end.
+//!
+//! A lock is never held while the store is called, a task is spawned or a waker is woken.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::book::{Book, Known, Lot, Out, Patience, Refused, Step, Want};
+use super::checks::{Each, FlowChecks};
+use super::error::FlowError;
+use crate::core::error::Kind;
+use crate::core::observer::FlowObserver;
+use crate::core::{Decision, Error, PolicyName};
+use crate::store::{Answer, Change, Check, Deadline, Decided, FailureStore, Receipt, Settlement, SharedStore, Store};
+
+/// The store of a pool, behind the rule for failures.
+pub(in crate::limiter) type PoolStore = Arc<FailureStore<SharedStore>>;
+
+/// The units that flows of one key share.
+pub(super) struct Pool {
+    state: Mutex<State>,
+    checks: FlowChecks,
+    lessor: Lessor,
+    /// Woken when the timer has to come back sooner than it thinks.
+    sooner: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct State {
+    book: Book,
+    /// When the timer comes back; `None` if there is none.
+    timer: Option<Instant>,
+    /// Why no decision could be made the last time.
+    failure: Option<Arc<Error>>,
+}
+
+/// Where portions come from and are returned to; it does not hold the pool.
+#[derive(Clone)]
+struct Lessor {
+    store: PoolStore,
+    observer: FlowObserver,
+}
+
+impl Lessor {
+    /// Returns what is left of a lot, and counts it.
+    fn close(&self, lot: Lot) {
+        let Lot { receipt, units, left, .. } = lot;
+        for taken in receipt.taken() {
+            self.observer.closed(&taken.counter.policy, units - left, left);
+        }
+        self.refund(receipt, left);
+    }
+
+    /// Refunds units of a receipt.
+    fn refund(&self, receipt: Receipt, units: u64) {
+        let changes: SmallVec<[Settlement; 2]> = match units {
+            0 => SmallVec::new(),
+            _ => (0..receipt.taken().len()).map(|check| Settlement::new(check, Change::Refund(units))).collect(),
+        };
+        // The changes are made whether or not their result is waited for.
+        drop(self.store.settle(receipt, &changes));
+    }
+}
+
+impl Pool {
+    pub(super) fn new(checks: FlowChecks, store: PoolStore, observer: FlowObserver) -> Self {
+        let book = Book::new(checks.first());
+        let state = State { book, timer: None, failure: None };
+        Self { state: Mutex::new(state), checks, lessor: Lessor { store, observer }, sooner: Arc::default() }
+    }
+
+    /// Locks the state. Nothing panics while it is locked.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does what cannot be done with the lock.
+    fn finish(&self, out: Out) {
+        out.lots.into_iter().for_each(|lot| self.lessor.close(lot));
+        for waker in out.wakers {
+            waker.wake();
+        }
+    }
+
+    /// Returns the units that are worth a frame.
+    pub(super) fn chunk(&self) -> u64 {
+        self.state().book.chunk()
+    }
+
+    /// Returns the last decision about a portion.
+    pub(super) fn decision(&self) -> Option<Decision> {
+        self.state().book.decision.clone()
+    }
+
+    /// Counts a body that a policy has cut.
+    pub(super) fn count_cut(&self, policy: &PolicyName) {
+        self.lessor.observer.cut(policy);
+    }
+
+    /// Takes units that are leased; otherwise has a portion be asked for.
+    pub(super) fn try_take(self: &Arc<Self>, units: u64) -> Result<(), FlowError> {
+        let want = Want { least: units, most: units, patience: Patience::None };
+        if self.take(want, true).is_some() {
+            return Ok(());
+        }
+        self.state().book.miss(units);
+        self.ask();
+        // A store that decides at once has done so.
+        if self.take(want, false).is_some() {
+            return Ok(());
+        }
+        Err(self.refusal(units))
+    }
+
+    /// Takes units that are leased, if nobody waits before; `may_ask` unless that was just done.
+    fn take(self: &Arc<Self>, want: Want, may_ask: bool) -> Option<u64> {
+        let mut out = Out::default();
+        let mut state = self.state();
+        if state.timer.is_none() && state.book.is_stale(Instant::now()) {
+            drop(state);
+            self.ask();
+            state = self.state();
+        }
+        let taken = state.book.take(want, &mut out);
+        let is_low = state.book.is_low();
+        drop(state);
+        self.finish(out);
+        if is_low && may_ask && taken.is_some() {
+            self.ask();
+        }
+        taken
+    }
+
+    /// Polls for units; `ticket` is the caller's place in the line, and `None` at first.
+    pub(super) fn poll_take(
+        self: &Arc<Self>,
+        want: Want,
+        ticket: &mut Option<Ticket>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<u64, FlowError>> {
+        if let Some(own) = ticket {
+            let mut out = Out::default();
+            let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
+            self.finish(out);
+            match polled {
+                Some(Poll::Ready(result)) => {
+                    self.lessor.observer.waited(self.checks.first(), own.since.elapsed());
+                    own.is_done = true;
+                    *ticket = None;
+                    let result = result.map_err(|Refused| self.refusal(want.least));
+                    self.ask();
+                    return Poll::Ready(result);
+                }
+                Some(Poll::Pending) => {
+                    self.ask();
+                    return self.again(want, ticket, cx);
+                }
+                // The grant was taken back, as nobody claimed it.
+                None => own.is_done = true,
+            }
+            *ticket = None;
+        }
+        if let Some(units) = self.take(want, true) {
+            return Poll::Ready(Ok(units));
+        }
+        if want.patience == Patience::None && self.state().book.known(want.least, Instant::now()) != Known::Nothing {
+            return Poll::Ready(Err(self.refusal(want.least)));
+        }
+        if Runtime::try_current().is_err() && want.patience == Patience::None {
+            self.state().book.miss(want.least);
+            self.ask();
+            return Poll::Ready(self.take(want, false).ok_or_else(|| self.refusal(want.least)));
+        }
+        self.join(want, ticket, cx);
+        self.ask();
+        self.again(want, ticket, cx)
+    }
+
+    /// Joins the line.
+    fn join(self: &Arc<Self>, want: Want, ticket: &mut Option<Ticket>, cx: &Context<'_>) {
+        let since = Instant::now();
+        let id = self.state().book.join(want, cx.waker());
+        *ticket = Some(Ticket { pool: Arc::clone(self), id, since, is_done: false });
+    }
+
+    /// Polls again after the store was asked, as it may have decided at once.
+    fn again(
+        self: &Arc<Self>,
+        want: Want,
+        ticket: &mut Option<Ticket>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<u64, FlowError>> {
+        let Some(own) = ticket else { return Poll::Pending };
+        let mut out = Out::default();
+        let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
+        self.finish(out);
+        let Some(Poll::Ready(result)) = polled else { return Poll::Pending };
+        self.lessor.observer.waited(self.checks.first(), own.since.elapsed());
+        own.is_done = true;
+        *ticket = None;
+        let result = result.map_err(|Refused| self.refusal(want.least));
+        self.ask();
+        Poll::Ready(result)
+    }
+
+    /// Returns why these units are not there.
+    fn refusal(&self, units: u64) -> FlowError {
+        let (now, state) = (Instant::now(), self.state());
+        if let Some(error) = &state.failure {
+            return FlowError::failed(Arc::clone(error));
+        }
+        let decision = state.book.decision.as_ref();
+        match state.book.known(units, now) {
+            Known::Nothing => FlowError::pending(),
+            Known::Until(at) => FlowError::refused(decision, at.map(|at| at - now)),
+            Known::Never => FlowError::refused(decision, None),
+        }
+    }
+
+    /// Asks the store for what is needed, until it does not decide at once, and has the timer come back.
+    fn ask(self: &Arc<Self>) {
+        loop {
+            let (mut out, now) = (Out::default(), Instant::now());
+            let (step, comes) = {
+                let mut state = self.state();
+                let step = state.book.step(now, &mut out);
+                let comes = match step {
+                    Step::Wait(at) => self.set_timer(&mut state, at),
+                    _ => Timer::Stays,
+                };
+                (step, comes)
+            };
+            self.finish(out);
+            self.start(comes);
+            let Step::Ask(units) = step else { return };
+            let checks = self.checks.now();
+            let units = self.state().book.adapt(&checks, units);
+            let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
+            match self.lessor.store.decide(&checks, Deadline::none()) {
+                Answer::Ready(decided) => self.asked(&checks, units, decided),
+                pending @ Answer::Pending(_) => return self.wait(checks, units, pending),
+            }
+        }
+    }
+
+    /// Applies the result of a call.
+    fn asked(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
+        let (mut out, now) = (Out::default(), Instant::now());
+        let mut state = self.state();
+        match decided {
+            Ok(decided) => {
+                self.lessor.observer.asked(checks, decided.decision.is_allowed());
+                state.failure = None;
+                state.book.asked(units, decided, now, &mut out);
+            }
+            Err(error) => {
+                state.failure = Some(Arc::new(error));
+                state.book.failed(&mut out);
+            }
+        }
+        drop(state);
+        self.finish(out);
+    }
+
+    /// Has a task wait for the result of a call.
+    fn wait(self: &Arc<Self>, checks: Each, units: u64, pending: Answer<Result<Decided, Error>>) {
+        let asking = Asking { pool: Arc::downgrade(self), is_done: false };
+        let lessor = self.lessor.clone();
+        let Ok(runtime) = Runtime::try_current() else {
+            drop(asking);
+            let error = Error::new(Kind::Store, "a flow needs a tokio runtime, as its store does not decide at once");
+            return self.asked(&checks, units, Err(error));
+        };
+        runtime.spawn(async move {
+            let decided = pending.wait().await;
+            asking.done(&lessor, &checks, units, decided);
+        });
+        elsewhere(&runtime);
+    }
+
+    /// Sets the time at which the timer has to come back.
+    fn set_timer(&self, state: &mut State, at: Instant) -> Timer {
+        match state.timer {
+            Some(set) if set <= at => Timer::Stays,
+            Some(_) => {
+                state.timer = Some(at);
+                self.sooner.notify_one();
+                Timer::Stays
+            }
+            None if Runtime::try_current().is_ok() => {
+                state.timer = Some(at);
+                Timer::Starts
+            }
+            None => Timer::Stays,
+        }
+    }
+
+    fn start(self: &Arc<Self>, timer: Timer) {
+        if let (Timer::Starts, Ok(runtime)) = (timer, Runtime::try_current()) {
+            let (guard, sooner) = (Timing(Arc::downgrade(self)), Arc::clone(&self.sooner));
+            runtime.spawn(guard.run(sooner));
+            elsewhere(&runtime);
+        }
+    }
+}
+
+/// Whether a timer has to be started.
+#[derive(Clone, Copy)]
+enum Timer {
+    Stays,
+    Starts,
+}
+
+/// A worker runs the task that it spawned last by itself, when the current one waits: which never happens in a handler
+/// that blocks its thread. So that others can run a task of ours, another one is that last one.
+fn elsewhere(runtime: &Runtime) {
+    runtime.spawn(async {});
+}
+
+/// A call in flight. If it is dropped, its runtime has ended or the store has panicked: others are to ask again.
+struct Asking {
+    pool: Weak<Pool>,
+    is_done: bool,
+}
+
+impl Asking {
+    /// Passes the result on; if the pool is gone, nobody needs the units.
+    fn done(mut self, lessor: &Lessor, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
+        self.is_done = true;
+        match (self.pool.upgrade(), decided) {
+            (Some(pool), decided) => {
+                pool.asked(checks, units, decided);
+                pool.ask();
+            }
+            (None, Ok(decided)) => lessor.refund(decided.receipt, units),
+            (None, Err(_)) => {}
+        }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.upgrade().filter(|_| !self.is_done) {
+            let mut out = Out::default();
+            pool.state().book.lost(true, &mut out);
+            pool.finish(out);
+        }
+    }
+}
+
+/// The timer of a pool. If it is dropped before its time, its runtime has ended: others are to start one.
+struct Timing(Weak<Pool>);
+
+impl Timing {
+    async fn run(mut self, sooner: Arc<Notify>) {
+        while let Some(at) = self.next() {
+            // Notified, it looks for the new time.
+            if timeout_at(at, sooner.notified()).await.is_err() && !self.ring(at) {
+                // Another timer may run by now.
+                self.0 = Weak::new();
+                return;
+            }
+        }
+    }
+
+    /// Returns when to come back.
+    fn next(&self) -> Option<Instant> {
+        self.0.upgrade()?.state().timer
+    }
+
+    /// Does what is due. Returns whether the timer goes on, as there is a new time.
+    fn ring(&self, at: Instant) -> bool {
+        let Some(pool) = self.0.upgrade() else { return false };
+        // After all others, so that it is set anew and no second timer is started.
+        let none = at + NEVER;
+        pool.state().timer = Some(none);
+        pool.ask();
+        let mut state = pool.state();
+        let goes_on = state.timer != Some(none);
+        if !goes_on {
+            state.timer = None;
+        }
+        goes_on
+    }
+}
+
+/// Longer than any wait of a timer.
+const NEVER: Duration = Duration::from_secs(86_400);
+
+impl Drop for Timing {
+    fn drop(&mut self) {
+        let Some(pool) = self.0.upgrade() else { return };
+        let mut out = Out::default();
+        {
+            let mut state = pool.state();
+            if state.timer.take().is_none() {
+                return;
+            }
+            state.book.lost(false, &mut out);
+        }
+        pool.finish(out);
+    }
+}
+
+/// A place in the line of a pool, which is left when it is dropped.
+pub(super) struct Ticket {
+    pool: Arc<Pool>,
+    id: u64,
+    since: Instant,
+    is_done: bool,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let mut out = Out::default();
+            self.pool.state().book.leave(self.id, Instant::now(), &mut out);
+            self.pool.finish(out);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let out = self.state().book.close();
+        self.finish(out);
+        self.sooner.notify_one();
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! How large portions are: by what quotas gain in a moment, and by how fast portions are used up.
+//!
+//! Quotas and decisions come in; the units to ask for, and until when it is of no use to ask, go out. All is arithmetic on
+//! what the store has replied: a portion that is too large or too small costs calls or waits, and never admits more.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::core::{Decision, Mode, Outcome, Quota};
+use crate::random;
+use crate::store::Check;
+
+/// A portion is what the slowest quota gains in this time.
+const USUAL: Duration = Duration::from_millis(250);
+
+/// A portion that is used up in less time is followed by a larger one.
+const FAST: Duration = Duration::from_millis(125);
+
+/// How much of a capacity one portion is at most, unless quotas gain more in [`USUAL`].
+const PART: u64 = 32;
+
+/// The units of a usual frame.
+const CHUNK: u64 = 1 << 14;
+
+/// The portion where nothing is limited.
+const UNLIMITED: u64 = 1 << 20;
+
+/// The longest time without a call while somebody waits: units may be refunded, and counters reset.
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
+
+/// The size of the next portion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Portion {
+    /// What the slowest quota gains in [`USUAL`].
+    base: u64,
+    most: u64,
+    /// The units that can be taken at once.
+    capacity: u64,
+    chunk: u64,
+    now: u64,
+}
+
+impl Portion {
+    /// The portion of a new pool.
+    pub(super) fn of(checks: &[Check]) -> Self {
+        let enforced = || checks.iter().filter(|check| check.mode == Mode::Enforce);
+        let free = |check: &Check| check.counter.quota.capacity().saturating_sub(check.floor).max(1);
+        let capacity = enforced().map(free).min().unwrap_or(u64::MAX);
+        let gain = enforced().map(|check| gained(&check.counter.quota, USUAL)).min().unwrap_or(UNLIMITED);
+        let base = gain.clamp(1, (capacity / 4).max(1));
+        let chunk = enforced().map(|check| chunk_of(&check.counter.quota)).max().unwrap_or(1).min(base);
+        Self { base, most: base.max(capacity / PART).min(UNLIMITED.max(base) << 6), capacity, chunk, now: base }
+    }
+
+    /// Returns the units to hold.
+    pub(super) fn units(self) -> u64 {
+        self.now
+    }
+
+    /// Returns the units that are worth a frame.
+    pub(super) fn chunk(self) -> u64 {
+        self.chunk
+    }
+
+    /// Returns the most units of one call.
+    pub(super) fn capacity(self) -> u64 {
+        self.capacity
+    }
+
+    /// Follows new quotas.
+    pub(super) fn adapt(&mut self, checks: &[Check]) {
+        let next = Self::of(checks);
+        *self = Self { now: self.now.clamp(next.base, next.most), ..next };
+    }
+
+    /// Learns from a portion that was admitted `after` the one before, with `remaining` units left of all.
+    pub(super) fn admitted(&mut self, after: Option<Duration>, remaining: u64) {
+        match after {
+            Some(after) if after < FAST => self.now = self.now.saturating_mul(2),
+            Some(after) if after > 2 * USUAL => self.now /= 2,
+            _ => {}
+        }
+        self.now = self.now.min(remaining / 4).clamp(self.base, self.most);
+    }
+}
+
+/// What a decision says about the next ones, for a while.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    decision: Decision,
+    at: Instant,
+    /// When to ask again for as much as is wanted.
+    pub(super) until: Instant,
+    /// Whether the wait is so long that it is worth asking for little.
+    pub(super) is_long: bool,
+    /// Whether the store refused what it said was left.
+    is_empty: bool,
+}
+
+impl Hold {
+    /// What a decision on `cost` units says, if `wanted` units are wanted next; `None` if they may be there.
+    pub(super) fn of(decision: &Decision, cost: u64, wanted: u64, now: Instant) -> Option<Self> {
+        let decision = decision.clone();
+        let mut hold = Self { decision, at: now, until: now, is_long: false, is_empty: false };
+        if hold.decision.is_allowed() && hold.left(now) >= wanted {
+            return None;
+        }
+        hold.is_empty = !hold.decision.is_allowed() && hold.left(now) >= cost;
+        let wait = hold.ready(wanted).map(|ready| ready - now);
+        let most = wait.unwrap_or(LONGEST_HOLD).clamp(Duration::from_millis(1), LONGEST_HOLD);
+        let jitter = Duration::from_nanos(random::up_to(u64::try_from(most.as_nanos() / 10).unwrap_or(u64::MAX)));
+        (hold.until, hold.is_long) = (now + most + jitter, wait.is_none_or(|wait| wait > 2 * USUAL));
+        Some(hold)
+    }
+
+    /// Returns the units that are left now, unless others took some.
+    pub(super) fn left(&self, now: Instant) -> u64 {
+        let left = |outcome: &Outcome| {
+            let quota = outcome.quota();
+            let gain = if quota.facts().returns_evenly { gained(quota, now - self.at) } else { 0 };
+            outcome.remaining().saturating_add(gain)
+        };
+        if self.is_empty { 0 } else { self.outcomes().map(left).min().unwrap_or(u64::MAX) }
+    }
+
+    /// Returns when units may be left; `None` if no wait can help.
+    pub(super) fn ready(&self, units: u64) -> Option<Instant> {
+        let mut ready = self.at;
+        for outcome in self.outcomes().filter(|outcome| self.is_empty || outcome.remaining() < units) {
+            let wait = if self.is_empty { outcome.wait()? } else { until(outcome, units)? };
+            ready = ready.max(self.at.checked_add(wait)?);
+        }
+        Some(ready)
+    }
+
+    fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce)
+    }
+}
+
+/// Returns how long to wait until `units` are left, which are more than there are; `None` if no wait can help.
+fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
+    let quota = outcome.quota();
+    if quota.facts().returns_evenly {
+        let lack = u128::from(units.saturating_sub(outcome.remaining()));
+        let nanos = (quota.window().as_nanos() * lack).div_ceil(u128::from(quota.limit()));
+        return Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
+    }
+    if outcome.is_allowed() && outcome.remaining() > 0 { Some(USUAL) } else { outcome.wait() }
+}
+
+/// Returns the units that are worth a frame: fewer may be gained again and again while somebody asks for them.
+fn chunk_of(quota: &Quota) -> u64 {
+    if quota.facts().windows == 1 {
+        return 1;
+    }
+    gained(quota, USUAL).clamp(1, (quota.capacity() / 4).clamp(1, CHUNK))
+}
+
+/// Returns the outcome of a look as that of a check for a frame, if too little is left for one.
+pub(crate) fn refuses_frames(outcome: &Outcome) -> Option<Outcome> {
+    let chunk = chunk_of(outcome.quota());
+    (outcome.remaining() < chunk).then(|| outcome.refused(until(outcome, chunk)))
+}
+
+/// Returns the least units that remain of an admitted decision, of all its policies.
+pub(super) fn remaining(decision: &Decision) -> u64 {
+    let enforced = decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce);
+    enforced.map(Outcome::remaining).min().unwrap_or(u64::MAX)
+}
+
+/// Returns the units that a quota gains in a time.
+fn gained(quota: &Quota, time: Duration) -> u64 {
+    let units = u128::from(quota.limit()) * time.as_nanos() / quota.window().as_nanos();
+    u64::try_from(units).unwrap_or(u64::MAX)
+}

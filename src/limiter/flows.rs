@@ -1,0 +1,91 @@
+//! Flows of a key, by the rules of a limiter.
+
+use super::Limiter;
+use super::flow::{Each, Flow, FlowChecks, can_flow};
+use super::limits::Limits;
+use super::resolve::plan_for;
+use super::rule::Rule;
+use crate::core::{Error, Key};
+use crate::store::Check;
+
+impl Limiter {
+    /// Returns a flow of a key: units that pass one after the other, such as bytes or messages.
+    ///
+    /// Each unit is taken from every rule, in portions: [`Flow`] has the rules, and what it costs. A first portion is
+    /// leased before this returns, unless the store refuses it. The [cost](crate::Rule::cost) of the rules does not matter.
+    ///
+    /// The limiter of a [layer](crate::RateLimitLayer::limiter) takes each unit from all policies of the layer, whether they
+    /// count requests or bytes; so give messages a limiter of their own.
+    ///
+    /// If rules are replaced, flows follow from their next portion on. A flow keeps the quota of its tier.
+    ///
+    /// # Errors
+    ///
+    /// If a rule has a [concurrency](crate::Quota::concurrency) or a [leaky bucket](crate::Quota::leaky_bucket), or the
+    /// store cannot refund units. If the store fails, and [`OnFailure::Deny`](crate::OnFailure::Deny) is set.
+    ///
+    /// # Cancellation
+    ///
+    /// If the future is dropped, nothing stays taken but a portion whose decision is in flight, which is refunded when it
+    /// comes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("messages", Quota::per_second(50))]);
+    /// let flow = limiter.flow(&Key::new("user", "ada")).await?;
+    /// flow.check(1).await?;
+    /// assert!(limiter.flow(&Key::new("user", "bob")).await?.try_take(51).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn flow(&self, key: &Key) -> Result<Flow, Error> {
+        let now = self.in_force.now();
+        let limits = now.limits();
+        limits.rules.iter().try_for_each(can_flow)?;
+        limits.supports_refunds()?;
+        let mut plan = plan_for(limits, key, Some(0));
+        if !plan.pending.is_empty() {
+            let resolved = limits.resolve_pending(&mut plan, limits.deadline()).await;
+            resolved.unwrap_or_else(|refused| match refused {});
+        }
+        let flow = flow_of(limits, plan.checks);
+        match flow.begin().await {
+            Err(error) if error.is_unavailable() => Err(error.into_error()),
+            _ => Ok(flow),
+        }
+    }
+}
+
+/// Returns the flow of the counters of these checks, which were made of `limits`. Each portion is that of the rules in
+/// force.
+pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) -> Flow {
+    let checks: Each = checks.into_iter().collect();
+    let rule_of = |check: &Check| limits.rules.iter().find(|rule| check.counter.policy == *rule.name());
+    // A flow keeps the quota of a tier.
+    let follows: Vec<bool> =
+        checks.iter().map(|check| rule_of(check).is_some_and(|rule| check.counter.quota == *rule.quota())).collect();
+    let source = limits.source();
+    let now = move |checks: &[Check]| {
+        let Some(now) = source.upgrade().map(|source| source.now()) else { return checks.into() };
+        let rules = &now.limits().rules;
+        let each = checks.iter().zip(&follows);
+        each.filter_map(|(check, follows)| if *follows { by_rules(check, rules) } else { Some(check.clone()) })
+            .collect()
+    };
+    limits.pools.flow(FlowChecks::new(checks, now), &limits.store)
+}
+
+/// Returns a check by the rules in force; a rule that is gone limits no more.
+fn by_rules(check: &Check, rules: &[Rule]) -> Option<Check> {
+    let rule = rules.iter().find(|rule| check.counter.policy == *rule.name())?;
+    let mut check = check.clone().mode(rule.mode());
+    if can_flow(rule).is_ok() {
+        check.counter.quota = *rule.quota();
+    }
+    Some(check)
+}

@@ -1,0 +1,200 @@
+//! Bodies of responses, without sockets.
+
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, stream};
+use http::StatusCode;
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use tokio::time::{Instant, sleep};
+use tollgate::{FlowError, Over, Policy, Quota};
+
+use super::rig::{Rig, body, left, pattern};
+
+const SECOND: Quota = Quota::per_second(1_000);
+const HOUR: Quota = Quota::fixed_window(1_000, Duration::from_secs(3_600));
+
+fn bytes(quota: Quota, over: Over) -> Policy {
+    Policy::new("bytes", quota).response_bytes(over)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paced_body_passes_whole_with_its_trailers_at_the_rate_of_the_quota() {
+    let rig = Rig::new([bytes(SECOND, Over::Pace)]);
+    let all = pattern(5_000);
+    let chunks = [all.slice(..3_000), Bytes::new(), all.slice(3_000..3_010), all.slice(3_010..)];
+    let response = rig.send(body(chunks, true)).await;
+    assert_eq!(response.headers()["ratelimit-policy"], "\"bytes\";q=1000;w=1;qu=\"content-bytes\"");
+    assert_eq!(response.headers()["ratelimit"], "\"bytes\";r=1000;t=1");
+    let start = Instant::now();
+    let read = response.into_body().collect().await.expect("it is paced");
+    let elapsed = start.elapsed();
+    assert_eq!(read.trailers().expect("trailers")["x-sum"], "42");
+    assert_eq!(read.to_bytes(), all);
+    assert!((Duration::from_secs(4)..Duration::from_millis(4_400)).contains(&elapsed), "{elapsed:?}");
+    assert_eq!(rig.taken(), 5_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_with_a_known_size_keeps_it_and_its_end() {
+    let rig = Rig::new([bytes(SECOND, Over::Pace)]);
+    let inner = Full::new(pattern(2_500)).map_err(|never| match never {}).boxed_unsync();
+    let mut body = Box::pin(rig.send(inner).await.into_body());
+    let mut left = 2_500;
+    assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(left), false));
+    while let Some(frame) = body.frame().await {
+        left -= frame.expect("it is paced").into_data().expect("data").len() as u64;
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(left), left == 0));
+    }
+    assert_eq!(left, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_body_fails_with_the_limit_and_later_requests_are_refused() {
+    let rig = Rig::new([bytes(HOUR, Over::Cut)]);
+    let first = rig.send(body([pattern(600)], false)).await;
+    assert_eq!(first.into_body().collect().await.expect("it fits").to_bytes().len(), 600);
+    assert_eq!(left(&rig, "bytes", HOUR).await, 400);
+
+    let mut second = Box::pin(rig.send(body([pattern(300), pattern(300)], false)).await.into_body());
+    let mut passed = 0;
+    let error = loop {
+        match second.frame().await.expect("it does not end") {
+            Ok(frame) => passed += frame.into_data().expect("data").len(),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(passed, 400, "all that was left has passed");
+    let error = error.downcast_ref::<FlowError>().expect("it says the limit");
+    assert!(error.is_refused() && error.policy() == Some("bytes") && error.quota() == Some(&HOUR), "{error}");
+    assert!(second.frame().await.is_none() && second.is_end_stream(), "nothing comes after an error");
+
+    let refused = rig.send(body([], false)).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(left(&rig, "bytes", HOUR).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_body_that_one_policy_paces_and_another_cuts_each_does_its_own() {
+    let slow = Policy::new("slow", SECOND).response_bytes(Over::Pace);
+    let day = Policy::new("day", Quota::fixed_window(5_000, Duration::from_secs(86_400))).response_bytes(Over::Cut);
+    let rig = Rig::new([slow, day]);
+    let start = Instant::now();
+    let read = rig.send(body([pattern(4_000)], false)).await.into_body().collect().await.expect("it fits");
+    assert_eq!(read.to_bytes().len(), 4_000);
+    assert!(start.elapsed() >= Duration::from_secs(3), "{:?}", start.elapsed());
+    let error =
+        rig.send(body([pattern(4_000)], false)).await.into_body().collect().await.map(drop).expect_err("5000 a day");
+    assert_eq!(error.downcast_ref::<FlowError>().expect("it says the limit").policy(), Some("day"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_without_bytes_take_nothing() {
+    for over in [Over::Pace, Over::Cut] {
+        let rig = Rig::new([bytes(HOUR, over)]);
+        let empty = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        rig.send(empty).await.into_body().collect().await.expect("nothing");
+        rig.send(body([Bytes::new()], true)).await.into_body().collect().await.expect("no bytes");
+        assert_eq!(left(&rig, "bytes", HOUR).await, 1_000);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_never_read_takes_nothing_and_one_that_is_left_returns_what_it_holds() {
+    let rig = Rig::new([bytes(HOUR, Over::Pace)]);
+    let never = rig.send(body([pattern(600)], false)).await;
+    assert_eq!(left(&rig, "bytes", HOUR).await, 1_000);
+    let mut once = Box::pin(rig.send(body([pattern(1), pattern(600)], false)).await.into_body());
+    once.frame().await.expect("a byte").expect("it passes");
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(left(&rig, "bytes", HOUR).await, 999);
+    drop((never, once));
+    assert_eq!(left(&rig, "bytes", HOUR).await, 999);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_vanishes_at_any_await_takes_what_has_passed() {
+    for polls in 0..12 {
+        let rig = Rig::new([bytes(Quota::fixed_window(1_000, Duration::from_secs(5)), Over::Pace)]);
+        let mut body = Box::pin(rig.send(body((0..10).map(|_| pattern(300)), false)).await.into_body());
+        let mut passed = 0;
+        for poll in 0..polls {
+            match body.frame().now_or_never() {
+                Some(frame) => {
+                    passed += frame.map_or(0, |frame| frame.expect("paced").into_data().expect("data").len())
+                }
+                None => sleep(Duration::from_millis(700 * poll)).await,
+            }
+        }
+        drop(body);
+        tokio::task::yield_now().await;
+        assert_eq!(rig.taken(), passed as u64, "{polls} polls");
+        assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paced_body_reads_one_frame_ahead_at_most() {
+    let rig = Rig::new([bytes(SECOND, Over::Pace)]);
+    let read = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = read.clone();
+    let frames = stream::iter(0..20).map(move |_| {
+        counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Ok::<_, io::Error>(Frame::data(pattern(400)))
+    });
+    let mut body = Box::pin(rig.send(StreamBody::new(frames).boxed_unsync()).await.into_body());
+    let mut passed = 0;
+    while let Some(frame) = body.frame().await {
+        passed += frame.expect("paced").into_data().expect("data").len();
+        let read = read.load(std::sync::atomic::Ordering::SeqCst);
+        assert!(read * 400 < passed + 400, "{read} frames for {passed} bytes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_the_inner_body_pass() {
+    let rig = Rig::new([bytes(SECOND, Over::Pace)]);
+    let frames = stream::iter([Ok(Frame::data(pattern(10))), Err(io::Error::other("it broke"))]);
+    let mut body = Box::pin(rig.send(StreamBody::new(frames).boxed_unsync()).await.into_body());
+    body.frame().await.expect("data").expect("it passes");
+    let error = body.frame().await.expect("an error").expect_err("it broke");
+    assert_eq!(error.downcast_ref::<io::Error>().expect("the same").to_string(), "it broke");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_in_shadow_mode_or_of_other_requests_limits_nothing() {
+    let shadow = bytes(HOUR, Over::Cut).shadow();
+    let other = Policy::new("posts", HOUR).methods([http::Method::POST]).response_bytes(Over::Cut);
+    let rig = Rig::new([shadow, other]);
+    for _ in 0..3 {
+        let read = rig.send(body([pattern(5_000)], false)).await.into_body().collect().await.expect("no limit");
+        assert_eq!(read.to_bytes().len(), 5_000);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_that_are_replaced_pace_bodies_that_are_being_read() {
+    let rig = Rig::new([bytes(Quota::per_second(100), Over::Pace)]);
+    let mut body = Box::pin(rig.send(body([pattern(10_000)], false)).await.into_body());
+    sleep_read(&mut body, 200).await;
+    rig.layer.replace_policies([bytes(Quota::per_second(10_000), Over::Pace)]).expect("it is valid");
+    let start = Instant::now();
+    sleep_read(&mut body, 9_800).await;
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+/// Reads at least so many bytes.
+async fn sleep_read<B>(body: &mut Pin<Box<B>>, bytes: usize)
+where
+    B: Body<Data = Bytes>,
+    B::Error: std::fmt::Debug,
+{
+    let mut read = 0;
+    while read < bytes {
+        let Some(frame) = body.frame().await else { return };
+        read += frame.expect("paced").into_data().expect("data").len();
+    }
+}

@@ -1,0 +1,8 @@
+//! Bodies whose bytes are limited.
+
+mod bodies;
+mod invalid;
+mod requests;
+mod rig;
+#[cfg(feature = "axum")]
+mod sockets;

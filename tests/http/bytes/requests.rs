@@ -1,0 +1,90 @@
+//! Bodies of requests.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use tokio::time::Instant;
+use tollgate::test_util::ManualClock;
+use tollgate::{FlowError, Handle, Over, Policy, Quota, RateLimitLayer, RequestBody, RequestBodyLayer};
+use tower::{Layer, ServiceExt, service_fn};
+use tracing::Level;
+
+use super::rig::pattern;
+use crate::support::log::Log;
+use crate::support::time::memory;
+
+/// Reads the body: a 200 with its size, or a 413 with the error.
+async fn read(request: Request<RequestBody<Full<Bytes>>>) -> Result<Response<String>, Infallible> {
+    let (status, text) = match request.into_body().collect().await {
+        Ok(body) => (StatusCode::OK, body.to_bytes().len().to_string()),
+        Err(error) => {
+            assert!(error.downcast_ref::<FlowError>().is_some_and(FlowError::is_refused), "{error}");
+            (StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+        }
+    };
+    Ok(Response::builder().status(status).body(text).expect("valid"))
+}
+
+async fn send(layers: &[RateLimitLayer], size: usize) -> StatusCode {
+    let inner = RequestBodyLayer::new().layer(service_fn(read));
+    let request = Request::new(Full::new(pattern(size)));
+    match layers {
+        [one] => one.layer(inner).oneshot(request).await.expect("a response").status(),
+        [outer, one] => outer.layer(one.layer(inner)).oneshot(request).await.expect("a response").status(),
+        _ => inner.oneshot(request).await.expect("a response").status(),
+    }
+}
+
+fn layer(quota: Quota, over: Over) -> RateLimitLayer {
+    RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("uploads", quota).request_bytes(over))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_is_paced() {
+    let start = Instant::now();
+    assert_eq!(send(&[layer(Quota::per_second(1_000), Over::Pace)], 3_000).await, StatusCode::OK);
+    let elapsed = start.elapsed();
+    assert!((Duration::from_secs(2)..Duration::from_millis(2_400)).contains(&elapsed), "{elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_is_cut_and_the_next_one_refused() {
+    let layers = [layer(Quota::per_hour(1_000), Over::Cut)];
+    assert_eq!(send(&layers, 999).await, StatusCode::OK);
+    assert_eq!(send(&layers, 2).await, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(send(&layers, 0).await, StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_of_two_layers_limit_an_upload() {
+    let (wide, narrow) = (|| layer(Quota::per_hour(1_000), Over::Cut), || layer(Quota::per_hour(100), Over::Cut));
+    assert_eq!(send(&[wide(), narrow()], 100).await, StatusCode::OK);
+    assert_eq!(send(&[wide(), narrow()], 101).await, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(send(&[narrow(), wide()], 101).await, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(send(&[], 5_000).await, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_may_limit_the_body_itself() {
+    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
+        let (parts, body) = request.into_parts();
+        let limits = parts.extensions.get::<Handle>().expect("a layer is around");
+        read(Request::new(limits.limit_body(body))).await
+    });
+    let service = layer(Quota::per_hour(100), Over::Cut).layer(inner);
+    let response = service.oneshot(Request::new(Full::new(pattern(101)))).await.expect("a response");
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_limits_is_logged() {
+    let log = Log::default();
+    let _noting = log.note(Level::WARN);
+    let layer = layer(Quota::per_hour(100), Over::Cut);
+    let inner = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    layer.layer(inner).oneshot(Request::new(())).await.expect("a response");
+    assert_eq!(log.count("unlimited_bytes"), 1, "{}", log.text());
+}

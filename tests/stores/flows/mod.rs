@@ -1,0 +1,10 @@
+//! Flows over a store: what passes, what is returned, and what the store is called for.
+
+mod audit;
+mod histories;
+mod portions;
+mod runtimes;
+#[cfg(feature = "stream")]
+mod streams;
+mod taking;
+mod unavailable;

@@ -1,0 +1,81 @@
+//! Streams and sinks whose items take units.
+
+use std::time::Duration;
+
+use futures::{FutureExt, SinkExt, Stream, StreamExt, stream};
+use tokio::time::Instant;
+use tollgate::test_util::FailingStore;
+use tollgate::{OnFailure, PacedError, Quota};
+
+use super::audit::{ada, limiter};
+use super::taking::memory;
+
+fn size(item: &&str) -> u64 {
+    item.len() as u64
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_paced_and_yields_all_items_in_order() {
+    let (limiter, counts) = limiter(memory(), Quota::per_second(100));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    let items: Vec<u64> = (0..300).collect();
+    let paced = flow.pace(stream::iter(items.clone()), |_: &u64| 1);
+    assert_eq!(paced.size_hint(), (300, Some(300)));
+    let start = Instant::now();
+    let all: Vec<u64> = paced.map(|item| item.expect("memory decides")).collect().await;
+    assert_eq!(all, items);
+    let elapsed = start.elapsed();
+    assert!((Duration::from_secs(2)..Duration::from_millis(2_600)).contains(&elapsed), "{elapsed:?}");
+    drop(flow);
+    assert_eq!(counts.taken(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_holds_one_item_and_drops_it_untaken() {
+    let (limiter, counts) = limiter(memory(), Quota::per_second(10));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    flow.take(10).await.expect("the burst");
+    let mut polled = 0;
+    let items = stream::iter(["first", "second"]).inspect(|_| polled += 1);
+    let mut waiting = flow.pace(items, size);
+    for _ in 0..5 {
+        assert!(waiting.next().now_or_never().is_none());
+    }
+    assert_eq!(waiting.size_hint(), (2, Some(2)));
+    drop(waiting);
+    assert_eq!(polled, 1);
+    drop(flow);
+    assert_eq!(counts.taken(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_is_paced_and_receives_all_items_in_order() {
+    let (limiter, counts) = limiter(memory(), Quota::per_second(10));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    let (sender, receiver) = futures::channel::mpsc::channel(1);
+    let mut sink = flow.pace(sender, size);
+    let all = tokio::spawn(receiver.collect::<Vec<_>>());
+    let start = Instant::now();
+    for item in ["four", "fives", "", "threes", "eight"] {
+        sink.send(item).await.expect("memory decides");
+    }
+    sink.close().await.expect("it closes");
+    assert!((Duration::from_secs(1)..Duration::from_millis(1_500)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    drop(sink);
+    assert_eq!(all.await.expect("no panic"), ["four", "fives", "", "threes", "eight"]);
+    drop(flow);
+    assert_eq!(counts.taken(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_is_an_error_of_the_item() {
+    let store = FailingStore::new(memory());
+    let (limiter, _) = limiter(store.clone(), Quota::per_second(10));
+    let flow = limiter.on_failure(OnFailure::Deny).flow(&ada()).await.expect("a flow");
+    store.fail();
+    let mut items = flow.pace(stream::iter(["a long item", "x"]), size);
+    assert!(items.next().await.expect("an item").expect_err("it fails").is_unavailable());
+    let (sender, _receiver) = futures::channel::mpsc::unbounded();
+    let error = flow.pace(sender, size).send("another long item").await.expect_err("it fails");
+    assert!(matches!(error, PacedError::Flow(error) if error.is_unavailable()));
+}
