@@ -39,6 +39,7 @@
 //! | `algorithm` | the name of an [`Algorithm`](crate::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket, at least 1 | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
+//! | `at_once` | how many requests of a leaky bucket start at once after a pause, at most `queue` and one | 1 |
 //! | `slot_life` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_life`](crate::Quota::slot_life) | `"30s"` |
 //! | `hold_at_most` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::hold_at_most`](crate::Quota::hold_at_most) | `"1h"` |
 //! | `cost` | units a request takes, where 0 takes nothing; or `"header:NAME"`, a header with that number, in digits | 1 |
@@ -85,8 +86,8 @@
 //! The value of the header named by `by` chooses the limit; it is compared byte for byte with the names of the tiers. A
 //! request without the header, with a name that is not in the table, or with several values that differ, has the
 //! policy's own `limit`.
-//! Algorithm and window or calendar are the policy's, and so are `burst`, `queue`, `slot_life` and `hold_at_most`; without a `burst`, a tier's
-//! bucket holds the tier's limit.
+//! Algorithm and window or calendar are the policy's, and so are `burst`, `queue`, `at_once`, `slot_life` and
+//! `hold_at_most`; without a `burst`, a tier's bucket holds the tier's limit.
 //!
 //! ## Calendars
 //!

@@ -30,6 +30,7 @@ const FIELDS: &[&str] = &[
     "anchor",
     "burst",
     "queue",
+    "at_once",
     "slot_life",
     "hold_at_most",
     "cost",
@@ -71,8 +72,9 @@ const SWITCHES: &[(&str, Switch)] = &[
 /// Sets units of a quota.
 type SetUnits = fn(Quota, u64) -> Result<Quota, Error>;
 
-/// The fields that set units of a quota besides its limit.
-const UNITS: &[(&str, SetUnits)] = &[("burst", Quota::try_burst), ("queue", Quota::try_queue)];
+/// The fields that set units of a quota besides its limit, in the order in which they are set.
+const UNITS: &[(&str, SetUnits)] =
+    &[("burst", Quota::try_burst), ("queue", Quota::try_queue), ("at_once", Quota::try_at_once)];
 
 /// Sets a time of a quota.
 type SetTime = fn(Quota, Duration) -> Result<Quota, Error>;

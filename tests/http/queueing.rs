@@ -75,6 +75,38 @@ async fn requests_reach_the_inner_service_one_slot_apart_and_the_rest_is_refused
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_requests_start_at_once_and_the_others_a_slot_apart() {
+    let (inner, calls) = noting(ms(0));
+    let quota = Quota::leaky_bucket(6, Duration::from_secs(60)).queue(4).at_once(3);
+    let service = RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("queue", quota)).layer(inner);
+    let answers = join_all((0..6).map(|_| service.clone().oneshot(request()))).await;
+    let refused = answers[5].as_ref().unwrap();
+    assert_eq!(
+        (refused.status(), &refused.headers()["retry-after"]),
+        (StatusCode::TOO_MANY_REQUESTS, &"10".parse().unwrap())
+    );
+    let calls = calls.lock().expect("no service panics while it notes");
+    let slots = [ms(0), ms(0), ms(0), ms(10_000), ms(20_000)];
+    assert_eq!(calls.len(), slots.len(), "{calls:?}");
+    assert!(calls.iter().zip(slots).all(|(at, slot)| *at >= slot && *at <= slot + GRAIN), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_waits_for_its_turn_and_is_dropped_takes_nothing_from_those_that_started_at_once() {
+    let (inner, calls) = noting(ms(0));
+    let quota = Quota::leaky_bucket(6, Duration::from_secs(60)).queue(4).at_once(3);
+    let service = RateLimitLayer::new(memory(&ManualClock::paused()), Policy::new("queue", quota)).layer(inner);
+    for _ in 0..3 {
+        service.clone().oneshot(request()).await.expect("it starts at once");
+    }
+    timeout(ms(100), service.clone().oneshot(request())).await.expect_err("it waits 10 s");
+    let since = Instant::now();
+    service.clone().oneshot(request()).await.expect("it takes the place that is free");
+    assert!(since.elapsed() <= ms(9_900) + GRAIN, "{:?}", since.elapsed());
+    assert_eq!(calls.lock().expect("no service panics while it notes").len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_request_is_told_when_a_place_in_the_queue_is_free() {
     let (inner, _) = noting(ms(0));
     let service = queue(12).layer(inner);

@@ -237,12 +237,14 @@ fn every_mistake_in_a_policy_names_its_line() {
             &["algorithm \"leaky\" is unknown", "give one of fixed_window, sliding_log, ", ", long_sliding_log"],
         ),
         ("algorithm = \"fixed_window\"\nburst = 5", 4, &["burst 5", "token bucket only"]),
+        ("at_once = 5", 3, &["at_once 5", "leaky bucket only"]),
         ("queue = 5", 3, &["queue 5", "leaky bucket only"]),
         (
             "algorithm = \"leaky_bucket\"\nqueue = 9_000_000_000_000",
             4,
             &["queue 9000000000000 is too large", "at most"],
         ),
+        ("algorithm = \"leaky_bucket\"\nat_once = 9\nqueue = 4", 4, &["at_once 9 is more than the queue holds", "5"]),
         ("burst = 0", 3, &["burst 0", "at least 1"]),
         ("burst = 9_000_000_000_000", 3, &["burst 9000000000000 is too large", "at most"]),
         (
@@ -317,7 +319,7 @@ fn more_policies_than_one_decision_holds_are_refused() {
 #[test]
 fn no_field_is_ignored() {
     let (policy_fields, server_fields) = (known("[[policy]]", "unknown = 1"), known("[server]", "unknown = 1"));
-    assert_eq!((policy_fields.len(), server_fields.len()), (28, 6));
+    assert_eq!((policy_fields.len(), server_fields.len()), (29, 6));
     for field in policy_fields {
         refused(&policy(&format!("{field} = 1979-05-27")), 3, &["the date or time `1979-05-27`: give ", &field]);
     }
