@@ -84,6 +84,6 @@ async fn main() -> Result<(), Error> {
 fn show(start: Instant, passed: &AtomicUsize) {
     let (passed, elapsed) = (passed.load(Ordering::Relaxed), start.elapsed());
     let most = RATE + RATE * usize::try_from(elapsed.as_millis()).unwrap_or(usize::MAX) / 1_000;
-    let [passed, most] = [passed, most].map(|bytes| bytes as f64 / MB as f64);
-    println!("{:5.2} s: {passed:5.2} MB of {most:5.2} MB", elapsed.as_secs_f64());
+    let [passed, most] = [passed, most].map(|bytes| format!("{}.{:02}", bytes / MB, bytes % MB * 100 / MB));
+    println!("{:5.2} s: {passed:>5} MB of {most:>5} MB", elapsed.as_secs_f64());
 }
