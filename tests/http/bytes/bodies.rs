@@ -124,7 +124,7 @@ async fn a_client_that_vanishes_at_any_await_takes_what_has_passed() {
         for poll in 0..polls {
             match body.frame().now_or_never() {
                 Some(frame) => {
-                    passed += frame.map_or(0, |frame| frame.expect("paced").into_data().expect("data").len())
+                    passed += frame.map_or(0, |frame| frame.expect("paced").into_data().expect("data").len());
                 }
                 None => sleep(Duration::from_millis(700 * poll)).await,
             }
