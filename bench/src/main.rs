@@ -7,6 +7,7 @@
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request;
 //! - `quotas`: what each kind of quota costs a request, in memory and on Redis;
 //! - `http`: what a limit costs a web server; with `--features peers` beside other crates;
+//! - `flows`: what a chunk costs that is taken from a leased portion, and the calls of a body;
 //! - `neighbours`: what requests wait when another stalls, in memory and on Redis; with `--redis` on
 //!   Redis only, with `--paced` on a server that is mostly idle;
 //! - `soak --minutes N`: whether a server under a mixed load keeps to its memory, files and tasks; with
@@ -15,6 +16,7 @@
 //! `--quick` is for trying it out: fewer and shorter rounds.
 
 mod effort;
+mod flows;
 mod http;
 mod load;
 mod memory;
@@ -40,6 +42,7 @@ async fn main() {
         "memory" => memory::run(flags),
         "quotas" => quotas::run(flags).await,
         "http" => http::run(),
+        "flows" => flows::run(effort(flags)).await,
         http::SERVE => http::serve().await,
         "neighbours" => neighbours::run(flags).await,
         "soak" => soak::run(flags).await,
@@ -58,8 +61,8 @@ fn effort(flags: &[String]) -> Effort {
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: redis store memory quotas http neighbours, and --quick for a short run; or soak --minutes N, perhaps \
-         --leaky"
+        "give one of: redis store memory quotas http flows neighbours, and --quick for a short run; or soak --minutes N, \
+         perhaps --leaky"
     );
     std::process::exit(2);
 }
