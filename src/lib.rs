@@ -45,8 +45,8 @@
 //!   waiting for it.
 //! - Handlers find the [`Decision`] and a [`Handle`] in the extensions of the request: the handle charges and refunds
 //!   units, and checks further policies.
-//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit by
-//!   unit: bytes, or the items of a stream.
+//! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit
+//!   by unit: bytes, or the items of a stream.
 //!
 //! # Guarantees
 //!
@@ -109,10 +109,10 @@
 //! | `basic-auth` | yes | the key [`key::basic_user`] |
 //! | `query` | yes | the key [`key::query`] |
 //! | `merge-headers` | yes | `RateLimit` and `RateLimit-Policy` of inner services are read, so that they are merged member by member |
-//! | `calendar` | no | [`Calendar`]: fixed windows that are hours, days, weeks or months of a time zone |
 //! | `stream` | yes | `Flow::pace`: streams and sinks whose items wait for their units |
-//! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `tls` | no | `rediss://` URLs for [`RedisStore`], by rustls and ring |
+//! | `calendar` | no | [`Calendar`]: fixed windows that are hours, days, weeks or months of a time zone |
+//! | `metrics` | no | [metrics](#metrics) for operators |
 //! | `test-util` | no | `test_util`: a clock and stores for tests of your own limits, and the conformance suite for stores |
 
 // docs.rs shows at each item which feature it needs.

@@ -110,8 +110,8 @@ pub(super) fn with_unit(policy: Policy, table: Table<'_>) -> Result<Policy, Erro
     let count = unit.map(|unit| unit.choose(UNITS)).transpose()?.flatten();
     let choice = over.map(|over| over.choose(OVER)).transpose()?;
     let Some((unit, count)) = unit.zip(count) else {
-        let wrong = "over has no effect without a line unit = \"response_bytes\" or \"request_bytes\": add it, or leave \
-                     over out";
+        let wrong = "over has no effect without a line unit = \"response_bytes\" or \"request_bytes\": add it, or \
+                     leave over out";
         return over.map_or(Ok(policy), |over| Err(over.error(wrong)));
     };
     for option in ["cost", "count", "metered", "refund_dropped"] {

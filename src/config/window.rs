@@ -1,7 +1,7 @@
 //! The window of a policy: a duration, or a unit of the calendar in a time zone.
 //!
-//! The fields `window`, `zone` and `anchor` come in, and a [`Period`] goes out. Each error is at the place of the field at
-//! fault. Without the feature `calendar` a unit is an error that names it.
+//! The fields `window`, `zone` and `anchor` come in, and a [`Period`] goes out. Each error is at the place of the field
+//! at fault. Without the feature `calendar` a unit is an error that names it.
 
 use std::time::Duration;
 

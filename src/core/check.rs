@@ -9,8 +9,8 @@ use super::{Key, PolicyName, Quota};
 
 /// The address of one counter: a policy, a key, and the quota that applies.
 ///
-/// Cheap to clone. Two quotas with the same algorithm and window, or calendar, share the state of the counter, whatever their
-/// limits, so a changed limit keeps the units used.
+/// Cheap to clone. Two quotas with the same algorithm and window, or calendar, share the state of the counter, whatever
+/// their limits, so a changed limit keeps the units used.
 ///
 /// # Examples
 ///

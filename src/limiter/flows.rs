@@ -12,10 +12,11 @@ impl Limiter {
     /// Returns a flow of a key: units that pass one after the other, such as bytes or messages.
     ///
     /// Each unit is taken from every rule, in portions: [`Flow`] has the rules, and what it costs. A first portion is
-    /// leased before this returns, unless the store refuses it. The [cost](crate::Rule::cost) of the rules does not matter.
+    /// leased before this returns, unless the store refuses it. The [cost](crate::Rule::cost) of the rules does not
+    /// matter.
     ///
-    /// The limiter of a [layer](crate::RateLimitLayer::limiter) takes each unit from all policies of the layer, whether they
-    /// count requests or bytes; so give messages a limiter of their own.
+    /// The limiter of a [layer](crate::RateLimitLayer::limiter) takes each unit from all policies of the layer, whether
+    /// they count requests or bytes; so give messages a limiter of their own.
     ///
     /// If rules are replaced, flows follow from their next portion on. A flow keeps the quota of its tier.
     ///
@@ -26,8 +27,8 @@ impl Limiter {
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped, nothing stays taken but a portion whose decision is in flight, which is refunded when it
-    /// comes.
+    /// If the future is dropped, nothing stays taken but a portion whose decision is in flight, which is refunded when
+    /// it comes.
     ///
     /// # Examples
     ///

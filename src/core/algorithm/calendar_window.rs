@@ -1,12 +1,12 @@
 //! Calendar window: a fixed window that ends where a calendar says so.
 //!
 //! State: the end of the window counted, and its count. A window counts until the end that its state names, also where
-//! the calendar has another one by now: where two processes know other rules of a time zone, or a clock stepped back, no
-//! unit is forgotten early.
+//! the calendar has another one by now: where two processes know other rules of a time zone, or a clock stepped back,
+//! no unit is forgotten early.
 //!
-//! A request fits if `count + cost + floor <= limit`, and waits for the end of the window. What else there is to know of
-//! it is in `fixed_window.rs`, which calls this. The stamp is the window's end. Here the window comes from the calendar;
-//! in Lua, out of the windows that the process named, the one that the server's clock is in.
+//! A request fits if `count + cost + floor <= limit`, and waits for the end of the window. What else there is to know
+//! of it is in `fixed_window.rs`, which calls this. The stamp is the window's end. Here the window comes from the
+//! calendar; in Lua, out of the windows that the process named, the one that the server's clock is in.
 
 use super::rule::{Adjusted, Adjustment};
 use super::{Found, NEVER, State, Step};
@@ -47,8 +47,8 @@ pub(super) fn adjust(state: Option<&State>, now: u64, window: Window, limit: u64
 
 /// The end of the window that counts at `now`, and its count: the one kept, until it has ended.
 ///
-/// One that ends more than two lengths after the calendar's is set aside, as it would refuse for too long; windows differ
-/// in length, and the next one is at most twice as long.
+/// One that ends more than two lengths after the calendar's is set aside, as it would refuse for too long; windows
+/// differ in length, and the next one is at most twice as long.
 fn current(state: Option<&State>, now: u64, window: Window) -> (u64, u64, Found) {
     let (end, length) = (window.end, window.length());
     let Some(State::Level { time: kept, amount }) = state else { return (end, 0, Found::Fresh) };

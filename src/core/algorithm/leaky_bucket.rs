@@ -6,7 +6,8 @@
 //!
 //! A request starts at the first free slot, however many slots it takes: so it fits if `cost + floor <= capacity` and
 //! `backlog <= (capacity - 1 - floor) * window`, and is delayed by `ceil((backlog - (at_once - 1) * window) / limit)`
-//! ticks, which scripts do not need to know. The stamp is the end of its slots; a refund releases the slots of the last in line only, as no later request moves up.
+//! ticks, which scripts do not need to know. The stamp is the end of its slots; a refund releases the slots of the last
+//! in line only, as no later request moves up.
 
 use std::time::Duration;
 

@@ -66,7 +66,8 @@ impl Rule {
 
 /// A refund or a charge after the fact.
 ///
-/// One of `refund` and `charge` is 0, but of a renewal of slots, where they are equal. Both are at most [`MOST_UNITS`].
+/// One of `refund` and `charge` is 0, except in a renewal of slots, where they are equal. Both are at most
+/// [`MOST_UNITS`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjustment {
     /// Units to refund.

@@ -4,9 +4,9 @@
 //! most buckets need no more, and are decided faster. In `lua/wide.lua` a level is units and the parts beyond them
 //! instead, each of which is below 2^52.
 //!
-//! A state has one form: a level below [`EXACT`] is a [`State::Level`] whatever the capacity, so a limit may change from
-//! one side to the other. Where a rule that is not wide finds a level beyond that, it reads it as the largest by which
-//! its times are exact: no less than its deepest debt. Times here are cut to the last one before [`NEVER`].
+//! A state has one form: a level below [`EXACT`] is a [`State::Level`] whatever the capacity, so a limit may change
+//! from one side to the other. Where a rule that is not wide finds a level beyond that, it reads it as the largest by
+//! which its times are exact: no less than its deepest debt. Times here are cut to the last one before [`NEVER`].
 
 use super::rule::{Adjusted, Adjustment, Rule, cut};
 use super::state::EXACT;

@@ -1,8 +1,9 @@
 //! The calendar windows of a quota: hours, days, weeks and months of a time zone.
 //!
-//! The name of a zone, a unit and an anchor day come in; for any time, the [`Window`] that it is in goes out. The zone is
-//! read when a [`Calendar`] is made, and kept as long as the process lives, so decisions read no file. `zoned.rs` has the
-//! arithmetic, and it and `made.rs`, which keeps the calendars, alone use the jiff crate; without the feature `calendar` there is none to make.
+//! The name of a zone, a unit and an anchor day come in; for any time, the [`Window`] that it is in goes out. The zone
+//! is read when a [`Calendar`] is made, and kept as long as the process lives, so decisions read no file. `zoned.rs`
+//! has the arithmetic, and it and `made.rs`, which keeps the calendars, alone use the jiff crate; without the feature
+//! `calendar` there is none to make.
 
 #[cfg(feature = "calendar")]
 mod made;
@@ -38,12 +39,12 @@ use crate::core::Error;
 /// January 31, on February 28 or 29, and on March 31 again.
 ///
 /// Zones are those of the IANA database, such as `Europe/Berlin` or `UTC`, as the system has them (in `TZDIR`, or
-/// `/usr/share/zoneinfo`). Where a system has none, as in a small container image, a program may depend on the jiff crate
-/// with the feature `tzdb-bundle-always`. Rules of a zone that change while the process runs are read when a calendar
-/// of the zone is made again, as by a file that is loaded again.
+/// `/usr/share/zoneinfo`). Where a system has none, as in a small container image, a program may depend on the jiff
+/// crate with the feature `tzdb-bundle-always`. Rules of a zone that change while the process runs are read when a
+/// calendar of the zone is made again, as by a file that is loaded again.
 ///
-/// A calendar is cheap to copy. The process keeps each different one it made, and makes at most 65,535, which is enough for
-/// each day of the month in each zone.
+/// A calendar is cheap to copy. The process keeps each different one it made, and makes at most 65,535, which is enough
+/// for each day of the month in each zone.
 ///
 /// Constructors need the feature `calendar`.
 ///

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Windows around changes of clocks from 2000 to 2023, as Python's zoneinfo has them, found minute by minute: zone, unit,
-/// anchor, a time in the window, its start and its end, in seconds.
+/// Windows around changes of clocks from 2000 to 2023, as Python's zoneinfo has them, found minute by minute: zone,
+/// unit, anchor, a time in the window, its start and its end, in seconds.
 const WINDOWS: &str = include_str!("windows.txt");
 
 const DAY: u64 = 86_400;

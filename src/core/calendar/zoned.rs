@@ -1,8 +1,8 @@
 //! The windows of a unit in a time zone, by the rules of the zone.
 //!
 //! All times in here are whole seconds since the Unix epoch. A window begins at the first instant of a date, so the
-//! dates are what is stepped through: local time may repeat an hour, or skip a day, and dates only count up. What begins
-//! at the same instant as the next is no window.
+//! dates are what is stepped through: local time may repeat an hour, or skip a day, and dates only count up. What
+//! begins at the same instant as the next is no window.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::window::{Around, Unit, Window};
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3_600;
 
-/// The name of a calendar, which tells all there is to know of it but the rules of the zone.
+/// The name of a calendar, which has all that identifies it but the rules of the zone.
 pub(super) struct Name {
     whole: Box<str>,
     /// Where the name of the zone begins.

@@ -226,8 +226,8 @@ impl Outcome {
         Duration::from_micros(self.reset_us)
     }
 
-    /// Returns the length of the window that counts: of a [calendar](crate::Quota::calendar) that of this very one, such
-    /// as 28 days in February, else that of the quota.
+    /// Returns the length of the window that counts: of a [calendar](crate::Quota::calendar) that of this very one,
+    /// such as 28 days in February, else that of the quota.
     ///
     /// Outcomes of a store of your own that is no [`BackendStore`](crate::store::BackendStore) have that of the quota.
     pub fn window(&self) -> Duration {

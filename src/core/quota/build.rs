@@ -174,8 +174,8 @@ impl Quota {
     /// Those after them wait for their turn, `window / limit` apart, in the other places of the [queue](Self::queue),
     /// which has to be set first.
     ///
-    /// What is admitted does not change, only when it starts: in any time `t` at most `requests + t * limit / window` do.
-    /// The directives of nginx, which counts the first request apart, are:
+    /// What is admitted does not change, only when it starts: in any time `t` at most `requests + t * limit / window`
+    /// do. The directives of nginx, which counts the first request apart, are:
     ///
     /// | `limit_req` | `Quota` |
     /// | --- | --- |
@@ -331,8 +331,8 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If the algorithm is not a leaky bucket, there are more places than the [bounds](Self#bounds) allow, or fewer than
-    /// the requests that start [at once](Self::at_once) need.
+    /// If the algorithm is not a leaky bucket, there are more places than the [bounds](Self#bounds) allow, or fewer
+    /// than the requests that start [at once](Self::at_once) need.
     pub fn try_queue(self, places: u64) -> Result<Self, Error> {
         self.checked_queue(places).map_err(|fault| fault.given_extra(places))
     }

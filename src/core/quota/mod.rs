@@ -38,10 +38,12 @@ use crate::core::calendar::Calendar;
 /// | calendar window | below 2^49, whatever the calendar | none |
 /// | concurrency | 1,000,000, whatever the life of a slot, which is at least 2 s | none |
 ///
-/// A burst and a queue are also at most what the limit brings back within about 69 years.
+/// A burst and a queue are also at most what the limit brings back within about 69 years, or 25 days if the window is
+/// up to 60 s.
 ///
-/// A bucket keeps its units used when its limit changes. Below 2^51 / window (26 million a day), of those that a larger
-/// limit left no more than twice as many count; a refusal changes nothing, so a limit that is raised again finds all.
+/// A bucket keeps its units used when its limit changes. A capacity below 2^51 / window (26 million a day) counts no
+/// more than twice that many of the units that a larger one left. A refusal changes nothing, so a limit that is raised
+/// again finds all of them.
 ///
 /// If a limit is too large, the error names the largest one for that window, and an alternative that supports it, if
 /// there is one.

@@ -51,8 +51,8 @@ impl PolicyField {
         }
     }
 
-    /// Returns whether a decision is over all policies, each with its own quota, so that [`value`](Self::value) fits. It
-    /// never does if one has windows of a calendar, which differ in length.
+    /// Returns whether a decision is over all policies, each with its own quota, so that [`value`](Self::value) fits.
+    /// It never does if one has windows of a calendar, which differ in length.
     pub(super) fn is_of(&self, outcomes: &[Outcome]) -> bool {
         let is_of = |(outcome, (name, quota)): (&Outcome, &(PolicyName, Quota))| {
             outcome.quota() == quota && quota.calendar().is_none() && outcome.policy_name() == name

@@ -21,8 +21,8 @@ use crate::limiter::can_flow;
 pub enum Over {
     /// The rest waits until the quota has gained it.
     Pace,
-    /// The body fails with a [`FlowError`](crate::FlowError), so that the connection of HTTP/1 is closed, or the stream of
-    /// HTTP/2 reset. While nothing is left, requests are refused.
+    /// The body fails with a [`FlowError`](crate::FlowError), so that the connection of HTTP/1 is closed, or the stream
+    /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused.
     Cut,
 }
 
@@ -45,14 +45,14 @@ impl Policy {
     ///
     /// Data of bodies counts, and neither heads nor trailers do. Bytes are taken in portions, as by a
     /// [`Flow`](crate::Flow), which has the accuracy; all bodies of a key share theirs. A body that is not read takes
-    /// nothing, and a paced one buffers at most one frame. With [`OnFailure::Deny`](crate::OnFailure::Deny), bodies fail
-    /// while the store does.
+    /// nothing, and a paced one buffers at most one frame. With [`OnFailure::Deny`](crate::OnFailure::Deny), bodies
+    /// fail while the store does.
     ///
-    /// Bytes count before the server compresses them only if the layer is inside of the one that does.
+    /// If a layer compresses bodies, this one has to be inside it to count the bytes before they are compressed.
     ///
-    /// A layer is not built with such a policy whose quota is a [concurrency](crate::Quota::concurrency) or a
-    /// [leaky bucket](crate::Quota::leaky_bucket), or that also has a cost, a [`count`](Self::count) or is
-    /// [`metered`](Self::metered).
+    /// It is an error if the quota of such a policy is a [concurrency](crate::Quota::concurrency) or a
+    /// [leaky bucket](crate::Quota::leaky_bucket), or if the policy also has a cost or a [`count`](Self::count), is
+    /// [`metered`](Self::metered), or is [refunded if dropped](Self::refund_dropped): the layer is not built.
     ///
     /// # Examples
     ///
@@ -71,9 +71,9 @@ impl Policy {
     /// Counts the bytes of request bodies instead of requests, as [`response_bytes`](Self::response_bytes) those of
     /// responses.
     ///
-    /// A request body gets another type by that, so it needs a [`RequestBodyLayer`](crate::RequestBodyLayer) inside of the
-    /// layer with this policy, or a handler that calls [`Handle::limit_body`](crate::Handle::limit_body). Without them the
-    /// policy limits nothing, and a warning is logged.
+    /// A request body gets another type by that, so it needs a [`RequestBodyLayer`](crate::RequestBodyLayer) inside of
+    /// the layer with this policy, or a handler that calls [`Handle::limit_body`](crate::Handle::limit_body). Without
+    /// them the policy limits nothing, and a warning is logged.
     pub fn request_bytes(self, over: Over) -> Self {
         self.bytes(BodyBytes { direction: Direction::Request, over })
     }

@@ -24,9 +24,10 @@ pin_project! {
     ///
     /// That of a [`StatusService`](crate::StatusService) is always one of this crate.
     ///
-    /// It passes on the inner body's frames, errors and size hint. A body whose [bytes](crate::Policy::response_bytes) are
-    /// limited is paced, its frames are split, or it fails with a [`FlowError`](crate::FlowError). Of a gRPC call it may hold the trailers
-    /// back, for no longer than the layer's budget, until the store has settled what they changed.
+    /// It passes on the inner body's frames, errors and size hint. A body whose [bytes](crate::Policy::response_bytes)
+    /// are limited is paced, its frames are split, or it fails with a [`FlowError`](crate::FlowError). Of a gRPC call
+    /// it may hold the trailers back, for no longer than the layer's budget, until the store has settled what they
+    /// changed.
     ///
     /// It holds the slots of its request until it has ended, failed or been dropped.
     ///

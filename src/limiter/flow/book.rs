@@ -1,11 +1,11 @@
 //! The book of a pool: what is leased, who waits for it, and what to ask for. It knows no store and no runtime.
 //!
-//! Units are in lots, one for each portion that the store admitted. Who takes units finds enough of them, or waits in
-//! line; a portion that comes is granted from the front of the line. A grant is only set aside: it is taken out of lots
-//! when it is claimed. So who leaves the line needs no lot to return units to.
+//! Units are in lots, one for each portion that the store admitted. Whoever takes units finds enough of them, or waits
+//! in line; a portion that comes is granted from the front of the line. A grant is only set aside: it is taken out of
+//! lots when it is claimed. So whoever leaves the line needs no lot to return units to.
 //!
-//! Invariants: `granted` is the sum of the grants, and never more than what is left; lots are returned once; a portion is
-//! asked for while none is in flight.
+//! Invariants: `granted` is the sum of the grants, and never more than what is left; lots are returned once; a portion
+//! is asked for only while none is in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -42,7 +42,7 @@ pub(super) struct Want {
     pub(super) patience: Patience,
 }
 
-/// What somebody waits for who needs units that are not there.
+/// What somebody who needs units that are not there waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// A call.
@@ -247,7 +247,7 @@ impl Book {
             (self.asking, self.is_low, self.missed) = (true, false, 0);
             return Step::Ask(units);
         }
-        // Nobody may be there any more who has taken units, after a long wait.
+        // After a long wait, nobody who has taken units may be there any more.
         let is_needed = |hold: &&Hold| !self.line.is_empty() || self.is_low && !hold.is_long;
         let again = self.hold.as_ref().filter(|_| !self.asking).filter(is_needed).map(|hold| hold.until);
         // One that is late is granted, and over with its grant.
@@ -269,7 +269,7 @@ impl Book {
         }
         let (available, lack) = (self.available(), self.lack());
         let Some(hold) = &self.hold else { return Some(lack) };
-        // Until it is over no more than this is there: of use to who needs no more, and cannot wait for a portion.
+        // Until it is over no more than this is there: of use to those who need no more, and cannot wait for a portion.
         let units = lack.min(hold.left(now));
         let is_urgent = hold.is_long || front.is_none_or(|want| want.patience == Patience::None);
         (units > 0 && need > 0 && need <= available + units && is_urgent).then_some(units)
@@ -301,7 +301,7 @@ impl Book {
         self.refuse(now, out);
     }
 
-    /// Notes that no decision was made, for whatever reason. Who waits is refused.
+    /// Notes that no decision was made, for whatever reason. All who wait are refused.
     pub(super) fn failed(&mut self, out: &mut Out) {
         self.asking = false;
         self.decision = None;
@@ -311,7 +311,7 @@ impl Book {
         }
     }
 
-    /// Notes that who asked, or waited for time to pass, is gone: those in line have somebody else do it.
+    /// Notes that the task which asked, or waited for time to pass, is gone: those in line have another one do it.
     pub(super) fn lost(&mut self, was_asking: bool, out: &mut Out) {
         self.asking &= !was_asking;
         out.wakers.extend(self.line.iter().map(|waiter| waiter.waker.clone()));

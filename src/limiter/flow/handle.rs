@@ -12,9 +12,9 @@ use crate::core::{Decision, PolicyName};
 
 /// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
 ///
-/// [`Limiter::flow`](crate::Limiter::flow) returns the flow of a key. It takes units from the store in portions, before they
-/// pass, and asks for the next portion before the last one is used up; so most units pass without a call. All flows of
-/// one key in a process share their portions, and clones are flows of the same key.
+/// [`Limiter::flow`](crate::Limiter::flow) returns the flow of a key. It takes units from the store in portions, before
+/// they pass, and asks for the next portion before the last one is used up; so most units pass without a call. All
+/// flows of one key in a process share their portions, and clones are flows of the same key.
 ///
 /// | method | if no units are leased | for |
 /// | --- | --- | --- |
@@ -24,20 +24,20 @@ use crate::core::{Decision, PolicyName};
 ///
 /// # Accuracy
 ///
-/// Nothing passes that the store has not admitted before. A portion is what the quota gains in 250 ms, and at least 1
-/// unit. For a burst, portions grow to at most 1/32 of the capacity, and to a quarter of what is left. So, for each key and
-/// process, up to one portion may be refused to other processes although it has not passed. Units are charged at most
-/// 1 s before they pass: then they are refunded, unless somebody waits for more. So over any interval *d* all processes
-/// together pass at most what the quota admits in *d* + 1 s. Units for a [`take`](Self::take) of more than that are charged
-/// as the quota gains them.
+/// Nothing passes that the store has not admitted before. A portion is what the quota gains in 250 ms, at most a
+/// quarter of its capacity, and at least 1 unit. For a burst, portions grow to at most 1/32 of the capacity, and to a
+/// quarter of what is left. So, for each key and process, up to one portion may be refused to other processes although
+/// it has not passed. Units are charged at most 1 s before they pass: then they are refunded, unless somebody waits for
+/// more. So over any interval *d* all processes together pass at most what the quota admits in *d* + 1 s. Units for a
+/// [`take`](Self::take) of more than that are charged as the quota gains them.
 ///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
 ///
 /// # Failures
 ///
 /// While the store is unavailable, [`OnFailure`](crate::OnFailure) decides about portions, and
-/// [`decision`](Self::decision) has the source of the last one. With [`OnFailure::Deny`](crate::OnFailure::Deny) all three
-/// methods return an error once nothing is leased any more.
+/// [`decision`](Self::decision) has the source of the last one. With [`OnFailure::Deny`](crate::OnFailure::Deny) all
+/// three methods return an error once nothing is leased any more.
 ///
 /// # Examples
 ///
@@ -70,8 +70,8 @@ impl Flow {
     ///
     /// # Errors
     ///
-    /// If too few are leased, or others wait for them. [`FlowError::is_pending`] says that nothing refuses: a portion has
-    /// been asked for.
+    /// If too few are leased, or others wait for them. [`FlowError::is_pending`] says that nothing refuses: a portion
+    /// has been asked for.
     pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
         if units == 0 { Ok(()) } else { self.pool.try_take(units) }
     }
@@ -89,7 +89,7 @@ impl Flow {
         self.wait(Want { least: units, most: units, patience: Patience::None }).await
     }
 
-    /// Takes units, and waits until the quota has gained them; who came first is served first.
+    /// Takes units, and waits until the quota has gained them; whoever came first is served first.
     ///
     /// # Errors
     ///
@@ -147,8 +147,8 @@ impl Flow {
         self.pool.count_cut(policy);
     }
 
-    /// Polls for some of these units. Who is not patient receives a chunk at least: otherwise it would wait for each
-    /// unit that the quota gains.
+    /// Polls for some of these units. A caller that is not patient receives a chunk at least: otherwise it would wait
+    /// for each unit that the quota gains.
     pub(crate) fn poll_some(
         &mut self,
         cx: &mut Context<'_>,
@@ -164,8 +164,8 @@ impl Flow {
         self.wait(Want { least: 1, most: 0, patience: Patience::None }).await
     }
 
-    /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was none,
-    /// or if the last one could not be made.
+    /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was
+    /// none, or if the last one could not be made.
     pub fn decision(&self) -> Option<Decision> {
         self.pool.decision()
     }

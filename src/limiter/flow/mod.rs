@@ -1,15 +1,15 @@
 //! Flows: units that pass one after the other, such as bytes and messages, taken from the store in portions.
 //!
-//! A key and rules come in, as the checks of one decision; a [`Flow`] goes out, from which units are taken mostly without
-//! a call. Flows of one key share a [`pool`].
+//! A key and rules come in, as the checks of one decision; a [`Flow`] goes out, from which units are taken mostly
+//! without a call. Flows of one key share a [`pool`].
 //!
 //! - `book.rs` is what a pool holds and who waits for it: no store, no runtime; `portion.rs` says how much to ask for.
 //! - `pool.rs` asks the store, returns what is not used, and keeps the time.
 //! - `checks.rs` has the checks of a portion; `pools.rs` all pools of a limiter; `handle.rs` is what users hold.
 //! - `stream.rs` paces streams and sinks (feature `stream`).
 //!
-//! Invariants: what passes was admitted before; what was admitted passes or is refunded, once; one call is in flight for a
-//! pool; when the last flow of a pool is dropped, nothing is held and no task is left.
+//! Invariants: what passes was admitted before; what was admitted passes or is refunded, once; at most one call is in
+//! flight for a pool; when the last flow of a pool is dropped, nothing is held and no task is left.
 
 mod book;
 mod checks;

@@ -13,8 +13,8 @@ use super::pool::{Pool, PoolStore};
 use crate::core::observer::FlowObserver;
 use crate::metrics;
 
-/// Flows of one runtime share a pool if they take from the same counters: a runtime that stands still must not keep those
-/// of others waiting.
+/// Flows of one runtime share a pool if they take from the same counters: a runtime that stands still must not keep
+/// those of others waiting.
 type Key = (Option<Id>, Each);
 
 /// The pools that have flows.

@@ -1,7 +1,7 @@
 //! How large portions are: by what quotas gain in a moment, and by how fast portions are used up.
 //!
-//! Quotas and decisions come in; the units to ask for, and until when it is of no use to ask, go out. All is arithmetic on
-//! what the store has replied: a portion that is too large or too small costs calls or waits, and never admits more.
+//! Quotas and decisions come in; the units to ask for, and until when it is of no use to ask, go out. All is arithmetic
+//! on what the store has replied: a portion that is too large or too small costs calls or waits, and never admits more.
 
 use std::time::Duration;
 

@@ -14,8 +14,8 @@ use super::handle::Flow;
 pin_project! {
     /// A stream or sink whose items wait until a [`Flow`] has units for them.
     ///
-    /// As a stream it polls the inner one for an item, waits for the item's units, and yields it. As a sink it accepts one
-    /// item, waits for its units, and passes it on before it accepts the next one. So it holds at most one item.
+    /// As a stream it polls the inner one for an item, waits for the item's units, and yields it. As a sink it accepts
+    /// one item, waits for its units, and passes it on before it accepts the next one. So it holds at most one item.
     ///
     /// [`Flow::pace`] makes one. A stream yields results: an item for which no decision could be made
     /// ([`FlowError::is_unavailable`]) is dropped, and the error comes in its place. The errors of a sink are

@@ -107,6 +107,7 @@ fn divided(quota: Quota, instances: u64) -> Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::Key;
 
     #[test]
     fn a_share_lets_its_part_start_at_once() {
@@ -115,7 +116,6 @@ mod tests {
         assert_eq!(divided(quota, 4), share);
         assert_eq!(divided(quota, 1_000), Quota::leaky_bucket(1, std::time::Duration::from_secs(1)));
     }
-    use crate::core::Key;
 
     #[test]
     fn a_cost_above_a_share_takes_all_of_it_and_no_slots_that_nobody_holds() {

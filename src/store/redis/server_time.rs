@@ -2,7 +2,7 @@
 //!
 //! Windows of a calendar are named by the process, and the server's clock decides between them: see
 //! `lua/calendar_window.lua`. They are those around the time that is kept here. So that clocks may
-//! differ by any length, the difference is learnt from replies: the first decision after a clock was
+//! differ by any length, the difference is learned from replies: the first decision after a clock was
 //! set by more than a window fails, and those after it do not.
 
 use std::sync::Arc;
@@ -59,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_server_is_learnt_from_a_reply_of_another_time() {
+    fn the_time_of_a_server_is_learned_from_a_reply_of_another_time() {
         let time = ServerTime::new(None);
         assert!(time.now_ms().abs_diff(system_ms()) < 1_000);
         for [behind, ahead] in [[0, 7_200_000], [7_200_000, 0]] {
             let server = || system_ms() + ahead - behind;
             time.learn(server() * 1_000);
             assert!(time.now_ms().abs_diff(server()) < 1_000);
-            // A late reply tells nothing new.
+            // A late reply changes nothing.
             time.learn((server() - 500) * 1_000);
             assert!(time.now_ms().abs_diff(server()) < 1_000);
         }

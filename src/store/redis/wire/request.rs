@@ -216,8 +216,8 @@ fn needs_of(quota: &Quota) -> Needs {
     }
 }
 
-/// Returns the window and the capacity of a rule. Of a calendar these are the start of the window that it is now, and how
-/// many minutes it has, the one before it and the one after it.
+/// Returns the window and the capacity of a rule. Of a calendar these are the start of the window that it is now, and
+/// how many minutes it has, the one before it and the one after it.
 fn windows(quota: &Quota, now_ms: impl Fn() -> u64) -> [u64; 2] {
     let Some(calendar) = quota.calendar() else { return [quota.window_ticks(), quota.capacity()] };
     let around = calendar.around(now_ms()).0;

@@ -142,7 +142,6 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::core::algorithm::Algorithm;
 
