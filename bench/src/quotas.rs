@@ -8,7 +8,7 @@ mod size;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Key, Limiter, Quota, Rule, Store};
+use tollgate::{Calendar, Key, Limiter, Quota, Rule, Store};
 
 use crate::plain::keys;
 

@@ -226,6 +226,16 @@ impl Outcome {
         Duration::from_micros(self.reset_us)
     }
 
+    /// Returns the length in minutes of the window that counts, if it is a calendar's; else 0.
+    pub(crate) fn window_minutes(&self) -> u16 {
+        self.minutes
+    }
+
+    /// Sets what [`window_minutes`](Self::window_minutes) returned.
+    pub(crate) fn with_window_minutes(self, minutes: u16) -> Self {
+        Self { minutes, ..self }
+    }
+
     /// Returns the length of the window that counts: of a [calendar](crate::Quota::calendar) that of this very one,
     /// such as 28 days in February, else that of the quota.
     ///

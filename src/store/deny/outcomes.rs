@@ -25,17 +25,17 @@ pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -
         let longer = demand.longer_than(cached.units, quota);
         Duration::from_micros(cached.retry_at.saturating_sub(now).saturating_add(longer))
     });
-    Outcome::denied(check, remaining, wait).resets_after(left(cached.reset_at, now)).with_window(cached.window)
+    Outcome::denied(check, remaining, wait).resets_after(left(cached.reset_at, now)).with_window_minutes(cached.minutes)
 }
 
 /// Returns the outcome of a check without a cached refusal: as the refused request reported it, if that had the same
 /// check; otherwise that nothing remains.
 pub(super) fn last_reported(check: &Check, hash: u64, cached: &[Option<Cached>], now: u64) -> Outcome {
     let others = cached.iter().flatten().filter_map(|cached| cached.others.as_deref()).flatten();
-    match others.into_iter().find(|other| other.hash == hash) {
+    match others.into_iter().find(|other| other.is_of(hash)) {
         Some(other) => {
             let outcome = Outcome::allowed(check, other.remaining).resets_after(left(other.reset_at, now));
-            outcome.with_window(other.window)
+            outcome.with_window_minutes(other.minutes())
         }
         None => Outcome::allowed(check, 0),
     }

@@ -172,11 +172,9 @@ impl Refusals {
         let all = || checks.iter().zip(&snapshot.marks).zip(decision.outcomes());
         let refuses = |check: &Check, outcome: &Outcome| is_cacheable(check) && !outcome.is_allowed();
         let others = all().filter(|((check, _), outcome)| !refuses(check, outcome));
-        let others = others.map(|((check, mark), outcome)| Other {
-            hash: self.hash(mark, check, Demand::of(check)),
-            remaining: outcome.remaining(),
-            reset_at: after(now, outcome.reset_after()),
-            window: outcome.window(),
+        let others = others.map(|((check, mark), outcome)| {
+            let hash = self.hash(mark, check, Demand::of(check));
+            Other::new(hash, outcome, after(now, outcome.reset_after()))
         });
         let others: SmallVec<[Other; 4]> = others.take(MOST_OTHERS).collect();
         let others: Option<Arc<[Other]>> = (!others.is_empty()).then(|| others.as_slice().into());

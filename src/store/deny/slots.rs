@@ -8,7 +8,7 @@
 //! All fields are atomics, read and written in one total order (`SeqCst`) without any lock. Times are microseconds
 //! of the cache's clock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The most slots, which counters share: if one is forgotten, a few others are too.
 const MOST_SLOTS: usize = 16_384;
@@ -29,7 +29,7 @@ pub(super) struct Slots {
 #[derive(Debug, Default)]
 struct Slot {
     /// How often the counters were forgotten.
-    generation: AtomicU64,
+    generation: AtomicU32,
     /// Until when there may be refusals to forget.
     live_until: AtomicU64,
     /// Until when a change may be on its way.
@@ -49,7 +49,7 @@ impl Slots {
     }
 
     /// Returns the generation of a counter's slot.
-    pub(super) fn generation(&self, hash: u64) -> u64 {
+    pub(super) fn generation(&self, hash: u64) -> u32 {
         self.slot(hash).generation.load(Ordering::SeqCst)
     }
 
@@ -77,7 +77,7 @@ impl Slots {
     /// a change have been on its way.
     ///
     /// If it may, the slot and the whole are noted to have refusals until `until`.
-    pub(super) fn admit(&self, hash: u64, generation: u64, sent: u64, until: u64) -> bool {
+    pub(super) fn admit(&self, hash: u64, generation: u32, sent: u64, until: u64) -> bool {
         let slot = self.slot(hash);
         let settled =
             slot.generation.load(Ordering::SeqCst) == generation && sent >= slot.unsettled_until.load(Ordering::SeqCst);

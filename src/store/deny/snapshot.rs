@@ -44,7 +44,7 @@ pub(super) struct Mark {
     /// The hash of policy and key, without the quota.
     pub(super) base: u64,
     /// How often the counters of this hash's slot had been forgotten.
-    pub(super) generation: u64,
+    pub(super) generation: u32,
 }
 
 /// Returns whether a refusal of this check may be cached: it holds until its wait is over.

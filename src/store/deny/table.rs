@@ -35,10 +35,10 @@ pub(super) struct Cached {
     /// When the demand fits again, counted from the reply: never early.
     pub(super) retry_at: u64,
     pub(super) reset_at: u64,
-    /// The length of the window that counted.
-    pub(super) window: Duration,
+    /// The length of the window that counted, as outcomes keep it.
+    pub(super) minutes: u16,
     /// How often the counter had been forgotten when the store was called.
-    pub(super) generation: u64,
+    pub(super) generation: u32,
     /// What the refused request reported of its other checks.
     pub(super) others: Option<Arc<[Other]>>,
 }
@@ -46,14 +46,34 @@ pub(super) struct Cached {
 /// What was last reported of a check that did not refuse.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Other {
-    /// Of counter, quota and kind of demand, as in [`Place`].
-    pub(super) hash: u64,
+    /// Of counter, quota and kind of demand, as in [`Place`]; but in the low 16 bits, as there are many of them, the length
+    /// of the window that counted, as outcomes keep it.
+    hash_and_minutes: u64,
     /// What was left of it then.
     pub(super) remaining: u64,
     /// When the counter resets, counted from the reply.
     pub(super) reset_at: u64,
-    /// The length of the window that counted.
-    pub(super) window: Duration,
+}
+
+impl Other {
+    /// Where the length of a window is.
+    const MINUTES: u64 = 0xffff;
+
+    pub(super) fn new(hash: u64, outcome: &Outcome, reset_at: u64) -> Self {
+        let hash_and_minutes = hash & !Self::MINUTES | u64::from(outcome.window_minutes());
+        Self { hash_and_minutes, remaining: outcome.remaining(), reset_at }
+    }
+
+    /// Returns whether it is of the check with this hash.
+    pub(super) fn is_of(&self, hash: u64) -> bool {
+        (self.hash_and_minutes ^ hash) & !Self::MINUTES == 0
+    }
+
+    /// Returns the length of the window that counted, as outcomes keep it.
+    #[allow(clippy::cast_possible_truncation, reason = "only these bits are the length")]
+    pub(super) fn minutes(&self) -> u16 {
+        self.hash_and_minutes as u16
+    }
 }
 
 /// The refusals of one part of the map.
@@ -83,7 +103,7 @@ pub(super) struct Place {
 
 impl Cached {
     /// Returns the entry of a refusal whose call was made at `sent` and returned at `now`, for up to `cap_us`.
-    pub(super) fn new(check: &Check, outcome: &Outcome, generation: u64, sent: u64, now: u64, cap_us: u64) -> Self {
+    pub(super) fn new(check: &Check, outcome: &Outcome, generation: u32, sent: u64, now: u64, cap_us: u64) -> Self {
         let wait = outcome.retry_after();
         // A tick that had begun when the store was called is over before a whole one has passed.
         let begun = check.counter.quota.tick().micros() - 1;
@@ -96,7 +116,7 @@ impl Cached {
             until: surely.min(sent.saturating_add(cap_us)),
             retry_at: wait.map_or(u64::MAX, |wait| after(now, wait)),
             reset_at: after(now, outcome.reset_after()),
-            window: outcome.window(),
+            minutes: outcome.window_minutes(),
             generation,
             others: None,
         }
@@ -104,7 +124,7 @@ impl Cached {
 
     /// Returns whether the refusal may be served at `now`: it has not ended, and its counter is of the same generation.
     /// If the clock steps back, refusals from after its new time end.
-    pub(super) fn is_live(&self, now: u64, generation: u64) -> bool {
+    pub(super) fn is_live(&self, now: u64, generation: u32) -> bool {
         self.sent <= now && now < self.until && self.generation == generation
     }
 }
