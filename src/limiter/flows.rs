@@ -1,7 +1,7 @@
 //! Flows of a key, by the rules of a limiter.
 
 use super::Limiter;
-use super::flow::{Each, Flow, FlowChecks, can_flow};
+use super::flow::{Each, Flow, FlowChecks, can_flow, can_lease};
 use super::limits::Limits;
 use super::resolve::plan_for;
 use super::rule::Rule;
@@ -22,7 +22,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If a rule has a [concurrency](crate::Quota::concurrency) or a [leaky bucket](crate::Quota::leaky_bucket), or the
+    /// If a rule, or the tier of the key, has a [concurrency](crate::Quota::concurrency) or a [leaky bucket](crate::Quota::leaky_bucket), or the
     /// store cannot refund units. If the store fails, and [`OnFailure::Deny`](crate::OnFailure::Deny) is set.
     ///
     /// # Cancellation
@@ -54,6 +54,7 @@ impl Limiter {
             let resolved = limits.resolve_pending(&mut plan, limits.deadline()).await;
             resolved.unwrap_or_else(|refused| match refused {});
         }
+        plan.checks.iter().try_for_each(|check| can_lease(&check.counter.policy, &check.counter.quota))?;
         let flow = flow_of(limits, plan.checks);
         match flow.begin().await {
             Err(error) if error.is_unavailable() => Err(error.into_error()),

@@ -8,11 +8,15 @@ use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
 
-use crate::core::{Decision, Outcome, PolicyName};
+use crate::core::{Decision, Outcome, PolicyName, Source};
 use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Over};
 use crate::limiter::{Flow, FlowError, Patience, flow_of, refuses_frames};
+use crate::lookup::Warning;
 use crate::store::{Change, Check, Decided, Mode, Receipt, Settlement, Store};
+
+/// Limits how often `tier_without_portions` is logged.
+static TIER: Warning = Warning::new();
 
 /// Any error of a body.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
@@ -37,14 +41,17 @@ impl ByteChecks {
         let is_cut = |(place, _): &&(usize, Check)| {
             gate.policies[*place].options().bytes.is_some_and(|bytes| bytes.over == Over::Cut)
         };
-        let cuts: SmallVec<[&PolicyName; 1]> =
-            self.0.iter().filter(is_cut).map(|(_, check)| &check.counter.policy).collect();
+        let cuts: SmallVec<[&Check; 1]> = self.0.iter().filter(is_cut).map(|(_, check)| check).collect();
         if cuts.is_empty() || !decided.decision.is_allowed() {
             return decided;
         }
+        // A fallback has a share of each quota, of which it says no more than what is left.
+        let is_share = decided.decision.source() == Source::Fallback;
         let refused = |outcome: &Outcome| {
-            let is_enforced = outcome.mode() == Mode::Enforce && cuts.contains(&outcome.policy_name());
-            is_enforced.then(|| refuses_frames(outcome)).flatten()
+            let of = |check: &&&Check| check.counter.policy == *outcome.policy_name();
+            let check = cuts.iter().find(of).filter(|_| outcome.mode() == Mode::Enforce)?;
+            let free = if is_share { 1 } else { outcome.quota().capacity().saturating_sub(check.floor) };
+            refuses_frames(outcome, free)
         };
         let Decided { decision, receipt, .. } = decided;
         if !decision.outcomes().iter().any(|outcome| refused(outcome).is_some()) {
@@ -73,6 +80,7 @@ impl ByteChecks {
             let mut check = check.clone();
             if check.counter.quota.facts().only_in_store() {
                 // A tier may have any quota, and bytes are taken in portions.
+                warn_of_tier(check.counter.policy.as_str());
                 check.counter.quota = *gate.policies[place].quota();
             }
             check
@@ -85,6 +93,17 @@ impl ByteChecks {
     pub(super) fn has_requests(&self, gate: &Gate) -> bool {
         let of = |place: usize| gate.policies[place].options().bytes.map(|bytes| bytes.direction);
         self.0.iter().any(|(place, _)| of(*place) == Some(Direction::Request))
+    }
+}
+
+/// Logs that a tier's quota cannot limit bytes.
+fn warn_of_tier(policy: &str) {
+    if TIER.is_due() {
+        tracing::warn!(
+            code = "tier_without_portions",
+            policy,
+            "the quota of a tier cannot limit bytes, which take units in portions: the policy's own quota does"
+        );
     }
 }
 

@@ -60,6 +60,13 @@ struct Waiter {
     waker: Waker,
 }
 
+impl Waiter {
+    /// Returns the units that those behind cannot have until they are gained.
+    fn keeps(&self) -> u64 {
+        if self.want.patience == Patience::Full { self.want.least } else { 0 }
+    }
+}
+
 #[derive(Debug)]
 enum Grant {
     Units(u64, Instant),
@@ -181,11 +188,12 @@ impl Book {
         if units > self.portion.capacity() {
             return Known::Never;
         }
-        let hold = self.hold.as_ref().filter(|hold| now < hold.until);
-        match hold.filter(|hold| units > hold.left(now).saturating_add(self.available())) {
-            Some(hold) => Known::Until(hold.ready(units - self.available())),
-            None => Known::Nothing,
+        let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return Known::Nothing };
+        let needs = self.line.iter().map(Waiter::keeps).fold(units, u64::saturating_add);
+        if needs > hold.left(now).saturating_add(self.available()) {
+            return Known::Until(hold.ready(needs - self.available()));
         }
+        Known::Nothing
     }
 
     /// Joins the line. Returns the number to [`poll`](Self::poll) with.
@@ -212,12 +220,16 @@ impl Book {
         Some(Poll::Pending)
     }
 
-    /// Leaves the line; what was granted is left for others.
+    /// Leaves the line; what was granted is left for others, unless it was gained long ago.
     pub(super) fn leave(&mut self, id: u64, now: Instant, out: &mut Out) {
         if let Some(Grant::Units(units, _)) = self.grants.remove(&id) {
             self.granted -= units;
+            self.give_back(units, now, out);
         } else if let Ok(place) = self.line.binary_search_by_key(&id, |waiter| waiter.id) {
             self.line.remove(place);
+            if place == 0 {
+                self.give_back(u64::MAX, now, out);
+            }
         }
         self.grant(now, out);
     }
@@ -240,6 +252,10 @@ impl Book {
     /// [`failed`](Self::failed).
     pub(super) fn step(&mut self, now: Instant, out: &mut Out) -> Step {
         self.expire(now, out);
+        let wanted = self.wanted();
+        if let Some(hold) = &mut self.hold {
+            hold.shorten(wanted, now);
+        }
         self.hold.take_if(|hold| hold.until <= now);
         if !self.asking
             && let Some(units) = self.due(now)
@@ -281,6 +297,11 @@ impl Book {
         self.portion.units().max(need).saturating_sub(self.available()).clamp(1, self.portion.capacity())
     }
 
+    /// Returns the units to wait for: a whole portion, as otherwise the last ones would be asked for one by one.
+    fn wanted(&self) -> u64 {
+        self.lack().max(self.portion.units())
+    }
+
     /// Notes the decision about the units that were asked for.
     pub(super) fn asked(&mut self, units: u64, decided: Decided, now: Instant, out: &mut Out) {
         self.asking = false;
@@ -294,9 +315,7 @@ impl Book {
             out.lots.push(Lot { receipt, units: 0, left: 0, at: now });
         }
         self.grant(now, out);
-        // A whole portion: otherwise the last units would be asked for one by one.
-        let wanted = self.lack().max(self.portion.units());
-        self.hold = Hold::of(&decision, units, wanted, now);
+        self.hold = Hold::of(&decision, units, self.wanted(), now);
         self.decision = Some(decision);
         self.refuse(now, out);
     }
@@ -343,9 +362,11 @@ impl Book {
     fn refuse(&mut self, now: Instant, out: &mut Out) {
         let Some(hold) = &self.hold else { return };
         let (available, left) = (self.available(), hold.left(now));
-        let grants = &mut self.grants;
+        let (grants, mut needs) = (&mut self.grants, 0_u64);
         self.line.retain(|waiter| {
-            let stays = waiter.want.patience == Patience::Full || waiter.want.least <= available.saturating_add(left);
+            needs = needs.saturating_add(waiter.keeps());
+            let stays = waiter.want.patience == Patience::Full
+                || needs.saturating_add(waiter.want.least) <= available.saturating_add(left);
             if !stays {
                 grants.insert(waiter.id, Grant::Nothing);
                 out.wakers.push(waiter.waker.clone());
@@ -366,16 +387,21 @@ impl Book {
         });
         self.granted -= back;
         if back > 0 {
+            self.give_back(back, now, out);
             self.grant(now, out);
         }
-        if !self.line.is_empty() {
-            return;
+        if self.line.is_empty() {
+            self.give_back(u64::MAX, now, out);
         }
-        while self.lots.front().is_some_and(|lot| lot.at + IDLE <= now && lot.left <= self.available()) {
-            if let Some(lot) = self.lots.pop_front() {
-                self.left -= lot.left;
-                out.lots.push(lot);
-            }
+    }
+
+    /// Returns lots that have not been used for long, of at most so many units, and which nobody has.
+    fn give_back(&mut self, most: u64, now: Instant, out: &mut Out) {
+        let mut most = most.min(self.available());
+        while let Some(lot) = self.lots.front().filter(|lot| lot.at + IDLE <= now && lot.left <= most) {
+            most -= lot.left;
+            self.left -= lot.left;
+            out.lots.extend(self.lots.pop_front());
         }
     }
 

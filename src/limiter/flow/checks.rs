@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::core::Error;
+use crate::core::{Error, PolicyName, Quota};
 use crate::limiter::rule::Rule;
 use crate::store::{Check, Settles};
 
@@ -45,11 +45,19 @@ impl FlowChecks {
 ///
 /// If they cannot: the message names the policy.
 pub(crate) fn can_flow(rule: &Rule) -> Result<(), Error> {
-    let quota = rule.quota();
+    can_lease(rule.name(), rule.quota())
+}
+
+/// Checks that units of a policy's quota, perhaps that of a tier, can be leased in portions.
+///
+/// # Errors
+///
+/// As [`can_flow`].
+pub(in crate::limiter) fn can_lease(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
     if !quota.facts().only_in_store() {
         return Ok(());
     }
-    let (policy, algorithm) = (rule.name().as_str(), quota.algorithm().name());
+    let (policy, algorithm) = (policy.as_str(), quota.algorithm().name());
     Err(Error::invalid(format!(
         "policy {policy:?}: a {algorithm} cannot limit bytes or messages, which take units in portions: give a \
          token_bucket, or a window"

@@ -37,7 +37,7 @@ use crate::core::{Decision, PolicyName};
 ///
 /// While the store is unavailable, [`OnFailure`](crate::OnFailure) decides about portions, and
 /// [`decision`](Self::decision) has the source of the last one. With [`OnFailure::Deny`](crate::OnFailure::Deny) all
-/// three methods return an error once nothing is leased any more.
+/// three methods return an error once nothing is leased any more; also if the store panics, whatever is set.
 ///
 /// # Examples
 ///

@@ -23,7 +23,7 @@ mod stream;
 
 pub(crate) use self::book::Patience;
 pub(crate) use self::checks::can_flow;
-pub(in crate::limiter) use self::checks::{Each, FlowChecks};
+pub(in crate::limiter) use self::checks::{Each, FlowChecks, can_lease};
 pub use self::error::FlowError;
 pub use self::handle::Flow;
 pub(crate) use self::pools::Pools;

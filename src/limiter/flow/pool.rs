@@ -9,6 +9,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::thread;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -103,6 +104,11 @@ impl Pool {
         self.state().book.decision.clone()
     }
 
+    /// Returns whether no decision could be made the last time.
+    fn has_failed(&self) -> bool {
+        self.state().failure.is_some()
+    }
+
     /// Counts a body that a policy has cut.
     pub(super) fn count_cut(&self, policy: &PolicyName) {
         self.lessor.observer.cut(policy);
@@ -114,6 +120,9 @@ impl Pool {
         if self.take(want, true).is_some() {
             return Ok(());
         }
+        if self.is_too_much(units) {
+            return Err(self.refusal(units));
+        }
         self.state().book.miss(units);
         self.ask();
         // A store that decides at once has done so.
@@ -121,6 +130,17 @@ impl Pool {
             return Ok(());
         }
         Err(self.refusal(units))
+    }
+
+    /// Returns whether so many units can never be taken at once, by the rules in force.
+    fn is_too_much(&self, units: u64) -> bool {
+        let is_never = || self.state().book.known(units, Instant::now()) == Known::Never;
+        if !is_never() {
+            return false;
+        }
+        let checks = self.checks.now();
+        self.state().book.adapt(&checks, units);
+        is_never()
     }
 
     /// Takes units that are leased, if nobody waits before; `may_ask` unless that was just done.
@@ -154,6 +174,10 @@ impl Pool {
             let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
             self.finish(out);
             match polled {
+                // It was polled so late that the store is back.
+                Some(Poll::Ready(Err(Refused))) if want.patience == Patience::Full && !self.has_failed() => {
+                    own.is_done = true;
+                }
                 Some(Poll::Ready(result)) => {
                     self.lessor.observer.waited(self.checks.first(), own.since.elapsed());
                     own.is_done = true;
@@ -247,9 +271,13 @@ impl Pool {
             let checks = self.checks.now();
             let units = self.state().book.adapt(&checks, units);
             let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
+            let mut asking = Asking { pool: Arc::downgrade(self), is_done: false };
             match self.lessor.store.decide(&checks, Deadline::none()) {
-                Answer::Ready(decided) => self.asked(&checks, units, decided),
-                pending @ Answer::Pending(_) => return self.wait(checks, units, pending),
+                Answer::Ready(decided) => {
+                    asking.is_done = true;
+                    self.asked(&checks, units, decided);
+                }
+                pending @ Answer::Pending(_) => return self.wait(asking, checks, units, pending),
             }
         }
     }
@@ -274,8 +302,7 @@ impl Pool {
     }
 
     /// Has a task wait for the result of a call.
-    fn wait(self: &Arc<Self>, checks: Each, units: u64, pending: Answer<Result<Decided, Error>>) {
-        let asking = Asking { pool: Arc::downgrade(self), is_done: false };
+    fn wait(self: &Arc<Self>, asking: Asking, checks: Each, units: u64, pending: Answer<Result<Decided, Error>>) {
         let lessor = self.lessor.clone();
         let Ok(runtime) = Runtime::try_current() else {
             drop(asking);
@@ -328,7 +355,8 @@ fn elsewhere(runtime: &Runtime) {
     runtime.spawn(async {});
 }
 
-/// A call in flight. If it is dropped, its runtime has ended or the store has panicked: others are to ask again.
+/// A call in flight. If it is dropped, its runtime has ended, and others are to ask again; or the store has panicked,
+/// which is a failure.
 struct Asking {
     pool: Weak<Pool>,
     is_done: bool,
@@ -351,11 +379,13 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        if let Some(pool) = self.pool.upgrade().filter(|_| !self.is_done) {
-            let mut out = Out::default();
-            pool.state().book.lost(true, &mut out);
-            pool.finish(out);
+        let Some(pool) = self.pool.upgrade().filter(|_| !self.is_done) else { return };
+        if thread::panicking() {
+            return pool.asked(&[], 0, Err(Error::new(Kind::Store, "the store panicked")));
         }
+        let mut out = Out::default();
+        pool.state().book.lost(true, &mut out);
+        pool.finish(out);
     }
 }
 
@@ -424,8 +454,15 @@ pub(super) struct Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.is_done {
-            let mut out = Out::default();
-            self.pool.state().book.leave(self.id, Instant::now(), &mut out);
+            let (mut out, now) = (Out::default(), Instant::now());
+            let mut state = self.pool.state();
+            state.book.leave(self.id, now, &mut out);
+            // The timer waits for what this one needed.
+            if state.timer.is_some() {
+                state.timer = Some(now);
+                self.pool.sooner.notify_one();
+            }
+            drop(state);
             self.pool.finish(out);
         }
     }

@@ -90,6 +90,7 @@ impl Portion {
 pub(super) struct Hold {
     decision: Decision,
     at: Instant,
+    wanted: u64,
     /// When to ask again for as much as is wanted.
     pub(super) until: Instant,
     /// Whether the wait is so long that it is worth asking for little.
@@ -102,16 +103,30 @@ impl Hold {
     /// What a decision on `cost` units says, if `wanted` units are wanted next; `None` if they may be there.
     pub(super) fn of(decision: &Decision, cost: u64, wanted: u64, now: Instant) -> Option<Self> {
         let decision = decision.clone();
-        let mut hold = Self { decision, at: now, until: now, is_long: false, is_empty: false };
+        let mut hold = Self { decision, at: now, wanted, until: now, is_long: false, is_empty: false };
         if hold.decision.is_allowed() && hold.left(now) >= wanted {
             return None;
         }
         hold.is_empty = !hold.decision.is_allowed() && hold.left(now) >= cost;
-        let wait = hold.ready(wanted).map(|ready| ready - now);
+        (hold.until, hold.is_long) = hold.wait(now);
+        Some(hold)
+    }
+
+    /// Returns when to ask again for what is wanted, and whether that wait is long.
+    fn wait(&self, now: Instant) -> (Instant, bool) {
+        let wait = self.ready(self.wanted).map(|ready| ready - now);
         let most = wait.unwrap_or(LONGEST_HOLD).clamp(Duration::from_millis(1), LONGEST_HOLD);
         let jitter = Duration::from_nanos(random::up_to(u64::try_from(most.as_nanos() / 10).unwrap_or(u64::MAX)));
-        (hold.until, hold.is_long) = (now + most + jitter, wait.is_none_or(|wait| wait > 2 * USUAL));
-        Some(hold)
+        (now + most + jitter, wait.is_none_or(|wait| wait > 2 * USUAL))
+    }
+
+    /// Follows who waits, if less is wanted than before.
+    pub(super) fn shorten(&mut self, wanted: u64, now: Instant) {
+        if wanted < self.wanted {
+            self.wanted = wanted;
+            let (until, is_long) = self.wait(now);
+            (self.until, self.is_long) = (self.until.min(until), is_long);
+        }
     }
 
     /// Returns the units that are left now, unless others took some.
@@ -158,9 +173,10 @@ fn chunk_of(quota: &Quota) -> u64 {
     gained(quota, USUAL).clamp(1, (quota.capacity() / 4).clamp(1, CHUNK))
 }
 
-/// Returns the outcome of a look as that of a check for a frame, if too little is left for one.
-pub(crate) fn refuses_frames(outcome: &Outcome) -> Option<Outcome> {
-    let chunk = chunk_of(outcome.quota());
+/// Returns the outcome of a look as that of a check for a frame, if too little is left for one; `free` units of the quota
+/// can be left at most.
+pub(crate) fn refuses_frames(outcome: &Outcome, free: u64) -> Option<Outcome> {
+    let chunk = chunk_of(outcome.quota()).min((free / 4).max(1));
     (outcome.remaining() < chunk).then(|| outcome.refused(until(outcome, chunk)))
 }
 

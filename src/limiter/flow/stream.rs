@@ -15,7 +15,8 @@ pin_project! {
     /// A stream or sink whose items wait until a [`Flow`] has units for them.
     ///
     /// As a stream it polls the inner one for an item, waits for the item's units, and yields it. As a sink it accepts
-    /// one item, waits for its units, and passes it on before it accepts the next one. So it holds at most one item.
+    /// one item, waits for its units, and passes it on before it accepts the next one. So it holds at most one item of
+    /// each direction.
     ///
     /// [`Flow::pace`] makes one. A stream yields results: an item for which no decision could be made
     /// ([`FlowError::is_unavailable`]) is dropped, and the error comes in its place. The errors of a sink are
@@ -28,10 +29,23 @@ pin_project! {
     pub struct Paced<S, T, C> {
         #[pin]
         inner: S,
-        flow: Flow,
         cost: C,
-        // The item that waits, and its units.
-        item: Option<(T, u64)>,
+        // What is both a stream and a sink is polled in both directions, perhaps by two tasks.
+        stream: Waiting<T>,
+        sink: Waiting<T>,
+    }
+}
+
+/// The item that waits in one direction.
+struct Waiting<T> {
+    flow: Flow,
+    /// The item, and its units.
+    item: Option<(T, u64)>,
+}
+
+impl<T> Waiting<T> {
+    fn new(flow: Flow) -> Self {
+        Self { flow, item: None }
     }
 }
 
@@ -86,7 +100,7 @@ impl Flow {
     where
         C: FnMut(&T) -> u64,
     {
-        Paced { inner, flow: self.clone(), cost, item: None }
+        Paced { inner, cost, stream: Waiting::new(self.clone()), sink: Waiting::new(self.clone()) }
     }
 }
 
@@ -98,7 +112,7 @@ impl<S, T, C> Paced<S, T, C> {
 
     /// Returns the flow that items take their units from.
     pub fn flow(&self) -> &Flow {
-        &self.flow
+        &self.stream.flow
     }
 
     /// Returns the inner stream or sink; an item that waits is dropped.
@@ -116,18 +130,19 @@ where
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.project();
-        if this.item.is_none() {
+        let Waiting { flow, item: waiting } = this.stream;
+        if waiting.is_none() {
             let Some(item) = ready!(this.inner.poll_next(cx)) else { return Poll::Ready(None) };
             let units = (this.cost)(&item);
-            *this.item = Some((item, units));
+            *waiting = Some((item, units));
         }
-        let units = this.item.as_ref().map_or(0, |(_, units)| *units);
-        let taken = ready!(this.flow.poll_take(cx, units));
-        Poll::Ready(this.item.take().map(|(item, _)| taken.map(|()| item)))
+        let units = waiting.as_ref().map_or(0, |(_, units)| *units);
+        let taken = ready!(flow.poll_take(cx, units));
+        Poll::Ready(waiting.take().map(|(item, _)| taken.map(|()| item)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let held = usize::from(self.item.is_some());
+        let held = usize::from(self.stream.item.is_some());
         let (least, most) = self.inner.size_hint();
         (least.saturating_add(held), most.and_then(|most| most.checked_add(held)))
     }
@@ -141,10 +156,11 @@ where
     /// Passes the item on that waits.
     fn poll_pass(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), PacedError<S::Error>>> {
         let mut this = self.project();
-        let Some((_, units)) = this.item else { return Poll::Ready(Ok(())) };
+        let Waiting { flow, item: waiting } = this.sink;
+        let Some((_, units)) = waiting else { return Poll::Ready(Ok(())) };
         ready!(this.inner.as_mut().poll_ready(cx)).map_err(PacedError::Inner)?;
-        let taken = ready!(this.flow.poll_take(cx, *units));
-        let Some((item, _)) = this.item.take() else { return Poll::Ready(Ok(())) };
+        let taken = ready!(flow.poll_take(cx, *units));
+        let Some((item, _)) = waiting.take() else { return Poll::Ready(Ok(())) };
         taken.map_err(PacedError::Flow)?;
         Poll::Ready(this.inner.start_send(item).map_err(PacedError::Inner))
     }
@@ -164,8 +180,8 @@ where
     fn start_send(self: Pin<&mut Self>, item: T) -> Result<(), Self::Error> {
         let this = self.project();
         let units = (this.cost)(&item);
-        debug_assert!(this.item.is_none(), "a sink is ready before an item is sent");
-        *this.item = Some((item, units));
+        debug_assert!(this.sink.item.is_none(), "a sink is ready before an item is sent");
+        this.sink.item = Some((item, units));
         Ok(())
     }
 

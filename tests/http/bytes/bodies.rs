@@ -198,3 +198,22 @@ where
         read += frame.expect("paced").into_data().expect("data").len();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_read_again_all_at_once_pass_no_more_than_a_burst() {
+    let rig = Rig::new([bytes(SECOND, Over::Pace)]);
+    let mut idle = Vec::new();
+    for _ in 0..60 {
+        idle.push(Box::pin(rig.send(body((0..3).map(|_| pattern(1_000)), false)).await.into_body()));
+    }
+    let mut reads = || {
+        let frames = idle.iter_mut().filter_map(|body| body.frame().now_or_never().flatten());
+        frames.map(|frame| frame.expect("it is paced").into_data().expect("data").len()).sum::<usize>()
+    };
+    assert_eq!(reads(), 1_000, "the burst");
+    for _ in 0..5 {
+        sleep(Duration::from_millis(9_700)).await;
+        let passed = reads();
+        assert!(passed <= 2_250, "{passed} at once");
+    }
+}

@@ -2,6 +2,7 @@
 
 mod audit;
 mod histories;
+mod lines;
 mod portions;
 mod runtimes;
 #[cfg(feature = "stream")]

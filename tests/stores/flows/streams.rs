@@ -1,8 +1,11 @@
 //! Streams and sinks whose items take units.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::{FutureExt, SinkExt, Stream, StreamExt, stream};
+use futures::channel::mpsc::{SendError, UnboundedSender};
+use futures::{FutureExt, Sink, SinkExt, Stream, StreamExt, stream};
 use tokio::time::Instant;
 use tollgate::test_util::FailingStore;
 use tollgate::{OnFailure, PacedError, Quota};
@@ -12,6 +15,40 @@ use super::taking::memory;
 
 fn size(item: &&str) -> u64 {
     item.len() as u64
+}
+
+/// A stream that is a sink, too.
+struct Duplex<S> {
+    items: S,
+    sender: UnboundedSender<&'static str>,
+}
+
+impl<S: Stream + Unpin> Stream for Duplex<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        self.items.poll_next_unpin(cx)
+    }
+}
+
+impl<S: Unpin> Sink<&'static str> for Duplex<S> {
+    type Error = SendError;
+
+    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.sender.poll_ready_unpin(cx)
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, item: &'static str) -> Result<(), SendError> {
+        self.sender.start_send_unpin(item)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.sender.poll_flush_unpin(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.sender.poll_close_unpin(cx)
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,4 +115,18 @@ async fn a_store_that_fails_is_an_error_of_the_item() {
     let (sender, _receiver) = futures::channel::mpsc::unbounded();
     let error = flow.pace(sender, size).send("another long item").await.expect_err("it fails");
     assert!(matches!(error, PacedError::Flow(error) if error.is_unavailable()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_a_stream_and_a_sink_is_paced_in_both_directions() {
+    let (limiter, _) = limiter(memory(), Quota::per_second(10));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    flow.take(10).await.expect("the burst");
+    let (sender, mut sent) = futures::channel::mpsc::unbounded();
+    let mut both = flow.pace(Duplex { items: stream::iter(["received"]), sender }, size);
+    assert!(both.next().now_or_never().is_none());
+    both.send("sent").await.expect("memory decides");
+    assert_eq!(both.next().await.expect("an item").expect("memory decides"), "received");
+    both.close().await.expect("it closes");
+    assert_eq!((sent.next().await, sent.next().await), (Some("sent"), None));
 }

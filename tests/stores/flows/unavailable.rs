@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::time::sleep;
 use tollgate::test_util::FailingStore;
 use tollgate::{OnFailure, Quota, Source};
@@ -80,4 +81,43 @@ async fn a_store_that_hangs_keeps_nobody_waiting_for_longer_than_the_budget() {
     flow.take(250).await.expect("it is leased");
     flow.take(1).await.expect_err("it hangs");
     assert!(start.elapsed() <= Duration::from_millis(110), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_is_one_that_fails() {
+    for delay in [Duration::ZERO, Duration::from_millis(20)] {
+        let store = FailingStore::new(memory());
+        let (limiter, _) = limiter(store.clone(), Quota::per_second(1_000));
+        let flow = limiter.on_failure(OnFailure::Deny).flow(&ada()).await.expect("a flow");
+        flow.take(250).await.expect("it is leased");
+        store.fail_with(|| panic!("a store of a test"));
+        let taking = flow.clone();
+        if !delay.is_zero() {
+            store.delay(delay);
+        }
+        let taken = tokio::time::timeout(Duration::from_secs(1), tokio::spawn(async move { taking.take(500).await }));
+        let taken = taken.await.expect("in time");
+        assert!(taken.is_err() || taken.is_ok_and(|taken| taken.is_err()), "it fails");
+        store.work();
+        let taken = tokio::time::timeout(Duration::from_secs(5), flow.take(500)).await;
+        taken.expect("in time").expect("it is back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_polled_after_the_store_is_back_waits_on() {
+    let store = FailingStore::new(memory());
+    let (limiter, counts) = limiter(store.clone(), Quota::per_second(1_000));
+    let flow = limiter.on_failure(OnFailure::Deny).flow(&ada()).await.expect("a flow");
+    flow.take(1_000).await.expect("the burst");
+    let mut idle = Box::pin(flow.take(500));
+    assert!(idle.as_mut().now_or_never().is_none());
+    store.fail();
+    sleep(Duration::from_secs(1)).await;
+    store.work();
+    sleep(Duration::from_secs(2)).await;
+    flow.take(1).await.expect("it is back");
+    idle.await.expect("it is back");
+    drop(flow);
+    assert_eq!(counts.taken(), 1_501);
 }

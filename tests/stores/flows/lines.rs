@@ -1,0 +1,75 @@
+//! Lines in which somebody leaves, stops polling, or needs more than can be taken at once.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate::Quota;
+
+use super::audit::{ada, limiter};
+use super::taking::memory;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn who_needs_little_does_not_wait_for_what_somebody_needed_who_left() {
+    let (limiter, counts) = limiter(memory(), Quota::token_bucket(10, SECOND).burst(1_000));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    flow.take(1_000).await.expect("the burst");
+    let other = flow.clone();
+    let large = tokio::spawn(async move { timeout(SECOND, other.take(500)).await });
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    flow.take(1).await.expect("memory decides");
+    assert!(start.elapsed() <= SECOND * 3 / 2, "{:?}", start.elapsed());
+    large.await.expect("no panic").expect_err("it takes 50 s");
+
+    timeout(SECOND, flow.take(500)).await.expect_err("it takes 50 s");
+    assert!(flow.check(500).await.is_err() && flow.try_take(600).is_err());
+    let start = Instant::now();
+    flow.take(1).await.expect("memory decides");
+    assert!(start.elapsed() <= SECOND, "{:?}", start.elapsed());
+    drop(flow);
+    assert_eq!(counts.taken(), 1_002);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_gained_for_somebody_who_left_is_not_passed_by_others_at_once() {
+    let (limiter, _) = limiter(memory(), Quota::per_second(10));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    timeout(30 * SECOND, flow.take(10_000)).await.expect_err("it takes 1000 s");
+    let mut passed = 0;
+    while flow.check(1).await.is_ok() {
+        passed += 1;
+    }
+    // The burst, and a second of what was gained.
+    assert!(passed <= 20, "{passed} at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_that_nobody_claims_do_not_pile_up() {
+    let (limiter, _) = limiter(memory(), Quota::per_second(10));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    let mut idle: Vec<_> = (0..55).map(|_| Box::pin(flow.take(10))).collect();
+    let mut passed: u64 = idle.iter_mut().map(|taking| u64::from(taking.now_or_never().is_some()) * 10).sum();
+    assert_eq!(passed, 10, "the burst");
+    sleep(Duration::from_millis(9_500)).await;
+    passed = 0;
+    for taking in idle.iter_mut().skip(1) {
+        passed += u64::from(taking.now_or_never().is_some()) * 10;
+    }
+    assert!(passed <= 20, "{passed} at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flow_begins_and_a_check_ends_although_somebody_waits_for_much() {
+    let (limiter, _) = limiter(memory(), Quota::per_second(10));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    let other = flow.clone();
+    let large = tokio::spawn(async move { other.take(1_000).await });
+    sleep(Duration::from_millis(1_234)).await;
+    let other = timeout(SECOND, limiter.flow(&ada())).await.expect("it does not wait").expect("a flow");
+    let error = timeout(SECOND, other.check(1)).await.expect("a call at most").expect_err("others wait");
+    assert!(error.is_refused(), "{error}");
+    large.abort();
+}
