@@ -27,11 +27,15 @@ use crate::core::{Decision, PolicyName};
 /// Nothing passes that the store has not admitted before. A portion is what the quota gains in 250 ms, at most a
 /// quarter of its capacity, and at least 1 unit. For a burst, portions grow to at most 1/32 of the capacity, and to a
 /// quarter of what is left. So, for each key and process, up to one portion may be refused to other processes although
-/// it has not passed. Units are charged at most 1 s before they pass: then they are refunded, unless somebody waits for
-/// more. So over any interval *d* all processes together pass at most what the quota admits in *d* + 1 s. Units for a
+/// it has not passed. Units are charged at most 2 s before they pass: those that are leased are refunded after 1 s,
+/// unless somebody waits for more, and those that are set aside for somebody who waited after another 1 s. So over any
+/// interval *d* all processes together pass at most what the quota admits in *d* + 2 s. Units for a
 /// [`take`](Self::take) of more than that are charged as the quota gains them.
 ///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
+///
+/// A flow belongs to the runtime in which it was begun: while that runtime is not driven, whoever waits in another one
+/// goes on waiting.
 ///
 /// # Failures
 ///

@@ -217,3 +217,15 @@ async fn clients_that_read_again_all_at_once_pass_no_more_than_a_burst() {
         assert!(passed <= 2_250, "{passed} at once");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_large_reserve_refuses_nobody_while_enough_is_left() {
+    let quota = Quota::per_second(40_000);
+    let policy = bytes(quota, Over::Cut).reserve(0.8, |_| false);
+    let rig = Rig::new([policy]);
+    for _ in 0..5 {
+        let answer = rig.send(body([pattern(1_000)], false)).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.into_body().collect().await.expect("it passes").to_bytes().len(), 1_000);
+    }
+}

@@ -201,3 +201,25 @@ fn a_store_in_memory_needs_no_runtime_until_somebody_has_to_wait() {
     drop(flow);
     assert_eq!(counts.taken(), 120);
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_than_can_ever_be_taken_costs_no_call() {
+    let (limiter, counts) = limiter(memory(), Quota::per_second(1_000));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    let calls = counts.calls();
+    for _ in 0..10 {
+        let error = flow.try_take(1_001).expect_err("a bucket holds 1,000");
+        assert!(error.is_refused() && error.retry_after().is_none(), "{error}");
+    }
+    assert_eq!(counts.calls(), calls, "and leases nothing");
+    flow.try_take(250).expect("the first portion is still there");
+}
+
+#[cfg(feature = "lookup")]
+#[tokio::test(start_paused = true)]
+async fn a_tier_that_cannot_be_leased_is_an_error() {
+    let slots = tollgate::TierLookup::new(|_| async { Ok::<_, std::io::Error>(Some(Quota::concurrency(3))) });
+    let rule = Rule::new("bytes", Quota::per_second(1_000)).tier_lookup(slots);
+    let error = Limiter::new(memory(), [rule]).flow(&ada()).await.expect_err("slots are no portions");
+    assert!(error.to_string().contains("a concurrency cannot limit bytes"), "{error}");
+}
