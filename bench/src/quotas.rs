@@ -29,7 +29,13 @@ pub(crate) async fn run(flags: &[String]) {
 
 /// The kinds, first the one that the others are compared with.
 fn kinds() -> Vec<(&'static str, Quota)> {
-    vec![("token bucket", Quota::token_bucket(LIMIT, DAY)), ("concurrency", Quota::concurrency(LIMIT))]
+    vec![
+        ("token bucket", Quota::token_bucket(LIMIT, DAY)),
+        ("token bucket of 10^9 units", Quota::token_bucket(1_000_000_000, DAY)),
+        ("fixed window", Quota::fixed_window(LIMIT, DAY)),
+        ("calendar window", Quota::calendar_window(LIMIT, Calendar::monthly("UTC").expect("there is always UTC"))),
+        ("concurrency", Quota::concurrency(LIMIT)),
+    ]
 }
 
 /// Requests of many clients under one quota.
