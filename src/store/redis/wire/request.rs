@@ -129,7 +129,8 @@ impl Request {
     /// Returns the request that deletes the state of a counter.
     pub(in crate::store::redis) fn reset(prefix: &str, counter: &Counter) -> Self {
         let mut request = Self::default();
-        request.add(prefix, counter, RESETS, [0, 0], [0, 0]);
+        let windows = [counter.quota.window_ticks(), counter.quota.capacity()];
+        request.add(prefix, counter, RESETS, windows, [0, 0]);
         request
     }
 
