@@ -68,11 +68,11 @@ fn fits(check: &Check, look: &Outcome) -> bool {
 
 /// Returns the outcome of a check in a refused request, from its look.
 fn as_decided(check: &Check, look: &Outcome) -> Outcome {
-    let reset = look.reset_after();
+    let (reset, minutes) = (look.reset_after(), look.window_minutes());
     if !fits(check, look) {
         // For a cost above 1 the look does not contain how many units are left.
-        return Outcome::denied(check, 0, look.wait()).resets_after(reset);
+        return Outcome::denied(check, 0, look.wait()).resets_after(reset).with_window_minutes(minutes);
     }
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
-    Outcome::allowed(check, look.remaining().saturating_add(more)).resets_after(reset)
+    Outcome::allowed(check, look.remaining().saturating_add(more)).resets_after(reset).with_window_minutes(minutes)
 }

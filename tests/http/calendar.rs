@@ -152,3 +152,23 @@ fn policies_that_are_replaced_keep_the_units_of_the_same_calendar() {
     assert!(left(aligned).starts_with("\"billing\";r=9;"));
     assert_eq!(left(billing(10)), format!("\"billing\";r=7;t={}", 29 * DAY));
 }
+
+#[cfg(feature = "lookup")]
+#[tokio::test]
+async fn a_refusal_before_a_lookup_advertises_the_window_that_counts() {
+    use tollgate::{Key, key};
+
+    let clock = ManualClock::new();
+    at(&clock, JANUARY_31);
+    let found = key::lookup(key::header("x-user"), |_| async { Ok::<_, Infallible>(Key::new("account", "ada")) });
+    let policies = [Policy::new("billing", billing(1)), Policy::new("account", Quota::per_minute(9)).key(found)];
+    let layer = layer(memory(&clock), policies);
+    let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
+    for status in [200, 429] {
+        let request = Request::builder().header("x-user", "ada").body(()).expect("it is valid");
+        let response = service.clone().oneshot(request).await.expect("a response");
+        assert_eq!(response.status(), status);
+        let policy = response.headers()["ratelimit-policy"].to_str().expect("ASCII");
+        assert!(policy.starts_with(&format!("\"billing\";q=1;w={}", 29 * DAY)), "{policy}");
+    }
+}

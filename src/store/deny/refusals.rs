@@ -151,7 +151,9 @@ impl Refusals {
         }
         let checks: SmallVec<[Check; 4]> = checks.iter().map(|look| look.clone().cost(1)).collect();
         let outcomes = checks.iter().zip(outcomes).map(|(check, look)| match look.remaining() {
-            0 => Outcome::denied(check, 0, look.wait()).resets_after(look.reset_after()),
+            0 => Outcome::denied(check, 0, look.wait())
+                .resets_after(look.reset_after())
+                .with_window_minutes(look.window_minutes()),
             _ => look.clone(),
         });
         self.cache(snapshot, &checks, &Decision::new(outcomes, Source::Store));
