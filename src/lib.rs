@@ -127,7 +127,7 @@ pub mod test_util;
 pub use deadpool_redis;
 pub use ipnet;
 
-pub use self::core::{Algorithm, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
+pub use self::core::{Algorithm, Ban, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use self::http::{
     AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, MissingKey, Policy, RateLimit, RateLimitLayer,
     RealCost, ResponseBody, ResponseFuture, StatusService, key,

@@ -177,6 +177,11 @@ impl Decision {
         self.binding().is_some_and(Outcome::retry_is_guess)
     }
 
+    /// Returns whether the request is refused because a key of it is [banned](crate::Ban).
+    pub fn is_banned(&self) -> bool {
+        self.violated().any(Outcome::is_banned)
+    }
+
     /// Returns how long an admitted request has to wait for its turn.
     ///
     /// Zero unless a queueing leaky bucket applies, and for refused requests.

@@ -9,6 +9,7 @@
 
 pub(crate) mod algorithm;
 mod answer;
+mod ban;
 pub(crate) mod call;
 mod change;
 mod check;
@@ -25,8 +26,9 @@ mod settlement;
 
 pub use algorithm::Algorithm;
 pub use answer::{Answer, Settling};
+pub use ban::Ban;
 pub use change::Change;
-pub use check::{Check, Counter, Mode, Settles};
+pub use check::{BanCheck, Check, Counter, Mode, Settles};
 pub(crate) use check::{Checks, kept};
 pub use decision::{Decision, Outcome, Source};
 pub(crate) use digits::Digits;

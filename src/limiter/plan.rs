@@ -101,6 +101,6 @@ impl Draft {
     pub(crate) fn check(&self, rule: &Rule, key: Key) -> Check {
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(&self.quota));
         let counter = Counter::new(rule.name().clone(), key, self.quota);
-        Check { counter, cost: self.cost, floor, mode: rule.mode(), settles: rule.settles_by(&self.quota) }
+        Check::new(counter, self.cost).floor(floor).mode(rule.mode()).settles(rule.settles_by(&self.quota))
     }
 }

@@ -27,6 +27,7 @@
 #[macro_use]
 mod table;
 
+pub(crate) mod ban;
 mod concurrency;
 mod facts;
 mod fixed_window;

@@ -103,7 +103,9 @@ impl Refusals {
         let looks = checks.iter().all(|check| check.cost == 0);
         // Checks in shadow mode are decided each time, and two checks of one counter demand more than
         // each of them.
-        let cacheable = looks || (checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks));
+        let is_simple = looks || (checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks));
+        // A strike counts where the store decides.
+        let cacheable = is_simple && checks.iter().all(|check| check.ban.is_none());
         Snapshot { sent: micros(&*self.clock), marks, cacheable, looks }
     }
 
@@ -134,7 +136,7 @@ impl Refusals {
     ///
     /// [`record_looks`](Self::record_looks) describes what is cached of looks.
     pub(crate) fn record(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
-        if snapshot.looks {
+        if snapshot.looks && snapshot.cacheable {
             self.record_looks(snapshot, checks, decision);
         } else if decision.is_allowed() {
             self.note_taken(snapshot);

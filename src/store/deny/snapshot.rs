@@ -29,7 +29,8 @@ pub(crate) struct Snapshot {
     pub(super) sent: u64,
     /// One for each check, in their order.
     pub(super) marks: Marks,
-    /// Whether a refusal may be cached: no check is in shadow mode and no two are of one counter, or all are looks.
+    /// Whether a refusal may be cached: no check has a ban, and none is in shadow mode and no two are of one counter, or
+    /// all are looks.
     pub(super) cacheable: bool,
     /// Whether all of its checks only look (cost 0).
     pub(super) looks: bool,

@@ -17,6 +17,7 @@ use super::wire::{Request, Verdict, redis_key};
 use crate::core::algorithm::Step;
 use crate::core::error::Kind;
 use crate::core::{Checks, Error};
+use crate::store::bans::Bans;
 use crate::store::evaluate::decided;
 use crate::store::{Check, Deadline, Decided};
 
@@ -81,14 +82,14 @@ impl Engine {
         }
         match failure {
             Some(error) => Err(error),
-            None => Ok(decided(self.id, &checks, &in_order(decisions), refused)),
+            None => Ok(decided(self.id, &checks, &Bans::none(), &in_order(decisions), refused)),
         }
     }
 
     /// Refunds what a part took, and works out its checks as if nothing had been taken.
     fn refund_part(&self, Decision { part, verdict }: &mut Decision) {
         if !verdict.refused {
-            self.refund_all(&decided(self.id, &part.checks, &verdict.steps, false).receipt);
+            self.refund_all(&decided(self.id, &part.checks, &Bans::none(), &verdict.steps, false).receipt);
         }
         verdict.look_again(&part.checks);
     }

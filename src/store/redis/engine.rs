@@ -22,6 +22,7 @@ use super::batch::{Caller, GRACE, Job, Late, NoReply, Response, Settled, Timeout
 use super::servers::Servers;
 use super::wire::{ReplyPart, Request, Verdict, redis_key, step_of_one};
 use crate::core::Error;
+use crate::store::bans::Bans;
 use crate::store::deny::Refusals;
 use crate::store::evaluate::{decided, decided_one};
 use crate::store::{Check, Deadline, Decided, DenyCacheBuilder, StoreId};
@@ -139,7 +140,7 @@ impl Engine {
             if verdict.refused {
                 verdict.look_again(checks);
             }
-            decided(self.id, checks, &verdict.steps, verdict.refused)
+            decided(self.id, checks, &Bans::none(), &verdict.steps, verdict.refused)
         };
         let Decided { decision, receipt } = decided;
         Ok(Decided { decision, receipt: receipt.of_call(call) })

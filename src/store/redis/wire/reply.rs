@@ -19,6 +19,7 @@
 //! | `Log`, digest | 24: time, live units, newest, leaving (6 each) |
 //! | `Log`, whole | size (4), then so many: time (6), units (4 each) |
 //! | `Slots` | cohorts (1), then for each: time (7), slots (4) |
+//! | `Ban` | 28: end, length, start of the window, strikes (7 each) |
 //!
 //! No length in a reply is trusted: every read is bounded by what is there, and a reply
 //! that is too short, too long or otherwise no reply to the request is `None`, never a panic.
@@ -175,6 +176,7 @@ impl ReplyPart {
                 let cohort = |_| Some((view.try_get_uint(7).ok()?, view.try_get_u32().ok()?));
                 State::slots((0..size).map(cohort).collect::<Option<_>>()?)?
             }
+            Layout::Ban => State::Ban { ends: number(7)?, length: number(7)?, start: number(7)?, strikes: number(7)? },
         })
     }
 }
@@ -215,6 +217,7 @@ fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
         }
         Layout::Log => 24,
         Layout::Slots => 1 + COHORT * usize::from(*rest.first()?),
+        Layout::Ban => 28,
     })
 }
 

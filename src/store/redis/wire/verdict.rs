@@ -12,6 +12,7 @@ use super::reply::{ReplyPart, Seen, no_decision};
 use super::request::{returns_whole, returns_whole_after};
 use crate::core::Error;
 use crate::core::algorithm::{State, Step};
+use crate::store::bans::Bans;
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
 use crate::store::{Applied, Change, Check, Counter, Taken};
 
@@ -42,7 +43,7 @@ impl Verdict {
             seen.push(next);
         }
         let now_us = part.now_us;
-        let (steps, refused) = evaluate(checks, |index, state, cost| {
+        let (steps, refused) = evaluate(checks, &Bans::none(), |index, state, cost| {
             step(&checks[index], state.or(seen[index].state.as_ref()), now_us, cost)
         });
         if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
