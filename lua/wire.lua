@@ -8,6 +8,7 @@
 --           flags: 1 enforced; 2 the tick is 1 ms; 4 return the whole state; no decision but 8 a refund,
 --           16 a charge or both, a renewal, of `cost` units, with a stamp in place of the floor, or 32 a
 --           reset; 64 an earlier check of the request has the same key
+--           the bans of a request stand before its checks, as those of "algorithm" 64 (ban.lua)
 --
 -- The reply is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
 -- check whose state was found that state; of a log the digest, or its size (4) and the whole; of slots
@@ -23,6 +24,7 @@ local ALGORITHMS = {
   [4] = sliding_log,
   [5] = leaky_bucket,
   [6] = concurrency,
+  [64] = ban,
 }
 
 local ADJUSTMENTS = {
@@ -32,6 +34,7 @@ local ADJUSTMENTS = {
   [4] = sliding_log_adjust,
   [5] = leaky_bucket_adjust,
   [6] = concurrency_adjust,
+  [64] = ban_adjust,
 }
 
 -- Of those whose state is a falling level.

@@ -166,6 +166,24 @@ impl Ban {
         Duration::from_millis(self.most)
     }
 
+    /// Returns the window of strikes, the first ban and the longest one in milliseconds.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
+    pub(crate) const fn millis(&self) -> [u64; 3] {
+        [self.within, self.time, self.most]
+    }
+
+    /// Returns the growth in thousandths.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
+    pub(crate) const fn growth(&self) -> u32 {
+        self.growth
+    }
+
+    /// Returns whether a refusal during a ban begins its time anew.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
+    pub(crate) const fn extends(&self) -> bool {
+        self.extends
+    }
+
     const fn checked(after: u32, within: Duration, time: Duration) -> Result<Self, Fault> {
         let (within, time) = match (checked_after(after), checked_time(within), checked_time(time)) {
             (Ok(()), Ok(within), Ok(time)) => (within, time),

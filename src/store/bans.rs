@@ -14,16 +14,14 @@ use crate::core::algorithm::ban::{Banned, Struck, look, strike};
 use crate::core::{Ban, Outcome};
 
 /// The bans of one request, in the order of its checks.
-pub(super) struct Bans {
-    /// In microseconds.
-    now_us: u64,
-    bars: SmallVec<[Bar; 1]>,
-}
+pub(super) struct Bans(SmallVec<[Bar; 1]>);
 
 /// The ban of one check.
 struct Bar {
     /// The place of the check in the request.
     check: usize,
+    /// When it was looked at, in microseconds.
+    now_us: u64,
     mode: Mode,
     ban: Ban,
     /// The state as it was found, or as strikes of the request left it.
@@ -41,7 +39,7 @@ struct Bar {
 impl Bans {
     /// Those of a request whose checks have none.
     pub(super) fn none() -> Self {
-        Self { now_us: 0, bars: SmallVec::new() }
+        Self(SmallVec::new())
     }
 
     /// Looks at the bans of all checks. `state_of` returns the state of one, by its place among the bans. State that has
@@ -54,25 +52,39 @@ impl Bans {
             let Banned { ends, found, .. } = look(state.as_ref(), now_us / 1_000, &ban);
             found.warn(of);
             let barred = now_us / 1_000 < ends;
-            bars.push(Bar { check, mode: of.mode, ban, state, barred, strikes: false, life: None, began: false });
+            let bar =
+                Bar { check, now_us, mode: of.mode, ban, state, barred, strikes: false, life: None, began: false };
+            bars.push(bar);
         }
-        Self { now_us, bars }
+        Self(bars)
     }
 
     /// Returns whether no check has a ban.
     pub(super) fn is_empty(&self) -> bool {
-        self.bars.is_empty()
+        self.0.is_empty()
     }
 
     /// Returns whether the key of the check at an index was banned when the request came.
     pub(super) fn bars(&self, check: usize) -> bool {
-        self.bars.iter().any(|bar| bar.check == check && bar.barred)
+        self.0.iter().any(|bar| bar.check == check && bar.barred)
+    }
+
+    /// Returns for each ban whether its key was banned when the request came.
+    #[cfg(feature = "redis")]
+    pub(super) fn barred(&self) -> impl Iterator<Item = bool> {
+        self.0.iter().map(|bar| bar.barred)
+    }
+
+    /// Adds the bans of a part of a request, whose checks have these places in it.
+    #[cfg(feature = "redis")]
+    pub(super) fn add(&mut self, part: Self, places: &[usize]) {
+        self.0.extend(part.0.into_iter().map(|bar| Bar { check: places[bar.check], ..bar }));
     }
 
     /// Counts the strikes of a request that was decided; `fits` returns whether a check fits its own quota.
     pub(super) fn strike(&mut self, checks: &[Check], fits: impl Fn(usize) -> bool) {
-        for place in 0..self.bars.len() {
-            let bar = &mut self.bars[place];
+        for place in 0..self.0.len() {
+            let bar = &mut self.0[place];
             let check = &checks[bar.check];
             bar.strikes = check.strikes() && !fits(bar.check);
             let is_one = bar.strikes || check.strikes() && bar.barred;
@@ -82,7 +94,7 @@ impl Bans {
                 continue;
             }
             let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-            if let Some(struck) = strike(bar.state.as_ref(), self.now_us / 1_000, &bar.ban, units, age) {
+            if let Some(struck) = strike(bar.state.as_ref(), bar.now_us / 1_000, &bar.ban, units, age) {
                 self.struck(checks, place, &struck);
             }
         }
@@ -90,20 +102,20 @@ impl Bans {
 
     /// Notes what strikes came to, for all bans that are the same one.
     fn struck(&mut self, checks: &[Check], place: usize, struck: &Struck) {
-        let counter = &checks[self.bars[place].check].counter;
-        for bar in self.bars.iter_mut().filter(|bar| checks[bar.check].counter.shares_ban(counter)) {
+        let counter = &checks[self.0[place].check].counter;
+        for bar in self.0.iter_mut().filter(|bar| checks[bar.check].counter.shares_ban(counter)) {
             bar.state = Some(struck.state.clone());
         }
-        let bar = &mut self.bars[place];
+        let bar = &mut self.0[place];
         bar.life = Some(struck.life);
         bar.began |= struck.began.is_some();
     }
 
     /// Returns the outcome of the check at an index with what its ban adds to it.
     pub(super) fn note(&self, check: usize, outcome: Outcome, refused: bool) -> Outcome {
-        let Some(bar) = self.bars.iter().find(|bar| bar.check == check) else { return outcome };
-        let Banned { ends, strikes, .. } = look(bar.state.as_ref(), self.now_us / 1_000, &bar.ban);
-        let left_us = (ends * 1_000).saturating_sub(self.now_us);
+        let Some(bar) = self.0.iter().find(|bar| bar.check == check) else { return outcome };
+        let Banned { ends, strikes, .. } = look(bar.state.as_ref(), bar.now_us / 1_000, &bar.ban);
+        let left_us = (ends * 1_000).saturating_sub(bar.now_us);
         let in_shadow = bar.mode == Mode::Shadow && (bar.barred || bar.strikes);
         if left_us > 0 && (refused && bar.mode == Mode::Enforce || in_shadow) {
             return outcome.banned(Duration::from_micros(left_us)).ban_began(bar.began);
@@ -114,25 +126,15 @@ impl Bans {
     /// Returns what is to be written: the place among the bans, the ban, its state, and for how many milliseconds that
     /// matters. The last write of one ban is the one that counts.
     pub(super) fn into_writes(self) -> impl Iterator<Item = (usize, Ban, State, u64)> {
-        let bars = self.bars.into_iter().enumerate();
+        let bars = self.0.into_iter().enumerate();
         bars.filter_map(|(place, bar)| Some((place, bar.ban, bar.state?, bar.life?)))
     }
 }
 
-/// Returns the result of a strike outside of any decision, which came to `struck`.
-pub(super) fn applied_strike(
-    taken: &Taken,
-    ban: &Ban,
-    before: Option<&State>,
-    struck: Option<&Struck>,
-    now_us: u64,
-) -> Applied {
-    let state = struck.map(|struck| &struck.state).or(before);
+/// Returns the result of strikes outside of any decision, of which `units` counted, by the state that they left. If the
+/// key is banned and they counted, the ban began with them, as none counts during a ban.
+pub(super) fn applied_strike(taken: &Taken, ban: &Ban, state: Option<&State>, units: u64, now_us: u64) -> Applied {
     let left_us = (look(state, now_us / 1_000, ban).ends * 1_000).saturating_sub(now_us);
-    let applied = Applied::new(struck.map_or(0, |struck| struck.units), taken.stamp);
-    if left_us == 0 {
-        return applied;
-    }
-    let began = struck.is_some_and(|struck| struck.began.is_some());
-    applied.banned(Duration::from_micros(left_us), began)
+    let applied = Applied::new(units, taken.stamp);
+    if left_us == 0 { applied } else { applied.banned(Duration::from_micros(left_us), units > 0) }
 }

@@ -150,11 +150,12 @@ impl<'a> Round<'a> {
     /// Counts a strike.
     fn strike(&mut self, taken: &Taken, ban: &Ban, place: usize) -> Applied {
         let before = self.states[place].0.clone();
-        let struck = ban::strike(before.as_ref(), self.now_us / 1_000, ban, 1, 0);
-        let applied = applied_strike(taken, ban, before.as_ref(), struck.as_ref(), self.now_us);
-        if let Some(Struck { state, life, .. }) = struck {
-            self.keep_ban(place, ban, state, life);
-        }
+        let Some(struck) = ban::strike(before.as_ref(), self.now_us / 1_000, ban, 1, 0) else {
+            return applied_strike(taken, ban, before.as_ref(), 0, self.now_us);
+        };
+        let Struck { state, life, units, .. } = struck;
+        let applied = applied_strike(taken, ban, Some(&state), units, self.now_us);
+        self.keep_ban(place, ban, state, life);
         applied
     }
 

@@ -219,7 +219,9 @@ impl<S: Store> Store for DenyCache<S> {
             // A cached refusal took nothing.
             return Answer::Ready(Ok(changes.iter().map(|_| Applied::new(0, 0)).collect()));
         }
-        for (taken, _) in changes.iter().filter_map(|settlement| settlement.of(&receipt)) {
+        // A strike frees no units.
+        let freeing = changes.iter().filter(|settlement| !matches!(settlement.change, Change::Strike(_)));
+        for (taken, _) in freeing.filter_map(|settlement| settlement.of(&receipt)) {
             self.refusals.settled(&taken.counter);
         }
         self.inner.settle(receipt, changes)

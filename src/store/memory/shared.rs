@@ -114,11 +114,12 @@ impl SharedCounters {
         let mut counters = self.shards.lock(of.hash);
         let now_us = micros(&*self.clock);
         let before = counters.state(of).map(Cow::into_owned);
-        let struck = ban::strike(before.as_ref(), now_us / 1_000, ban, 1, 0);
-        let applied = applied_strike(taken, ban, before.as_ref(), struck.as_ref(), now_us);
-        if let Some(Struck { state, life, .. }) = struck {
-            counters.keep_ban(of, state, life, now_us);
-        }
+        let Some(struck) = ban::strike(before.as_ref(), now_us / 1_000, ban, 1, 0) else {
+            return applied_strike(taken, ban, before.as_ref(), 0, now_us);
+        };
+        let Struck { state, life, units, .. } = struck;
+        let applied = applied_strike(taken, ban, Some(&state), units, now_us);
+        counters.keep_ban(of, state, life, now_us);
         applied
     }
 }

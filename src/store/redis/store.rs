@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::wire::{MOST_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
-use crate::core::{Error, kept};
+use crate::core::{Error, Requirement, kept};
 use crate::store::deny::{CacheLookup, Snapshot};
 use crate::store::evaluate::of_any;
 use crate::store::{
@@ -142,8 +142,9 @@ impl Store for RedisStore {
             let decision = Decision::new([], Source::Store);
             return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.engine.id, []) }));
         }
-        if checks.len() > MOST_CHECKS {
-            let text = format!("{} checks in one decision are too many: give at most {MOST_CHECKS}", checks.len());
+        let size = Request::size_of(checks);
+        if size > MOST_CHECKS {
+            let text = format!("{size} checks and bans in one decision are too many: give at most {MOST_CHECKS}");
             return Answer::Ready(Err(Error::invalid(text)));
         }
         match self.engine.refusals.as_ref().map(|refusals| refusals.lookup(checks)) {
@@ -155,7 +156,7 @@ impl Store for RedisStore {
 
     /// As `decide`, but never from a cached refusal: only Redis shows whether Redis is available.
     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        if checks.is_empty() || checks.len() > MOST_CHECKS {
+        if checks.is_empty() || Request::size_of(checks) > MOST_CHECKS {
             return self.decide(checks, deadline);
         }
         self.decide_by_call(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.snapshot(checks)))
@@ -188,6 +189,10 @@ impl Store for RedisStore {
 
     fn budget(&self) -> Option<Duration> {
         Some(self.engine.budget)
+    }
+
+    fn supports(&self, _: &[Requirement<'_>]) -> Result<(), Error> {
+        Ok(())
     }
 
     fn recall(&self, checks: &[Check]) -> Option<Decided> {

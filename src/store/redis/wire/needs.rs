@@ -10,6 +10,7 @@
 //! | 0 to 5 | an algorithm, by its number less 1 |
 //! | 6 | the call is one decision over one check: `lua/single.lua` |
 //! | 7 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
+//! | 8 | a check of the call has a ban, or a ban is changed: `lua/bans.lua` |
 
 use crate::core::algorithm::Algorithm;
 
@@ -37,13 +38,16 @@ const SINGLE: u16 = 1 << ALGORITHMS.len();
 /// The bit of a call that is decisions over one check each, whose keys are all different.
 const SINGLES: u16 = 2 * SINGLE;
 
-/// A set of algorithms, and the entry that is called: without either of the last two bits, `batch`.
+/// The bit of a call in which there are bans; it has neither of the two before.
+const BANS: u16 = 4 * SINGLE;
+
+/// A set of algorithms, and the entry that is called: without any of the last three bits, `batch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs(u16);
 
 impl Needs {
     /// How many sets there are, and so how many scripts there can be.
-    pub(super) const SETS: usize = 2 * SINGLES as usize;
+    pub(super) const SETS: usize = 2 * BANS as usize;
 
     /// Returns the needs of any call over one algorithm: its decisions and adjustments, as a batch.
     pub(super) fn of(algorithm: Algorithm) -> Self {
@@ -55,12 +59,17 @@ impl Needs {
         Self(SINGLE - 1)
     }
 
-    /// Returns the needs of each algorithm alone, with each of the three entries.
+    /// Returns the needs of the same calls with bans.
+    pub(super) fn bans(self) -> Self {
+        Self(self.0 | BANS)
+    }
+
+    /// Returns the needs of each algorithm alone, with each of the entries but that for bans.
     pub(super) fn each() -> impl Iterator<Item = Self> {
         ALGORITHMS.into_iter().map(Self::of).flat_map(Self::entries)
     }
 
-    /// Returns the same algorithms with each of the entries: batch, single, singles.
+    /// Returns the same algorithms with each of the entries but that for bans: batch, single, singles.
     pub(super) fn entries(self) -> [Self; 3] {
         [self, self.singles(1), self.singles(2)]
     }
@@ -82,8 +91,9 @@ impl Needs {
 
     /// Returns the function that decides the call: the name of an entry in `lua/`.
     pub(super) fn entry(self) -> &'static str {
-        match self.0 & (SINGLE | SINGLES) {
+        match self.0 & (SINGLE | SINGLES | BANS) {
             0 => "batch",
+            BANS => "bans",
             SINGLE => "single",
             _ => "singles",
         }
@@ -94,6 +104,9 @@ impl Needs {
     pub(super) fn call(self, function: &str) -> bool {
         let suffix = ["_adjust", "_room"].into_iter().find(|suffix| function.ends_with(suffix));
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
+        if algorithm == "ban" {
+            return self.0 & BANS != 0;
+        }
         let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
         named.is_none_or(|named| self.0 & Self::of(named).0 != 0)
     }
