@@ -261,6 +261,11 @@ impl Outcome {
         if self.is_banned() { Duration::ZERO } else { Duration::from_micros(self.delay_us) }
     }
 
+    /// Returns how many more strikes ban the key; 0 if it is banned, or there is no ban.
+    pub(crate) fn left_to_strike(&self) -> u32 {
+        if self.is_banned() { 0 } else { self.strikes_left }
+    }
+
     /// Returns how long it takes until a unit can be taken: zero if one remains, `None` if no wait can help.
     pub(crate) fn wait(&self) -> Option<Duration> {
         (self.wait_us != NO_WAIT).then(|| Duration::from_micros(self.wait_us))

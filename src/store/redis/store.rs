@@ -118,7 +118,8 @@ impl RedisStore {
         deadline: Deadline,
         snapshot: Option<Snapshot>,
     ) -> Answer<Result<Decided, Error>> {
-        let (engine, checks) = (Arc::clone(&self.engine), kept(checks));
+        let with_strikes = snapshot.as_ref().map(|snapshot| snapshot.with_strikes(checks));
+        let (engine, checks) = (Arc::clone(&self.engine), kept(with_strikes.as_deref().unwrap_or(checks)));
         Answer::pending(async move {
             let decided = if engine.servers.keep_together(&checks) || !engine.is_apart(&checks) {
                 match engine.call(Request::new(&engine.prefix, &checks), deadline).await {
@@ -159,7 +160,7 @@ impl Store for RedisStore {
         if checks.is_empty() || Request::size_of(checks) > MOST_CHECKS {
             return self.decide(checks, deadline);
         }
-        self.decide_by_call(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.snapshot(checks)))
+        self.decide_by_call(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.miss(checks)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
