@@ -32,8 +32,9 @@ const MOST_GROWTH: f64 = 100.0;
 /// # Who is banned
 ///
 /// Everybody who has the key. A ban refuses neighbours behind one NAT, and behind a proxy that the server does not trust
-/// it refuses everybody: set the trusted proxies first. A client that may choose its key can have the key of another one
-/// banned.
+/// it refuses everybody: set the trusted proxies first. A client that may choose its key could have the key of another
+/// one banned, so a layer refuses such a policy: see [`Policy::ban`](crate::Policy::ban). Counters that several clients
+/// share because their keys are missing, ambiguous or could not be looked up are never banned.
 ///
 /// # Examples
 ///
@@ -62,6 +63,8 @@ pub struct Ban {
     pub(super) most: u64,
     /// Whether a refusal during a ban begins its time anew.
     pub(super) extends: bool,
+    /// Whether keys that clients send are verified before.
+    verified: bool,
 }
 
 impl Ban {
@@ -146,6 +149,20 @@ impl Ban {
         Self { extends: true, ..self }
     }
 
+    /// Declares that somebody verifies the keys of the policy before its requests reach the layer, such as a gateway
+    /// that checks a token: no client can send the key of another one.
+    ///
+    /// A ban by a key that clients choose is an error without this. It does not make a ban by an address acceptable that
+    /// is in a header believed from anyone: see [`Bannable`](crate::key::Bannable).
+    pub const fn of_verified_keys(self) -> Self {
+        Self { verified: true, ..self }
+    }
+
+    /// Returns whether keys that clients send are verified before.
+    pub(crate) const fn is_of_verified_keys(&self) -> bool {
+        self.verified
+    }
+
     /// Returns how many strikes begin a ban.
     pub const fn after(&self) -> u32 {
         self.after
@@ -189,7 +206,7 @@ impl Ban {
             (Ok(()), Ok(within), Ok(time)) => (within, time),
             (Err(fault), _, _) | (_, Err(fault), _) | (_, _, Err(fault)) => return Err(fault),
         };
-        Ok(Self { after, growth: 1_000, within, time, most: time, extends: false })
+        Ok(Self { after, growth: 1_000, within, time, most: time, extends: false, verified: false })
     }
 }
 

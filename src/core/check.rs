@@ -115,12 +115,14 @@ pub struct BanCheck {
     pub carried: u32,
     /// How long ago the first of these was, in whole milliseconds: less than the window of strikes.
     pub age: Duration,
+    /// Whether the check is a look that stands for one with a cost: it is a strike if one unit would not fit.
+    pub(crate) tests: bool,
 }
 
 impl BanCheck {
     /// A ban whose strikes are the checks that do not fit.
     pub fn new(ban: Ban) -> Self {
-        Self { ban, counts: true, carried: 0, age: Duration::ZERO }
+        Self { ban, counts: true, carried: 0, age: Duration::ZERO, tests: false }
     }
 
     /// Sets whether a check that does not fit is a strike, by default it is.
@@ -174,9 +176,14 @@ impl Check {
         Self { ban: Some(Box::new(ban)), ..self }
     }
 
-    /// Returns the ban of the check if it is a strike when it does not fit: a look always fits.
+    /// Returns whether the check is a strike when it does not fit: a look always fits, unless it [tests](Self::tests).
     pub(crate) fn strikes(&self) -> bool {
-        self.cost > 0 && self.ban.as_ref().is_some_and(|ban| ban.counts)
+        self.ban.as_ref().is_some_and(|ban| ban.counts && (self.cost > 0 || ban.tests))
+    }
+
+    /// Returns whether the check is a look that is a strike if one unit would not fit.
+    pub(crate) fn tests(&self) -> bool {
+        self.cost == 0 && self.ban.as_ref().is_some_and(|ban| ban.tests)
     }
 }
 

@@ -196,7 +196,8 @@ impl Limiter {
         self.decide(key, None).await
     }
 
-    /// Takes `units` from every rule, instead of the cost of the rule; 0 takes nothing and is always admitted.
+    /// Takes `units` from every rule, instead of the cost of the rule; 0 takes nothing and is always admitted,
+    /// unless the key is [banned](crate::Ban).
     ///
     /// # Errors
     ///
@@ -280,8 +281,8 @@ impl Limiter {
 
     /// Returns what a key has left of every rule, without taking anything.
     ///
-    /// The decision is always admitted; [`Outcome::remaining`](crate::Outcome::remaining) is 0 where the next unit
-    /// would be refused. While the store is unavailable, [`OnFailure`] decides what it returns: the
+    /// The decision is admitted unless the key is [banned](crate::Ban); [`Outcome::remaining`](crate::Outcome::remaining)
+    /// is 0 where the next unit would be refused. While the store is unavailable, [`OnFailure`] decides what it returns: the
     /// local fallback's counters, or a full quota with `Allow`; with `Deny` it is an error.
     ///
     /// # Errors
@@ -314,7 +315,8 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// Resets the counters of a key, of every rule, as if it had taken nothing.
+    /// Resets the counters of a key, of every rule, as if it had taken nothing. A ban stays: see
+    /// [`lift_ban`](Self::lift_ban).
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
     /// are. The timeout is the store's own [budget](Store::budget), if it has one.
@@ -376,6 +378,27 @@ impl Limiter {
         let limits = now.limits();
         for (place, rule) in limits.rules.iter().enumerate() {
             limits.store.adjust(&counter(place, rule, key).await?, Change::Refund(units)).wait().await?;
+        }
+        Ok(())
+    }
+
+    /// Lifts the ban of a key, of every rule that has one: its strikes and the lengths of its last bans are forgotten, too.
+    ///
+    /// Units that the key has taken stay taken: see [`reset`](Self::reset). It calls the store as that does. Another
+    /// process may have cached a refusal, which it keeps for up to 1 s by default.
+    ///
+    /// # Errors
+    ///
+    /// If the store, or the lookup of the tier, fails for one of the rules; the bans of those before it are lifted.
+    ///
+    /// # Cancellation
+    ///
+    /// If the future is dropped, the bans of rules before the current one are lifted, and that of the current one may be.
+    pub async fn lift_ban(&self, key: &Key) -> Result<(), Error> {
+        let now = self.in_force.now();
+        let limits = now.limits();
+        for (place, rule) in limits.rules.iter().enumerate().filter(|(_, rule)| rule.banning().is_some()) {
+            limits.store.adjust(&counter(place, rule, key).await?, Change::Lift).wait().await?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::rule::Rule;
 use crate::core::{Key, Quota};
-use crate::store::{Check, Counter};
+use crate::store::{BanCheck, Check, Counter};
 
 /// Indexes of rules in the list of all, ascending.
 pub(crate) type Places = SmallVec<[usize; 4]>;
@@ -84,12 +84,14 @@ pub(crate) struct Draft {
     pub(crate) critical: bool,
     /// The quota of the rule, or of the client's tier.
     pub(crate) quota: Quota,
+    /// Whether the key is that of one client, which the rule may ban.
+    pub(crate) bans: bool,
 }
 
 impl Draft {
     /// A draft of a check that may use the reserve.
     pub(crate) fn new(rule: usize, cost: u64, quota: Quota) -> Self {
-        Self { rule, cost, critical: true, quota }
+        Self { rule, cost, critical: true, quota, bans: true }
     }
 
     /// Sets the quota of a tier, if there is one.
@@ -101,6 +103,11 @@ impl Draft {
     pub(crate) fn check(&self, rule: &Rule, key: Key) -> Check {
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(&self.quota));
         let counter = Counter::new(rule.name().clone(), key, self.quota);
-        Check::new(counter, self.cost).floor(floor).mode(rule.mode()).settles(rule.settles_by(&self.quota))
+        let check = Check::new(counter, self.cost).floor(floor).mode(rule.mode());
+        let check = check.settles(rule.settles_by(&self.quota));
+        match rule.banning() {
+            Some(ban) if self.bans => check.ban(BanCheck::new(ban)),
+            _ => check,
+        }
     }
 }

@@ -9,14 +9,15 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::{Applied, Check, Mode, Taken};
-use crate::core::algorithm::State;
 use crate::core::algorithm::ban::{Banned, Struck, look, strike};
+use crate::core::algorithm::{State, Step};
 use crate::core::{Ban, Outcome};
 
 /// The bans of one request, in the order of its checks.
 pub(super) struct Bans(SmallVec<[Bar; 1]>);
 
 /// The ban of one check.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Bar {
     /// The place of the check in the request.
     check: usize,
@@ -28,6 +29,8 @@ struct Bar {
     state: Option<State>,
     /// Whether the key was banned when the request came.
     barred: bool,
+    /// Whether the check is a look that stands for one with a cost.
+    tests: bool,
     /// Whether the check is a strike by its own quota.
     strikes: bool,
     /// For how many milliseconds the state matters, if it is to be written.
@@ -52,9 +55,8 @@ impl Bans {
             let Banned { ends, found, .. } = look(state.as_ref(), now_us / 1_000, &ban);
             found.warn(of);
             let barred = now_us / 1_000 < ends;
-            let bar =
-                Bar { check, now_us, mode: of.mode, ban, state, barred, strikes: false, life: None, began: false };
-            bars.push(bar);
+            let (mode, tests, life, began) = (of.mode, of.tests(), None, false);
+            bars.push(Bar { check, now_us, mode, ban, state, barred, tests, strikes: false, life, began });
         }
         Self(bars)
     }
@@ -81,12 +83,19 @@ impl Bans {
         self.0.extend(part.0.into_iter().map(|bar| Bar { check: places[bar.check], ..bar }));
     }
 
-    /// Counts the strikes of a request that was decided; `fits` returns whether a check fits its own quota.
-    pub(super) fn strike(&mut self, checks: &[Check], fits: impl Fn(usize) -> bool) {
+    /// Counts the strikes of a request that was decided by these steps, of which those of bans that
+    /// [test](Check::tests) are repeated for one unit.
+    pub(super) fn strike(
+        &mut self,
+        checks: &[Check],
+        steps: &[Step],
+        mut step: impl FnMut(usize, Option<&State>, u64) -> Step,
+    ) {
         for place in 0..self.0.len() {
             let bar = &mut self.0[place];
             let check = &checks[bar.check];
-            bar.strikes = check.strikes() && !fits(bar.check);
+            let fits = if check.tests() { step(bar.check, None, 1).fits } else { steps[bar.check].fits };
+            bar.strikes = check.strikes() && !fits;
             let is_one = bar.strikes || check.strikes() && bar.barred;
             let (carried, age) = check.ban.as_ref().map_or((0, Duration::ZERO), |ban| (ban.carried, ban.age));
             let units = u64::from(carried) + u64::from(is_one);
@@ -117,6 +126,7 @@ impl Bans {
         let Banned { ends, strikes, .. } = look(bar.state.as_ref(), bar.now_us / 1_000, &bar.ban);
         let left_us = (ends * 1_000).saturating_sub(bar.now_us);
         let in_shadow = bar.mode == Mode::Shadow && (bar.barred || bar.strikes);
+        let refused = refused || bar.tests && bar.strikes;
         if left_us > 0 && (refused && bar.mode == Mode::Enforce || in_shadow) {
             return outcome.banned(Duration::from_micros(left_us)).ban_began(bar.began);
         }

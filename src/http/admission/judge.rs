@@ -117,7 +117,7 @@ impl<'a> Judge<'a> {
     ///   [`ambiguous`](Self::ambiguous), [`without_key`](Self::without_key) and [`Refusal::Rejected`].
     ///
     /// A request that is not counted, such as a preflight, can be refused here but never becomes a check.
-    pub(super) fn resolve_key(self, keyless: Keyless, extracted: Extracted) -> Resolved {
+    pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let mut offered = RawValues::default();
         let key = match (extracted, policy.rule_for_missing_key()) {
@@ -134,7 +134,10 @@ impl<'a> Judge<'a> {
             (Extracted::Ambiguous, rule) => return self.ambiguous(keyless, rule),
             (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip,
             (Extracted::Missing, MissingKey::Deny) => return Resolved::refused(Refusal::NoKey),
-            (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
+            (Extracted::Missing, MissingKey::Share) => {
+                keyless.draft.bans = false;
+                Key::new("anonymous", "")
+            }
         };
         let listed = |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| list.has_key(&key));
         if listed(&options.deny) {
@@ -175,13 +178,18 @@ impl<'a> Judge<'a> {
             // Any client can make lookups fail, and one that does may be on the list.
             _ if policy.denies_values() => Resolved::refused(Refusal::Failed(error)),
             (OnFailure::Fallback, _) if !keyless.terms.counted => Resolved::Skip,
-            (OnFailure::Fallback, _) => self.check(keyless.draft, Key::new("unknown", "")),
+            (OnFailure::Fallback, _) => self.check_shared(keyless.draft, Key::new("unknown", "")),
         }
     }
 
     /// Resolves to the check of a key.
     pub(super) fn check(self, draft: Draft, key: Key) -> Resolved {
         Resolved::Check(draft.check(self.policy.rule(), key))
+    }
+
+    /// Resolves to the check of a key that several clients share, which is never banned.
+    pub(super) fn check_shared(self, draft: Draft, key: Key) -> Resolved {
+        self.check(Draft { bans: false, ..draft }, key)
     }
 
     /// Resolves to a lookup, which starts when it is polled.

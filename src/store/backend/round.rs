@@ -126,7 +126,7 @@ impl<'a> Round<'a> {
         };
         let (mut steps, refused) = evaluate(checks, &bans, step);
         checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check));
-        bans.strike(checks, |index| steps[index].fits);
+        bans.strike(checks, &steps, step);
         if refused {
             look_again(&mut steps, step);
         }

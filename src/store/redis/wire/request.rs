@@ -157,7 +157,7 @@ impl Request {
     /// Adds the ban of a check, which has this place among the pairs of the request, from 1.
     fn add_ban(&mut self, prefix: &str, check: &Check, ban: &BanCheck, place: u64) {
         let enforced = if check.mode == Mode::Enforce { ENFORCED } else { 0 };
-        let counts = if check.strikes() { 4 } else { 0 };
+        let counts = if check.strikes() { 4 } else { 0 } + if check.tests() { 2 } else { 0 };
         let age = u64::try_from(ban.age.as_millis()).unwrap_or(u64::MAX).min(SHARE - 1);
         let carried = ban.carried.min(ban.ban.after());
         let rule = rule_of_ban(&ban.ban, enforced, 8 * place + counts, u64::from(carried) * SHARE + age);

@@ -46,13 +46,14 @@ impl Verdict {
             next.found.warn(check);
             seen.push(next);
         }
-        let (steps, refused) = evaluate(checks, &bans, |index, state, cost| {
+        let step = |index: usize, state: Option<&State>, cost: u64| {
             step(&checks[index], state.or(seen[index].state.as_ref()), now_us, cost)
-        });
+        };
+        let (steps, refused) = evaluate(checks, &bans, step);
         if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
             return Err(no_decision());
         }
-        bans.strike(checks, |index| steps[index].fits);
+        bans.strike(checks, &steps, step);
         Ok(Self { bans, steps, refused, now_us, seen })
     }
 
