@@ -76,6 +76,8 @@
 //! | `tollgate_decisions_total` | counter | `source`, `verdict` |
 //! | `tollgate_decision_seconds` | histogram | `source` |
 //! | `tollgate_policy_refusals_total` | counter | `policy`, `mode` |
+//! | `tollgate_bans_total` | counter | `policy`, `mode` |
+//! | `tollgate_ban_refusals_total` | counter | `policy`, `mode` |
 //! | `tollgate_ambiguous_keys_total` | counter | `policy` |
 //! | `tollgate_store_failures_total` | counter | `kind` |
 //! | `tollgate_breakers_open` | gauge | |

@@ -50,6 +50,7 @@
 //! | `reserve` | the fraction of the capacity that is reserved for critical requests, above 0 and below 1 | none |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | required with `reserve` |
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
+//! | `ban` | `{ after = 10, within = "5m", time = "15m" }`, and more: see [bans](#bans) | none |
 //! | `advertise` | whether headers and bodies name the policy | `true` |
 //! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
 //! | `metered` | whether handlers report the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
@@ -84,6 +85,14 @@
 //! Algorithm and window are the policy's, and so are `burst`, `queue`, `slot_life` and `hold_at_most`; without a `burst`, a tier's
 //! bucket holds the tier's limit.
 //!
+//! ## Bans
+//!
+//! After so many refusals (`after`) within a window (`within`) the key is banned for a `time`: see
+//! [`Policy::ban`](crate::Policy::ban). With `growth`, a factor, each ban is longer than the last one, up to the longest,
+//! `most`, which is required then. With `extend = true`, a refusal during a ban begins its time anew. With
+//! `verified_key = true`, something before the layer has verified the key. A key that clients could use to have others
+//! banned is an error: a header that nobody has verified, `client_ip` with `trusted_hops`, the route.
+//!
 //! # `[server]`
 //!
 //! | field | what it holds | default |
@@ -110,6 +119,7 @@
 mod access;
 #[cfg(feature = "axum")]
 mod addressed;
+mod ban;
 mod document;
 mod error;
 mod file;

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::{Applied, Check, Mode, Taken};
 use crate::core::algorithm::ban::{Banned, Struck, look, strike};
 use crate::core::algorithm::{State, Step};
-use crate::core::{Ban, Outcome};
+use crate::core::{Ban, Outcome, PolicyName};
 
 /// The bans of one request, in the order of its checks.
 pub(super) struct Bans(SmallVec<[Bar; 1]>);
@@ -115,6 +115,9 @@ impl Bans {
         for bar in self.0.iter_mut().filter(|bar| checks[bar.check].counter.shares_ban(counter)) {
             bar.state = Some(struck.state.clone());
         }
+        if let Some(length) = struck.began {
+            log_ban(&counter.policy, Duration::from_millis(length));
+        }
         let bar = &mut self.0[place];
         bar.life = Some(struck.life);
         bar.began |= struck.began.is_some();
@@ -146,5 +149,17 @@ impl Bans {
 pub(super) fn applied_strike(taken: &Taken, ban: &Ban, state: Option<&State>, units: u64, now_us: u64) -> Applied {
     let left_us = (look(state, now_us / 1_000, ban).ends * 1_000).saturating_sub(now_us);
     let applied = Applied::new(units, taken.stamp);
-    if left_us == 0 { applied } else { applied.banned(Duration::from_micros(left_us), units > 0) }
+    if left_us == 0 {
+        return applied;
+    }
+    let left = Duration::from_micros(left_us);
+    if units > 0 {
+        log_ban(&taken.counter.policy, left);
+    }
+    applied.banned(left, units > 0)
+}
+
+/// Logs the beginning of a ban, without the key.
+fn log_ban(policy: &PolicyName, length: Duration) {
+    tracing::info!(code = "key_banned", policy = policy.as_str(), ?length, "a key was banned");
 }

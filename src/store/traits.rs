@@ -196,6 +196,18 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
+/// Returns an error if policies and bans together are more than one decision may have: bans count like checks.
+pub(super) fn with_few_bans(requirements: &[Requirement<'_>], most: usize) -> Result<(), Error> {
+    let bans = requirements.iter().filter(|requirement| requirement.bans).count();
+    if bans == 0 || requirements.len() + bans <= most {
+        return Ok(());
+    }
+    let policies = requirements.len();
+    Err(Error::invalid(format!(
+        "{policies} policies, {bans} of them with a ban, are too many for one decision: give at most {most} together"
+    )))
+}
+
 /// Returns an error if a policy has a ban.
 pub(super) fn without_bans(requirements: &[Requirement<'_>]) -> Result<(), Error> {
     match requirements.iter().find(|requirement| requirement.bans) {

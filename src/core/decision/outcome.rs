@@ -261,6 +261,18 @@ impl Outcome {
         if self.is_banned() { Duration::ZERO } else { Duration::from_micros(self.delay_us) }
     }
 
+    /// Returns whether the policy has a ban, as far as the outcome shows it.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "it is for metrics"))]
+    pub(crate) fn has_ban(&self) -> bool {
+        self.strikes_left > 0 || self.began
+    }
+
+    /// Returns whether a ban of the key began with the request.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "it is for metrics"))]
+    pub(crate) fn has_begun_ban(&self) -> bool {
+        self.began
+    }
+
     /// Returns how many more strikes ban the key; 0 if it is banned, or there is no ban.
     pub(crate) fn left_to_strike(&self) -> u32 {
         if self.is_banned() { 0 } else { self.strikes_left }

@@ -14,6 +14,7 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::bans::Bans;
 use crate::store::evaluate::{decided, of_any};
+use crate::store::traits::with_few_bans;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
     Taken,
@@ -154,8 +155,8 @@ impl<B: StateBackend> Store for BackendStore<B> {
         Some(self.shared.budget)
     }
 
-    fn supports(&self, _: &[Requirement<'_>]) -> Result<(), Error> {
-        Ok(())
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        with_few_bans(requirements, MOST_STATES)
     }
 }
 

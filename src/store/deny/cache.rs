@@ -44,7 +44,7 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// Never refused from the cache are looks (cost 0), checks [settled by outcome](crate::store::Settles), and requests
 /// with a check in [shadow mode](crate::store::Mode) or with two checks of one counter.
 ///
-/// Memory is bounded: by default 100,000 refusals are cached, in 15 MB for requests with one policy and 30 MB at most,
+/// Memory is bounded: by default 100,000 refusals are cached, in 17 MB for requests with one policy and 33 MB at most,
 /// however long the keys are and however many policies there are. While all of them are live, further refusals are not
 /// cached. A counter is identified by 84 bits of a hash that no client can predict, as in a
 /// [`MemoryStore`](crate::MemoryStore). Clones share the cache.

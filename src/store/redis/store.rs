@@ -15,6 +15,7 @@ use crate::core::decision::{Decision, Source};
 use crate::core::{Error, Requirement, kept};
 use crate::store::deny::{CacheLookup, Snapshot};
 use crate::store::evaluate::of_any;
+use crate::store::traits::with_few_bans;
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
 };
@@ -192,8 +193,8 @@ impl Store for RedisStore {
         Some(self.engine.budget)
     }
 
-    fn supports(&self, _: &[Requirement<'_>]) -> Result<(), Error> {
-        Ok(())
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        with_few_bans(requirements, MOST_CHECKS)
     }
 
     fn recall(&self, checks: &[Check]) -> Option<Decided> {

@@ -1,9 +1,10 @@
 //! The documents name what there is.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use metrics_util::MetricKind;
-use tollgate::{MemoryStore, Policy, RateLimitLayer};
+use tollgate::{Ban, MemoryStore, Policy, RateLimitLayer, key};
 
 use super::watch::Watch;
 use crate::rig::{MANY, ask, per_user};
@@ -11,7 +12,9 @@ use crate::rig::{MANY, ask, per_user};
 /// Every series that two policies have, at 0, after the first request.
 async fn first_seen() -> Vec<(String, MetricKind, String)> {
     let watch = Watch::start();
-    let policies = [per_user(MANY), Policy::new("trial", MANY).shadow()];
+    let ban = Ban::new(1, Duration::from_secs(60), Duration::from_secs(60)).of_verified_keys();
+    let trial = Policy::new("trial", MANY).key(key::header("x-user")).shadow();
+    let policies = [per_user(MANY).ban(ban), trial.ban(ban)];
     ask(&RateLimitLayer::composite(MemoryStore::new()).policies(policies), "ada").await;
     watch.all().into_iter().map(|(series, kind, text, _)| (series, kind, text)).collect()
 }
@@ -84,11 +87,12 @@ async fn as_many_series_as_are_told() {
     let (decisions, times) = (count("tollgate_decisions_total"), count("tollgate_decision_seconds"));
     let (policies, all) = (count("tollgate_policy_refusals_total"), found.len());
     let ambiguous = count("tollgate_ambiguous_keys_total");
-    let stores = all - decisions - times - policies - ambiguous;
+    let bans = count("tollgate_bans_total") + count("tollgate_ban_refusals_total");
+    let stores = all - decisions - times - policies - ambiguous - bans;
     let told = format!("{decisions} series of decisions, {times} of times (each with its buckets), {stores} of stores");
     let document = include_str!("../../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(document.contains(&told), "{told}");
-    assert_eq!((policies, ambiguous), (2, 2));
+    assert_eq!((policies, ambiguous, bans), (2, 2, 4));
 }
 
 /// A metric's labels, each with the values it takes, in the order in which they are made.
