@@ -9,7 +9,7 @@ use crate::core::{Ban, Error};
 use crate::http::Policy;
 
 /// All fields of a ban.
-const FIELDS: &[&str] = &["after", "within", "time", "growth", "most", "extend", "verified_key"];
+const FIELDS: &[&str] = &["after", "within", "time", "growth", "most", "extend", "layer", "verified_key"];
 
 const EXAMPLE: &str = "a table such as { after = 10, within = \"5m\", time = \"15m\" }";
 
@@ -35,6 +35,7 @@ fn read_ban(given: Field<'_>) -> Result<Ban, Error> {
     let ban = Ban::try_new(strikes, within.period()?, time.period()?).map_err(|error| time.error(error))?;
     let ban = with_growth(ban, table)?;
     let ban = if table.switched_on("extend")?.is_some() { ban.extending() } else { ban };
+    let ban = if table.switched_on("layer")?.is_some() { ban.whole_layer() } else { ban };
     Ok(if table.switched_on("verified_key")?.is_some() { ban.of_verified_keys() } else { ban })
 }
 

@@ -65,6 +65,8 @@ pub struct Ban {
     pub(super) extends: bool,
     /// Whether keys that clients send are verified before.
     verified: bool,
+    /// Whether a banned key is refused where the policy does not apply, too.
+    layer: bool,
 }
 
 impl Ban {
@@ -149,6 +151,24 @@ impl Ban {
         Self { extends: true, ..self }
     }
 
+    /// Refuses a banned key on the whole layer: also requests that the policy does not apply to by its methods, routes or
+    /// [`when`](crate::Policy::when).
+    ///
+    /// Only requests that the policy applies to are strikes. Preflights and clients on the policy's allow list are not
+    /// refused. Other requests look whether their key is banned, within their decision: on a route without policies the
+    /// layer then calls its store, too, and on a Redis Cluster policies by other keys are decided at the same time on
+    /// several servers. The policy is among the outcomes of such a decision, and headers show it only in a refusal.
+    ///
+    /// In a [`Limiter`](crate::Limiter) each rule applies to each key, so every ban is like this.
+    pub const fn whole_layer(self) -> Self {
+        Self { layer: true, ..self }
+    }
+
+    /// Returns whether a banned key is refused where the policy does not apply, too.
+    pub(crate) const fn is_of_whole_layer(&self) -> bool {
+        self.layer
+    }
+
     /// Declares that somebody verifies the keys of the policy before its requests reach the layer, such as a gateway
     /// that checks a token: no client can send the key of another one.
     ///
@@ -206,7 +226,7 @@ impl Ban {
             (Ok(()), Ok(within), Ok(time)) => (within, time),
             (Err(fault), _, _) | (_, Err(fault), _) | (_, _, Err(fault)) => return Err(fault),
         };
-        Ok(Self { after, growth: 1_000, within, time, most: time, extends: false, verified: false })
+        Ok(Self { after, growth: 1_000, within, time, most: time, extends: false, verified: false, layer: false })
     }
 }
 

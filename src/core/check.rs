@@ -117,12 +117,14 @@ pub struct BanCheck {
     pub age: Duration,
     /// Whether the check is a look that stands for one with a cost: it is a strike if one unit would not fit.
     pub(crate) tests: bool,
+    /// Whether the policy does not apply to the request: it is refused if the key is banned, and hidden otherwise.
+    pub(crate) only: bool,
 }
 
 impl BanCheck {
     /// A ban whose strikes are the checks that do not fit.
     pub fn new(ban: Ban) -> Self {
-        Self { ban, counts: true, carried: 0, age: Duration::ZERO, tests: false }
+        Self { ban, counts: true, carried: 0, age: Duration::ZERO, tests: false, only: false }
     }
 
     /// Sets whether a check that does not fit is a strike, by default it is.
@@ -179,6 +181,11 @@ impl Check {
     /// Returns whether the check is a strike when it does not fit: a look always fits, unless it [tests](Self::tests).
     pub(crate) fn strikes(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.counts && (self.cost > 0 || ban.tests))
+    }
+
+    /// Returns whether the check only looks for a ban, of a policy that does not apply to the request.
+    pub(crate) fn is_only_for_ban(&self) -> bool {
+        self.ban.as_ref().is_some_and(|ban| ban.only)
     }
 
     /// Returns whether the check is a look that is a strike if one unit would not fit.

@@ -46,7 +46,7 @@ pub(super) async fn refusal(
 
 /// Returns whether a check can refuse the request.
 fn may_refuse(check: &Check) -> bool {
-    check.mode == Mode::Enforce && check.cost > 0
+    check.mode == Mode::Enforce && (check.cost > 0 || check.is_only_for_ban())
 }
 
 /// Returns a look that has something remaining exactly where the check fits: all units of the cost but one become
@@ -56,7 +56,7 @@ fn look(check: &Check) -> Check {
     let mut look = check.clone().cost(0).floor(check.floor.saturating_add(more));
     // A refusal by the look is one of the request. In shadow mode the decision follows, which strikes by itself.
     if let Some(ban) = look.ban.as_mut() {
-        ban.tests = may_refuse(check);
+        ban.tests = may_refuse(check) && check.cost > 0;
     }
     look
 }

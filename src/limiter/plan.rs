@@ -86,12 +86,14 @@ pub(crate) struct Draft {
     pub(crate) quota: Quota,
     /// Whether the key is that of one client, which the rule may ban.
     pub(crate) bans: bool,
+    /// Whether the rule does not apply, and it is only looked whether it bans the key.
+    pub(crate) only_ban: bool,
 }
 
 impl Draft {
     /// A draft of a check that may use the reserve.
     pub(crate) fn new(rule: usize, cost: u64, quota: Quota) -> Self {
-        Self { rule, cost, critical: true, quota, bans: true }
+        Self { rule, cost, critical: true, quota, bans: true, only_ban: false }
     }
 
     /// Sets the quota of a tier, if there is one.
@@ -106,6 +108,7 @@ impl Draft {
         let check = Check::new(counter, self.cost).floor(floor).mode(rule.mode());
         let check = check.settles(rule.settles_by(&self.quota));
         match rule.banning() {
+            Some(ban) if self.only_ban => check.ban(BanCheck { only: true, counts: false, ..BanCheck::new(ban) }),
             Some(ban) if self.bans => check.ban(BanCheck::new(ban)),
             _ => check,
         }

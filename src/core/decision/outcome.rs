@@ -59,7 +59,7 @@ pub struct Outcome {
     /// Whether a ban began with this request.
     began: bool,
     /// Whether headers and status documents leave it out.
-    hidden: bool,
+    pub(super) hidden: bool,
 }
 
 impl Outcome {
@@ -78,7 +78,7 @@ impl Outcome {
             delay_us: 0,
             strikes_left: 0,
             began: false,
-            hidden: false,
+            hidden: check.is_only_for_ban(),
         }
     }
 
@@ -102,8 +102,8 @@ impl Outcome {
         let banned_us = micros(left).max(1);
         let wait_us = if self.allowed { banned_us } else { self.wait_us.max(banned_us) };
         let reset_us = self.reset_us.max(banned_us);
-        let (delay_us, strikes_left) = (banned_us, BANNED);
-        Self { allowed: false, remaining: 0, wait_us, reset_us, delay_us, strikes_left, ..self }
+        let (delay_us, strikes_left, hidden) = (banned_us, BANNED, false);
+        Self { allowed: false, remaining: 0, wait_us, reset_us, delay_us, strikes_left, hidden, ..self }
     }
 
     /// Returns the outcome with the number of strikes until the key is banned.

@@ -96,7 +96,11 @@ impl Debts {
             let (of, policy) = of(check);
             // Slots are released as such.
             let is_held = taken.counter.quota.facts().held;
-            if !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {
+            // One that is hidden does not apply to the request.
+            if !is_held
+                && !outcome.is_hidden()
+                && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero())
+            {
                 self.each.push(Debt::new(of, check, receipt.store(), taken));
             }
         }

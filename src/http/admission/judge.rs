@@ -16,7 +16,7 @@ use super::resolved::{Keyless, Resolved, Stage, Waiting};
 use crate::core::{Error, Key, Mode};
 use crate::http::gate::Gate;
 use crate::http::key::{Extracted, MissingKey};
-use crate::http::policy::{AccessList, Policy, Terms};
+use crate::http::policy::{AccessList, Policy, Scope, Terms};
 use crate::http::response::Refusal;
 use crate::limiter::Draft;
 use crate::lookup::RawValues;
@@ -48,9 +48,31 @@ impl<'a> Judge<'a> {
     pub(crate) fn resolve(self) -> Resolved {
         let options = self.policy.options();
         let Some(parts) = self.parts else { return Resolved::Skip };
-        let Some(terms) = options.scope.terms(parts) else { return Resolved::Skip };
+        let Some(terms) = options.scope.terms(parts) else { return self.resolve_ban(parts) };
         let resolved = self.judge(parts, terms, |policy| policy.cost_of(parts));
         if self.policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
+    }
+
+    /// Resolves a policy that does not apply to the request, but bans keys on the whole layer: to a look at its ban, which
+    /// no closure of the policy has a part in. A request without a key, or with an allowed one, is skipped.
+    fn resolve_ban(self, parts: &Parts) -> Resolved {
+        let (policy, options) = (self.policy, self.policy.options());
+        let bans = policy.rule().banning().is_some_and(|ban| ban.is_of_whole_layer());
+        if !bans || policy.rule().mode() != Mode::Enforce || Scope::is_preflight(parts) {
+            return Resolved::Skip;
+        }
+        if options.allow.as_deref().is_some_and(|list| self.lists(list, parts).unwrap_or(false)) {
+            return Resolved::Skip;
+        }
+        let draft = Draft { only_ban: true, ..Draft::new(self.place, 0, *policy.quota()) };
+        let keyless = Keyless { draft, terms: Terms { counted: true, keyed: false } };
+        match policy.extractor().extract(parts) {
+            Answer::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
+                self.resolve_key(keyless, found).in_shadow()
+            }
+            Answer::Ready(_) => Resolved::Skip,
+            Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)).in_shadow(),
+        }
     }
 
     /// Resolves the policy at cost 0 and whatever its scope, for a status request.
@@ -146,7 +168,9 @@ impl<'a> Judge<'a> {
         if !keyless.terms.counted || listed(&options.allow) {
             return Resolved::Skip;
         }
-        let Some(lookup) = policy.rule().tiers() else { return self.check(keyless.draft, key) };
+        // A ban is that of the key, whatever its quota.
+        let lookup = policy.rule().tiers().filter(|_| !keyless.draft.only_ban);
+        let Some(lookup) = lookup else { return self.check(keyless.draft, key) };
         let offered = || {
             if let Some(parts) = self.parts {
                 policy.extractor().raw_values(parts, &mut offered);
@@ -184,6 +208,9 @@ impl<'a> Judge<'a> {
 
     /// Resolves to the check of a key.
     pub(super) fn check(self, draft: Draft, key: Key) -> Resolved {
+        if draft.only_ban && !draft.bans {
+            return Resolved::Skip;
+        }
         Resolved::Check(draft.check(self.policy.rule(), key))
     }
 

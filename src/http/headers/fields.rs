@@ -47,7 +47,7 @@ impl PolicyField {
     /// Returns whether a decision is over all policies, each with its own quota, so that [`value`](Self::value) fits.
     pub(super) fn is_of(&self, outcomes: &[Outcome]) -> bool {
         let is_of = |(outcome, (name, quota)): (&Outcome, &(PolicyName, Quota))| {
-            outcome.quota() == quota && outcome.policy_name() == name
+            outcome.quota() == quota && outcome.policy_name() == name && !outcome.is_hidden()
         };
         outcomes.len() == self.configured.len() && outcomes.iter().zip(&self.configured).all(is_of)
     }

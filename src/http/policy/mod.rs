@@ -22,7 +22,7 @@ pub use self::count::Count;
 pub(crate) use self::options::Options;
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::check_route;
-pub(crate) use self::scope::{Predicate, Terms};
+pub(crate) use self::scope::{Predicate, Scope, Terms};
 use crate::core::{Error, Mode, Quota};
 use crate::http::key;
 use crate::http::key::{Bannable, KeyExtractor, ListEntry, MissingKey};

@@ -108,7 +108,7 @@ impl Refusals {
 
     fn snapshot(&self, checks: &[Check]) -> Snapshot {
         let marks: Marks = checks.iter().map(|check| self.mark(check)).collect();
-        let looks = checks.iter().all(|check| check.cost == 0);
+        let looks = checks.iter().all(|check| check.cost == 0 && !check.is_only_for_ban());
         // Checks in shadow mode are decided each time, and two checks of one counter demand more than
         // each of them.
         let is_simple = if looks {
@@ -184,7 +184,7 @@ impl Refusals {
         if snapshot.looks && snapshot.cacheable {
             self.record_looks(snapshot, checks, decision);
         } else if decision.is_allowed() {
-            self.note_taken(snapshot);
+            self.note_taken(snapshot, checks);
         } else if decision.source() == Source::Store && snapshot.cacheable {
             self.cache(snapshot, checks, decision);
         }
@@ -205,9 +205,10 @@ impl Refusals {
     }
 
     /// Forgets refusals of larger costs than an admitted one: they wait longer now.
-    fn note_taken(&self, snapshot: &Snapshot) {
+    fn note_taken(&self, snapshot: &Snapshot, checks: &[Check]) {
         if self.slots.may_be_live(snapshot.sent) {
-            for mark in &snapshot.marks {
+            let taking = snapshot.marks.iter().zip(checks).filter(|(_, check)| check.cost > 0);
+            for (mark, _) in taking {
                 self.slots.forget_if_live(mark.base, snapshot.sent);
             }
         }

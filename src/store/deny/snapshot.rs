@@ -87,7 +87,7 @@ pub(super) fn is_cacheable(check: &Check) -> bool {
 
 /// Returns whether a refusal of this check by a ban may be cached: a ban ends by time alone, or is lifted.
 pub(super) fn is_ban_cacheable(check: &Check) -> bool {
-    check.ban.is_some() && check.cost > 0 && check.mode == Mode::Enforce
+    check.ban.is_some() && (check.cost > 0 || check.is_only_for_ban()) && check.mode == Mode::Enforce
 }
 
 /// Returns whether two checks may be of one counter: their hashes are equal.

@@ -1,6 +1,7 @@
 //! Limits asked from code, and the service that tells clients what they have left.
 
 mod asked;
+mod bans;
 mod shown;
 mod status;
 mod waiting;
