@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use super::document::{Field, Table};
+use super::requests::read_count;
 use crate::core::{Ban, Error};
-use crate::http::Policy;
+use crate::http::{Count, Policy};
 
 /// All fields of a ban.
-const FIELDS: &[&str] = &["after", "within", "time", "growth", "most", "extend", "layer", "verified_key"];
+const FIELDS: &[&str] = &["after", "within", "time", "growth", "most", "on", "extend", "layer", "verified_key"];
 
 const EXAMPLE: &str = "a table such as { after = 10, within = \"5m\", time = \"15m\" }";
 
@@ -19,9 +20,22 @@ const ANY: Duration = Duration::from_secs(1);
 /// The policy, with its ban. Its key has to be set before.
 pub(super) fn with_ban(policy: Policy, table: Table<'_>) -> Result<Policy, Error> {
     let Some(given) = table.get("ban") else { return Ok(policy) };
-    let policy = policy.ban(read_ban(given)?);
+    let policy = match read_count_of(given)? {
+        Some(count) => policy.ban_failures(read_ban(given)?, count),
+        None => policy.ban(read_ban(given)?),
+    };
     policy.check_ban().map_err(|error| given.error(error))?;
     Ok(policy)
+}
+
+/// Reads which responses are strikes; `None` if refusals are.
+fn read_count_of(given: Field<'_>) -> Result<Option<Count>, Error> {
+    let on = given.table(EXAMPLE)?.get("on").filter(|on| on.as_text() != Some("refusals"));
+    let Some(on) = on else { return Ok(None) };
+    if on.as_list("status").is_some_and(|statuses| statuses.is_empty()) {
+        return Err(on.error("on is an empty list, so nothing begins a ban: give at least one status"));
+    }
+    read_count(on).map(Some)
 }
 
 fn read_ban(given: Field<'_>) -> Result<Ban, Error> {

@@ -89,7 +89,9 @@
 //!
 //! After so many refusals (`after`) within a window (`within`) the key is banned for a `time`: see
 //! [`Policy::ban`](crate::Policy::ban). With `growth`, a factor, each ban is longer than the last one, up to the longest,
-//! `most`, which is required then. With `extend = true`, a refusal during a ban begins its time anew. With
+//! `most`, which is required then. With `on`, not refusals count but the responses that it names, as
+//! [`count`](#policy) does: `"failures"`, or a list of statuses such as `[401, 403]`, which leaves out the errors of an
+//! outage. With `extend = true`, a refusal during a ban begins its time anew. With
 //! `layer = true`, a banned key is refused on the whole layer, where the policy does not apply, too. With
 //! `verified_key = true`, something before the layer has verified the key. A key that clients could use to have others
 //! banned is an error: a header that nobody has verified, `client_ip` with `trusted_hops`, the route.

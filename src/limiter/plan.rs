@@ -107,9 +107,9 @@ impl Draft {
         let counter = Counter::new(rule.name().clone(), key, self.quota);
         let check = Check::new(counter, self.cost).floor(floor).mode(rule.mode());
         let check = check.settles(rule.settles_by(&self.quota));
-        match rule.banning() {
-            Some(ban) if self.only_ban => check.ban(BanCheck { only: true, counts: false, ..BanCheck::new(ban) }),
-            Some(ban) if self.bans => check.ban(BanCheck::new(ban)),
+        match rule.ban_check() {
+            Some(ban) if self.only_ban => check.ban(BanCheck { only: true, counts: false, ..ban }),
+            Some(ban) if self.bans => check.ban(ban),
             _ => check,
         }
     }

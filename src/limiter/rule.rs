@@ -8,6 +8,7 @@ use std::fmt;
 use super::TierLookup;
 use super::reserve::Share;
 use crate::core::{Ban, Error, Mode, PolicyName, Quota, Requirement, Settles};
+use crate::store::BanCheck;
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
@@ -40,6 +41,8 @@ pub struct Rule {
     reserve: Option<Share>,
     tiers: Option<TierLookup>,
     ban: Option<Ban>,
+    /// Whether refusals are no strikes, as a policy finds them by the responses.
+    strikes_later: bool,
 }
 
 impl Rule {
@@ -78,6 +81,7 @@ impl Rule {
             reserve: None,
             tiers: None,
             ban: None,
+            strikes_later: false,
         })
     }
 
@@ -141,7 +145,12 @@ impl Rule {
     /// # }
     /// ```
     pub fn ban(self, ban: Ban) -> Self {
-        Self { ban: Some(ban), ..self }
+        Self { ban: Some(ban), strikes_later: false, ..self }
+    }
+
+    /// Sets a ban whose strikes are not refusals, but found later.
+    pub(crate) fn ban_by_outcome(self, ban: Ban) -> Self {
+        Self { ban: Some(ban), strikes_later: true, ..self }
     }
 
     /// Sets a lookup of the quota by key; the quota of the rule applies where it returns none.
@@ -219,6 +228,11 @@ impl Rule {
     /// Returns the ban of keys, if the rule has one.
     pub(crate) fn banning(&self) -> Option<Ban> {
         self.ban
+    }
+
+    /// Returns the ban of a check, if the rule has one.
+    pub(crate) fn ban_check(&self) -> Option<BanCheck> {
+        Some(BanCheck::new(self.ban?).counts(!self.strikes_later))
     }
 
     pub(crate) fn reserve(&self) -> Option<Share> {

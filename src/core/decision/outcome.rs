@@ -262,7 +262,6 @@ impl Outcome {
     }
 
     /// Returns whether the policy has a ban, as far as the outcome shows it.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "it is for metrics"))]
     pub(crate) fn has_ban(&self) -> bool {
         self.strikes_left > 0 || self.began
     }

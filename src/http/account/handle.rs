@@ -14,7 +14,7 @@ use http::Response;
 use super::Shared;
 use crate::core::{Decision, Error, Key};
 use crate::http::policy::Policy;
-use crate::store::{BanCheck, Check, Counter, Deadline, SlotGuard, Store};
+use crate::store::{Check, Counter, Deadline, SlotGuard, Store};
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
@@ -187,7 +187,7 @@ impl Handle {
         limits.supports(iter::once(rule))?;
         let counter = Counter::new(rule.name().clone(), key, *rule.quota());
         let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles_by(rule.quota()));
-        let check = Check { ban: rule.banning().map(|ban| Box::new(BanCheck::new(ban))), ..check };
+        let check = Check { ban: rule.ban_check().map(Box::new), ..check };
         let timer = limits.observer.start();
         let decided = limits.store.decide(&[check], Deadline::none()).wait().await;
         limits.observer.decided(timer, &decided);

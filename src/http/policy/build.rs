@@ -88,7 +88,35 @@ impl Policy {
     /// ```
     pub fn ban(self, ban: Ban) -> Self {
         let rule = self.rule.ban(ban);
-        Self { rule, ..self }
+        Self { rule, ..self }.with(|options| options.bans_on = None)
+    }
+
+    /// Sets a ban after a number of failures, or of any responses that `count` counts, instead of refusals.
+    ///
+    /// A failed request strikes when its response is sent, or when a gRPC call has ended; one whose client disconnects
+    /// before that does not. The strike is sent to the store in the background, with what else is sent there, and no
+    /// response waits for it: requests that run meanwhile are admitted. [`ban`](Self::ban) has the rules for keys.
+    ///
+    /// [`Count::failures`] counts every 5xx as well, so an outage of the service would have its clients banned. For
+    /// logins prefer [`Count::statuses`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use http::StatusCode;
+    /// use tollgate::{Ban, Count, Policy, Quota, key};
+    ///
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    /// // Five wrong passwords within ten minutes.
+    /// let policy = Policy::new("login", Quota::per_minute(30))
+    ///     .key(key::peer_ip())
+    ///     .ban_failures(Ban::new(5, 10 * MINUTE, 60 * MINUTE), Count::statuses([StatusCode::UNAUTHORIZED]));
+    /// # let _ = policy;
+    /// ```
+    pub fn ban_failures(self, ban: Ban, count: Count) -> Self {
+        let rule = self.rule.ban_by_outcome(ban);
+        Self { rule, ..self }.with(|options| options.bans_on = Some(count))
     }
 
     /// Sets how many units a request takes, instead of 1.

@@ -2,6 +2,7 @@
 
 mod asked;
 mod bans;
+mod failures;
 mod shown;
 mod status;
 mod waiting;
