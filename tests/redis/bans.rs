@@ -59,7 +59,7 @@ async fn functions_ban_as_scripts_do_and_see_their_bans() {
     let again = functions.adjust(&counter("ada", QUOTA), Change::Strike(ban)).wait().await.unwrap();
     // The time is the server's, of which a ban counts whole milliseconds.
     let left = again.banned_for.expect("it is banned again");
-    assert!(again.units == 1 && left <= HOUR && left > HOUR - Duration::from_millis(1), "{again:?}");
+    assert!(again.units == 1 && left <= HOUR && left + Duration::from_millis(1) > HOUR, "{again:?}");
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn every_key_of_a_ban_expires_no_sooner_than_it_matters() {
     for hours in [1, 12] {
         let _ = decide(&store, &[banning("ada", grows)]).await;
         let expected = HOUR * hours;
-        assert!(life() <= expected + Duration::from_millis(2) && life() > expected - Duration::from_secs(60));
+        assert!(life() <= expected + Duration::from_millis(2) && life() + Duration::from_secs(60) > expected);
         server.assert_every_key_expires();
     }
     let taken = store.decide(&[check("ada", QUOTA, 0)], Deadline::none()).wait().await.unwrap();

@@ -48,7 +48,8 @@ fn is_banned(sent: &Sent) -> bool {
 
 fn headers(sent: &Sent) -> Vec<String> {
     let limits = sent.headers().iter().filter(|(name, _)| name.as_str().contains("ratelimit"));
-    let mut all: Vec<String> = limits.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+    let mut all: Vec<String> =
+        limits.map(|(name, value)| format!("{name}: {}", value.to_str().expect("ASCII"))).collect();
     all.retain(|line| !line.starts_with("x-ratelimit-reset"));
     all
 }

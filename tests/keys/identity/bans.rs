@@ -19,13 +19,12 @@ fn tenant(_: &Parts) -> &'static str {
     "acme"
 }
 
-/// Each kind of extractor, by the name of its type.
-fn each() -> Vec<(&'static str, Box<dyn Fn(Policy) -> Policy>, Bannable)> {
-    fn row(
-        name: &'static str,
-        extractor: impl KeyExtractor + Clone,
-        expected: Bannable,
-    ) -> (&'static str, Box<dyn Fn(Policy) -> Policy>, Bannable) {
+/// The name of an extractor's type, how it is given to a policy, and whom a ban refuses.
+type Row = (&'static str, Box<dyn Fn(Policy) -> Policy>, Bannable);
+
+/// Each kind of extractor.
+fn each() -> Vec<Row> {
+    fn row(name: &'static str, extractor: impl KeyExtractor + Clone, expected: Bannable) -> Row {
         assert_eq!(extractor.bannable(), expected, "{name}");
         (name, Box::new(move |policy| policy.key(extractor.clone())), expected)
     }
