@@ -55,6 +55,7 @@
 //! | `reserve` | the fraction of the capacity that is reserved for critical requests, above 0 and below 1 | none |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | required with `reserve` |
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
+//! | `ban` | `{ after = 10, within = "5m", time = "15m" }`, and more: see [bans](#bans) | none |
 //! | `advertise` | whether headers and bodies name the policy | `true` |
 //! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
 //! | `metered` | whether handlers report the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
@@ -95,6 +96,17 @@
 //! the last day of shorter months. A zone that the system does not have is an error. In one file, `window = "24h"` is a
 //! day of UTC, whatever clocks do, and `window = "day"` one of the zone.
 //!
+//! ## Bans
+//!
+//! After so many refusals (`after`) within a window (`within`) the key is banned for a `time`: see
+//! [`Policy::ban`](crate::Policy::ban). With `growth`, a factor, each ban is longer than the last one, up to the longest,
+//! `most`, which is required then. With `on`, not refusals count but the responses that it names, as
+//! [`count`](#policy) does: `"failures"`, or a list of statuses such as `[401, 403]`, which leaves out the errors of an
+//! outage. With `extend = true`, a refusal during a ban begins its time anew. With
+//! `layer = true`, a banned key is refused on the whole layer, where the policy does not apply, too. With
+//! `verified_key = true`, something before the layer has verified the key. A key that clients could use to have others
+//! banned is an error: a header that nobody has verified, `client_ip` with `trusted_hops`, the route.
+//!
 //! # `[server]`
 //!
 //! | field | what it holds | default |
@@ -121,6 +133,7 @@
 mod access;
 #[cfg(feature = "axum")]
 mod addressed;
+mod ban;
 mod document;
 mod error;
 mod file;

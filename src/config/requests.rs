@@ -155,7 +155,7 @@ fn units(line: &[u8]) -> u64 {
 }
 
 /// Reads which requests count: a word, or a list of statuses.
-fn read_count(given: Field<'_>) -> Result<Count, Error> {
+pub(super) fn read_count(given: Field<'_>) -> Result<Count, Error> {
     if given.as_text().is_some() {
         return Ok(given.choose(COUNTS)?());
     }
