@@ -14,7 +14,7 @@ const NO_WAIT: u64 = u64::MAX;
 const GUESS: u64 = 1_000_000;
 
 /// The number of strikes left of a key that is banned.
-const BANNED: u32 = u32::MAX;
+const BANNED: u16 = u16::MAX;
 
 /// The outcome of one policy for one request.
 ///
@@ -54,8 +54,8 @@ pub struct Outcome {
     reset_us: u64,
     /// Microseconds that the admitted request waits for its turn; if the key is banned, until the ban ends.
     delay_us: u64,
-    /// Strikes until the key is banned; [`BANNED`] if it is, and 0 if there is no ban.
-    strikes_left: u32,
+    /// Strikes until the key is banned, as many as fit; [`BANNED`] if it is, and 0 if there is no ban.
+    strikes_left: u16,
     /// Whether a ban began with this request.
     began: bool,
     /// Whether headers and status documents leave it out.
@@ -117,7 +117,7 @@ impl Outcome {
 
     /// Returns the outcome with the number of strikes until the key is banned.
     pub(crate) fn strikes_left(self, strikes: u64) -> Self {
-        Self { strikes_left: u32::try_from(strikes).unwrap_or(BANNED - 1), ..self }
+        Self { strikes_left: u16::try_from(strikes).unwrap_or(BANNED - 1), ..self }
     }
 
     /// Returns the outcome of a request with which a ban may have begun.
@@ -311,7 +311,7 @@ impl Outcome {
 
     /// Returns how many more strikes ban the key; 0 if it is banned, or there is no ban.
     pub(crate) fn left_to_strike(&self) -> u32 {
-        if self.is_banned() { 0 } else { self.strikes_left }
+        if self.is_banned() { 0 } else { self.strikes_left.into() }
     }
 
     /// Returns how long it takes until a unit can be taken: zero if one remains, `None` if no wait can help.
