@@ -1,9 +1,10 @@
 -- Decides and adjusts like batch.lua, also requests whose checks have a ban.
 --
 -- The bans of a request stand before its checks. They are decided with them: a banned key refuses. Once
--- the request is decided, strikes are written, whether it is admitted or refused. In the limit of their
--- rules, in multiples of PART: 2 the check is a look that stands for a check of one unit, which it
--- would not fit; 4 a check that does not fit is a strike; from 8 on the check's place in the request.
+-- the request is decided, strikes are written, whether it is admitted or refused; none if a check is
+-- OUTSIDE, which is no decision. In the limit of their rules, in multiples of PART: 2 the check is a look
+-- that stands for a check of one unit, which it would not fit; 4 a check that does not fit is a strike;
+-- from 8 on the check's place in the request.
 
 local function read_place(rule)
   local code = (rule.limit - rule.limit % PART) / PART
@@ -38,6 +39,16 @@ local function is_strike(all, rule, key, first, before)
   return not fits or not ban(values[key], rule.now, rule.window, 0, rule.capacity)
 end
 
+-- Whether a check of the request was not decided, since `before`: then the reply is no decision.
+local function is_outside(all, before)
+  for i = before + 1, all.replied do
+    if (all.flags[i] or 1) >= 2 * OUTSIDE then
+      return true
+    end
+  end
+  return false
+end
+
 local function ban_request(all, first, last)
   local checks, rules, values, before = all.checks, all.rules, all.values, all.replied
   for i = first, last, 2 do
@@ -50,7 +61,7 @@ local function ban_request(all, first, last)
     end
   end
   decide_request(all, first, last)
-  for i = first, last, 2 do
+  for i = first, is_outside(all, before) and 0 or last, 2 do
     local rule, key = rules[checks[i + 1]], checks[i]
     if rule.decide ~= ban then
       break
