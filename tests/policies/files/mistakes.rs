@@ -120,6 +120,11 @@ fn bytes_are_counted_alone_and_by_quotas_that_can() {
         ("unit = \"request_bytes\"\ncost = 5", 4, &["cost is for policies that count requests"]),
         ("unit = \"request_bytes\"\ncount = \"failures\"", 4, &["count is for policies that count requests"]),
         ("unit = \"request_bytes\"\nmetered = true", 4, &["metered is for policies that count requests"]),
+        (
+            "unit = \"request_bytes\"\nban = { after = 3, within = \"5m\", time = \"15m\" }",
+            4,
+            &["ban is for policies that count requests"],
+        ),
         ("unit = \"response_bytes\"\nalgorithm = \"leaky_bucket\"", 4, &["a leaky_bucket cannot limit bytes"]),
     ]);
 }
