@@ -183,6 +183,12 @@ impl Check {
         self.ban.as_ref().is_some_and(|ban| ban.counts && (self.cost > 0 || ban.tests))
     }
 
+    /// Makes the check no strike, whether it fits or not: it is only looked whether the key is banned.
+    pub(crate) fn without_strikes(self) -> Self {
+        let ban = self.ban.map(|ban| Box::new(BanCheck { counts: false, tests: false, ..*ban }));
+        Self { ban, ..self }
+    }
+
     /// Returns whether the check only looks for a ban, of a policy that does not apply to the request.
     pub(crate) fn is_only_for_ban(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.only)
