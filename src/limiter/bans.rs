@@ -6,7 +6,8 @@ use crate::core::{Error, Key};
 use crate::store::{Change, Store};
 
 impl Limiter {
-    /// Counts a strike against a key, of every rule that has a [ban](Rule::ban): a failure of work that was admitted.
+    /// Counts a strike against a key, of every rule that has a [ban](crate::Rule::ban): a failure of work that was
+    /// admitted.
     ///
     /// It calls the store as [`reset`](Self::reset) does.
     ///
@@ -47,7 +48,8 @@ impl Limiter {
         Ok(())
     }
 
-    /// Lifts the ban of a key, of every rule that has one: its strikes and the lengths of its last bans are forgotten, too.
+    /// Lifts the ban of a key, of every rule that has one: its strikes and the lengths of its last bans are forgotten,
+    /// too.
     ///
     /// Units that the key has taken stay taken: see [`reset`](Self::reset). It calls the store as that does. Another
     /// process may have cached a refusal, which it keeps for up to 1 s by default.
@@ -58,7 +60,8 @@ impl Limiter {
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped, the bans of rules before the current one are lifted, and that of the current one may be.
+    /// If the future is dropped, the bans of rules before the current one are lifted, and that of the current one may
+    /// be.
     pub async fn lift_ban(&self, key: &Key) -> Result<(), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
