@@ -18,23 +18,23 @@ const MOST_GROWTH: f64 = 100.0;
 
 /// A ban: after so many refusals within a window, the key is refused for a time.
 ///
-/// A refusal by the quota is a *strike*, in shadow mode too. The window begins with the first strike outside of one. The
-/// strike that completes the number begins the ban, and the strikes start anew. While it lasts, each request is
+/// A refusal by the quota is a *strike*, in shadow mode too. The window begins with the first strike outside of one.
+/// The strike that completes the number begins the ban, and the strikes start anew. While it lasts, each request is
 /// refused, a look too, and takes nothing; `Retry-After` is the end of the ban. A refusal during a ban is no strike and
 /// does not lengthen it, unless [`extending`](Self::extending) is set. Refusals by other policies, by lists or for a
 /// missing key are no strikes.
 ///
-/// There is never a ban without that many strikes within one window. The other way round it is lenient: strikes that lie
-/// across two windows may be up to twice as many less two, without a ban.
+/// There is never a ban without that many strikes within one window. The other way round it is lenient: strikes that
+/// lie across two windows may be up to twice as many less two, without a ban.
 ///
 /// All times are whole milliseconds.
 ///
 /// # Who is banned
 ///
-/// Everybody who has the key. A ban refuses neighbours behind one NAT, and behind a proxy that the server does not trust
-/// it refuses everybody: set the trusted proxies first. A client that may choose its key could have the key of another
-/// one banned, so a layer refuses such a policy: see [`Policy::ban`](crate::Policy::ban). Counters that several clients
-/// share because their keys are missing, ambiguous or could not be looked up are never banned.
+/// Everybody who has the key. A ban refuses neighbours behind one NAT, and behind a proxy that the server does not
+/// trust it refuses everybody: set the trusted proxies first. A client that may choose its key could have the key of
+/// another one banned, so a layer refuses such a policy: see [`Policy::ban`](crate::Policy::ban). Counters that several
+/// clients share because their keys are missing, ambiguous or could not be looked up are never banned.
 ///
 /// # Examples
 ///
@@ -151,8 +151,8 @@ impl Ban {
         Self { extends: true, ..self }
     }
 
-    /// Refuses a banned key on the whole layer: also requests that the policy does not apply to by its methods, routes or
-    /// [`when`](crate::Policy::when).
+    /// Refuses a banned key on the whole layer: also requests that the policy does not apply to by its methods, routes
+    /// or [`when`](crate::Policy::when).
     ///
     /// Only requests that the policy applies to are strikes. Preflights and clients on the policy's allow list are not
     /// refused. Other requests look whether their key is banned, within their decision: on a route without policies the
@@ -172,8 +172,8 @@ impl Ban {
     /// Declares that somebody verifies the keys of the policy before its requests reach the layer, such as a gateway
     /// that checks a token: no client can send the key of another one.
     ///
-    /// A ban by a key that clients choose is an error without this. It does not make a ban by an address acceptable that
-    /// is in a header believed from anyone: see [`Bannable`](crate::key::Bannable).
+    /// A ban by a key that clients choose is an error without this. It does not make a ban by an address acceptable
+    /// that is in a header believed from anyone: see [`Bannable`](crate::key::Bannable).
     pub const fn of_verified_keys(self) -> Self {
         Self { verified: true, ..self }
     }

@@ -58,8 +58,8 @@ impl Counter {
 
 /// A request to take units from one counter.
 ///
-/// The check *fits* if `cost + floor` units are left, and the key is not [banned](Self::ban). A store takes the units of all checks of a request, or of none:
-/// see [`Store::decide`](crate::Store::decide).
+/// The check *fits* if `cost + floor` units are left, and the key is not [banned](Self::ban). A store takes the units
+/// of all checks of a request, or of none: see [`Store::decide`](crate::Store::decide).
 ///
 /// # Examples
 ///
@@ -101,9 +101,9 @@ pub struct Check {
 
 /// The ban of a [`Check`]: what a store does with it besides the quota.
 ///
-/// A store looks whether the key is banned, together with the quotas of all checks. A check whose key is banned does not
-/// fit, whatever it costs, and takes nothing. After the request was decided, each check that did not fit its own quota
-/// is a strike, even if the request is refused: the only thing that a refused request writes.
+/// A store looks whether the key is banned, together with the quotas of all checks. A check whose key is banned does
+/// not fit, whatever it costs, and takes nothing. After the request was decided, each check that did not fit its own
+/// quota is a strike, even if the request is refused: the only thing that a refused request writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct BanCheck {

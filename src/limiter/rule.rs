@@ -87,8 +87,9 @@ impl Rule {
 
     /// Sets how many units a check takes, 1 by default.
     ///
-    /// A cost of 0 takes nothing and is always admitted, unless the key is [banned](Self::ban); a cost above the [capacity](Quota::capacity) is never
-    /// admitted. [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a single check.
+    /// A cost of 0 takes nothing and is always admitted, unless the key is [banned](Self::ban); a cost above the
+    /// [capacity](Quota::capacity) is never admitted. [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a
+    /// single check.
     ///
     /// # Examples
     ///
@@ -119,8 +120,8 @@ impl Rule {
     /// Sets a ban: after a number of refusals by this rule within a window, the key is refused for a time.
     ///
     /// During a ban all checks of the key are refused, whatever they cost, and take nothing from any rule. Checks that
-    /// [`Limiter::until_ready`](crate::Limiter::until_ready) repeats are refusals, too. Rules of one name share the bans
-    /// of a key, as they share its counters. Not all [stores](crate::Store::supports) have bans.
+    /// [`Limiter::until_ready`](crate::Limiter::until_ready) repeats are refusals, too. Rules of one name share the
+    /// bans of a key, as they share its counters. Not all [stores](crate::Store::supports) have bans.
     ///
     /// # Examples
     ///

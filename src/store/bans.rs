@@ -45,8 +45,8 @@ impl Bans {
         Self(SmallVec::new())
     }
 
-    /// Looks at the bans of all checks. `state_of` returns the state of one, by its place among the bans. State that has
-    /// to be set aside is logged.
+    /// Looks at the bans of all checks. `state_of` returns the state of one, by its place among the bans. State that
+    /// has to be set aside is logged.
     pub(super) fn look(checks: &[Check], now_us: u64, mut state_of: impl FnMut(usize) -> Option<State>) -> Self {
         let mut bars: SmallVec<[Bar; 1]> = SmallVec::new();
         for (check, of) in checks.iter().enumerate() {

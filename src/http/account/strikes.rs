@@ -1,7 +1,7 @@
 //! Strikes by the outcome of a request: a failure that a ban counts is known only from the response.
 //!
-//! A strike is one settlement, sent in the background with what else goes to the store: the response does not wait for it.
-//! A request that is dropped before its response strikes nobody.
+//! A strike is one settlement, sent in the background with what else goes to the store: the response does not wait for
+//! it. A request that is dropped before its response strikes nobody.
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;

@@ -40,8 +40,8 @@ impl Trust {
         Trust::Nets(nets)
     }
 
-    /// Whether clients anywhere may be among the proxies: a number of them says nothing about who the peer is, and networks
-    /// may be so large that they are no operator's own. Many smaller public networks are not noticed.
+    /// Whether clients anywhere may be among the proxies: a number of them says nothing about who the peer is, and
+    /// networks may be so large that they are no operator's own. Many smaller public networks are not noticed.
     pub(super) fn is_of_anyone(&self) -> bool {
         match self {
             Trust::Hops(trusted) => *trusted > 0,

@@ -54,21 +54,23 @@ impl Policy {
 
     /// Sets a ban: after a number of refusals by this policy within a window, the key is refused for a time.
     ///
-    /// A refusal by the policy's quota counts, in shadow mode too, and one by another policy, a list or a missing key does
-    /// not. While a key is banned, all requests that the policy applies to are refused, whatever they cost, and take
-    /// nothing; clients see in `Retry-After` when it ends. Refused requests call the store as often as without a ban.
+    /// A refusal by the policy's quota counts, in shadow mode too, and one by another policy, a list or a missing key
+    /// does not. While a key is banned, all requests that the policy applies to are refused, whatever they cost, and
+    /// take nothing; clients see in `Retry-After` when it ends. Refused requests call the store as often as without a
+    /// ban.
     ///
     /// Who could have others banned decides whether a layer takes such a policy ([`Bannable`](crate::key::Bannable)):
     ///
-    /// - by the address of the peer, or of a client behind [trusted networks](crate::key::ClientIp::trusted_proxies), and
-    ///   by what the server has put into the request's extensions: yes;
+    /// - by the address of the peer, or of a client behind
+    ///   [trusted networks](crate::key::ClientIp::trusted_proxies), and by what the server has put into the request's
+    ///   extensions: yes;
     /// - by a key that clients choose, such as a header or a cookie: only if the ban says that keys are
     ///   [verified](Ban::of_verified_keys) before;
-    /// - by an address of [`trusted_hops`](crate::key::ClientIp::trusted_hops), which anybody may send, or by a key that
-    ///   clients share, such as the route: never.
+    /// - by an address of [`trusted_hops`](crate::key::ClientIp::trusted_hops), which anybody may send, or by a key
+    ///   that clients share, such as the route: never.
     ///
-    /// Without the address of the peer, all clients share one counter, which is never banned. Behind a proxy that is not
-    /// trusted, all clients have the address of that proxy, and are banned together.
+    /// Without the address of the peer, all clients share one counter, which is never banned. Behind a proxy that is
+    /// not trusted, all clients have the address of that proxy, and are banned together.
     ///
     /// # Examples
     ///

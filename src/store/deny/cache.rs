@@ -37,9 +37,9 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///   longer than 100 ms to arrive, one made elsewhere, or the loss of a counter by the store itself takes effect within
 ///   the cap.
 /// - A changed quota takes effect at once, as a refusal belongs to one quota.
-/// - Strikes of a [ban](crate::Ban) are counted here while a refusal is served, and sent with the next call for the same
-///   check. The strike that begins a ban is decided by the inner store, so with one process a ban begins as without a
-///   cache. With several, each may hold back some for the cap, and those of a call that failed are lost.
+/// - Strikes of a [ban](crate::Ban) are counted here while a refusal is served, and sent with the next call for the
+///   same check. The strike that begins a ban is decided by the inner store, so with one process a ban begins as
+///   without a cache. With several, each may hold back some for the cap, and those of a call that failed are lost.
 ///
 /// Never refused from the cache are looks (cost 0), checks [settled by outcome](crate::store::Settles), and requests
 /// with a check in [shadow mode](crate::store::Mode) or with two checks of one counter.

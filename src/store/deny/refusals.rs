@@ -147,8 +147,8 @@ impl Refusals {
         Some(Decided::new(decision, Receipt::new(self.id, [])))
     }
 
-    /// Counts a strike for each check that is refused from the cache, if it has a ban; returns false, and counts nothing,
-    /// if the store has to decide one of them.
+    /// Counts a strike for each check that is refused from the cache, if it has a ban; returns false, and counts
+    /// nothing, if the store has to decide one of them.
     fn count_strikes(&self, checks: &[Check], marks: &Marks, hits: &Hits, now: u64) -> bool {
         let both = || checks.iter().zip(hits).filter_map(|(check, hit)| Some((check, hit.as_ref()?)));
         if both().any(|(check, cached)| is_for_the_store(check, cached, now)) {
