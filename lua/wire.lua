@@ -11,6 +11,7 @@
 --           reset; 64 an earlier check of the request has the same key
 --           an algorithm that counts in windows of a calendar has 32 added to its number, and for window
 --           and capacity the windows that the process names: see calendar_window.lua
+--           the bans of a request stand before its checks, as those of "algorithm" 64 (ban.lua)
 --
 -- The reply is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
 -- check whose state was found that state; of a log the digest, or its size (4) and the whole; of slots
@@ -29,6 +30,7 @@ local ALGORITHMS = {
   [18] = wide_token_bucket,
   [21] = wide_leaky_bucket,
   [33] = calendar_window,
+  [64] = ban,
 }
 
 local ADJUSTMENTS = {
@@ -41,6 +43,7 @@ local ADJUSTMENTS = {
   [18] = wide_token_bucket_adjust,
   [21] = wide_leaky_bucket_adjust,
   [33] = calendar_window_adjust,
+  [64] = ban_adjust,
 }
 
 -- Of those whose state is a falling level.

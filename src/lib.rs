@@ -77,6 +77,8 @@
 //! | `tollgate_decisions_total` | counter | `source`, `verdict` |
 //! | `tollgate_decision_seconds` | histogram | `source` |
 //! | `tollgate_policy_refusals_total` | counter | `policy`, `mode` |
+//! | `tollgate_bans_total` | counter | `policy`, `mode` |
+//! | `tollgate_ban_refusals_total` | counter | `policy`, `mode` |
 //! | `tollgate_ambiguous_keys_total` | counter | `policy` |
 //! | `tollgate_store_failures_total` | counter | `kind` |
 //! | `tollgate_breakers_open` | gauge | |
@@ -134,7 +136,7 @@ pub mod test_util;
 pub use deadpool_redis;
 pub use ipnet;
 
-pub use self::core::{Algorithm, Calendar, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
+pub use self::core::{Algorithm, Ban, Calendar, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use self::http::{
     AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy,
     RateLimit, RateLimitLayer, RealCost, RequestBody, RequestBodyLayer, ResponseBody, ResponseFuture, StatusService,

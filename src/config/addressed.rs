@@ -11,7 +11,7 @@ use http::request::Parts;
 use super::keys::DynKey;
 use crate::core::Key;
 use crate::http::MissingKey;
-use crate::http::key::{ClientIp, Extracted, KeyExtractor, ListEntry};
+use crate::http::key::{Bannable, ClientIp, Extracted, KeyExtractor, ListEntry};
 use crate::lookup::RawValues;
 use crate::store::Answer;
 
@@ -54,5 +54,9 @@ impl KeyExtractor for Addressed {
 
     fn is_proven(&self) -> bool {
         self.key.is_proven()
+    }
+
+    fn bannable(&self) -> Bannable {
+        self.key.bannable()
     }
 }

@@ -116,12 +116,20 @@ impl<'a> Field<'a> {
     /// Returns a number with or without a fraction, or an error if it is none; its bounds are the caller's to
     /// check.
     pub(super) fn fraction(&self) -> Result<f64, Error> {
-        let number = match self.value.get_ref() {
+        self.as_number().ok_or_else(|| self.wrong("a fraction such as 0.2, without quotes"))
+    }
+
+    /// As [`fraction`](Self::fraction), for a number that may be above 1.
+    pub(super) fn number(&self) -> Result<f64, Error> {
+        self.as_number().ok_or_else(|| self.wrong("a number such as 2 or 1.5, without quotes"))
+    }
+
+    fn as_number(&self) -> Option<f64> {
+        match self.value.get_ref() {
             DeValue::Integer(number) => number.as_str().parse().ok(),
             DeValue::Float(number) => number.as_str().parse().ok(),
             _ => None,
-        };
-        number.ok_or_else(|| self.wrong("a fraction such as 0.2, without quotes"))
+        }
     }
 
     /// Returns a boolean, or an error if it is none.

@@ -43,7 +43,7 @@
 //! | `slot_life` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_life`](crate::Quota::slot_life) | `"30s"` |
 //! | `hold_at_most` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::hold_at_most`](crate::Quota::hold_at_most) | `"1h"` |
 //! | `cost` | units a request takes, where 0 takes nothing; or `"header:NAME"`, a header with that number, in digits | 1 |
-//! | `unit` | what is counted: `"requests"`, or `"response_bytes"` or `"request_bytes"`, without `cost`, `count`, `metered` and `refund_dropped`: see [`Policy::response_bytes`](crate::Policy::response_bytes) and [`Policy::request_bytes`](crate::Policy::request_bytes) | `"requests"` |
+//! | `unit` | what is counted: `"requests"`, or `"response_bytes"` or `"request_bytes"`, without `cost`, `count`, `metered`, `refund_dropped` and `ban`: see [`Policy::response_bytes`](crate::Policy::response_bytes) and [`Policy::request_bytes`](crate::Policy::request_bytes) | `"requests"` |
 //! | `over` | with bytes: whether a body whose limit is reached waits (`"pace"`), or fails (`"cut"`): see [`Over`](crate::Over) | `"pace"` |
 //! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others) or a list of statuses from 100 to 999 | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
@@ -55,6 +55,7 @@
 //! | `reserve` | the fraction of the capacity that is reserved for critical requests, above 0 and below 1 | none |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | required with `reserve` |
 //! | `tiers` | `{ by = "header:NAME", TIER = LIMIT, ... }`: see [tiers](#tiers) | none |
+//! | `ban` | `{ after = 10, within = "5m", time = "15m" }`, and more: see [bans](#bans) | none |
 //! | `advertise` | whether headers and bodies name the policy | `true` |
 //! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](crate::Policy::shadow) | `false` |
 //! | `metered` | whether handlers report the real cost: see [`Policy::metered`](crate::Policy::metered) | `false` |
@@ -95,6 +96,17 @@
 //! the last day of shorter months. A zone that the system does not have is an error. In one file, `window = "24h"` is a
 //! day of UTC, whatever clocks do, and `window = "day"` one of the zone.
 //!
+//! ## Bans
+//!
+//! After so many refusals (`after`) within a window (`within`) the key is banned for a `time`: see
+//! [`Policy::ban`](crate::Policy::ban). With `growth`, a factor, each ban is longer than the last one, up to the longest,
+//! `most`, which is required then. With `on`, not refusals count but the responses that it names, as
+//! [`count`](#policy) does: `"failures"`, or a list of statuses such as `[401, 403]`, which leaves out the errors of an
+//! outage. With `extend = true`, a refusal during a ban begins its time anew. With
+//! `layer = true`, a banned key is refused on the whole layer, where the policy does not apply, too. With
+//! `verified_key = true`, something before the layer has verified the key. A key that clients could use to have others
+//! banned is an error: a header that nobody has verified, `client_ip` with `trusted_hops`, the route.
+//!
 //! # `[server]`
 //!
 //! | field | what it holds | default |
@@ -121,6 +133,7 @@
 mod access;
 #[cfg(feature = "axum")]
 mod addressed;
+mod ban;
 mod document;
 mod error;
 mod file;

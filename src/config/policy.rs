@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::{with_address, with_lists};
+use super::ban::with_ban;
 use super::document::{Field, Table};
 use super::keys::{DynKey, read_key};
 use super::requests::{with_cost, with_reserve, with_scope, with_unit};
@@ -46,6 +47,7 @@ const FIELDS: &[&str] = &[
     "reserve",
     "critical",
     "tiers",
+    "ban",
     "advertise",
     "shadow",
     "metered",
@@ -94,6 +96,7 @@ pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Poli
     let policy = with_unit(policy, table)?;
     let policy = with_tiers(policy, table)?;
     let policy = with_reserve(policy, table)?;
+    let policy = with_ban(policy, table)?;
     Ok((with_switches(policy, table)?, name))
 }
 

@@ -114,7 +114,7 @@ pub(super) fn with_unit(policy: Policy, table: Table<'_>) -> Result<Policy, Erro
                      leave over out";
         return over.map_or(Ok(policy), |over| Err(over.error(wrong)));
     };
-    for option in ["cost", "count", "metered", "refund_dropped"] {
+    for option in ["cost", "count", "metered", "refund_dropped", "ban"] {
         if let Some(field) = table.get(option) {
             return Err(field.error(format!("{option} is for policies that count requests: leave it out")));
         }
@@ -155,7 +155,7 @@ fn units(line: &[u8]) -> u64 {
 }
 
 /// Reads which requests count: a word, or a list of statuses.
-fn read_count(given: Field<'_>) -> Result<Count, Error> {
+pub(super) fn read_count(given: Field<'_>) -> Result<Count, Error> {
     if given.as_text().is_some() {
         return Ok(given.choose(COUNTS)?());
     }

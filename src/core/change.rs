@@ -2,7 +2,9 @@
 //!
 //! It stands apart from receipts, as algorithms apply changes and do not use receipts.
 
-/// A correction of what was taken, in units.
+use super::Ban;
+
+/// A correction of what was taken, in units; or a strike, or the end of a ban.
 ///
 /// # Examples
 ///
@@ -37,4 +39,10 @@ pub enum Change {
     ///
     /// Only slots of [`Quota::concurrency`](crate::Quota::concurrency) are renewed; of other counters it changes nothing.
     Renew(u64),
+    /// Counts a strike against the key, which may begin a [ban](Ban) of it: a failure that is found later. Units stay as
+    /// they are.
+    Strike(Ban),
+    /// Lifts the ban of the key: its strikes, and the lengths of its last bans, are forgotten too. Units stay as they
+    /// are.
+    Lift,
 }

@@ -3,9 +3,11 @@
 //! A layer or limiter makes the checks from policies, keys and costs; stores see nothing else of a request. A check
 //! names its [`Counter`] by value, so stores need no registry of policies, and a policy can be replaced at any time.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
-use super::{Key, PolicyName, Quota};
+use super::{Ban, Key, PolicyName, Quota};
 
 /// The address of one counter: a policy, a key, and the quota that applies.
 ///
@@ -40,6 +42,12 @@ impl Counter {
         Self { policy, key, quota }
     }
 
+    /// Returns whether both counters have the same ban in a store: that of the key under the policy, whatever quota
+    /// applies.
+    pub(crate) fn shares_ban(&self, other: &Counter) -> bool {
+        self.policy == other.policy && self.key == other.key
+    }
+
     /// Returns whether both counters have the same state in a store.
     pub(crate) fn shares_state(&self, other: &Counter) -> bool {
         // Compares the numbers first, as most policies of a layer have the same key.
@@ -50,8 +58,8 @@ impl Counter {
 
 /// A request to take units from one counter.
 ///
-/// The check *fits* if `cost + floor` units are left. A store takes the units of all checks of a request, or of none:
-/// see [`Store::decide`](crate::Store::decide).
+/// The check *fits* if `cost + floor` units are left, and the key is not [banned](Self::ban). A store takes the units
+/// of all checks of a request, or of none: see [`Store::decide`](crate::Store::decide).
 ///
 /// # Examples
 ///
@@ -79,7 +87,7 @@ impl Counter {
 pub struct Check {
     /// The counter to take from.
     pub counter: Counter,
-    /// Units to take; 0 is a look, which takes nothing and always fits.
+    /// Units to take; 0 is a look, which takes nothing and always fits, unless the key is banned.
     pub cost: u64,
     /// Units that must remain after the cost was taken: those of a reserve that this check may not use.
     pub floor: u64,
@@ -87,6 +95,49 @@ pub struct Check {
     pub mode: Mode,
     /// Whether what the check takes may be refunded, by the outcome of the request.
     pub settles: Settles,
+    /// The ban of the key, if the policy has one.
+    pub ban: Option<Box<BanCheck>>,
+}
+
+/// The ban of a [`Check`]: what a store does with it besides the quota.
+///
+/// A store looks whether the key is banned, together with the quotas of all checks. A check whose key is banned does
+/// not fit, whatever it costs, and takes nothing. After the request was decided, each check that did not fit its own
+/// quota is a strike, even if the request is refused: the only thing that a refused request writes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct BanCheck {
+    /// The ban.
+    pub ban: Ban,
+    /// Whether a check that does not fit its quota is a strike. Otherwise it is only looked whether the key is banned.
+    pub counts: bool,
+    /// Strikes since the last call that were answered from a cache; they count with this one.
+    pub carried: u32,
+    /// How long ago the first of these was, in whole milliseconds: less than the window of strikes.
+    pub age: Duration,
+    /// Whether the check is a look that stands for one with a cost: it is a strike if one unit would not fit.
+    pub(crate) tests: bool,
+    /// Whether the policy does not apply to the request: it is refused if the key is banned, and hidden otherwise.
+    pub(crate) only: bool,
+}
+
+impl BanCheck {
+    /// A ban whose strikes are the checks that do not fit.
+    pub fn new(ban: Ban) -> Self {
+        Self { ban, counts: true, carried: 0, age: Duration::ZERO, tests: false, only: false }
+    }
+
+    /// Sets whether a check that does not fit is a strike, by default it is.
+    #[must_use]
+    pub fn counts(self, counts: bool) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// Sets the strikes that a cache has answered since the last call, by default 0, and how long ago the first was.
+    #[must_use]
+    pub fn carried(self, strikes: u32, age: Duration) -> Self {
+        Self { carried: strikes, age, ..self }
+    }
 }
 
 impl Check {
@@ -94,7 +145,7 @@ impl Check {
     ///
     /// Any number of units is allowed: 0 is a look, and more than the capacity of the quota never fits.
     pub fn new(counter: Counter, cost: u64) -> Self {
-        Self { counter, cost, floor: 0, mode: Mode::Enforce, settles: Settles::AsTaken }
+        Self { counter, cost, floor: 0, mode: Mode::Enforce, settles: Settles::AsTaken, ban: None }
     }
 
     /// Sets the units to take: 0 makes the check a look.
@@ -118,6 +169,34 @@ impl Check {
     /// Sets whether what the check takes may be refunded, by default [`Settles::AsTaken`].
     pub fn settles(self, settles: Settles) -> Self {
         Self { settles, ..self }
+    }
+
+    /// Sets the ban of the key, by default none.
+    ///
+    /// Only stores that [support](crate::Store::supports) bans decide such a check.
+    pub fn ban(self, ban: BanCheck) -> Self {
+        Self { ban: Some(Box::new(ban)), ..self }
+    }
+
+    /// Returns whether the check is a strike when it does not fit: a look always fits, unless it [tests](Self::tests).
+    pub(crate) fn strikes(&self) -> bool {
+        self.ban.as_ref().is_some_and(|ban| ban.counts && (self.cost > 0 || ban.tests))
+    }
+
+    /// Makes the check no strike, whether it fits or not: it is only looked whether the key is banned.
+    pub(crate) fn without_strikes(self) -> Self {
+        let ban = self.ban.map(|ban| Box::new(BanCheck { counts: false, tests: false, ..*ban }));
+        Self { ban, ..self }
+    }
+
+    /// Returns whether the check only looks for a ban, of a policy that does not apply to the request.
+    pub(crate) fn is_only_for_ban(&self) -> bool {
+        self.ban.as_ref().is_some_and(|ban| ban.only)
+    }
+
+    /// Returns whether the check is a look that is a strike if one unit would not fit.
+    pub(crate) fn tests(&self) -> bool {
+        self.cost == 0 && self.ban.as_ref().is_some_and(|ban| ban.tests)
     }
 }
 

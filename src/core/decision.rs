@@ -119,7 +119,8 @@ impl Decision {
         };
         let outcomes = kept.as_slice();
         let allowed = outcomes.iter().all(|outcome| outcome.allowed || outcome.mode == Mode::Shadow);
-        let enforced = outcomes.iter().enumerate().filter(|(_, outcome)| outcome.mode == Mode::Enforce);
+        let binds = |outcome: &Outcome| outcome.mode == Mode::Enforce && !outcome.hidden;
+        let enforced = outcomes.iter().enumerate().filter(|(_, outcome)| binds(outcome));
         let binding = if allowed {
             enforced.min_by_key(|(_, outcome)| (outcome.is_held(), outcome.remaining)).map(|(index, _)| index)
         } else {
@@ -133,7 +134,7 @@ impl Decision {
     /// Returns the decision of the only policy that applies.
     pub(crate) fn of_one(outcome: Outcome, source: Source) -> Self {
         let allowed = outcome.allowed || outcome.mode == Mode::Shadow;
-        let binding = (outcome.mode == Mode::Enforce).then_some(0);
+        let binding = (outcome.mode == Mode::Enforce && !outcome.hidden).then_some(0);
         Self { outcomes: Outcomes::One(outcome), source, allowed, binding, outer: None }
     }
 
@@ -175,6 +176,11 @@ impl Decision {
     /// Returns whether [`retry_after`](Self::retry_after) is a guess, as it is a concurrency that binds.
     pub fn retry_is_guess(&self) -> bool {
         self.binding().is_some_and(Outcome::retry_is_guess)
+    }
+
+    /// Returns whether the request is refused because a key of it is [banned](crate::Ban).
+    pub fn is_banned(&self) -> bool {
+        self.violated().any(Outcome::is_banned)
     }
 
     /// Returns how long an admitted request has to wait for its turn.

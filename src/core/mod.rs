@@ -9,6 +9,7 @@
 
 pub(crate) mod algorithm;
 mod answer;
+mod ban;
 pub(crate) mod calendar;
 pub(crate) mod call;
 mod change;
@@ -26,9 +27,10 @@ mod settlement;
 
 pub use algorithm::Algorithm;
 pub use answer::{Answer, Settling};
+pub use ban::Ban;
 pub use calendar::Calendar;
 pub use change::Change;
-pub use check::{Check, Counter, Mode, Settles};
+pub use check::{BanCheck, Check, Counter, Mode, Settles};
 pub(crate) use check::{Checks, kept};
 pub use decision::{Decision, Outcome, Source};
 pub(crate) use digits::Digits;

@@ -43,12 +43,14 @@ pub struct Requirement<'a> {
     pub settles: Settles,
     /// Whether some checks have a [floor](super::Check::floor) above 0.
     pub reserves: bool,
+    /// Whether keys may be [banned](super::Ban).
+    pub bans: bool,
 }
 
 impl<'a> Requirement<'a> {
-    /// The requirement of a policy that refunds nothing and has no reserve.
+    /// The requirement of a policy that refunds nothing and has neither a reserve nor a ban.
     pub fn new(policy: &'a PolicyName, quota: &'a Quota) -> Self {
-        Self { policy, quota, settles: Settles::AsTaken, reserves: false }
+        Self { policy, quota, settles: Settles::AsTaken, reserves: false, bans: false }
     }
 
     /// Sets whether units may be refunded by the outcome of a request, by default [`Settles::AsTaken`].
@@ -59,5 +61,10 @@ impl<'a> Requirement<'a> {
     /// Requires that checks may have a [floor](super::Check::floor) above 0.
     pub fn reserves(self) -> Self {
         Self { reserves: true, ..self }
+    }
+
+    /// Requires that checks may have a [ban](super::Check::ban).
+    pub fn bans(self) -> Self {
+        Self { bans: true, ..self }
     }
 }

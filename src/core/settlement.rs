@@ -1,5 +1,7 @@
 //! Settling receipts: each [`Settlement`] is a change to the units of one check, each [`Applied`] its result.
 
+use std::time::Duration;
+
 use super::{Change, Outcome, Receipt, Taken};
 
 /// The result of a [`Change`].
@@ -7,13 +9,17 @@ use super::{Change, Outcome, Receipt, Taken};
 #[non_exhaustive]
 pub struct Applied {
     /// How many units were charged or refunded, rounded up: fewer than the change has where the store bounds a charge,
-    /// or where units no longer count. Of a renewal, the slots that the store had not lost.
+    /// or where units no longer count. Of a renewal, the slots that the store had not lost; of a strike 1 if it counted.
     pub units: u64,
     /// The time at which the store's state accounts for the units that were charged or renewed, or for those that are
     /// left after a refund: the [stamp](Taken::stamp) to settle them with.
     pub stamp: u64,
     /// The outcome of a look at the counter after the change, if the store returns it.
     pub outcome: Option<Outcome>,
+    /// How long the key is banned from now on, after a strike.
+    pub banned_for: Option<Duration>,
+    /// Whether the ban began with that strike.
+    pub(crate) began: bool,
 }
 
 impl Applied {
@@ -21,7 +27,7 @@ impl Applied {
     ///
     /// The units are rounded up; the stamp is the one to settle them with.
     pub fn new(units: u64, stamp: u64) -> Self {
-        Self { units, stamp, outcome: None }
+        Self { units, stamp, outcome: None, banned_for: None, began: false }
     }
 
     /// Sets the outcome of a look at the counter after the change.
@@ -29,9 +35,15 @@ impl Applied {
     pub fn outcome(self, outcome: Outcome) -> Self {
         Self { outcome: Some(outcome), ..self }
     }
+
+    /// Sets how long the key is banned after a strike, and whether the ban began with it.
+    #[must_use]
+    pub fn banned(self, left: Duration, began: bool) -> Self {
+        Self { banned_for: Some(left), began, ..self }
+    }
 }
 
-/// A [`Change`] to the units that one check of a receipt took.
+/// A [`Change`] to the units that one check of a receipt took, or to the ban of its key.
 ///
 /// [`Receipt`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +79,7 @@ impl Settlement {
             Change::Renew(units) if units.min(taken.units) > 0 && taken.counter.quota.facts().held => {
                 Some((taken, Change::Renew(units.min(taken.units))))
             }
+            Change::Strike(_) | Change::Lift => Some((taken, self.change)),
             _ => None,
         }
     }

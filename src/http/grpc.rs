@@ -49,10 +49,15 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     rest.is_some_and(|rest| rest.first().is_none_or(|next| b"+; ".contains(next)))
 }
 
-/// Returns `RESOURCE_EXHAUSTED`, to be retried after `wait`; never if that is `None`.
-pub(crate) fn exhausted(wait: Option<Duration>) -> Response<Bytes> {
+/// Returns `RESOURCE_EXHAUSTED`, to be retried after `wait`; never if that is `None`. The message is another one if the
+/// client `is_banned`.
+pub(crate) fn exhausted(wait: Option<Duration>, is_banned: bool) -> Response<Bytes> {
     let pushback = wait.map_or(-1, millis);
-    let message = if wait.is_some() { "rate limit exceeded" } else { "the call costs more than the limit ever admits" };
+    let message = match wait {
+        None => "the call costs more than the limit ever admits",
+        Some(_) if is_banned => "banned for a time",
+        Some(_) => "rate limit exceeded",
+    };
     let mut response = trailers_only(RESOURCE_EXHAUSTED, message);
     response.headers_mut().insert(PUSHBACK, pushback.into());
     response

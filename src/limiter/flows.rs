@@ -18,6 +18,9 @@ impl Limiter {
     /// The limiter of a [layer](crate::RateLimitLayer::limiter) takes each unit from all policies of the layer, whether
     /// they count requests or bytes; so give messages a limiter of their own.
     ///
+    /// A portion that is refused is no strike of a [ban](crate::Rule::ban). While the key is banned no more is leased,
+    /// and [`FlowError`](crate::FlowError) has the decision; what was leased before still passes.
+    ///
     /// If rules are replaced, flows follow from their next portion on. A flow keeps the quota of its tier.
     ///
     /// # Errors
@@ -85,7 +88,8 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
 /// Returns a check by the rules in force; a rule that is gone limits no more.
 fn by_rules(check: &Check, rules: &[Rule]) -> Option<Check> {
     let rule = rules.iter().find(|rule| check.counter.policy == *rule.name())?;
-    let mut check = check.clone().mode(rule.mode());
+    let ban = rule.ban_check().map(Box::new);
+    let mut check = Check { ban, ..check.clone().mode(rule.mode()) }.without_strikes();
     if can_flow(rule).is_ok() {
         check.counter.quota = *rule.quota();
     }

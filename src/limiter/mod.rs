@@ -8,6 +8,7 @@
 //! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and does not depend on HTTP.
 
 mod acquire;
+mod bans;
 mod flow;
 mod flows;
 mod limits;
@@ -207,7 +208,8 @@ impl Limiter {
         self.decide(key, None).await
     }
 
-    /// Takes `units` from every rule, instead of the cost of the rule; 0 takes nothing and is always admitted.
+    /// Takes `units` from every rule, instead of the cost of the rule; 0 takes nothing and is always admitted,
+    /// unless the key is [banned](crate::Ban).
     ///
     /// # Errors
     ///
@@ -291,8 +293,8 @@ impl Limiter {
 
     /// Returns what a key has left of every rule, without taking anything.
     ///
-    /// The decision is always admitted; [`Outcome::remaining`](crate::Outcome::remaining) is 0 where the next unit
-    /// would be refused. While the store is unavailable, [`OnFailure`] decides what it returns: the
+    /// The decision is admitted unless the key is [banned](crate::Ban); [`Outcome::remaining`](crate::Outcome::remaining)
+    /// is 0 where the next unit would be refused. While the store is unavailable, [`OnFailure`] decides what it returns: the
     /// local fallback's counters, or a full quota with `Allow`; with `Deny` it is an error.
     ///
     /// # Errors
@@ -325,7 +327,8 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// Resets the counters of a key, of every rule, as if it had taken nothing.
+    /// Resets the counters of a key, of every rule, as if it had taken nothing. A ban stays: see
+    /// [`lift_ban`](Self::lift_ban).
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
     /// are. The timeout is the store's own [budget](Store::budget), if it has one.

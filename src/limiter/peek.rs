@@ -46,14 +46,19 @@ pub(super) async fn refusal(
 
 /// Returns whether a check can refuse the request.
 fn may_refuse(check: &Check) -> bool {
-    check.mode == Mode::Enforce && check.cost > 0
+    check.mode == Mode::Enforce && (check.cost > 0 || check.is_only_for_ban())
 }
 
 /// Returns a look that has something remaining exactly where the check fits: all units of the cost but one become
 /// floor. The wait of such a look is that of the check, too.
 fn look(check: &Check) -> Check {
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
-    check.clone().cost(0).floor(check.floor.saturating_add(more))
+    let mut look = check.clone().cost(0).floor(check.floor.saturating_add(more));
+    // A refusal by the look is one of the request. In shadow mode the decision follows, which strikes by itself.
+    if let Some(ban) = look.ban.as_mut() {
+        ban.tests = may_refuse(check) && check.cost > 0;
+    }
+    look
 }
 
 /// Returns whether the check is one of a queue, which is decided by its first free slot, whatever the cost.
@@ -63,11 +68,14 @@ fn by_slots(check: &Check) -> bool {
 
 /// Returns whether the check fits, by its look.
 fn fits(check: &Check, look: &Outcome) -> bool {
-    check.cost == 0 || look.remaining() > 0
+    !look.is_banned() && (check.cost == 0 || look.remaining() > 0)
 }
 
 /// Returns the outcome of a check in a refused request, from its look.
 fn as_decided(check: &Check, look: &Outcome) -> Outcome {
+    if look.is_banned() {
+        return look.clone();
+    }
     let (reset, minutes) = (look.reset_after(), look.window_minutes());
     if !fits(check, look) {
         // For a cost above 1 the look does not contain how many units are left.

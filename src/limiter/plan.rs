@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::rule::Rule;
 use crate::core::{Key, Quota};
-use crate::store::{Check, Counter};
+use crate::store::{BanCheck, Check, Counter};
 
 /// Indexes of rules in the list of all, ascending.
 pub(crate) type Places = SmallVec<[usize; 4]>;
@@ -84,12 +84,16 @@ pub(crate) struct Draft {
     pub(crate) critical: bool,
     /// The quota of the rule, or of the client's tier.
     pub(crate) quota: Quota,
+    /// Whether the key is that of one client, which the rule may ban.
+    pub(crate) bans: bool,
+    /// Whether the rule does not apply, and it is only looked whether it bans the key.
+    pub(crate) only_ban: bool,
 }
 
 impl Draft {
     /// A draft of a check that may use the reserve.
     pub(crate) fn new(rule: usize, cost: u64, quota: Quota) -> Self {
-        Self { rule, cost, critical: true, quota }
+        Self { rule, cost, critical: true, quota, bans: true, only_ban: false }
     }
 
     /// Sets the quota of a tier, if there is one.
@@ -101,6 +105,12 @@ impl Draft {
     pub(crate) fn check(&self, rule: &Rule, key: Key) -> Check {
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(&self.quota));
         let counter = Counter::new(rule.name().clone(), key, self.quota);
-        Check { counter, cost: self.cost, floor, mode: rule.mode(), settles: rule.settles_by(&self.quota) }
+        let check = Check::new(counter, self.cost).floor(floor).mode(rule.mode());
+        let check = check.settles(rule.settles_by(&self.quota));
+        match rule.ban_check() {
+            Some(ban) if self.only_ban => check.ban(BanCheck { only: true, counts: false, ..ban }),
+            Some(ban) if self.bans => check.ban(ban),
+            _ => check,
+        }
     }
 }

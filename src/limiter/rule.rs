@@ -7,7 +7,8 @@ use std::fmt;
 
 use super::TierLookup;
 use super::reserve::Share;
-use crate::core::{Error, Mode, PolicyName, Quota, Requirement, Settles};
+use crate::core::{Ban, Error, Mode, PolicyName, Quota, Requirement, Settles};
+use crate::store::BanCheck;
 
 /// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
@@ -39,6 +40,9 @@ pub struct Rule {
     /// The share of the capacity that only critical checks may use.
     reserve: Option<Share>,
     tiers: Option<TierLookup>,
+    ban: Option<Ban>,
+    /// Whether refusals are no strikes, as a policy finds them by the responses.
+    strikes_later: bool,
 }
 
 impl Rule {
@@ -76,13 +80,16 @@ impl Rule {
             settles: Settles::AsTaken,
             reserve: None,
             tiers: None,
+            ban: None,
+            strikes_later: false,
         })
     }
 
     /// Sets how many units a check takes, 1 by default.
     ///
-    /// A cost of 0 takes nothing and is always admitted; a cost above the [capacity](Quota::capacity) is never
-    /// admitted. [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a single check.
+    /// A cost of 0 takes nothing and is always admitted, unless the key is [banned](Self::ban); a cost above the
+    /// [capacity](Quota::capacity) is never admitted. [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a
+    /// single check.
     ///
     /// # Examples
     ///
@@ -108,6 +115,43 @@ impl Rule {
     /// that does not fit takes nothing from this rule.
     pub fn shadow(self) -> Self {
         Self { mode: Mode::Shadow, ..self }
+    }
+
+    /// Sets a ban: after a number of refusals by this rule within a window, the key is refused for a time.
+    ///
+    /// During a ban all checks of the key are refused, whatever they cost, and take nothing from any rule. Checks that
+    /// [`Limiter::until_ready`](crate::Limiter::until_ready) repeats are refusals, too. Rules of one name share the
+    /// bans of a key, as they share its counters. Not all [stores](crate::Store::supports) have bans.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ban, Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// const HOUR: Duration = Duration::from_secs(3_600);
+    /// let rule = Rule::new("mail", Quota::per_hour(1)).ban(Ban::new(2, HOUR, 24 * HOUR));
+    /// let limiter = Limiter::new(MemoryStore::new(), [rule]);
+    /// let ada = Key::new("user", "ada");
+    /// for _ in 0..2 {
+    ///     assert!(!limiter.check(&ada).await?.is_banned());
+    /// }
+    /// assert!(limiter.check(&ada).await?.is_banned());
+    ///
+    /// limiter.lift_ban(&ada).await?;
+    /// assert!(!limiter.check(&ada).await?.is_banned());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ban(self, ban: Ban) -> Self {
+        Self { ban: Some(ban), strikes_later: false, ..self }
+    }
+
+    /// Sets a ban whose strikes are not refusals, but found later.
+    pub(crate) fn ban_by_outcome(self, ban: Ban) -> Self {
+        Self { ban: Some(ban), strikes_later: true, ..self }
     }
 
     /// Sets a lookup of the quota by key; the quota of the rule applies where it returns none.
@@ -182,6 +226,16 @@ impl Rule {
         if quota.facts().held { Settles::ByOutcome } else { self.settles }
     }
 
+    /// Returns the ban of keys, if the rule has one.
+    pub(crate) fn banning(&self) -> Option<Ban> {
+        self.ban
+    }
+
+    /// Returns the ban of a check, if the rule has one.
+    pub(crate) fn ban_check(&self) -> Option<BanCheck> {
+        Some(BanCheck::new(self.ban?).counts(!self.strikes_later))
+    }
+
     pub(crate) fn reserve(&self) -> Option<Share> {
         self.reserve
     }
@@ -193,7 +247,8 @@ impl Rule {
     /// Returns what the rule requires of a store.
     pub(crate) fn requirement(&self) -> Requirement<'_> {
         let settles = self.settles_by(&self.quota);
-        Requirement { settles, reserves: self.reserve.is_some(), ..Requirement::new(&self.name, &self.quota) }
+        let (reserves, bans) = (self.reserve.is_some(), self.ban.is_some());
+        Requirement { settles, reserves, bans, ..Requirement::new(&self.name, &self.quota) }
     }
 }
 

@@ -33,6 +33,20 @@ pub(super) const POLICY_REFUSALS: Metric = Metric {
     text: "Decisions in which a policy refused, or, in shadow mode, would have refused.",
 };
 
+/// Labels: `policy`, `mode`.
+pub(super) const BANS: Metric = Metric {
+    name: "tollgate_bans_total",
+    unit: Unit::Count,
+    text: "Bans that began with a decision, or, in shadow mode, would have.",
+};
+
+/// Labels: `policy`, `mode`.
+pub(super) const BAN_REFUSALS: Metric = Metric {
+    name: "tollgate_ban_refusals_total",
+    unit: Unit::Count,
+    text: "Decisions in which a policy refused a banned key, or, in shadow mode, would have refused it.",
+};
+
 /// Labels: `policy`.
 pub(super) const AMBIGUOUS_KEYS: Metric = Metric {
     name: "tollgate_ambiguous_keys_total",

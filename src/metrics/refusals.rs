@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use metrics::{Counter, Label};
 
-use super::names::{AMBIGUOUS_KEYS, POLICY_REFUSALS};
+use super::names::{AMBIGUOUS_KEYS, BAN_REFUSALS, BANS, POLICY_REFUSALS};
 use crate::core::{Mode, Outcome, PolicyName};
 
 /// The refusals of a policy. Its handles are registered with its first outcome, so that a policy which has not refused
@@ -17,6 +17,10 @@ pub(super) struct Refusals {
     enforced: OnceLock<Counter>,
     /// Refusals that shadow mode turned into a log line.
     in_shadow: OnceLock<Counter>,
+    /// Bans in force, if the policy has any: those that began, and refusals by them.
+    bans: OnceLock<[Counter; 2]>,
+    /// The same in shadow mode.
+    bans_in_shadow: OnceLock<[Counter; 2]>,
     /// Requests whose key was ambiguous, refused or not.
     ambiguous: OnceLock<Counter>,
 }
@@ -24,15 +28,20 @@ pub(super) struct Refusals {
 impl Refusals {
     /// Counts an outcome of the policy, if it is a refusal.
     pub(super) fn count(&self, outcome: &Outcome) {
-        let (handle, mode) = match outcome.mode() {
-            Mode::Enforce => (&self.enforced, "enforce"),
-            Mode::Shadow => (&self.in_shadow, "shadow"),
+        let (handle, bans, mode) = match outcome.mode() {
+            Mode::Enforce => (&self.enforced, &self.bans, "enforce"),
+            Mode::Shadow => (&self.in_shadow, &self.bans_in_shadow, "shadow"),
         };
         let policy = outcome.policy_name();
         let labels = || vec![Label::new("policy", policy.as_str().to_owned()), Label::from_static_parts("mode", mode)];
         let counter = handle.get_or_init(|| POLICY_REFUSALS.counter_of(labels()));
         if !outcome.is_allowed() {
             counter.increment(1);
+        }
+        if outcome.has_ban() {
+            let [began, refused] = bans.get_or_init(|| [BANS, BAN_REFUSALS].map(|metric| metric.counter_of(labels())));
+            began.increment(outcome.has_begun_ban().into());
+            refused.increment(outcome.is_banned().into());
         }
         self.ambiguous(policy);
     }

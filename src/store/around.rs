@@ -10,11 +10,14 @@ use super::{Answer, Applied, Change, Check, Receipt, Requirement, Settlement, Se
 use crate::core::Error;
 
 /// Returns whether a request can be decided by numbers that this process has: each check takes
-/// something, keeps no floor, queues nowhere, holds no slot and counts alone at its counter. Looks,
-/// reserves, leaky queues, slots and checks that share a counter are for the inner store, and so is
+/// something, keeps no floor, has no ban, queues nowhere, holds no slot and counts alone at its counter. Looks,
+/// reserves, bans, leaky queues, slots and checks that share a counter are for the inner store, and so is
 /// a request without checks.
 pub(super) fn is_plain(checks: &[Check]) -> bool {
-    let plain = |check: &Check| check.cost > 0 && check.floor == 0 && !check.counter.quota.facts().only_in_store();
+    let plain = |check: &Check| {
+        let is_counted = check.cost > 0 && check.floor == 0 && check.ban.is_none();
+        is_counted && !check.counter.quota.facts().only_in_store()
+    };
     let repeats = |(index, check): (usize, &Check)| {
         checks[..index].iter().any(|earlier| earlier.counter.shares_state(&check.counter))
     };

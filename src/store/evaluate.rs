@@ -13,6 +13,7 @@
 
 use smallvec::SmallVec;
 
+use super::bans::Bans;
 use super::{Applied, Change, Check, Counter, Decided, Mode, Receipt, StoreId, Taken};
 use crate::core::algorithm::{self, Adjustment, Refund, State, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
@@ -23,16 +24,24 @@ pub(super) type Steps = SmallVec<[Step; 4]>;
 /// Decides every check, each on the state that the earlier ones would leave. Returns the steps, and
 /// whether an enforced check refuses the request; checks in shadow mode never do.
 ///
+/// A check whose key is banned refuses as well. Its step is that of the quota alone, by which its
+/// wait and its strikes are known; in shadow mode it is a look, as it takes nothing.
+///
 /// `step` decides the check at an index, on the state given or else on its own, at a cost. A repeat
 /// of a counter is decided at the sum of the costs so far; a look at one (cost 0), on the state
 /// that the earlier checks would leave.
-pub(super) fn evaluate(checks: &[Check], mut step: impl FnMut(usize, Option<&State>, u64) -> Step) -> (Steps, bool) {
+pub(super) fn evaluate(
+    checks: &[Check],
+    bans: &Bans,
+    mut step: impl FnMut(usize, Option<&State>, u64) -> Step,
+) -> (Steps, bool) {
     let (mut steps, mut refused) = (Steps::new(), false);
     for (index, check) in checks.iter().enumerate() {
-        let before = earlier(checks, &steps, index);
-        let (state, units) = if check.cost == 0 { (before.state, 0) } else { (None, before.units) };
-        let decided = step(index, state.as_ref(), units.saturating_add(check.cost));
-        refused |= !decided.fits && check.mode == Mode::Enforce;
+        let before = earlier(checks, bans, &steps, index);
+        let cost = cost(checks, bans, index);
+        let (state, units) = if cost == 0 { (before.state, 0) } else { (None, before.units) };
+        let decided = step(index, state.as_ref(), units.saturating_add(cost));
+        refused |= check.mode == Mode::Enforce && (!decided.fits || bans.bars(index));
         steps.push(decided);
     }
     (steps, refused)
@@ -44,6 +53,12 @@ pub(super) fn look_again(steps: &mut Steps, mut step: impl FnMut(usize, Option<&
     for (index, decided) in steps.iter_mut().enumerate().filter(|(_, decided)| decided.fits) {
         *decided = step(index, None, 0);
     }
+}
+
+/// Returns the units of a check: none in shadow mode if its key is banned.
+fn cost(checks: &[Check], bans: &Bans, index: usize) -> u64 {
+    let Check { cost, mode, .. } = checks[index];
+    if mode == Mode::Shadow && bans.bars(index) { 0 } else { cost }
 }
 
 /// The effect of the earlier checks of a request on the counter of one.
@@ -58,27 +73,32 @@ struct Earlier {
 
 /// Returns the effect of the checks before `index` on its counter: of those that fit, and of
 /// enforced ones even if they do not.
-fn earlier(checks: &[Check], steps: &Steps, index: usize) -> Earlier {
-    let before = checks[..index].iter().zip(steps);
-    let same = before.filter(|(check, _)| check.counter.shares_state(&checks[index].counter));
-    let counted = same.filter(|(check, step)| step.fits || check.mode == Mode::Enforce);
-    counted.fold(Earlier::default(), |earlier, (check, step)| Earlier {
-        units: earlier.units.saturating_add(check.cost),
+fn earlier(checks: &[Check], bans: &Bans, steps: &Steps, index: usize) -> Earlier {
+    let before = checks[..index].iter().zip(steps).enumerate();
+    let same = before.filter(|(_, (check, _))| check.counter.shares_state(&checks[index].counter));
+    let counted = same.filter(|(_, (check, step))| step.fits || check.mode == Mode::Enforce);
+    counted.fold(Earlier::default(), |earlier, (before, (_, step))| Earlier {
+        units: earlier.units.saturating_add(cost(checks, bans, before)),
         state: step.state.clone().or(earlier.state),
     })
 }
 
 /// Returns the decision over all checks, and the receipt for what it took: an empty one if it is
 /// refused.
-pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> Decided {
-    if let ([check], [step]) = (checks, steps) {
+pub(super) fn decided(id: StoreId, checks: &[Check], bans: &Bans, steps: &[Step], refused: bool) -> Decided {
+    if let ([check], [step], true) = (checks, steps, bans.is_empty()) {
         return decided_one(id, check, step);
     }
     let both = || checks.iter().zip(steps);
-    let decision = Decision::new(both().map(|(check, step)| outcome(check, step)), Source::Store);
-    let receipt =
-        if refused { Receipt::empty(id) } else { Receipt::new(id, both().map(|(check, step)| taken(check, step))) };
-    Decided { decision, receipt }
+    let outcomes = both().map(|(check, step)| outcome(check, step)).enumerate();
+    let outcomes = outcomes.map(|(index, outcome)| bans.note(index, outcome, refused));
+    let decision = Decision::new(outcomes, Source::Store);
+    if refused {
+        return Decided { decision, receipt: Receipt::empty(id) };
+    }
+    let all = both().map(|(check, step)| taken(check, step)).enumerate();
+    let all = all.map(|(index, taken)| if bans.bars(index) { taken.units(0) } else { taken });
+    Decided { decision, receipt: Receipt::new(id, all) }
 }
 
 /// As `decided`, for a single check, which most requests have.

@@ -15,11 +15,12 @@
 //! decide when the store fails: see [`OnFailure`].
 
 // Files directly in this folder are what several stores need: time (`clock`, `deadline`), deciding several checks as
-// one (`evaluate`), what stores around stores share (`around`), errors of one server of several (`outage`), and the
+// one (`evaluate`), bans (`bans`), what stores around stores share (`around`), errors of one server of several (`outage`), and the
 // circuit `breaker`.
 
 mod around;
 mod backend;
+mod bans;
 pub(crate) mod breaker;
 #[cfg(feature = "redis-cell")]
 mod cell;
@@ -41,8 +42,8 @@ mod slots;
 mod traits;
 
 pub use crate::core::{
-    Answer, Applied, Change, Check, Counter, Decided, Mode, Receipt, Requirement, Settlement, Settles, Settling,
-    StoreId, Taken,
+    Answer, Applied, BanCheck, Change, Check, Counter, Decided, Mode, Receipt, Requirement, Settlement, Settles,
+    Settling, StoreId, Taken,
 };
 pub use backend::{BackendStore, BackendStoreBuilder, Committed, Loaded, StateBackend, StateId, StateTx, Write};
 pub use breaker::BreakerState;

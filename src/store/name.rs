@@ -14,6 +14,14 @@ pub(in crate::store) const FORMAT: &str = "1";
 /// Room for all of a name but the key.
 pub(in crate::store) const ROOM: usize = 96;
 
+/// Appends the name of the ban of a counter's key: `{<key>}:<policy>:1b`. No algorithm has this letter, and neither quota
+/// nor ban is part of the name.
+pub(in crate::store) fn push_ban_name(name: &mut String, Counter { policy, key, .. }: &Counter) {
+    for part in ["{", key.as_str(), "}:", policy, ":", FORMAT, "b"] {
+        name.push_str(part);
+    }
+}
+
 /// Appends the name of a counter's state: `{<key>}:<policy>:<shape>`.
 ///
 /// The shape is the format, the letter of the algorithm, the window in ticks, and `u` or `m` for ticks of 1 µs or 1 ms.

@@ -184,15 +184,38 @@ pub trait Store: Send + Sync + 'static {
     /// Checks that the store can do all that policies of one layer require, one requirement a
     /// policy.
     ///
-    /// It is called when policies are given to a layer or limiter, and returns at once. By default,
-    /// and in most stores, all is supported. A store around a store calls the inner one.
+    /// It is called when policies are given to a layer or limiter, and returns at once. By default
+    /// all is supported but [bans](super::Check::ban), as a store that does not know them would
+    /// ignore them. A store around a store calls the inner one.
     ///
     /// # Errors
     ///
     /// If it cannot: the message names the policy, and what to change.
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        let _ = requirements;
-        Ok(())
+        without_bans(requirements)
+    }
+}
+
+/// Returns an error if policies and bans together are more than one decision may have: bans count like checks.
+pub(super) fn with_few_bans(requirements: &[Requirement<'_>], most: usize) -> Result<(), Error> {
+    let bans = requirements.iter().filter(|requirement| requirement.bans).count();
+    if bans == 0 || requirements.len() + bans <= most {
+        return Ok(());
+    }
+    let policies = requirements.len();
+    Err(Error::invalid(format!(
+        "{policies} policies, {bans} of them with a ban, are too many for one decision: give at most {most} together"
+    )))
+}
+
+/// Returns an error if a policy has a ban.
+pub(super) fn without_bans(requirements: &[Requirement<'_>]) -> Result<(), Error> {
+    match requirements.iter().find(|requirement| requirement.bans) {
+        Some(Requirement { policy, .. }) => Err(Error::invalid(format!(
+            "policy {:?} has a ban, which this store does not have: leave it out, or choose another store",
+            policy.as_str()
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -144,8 +144,10 @@ where
 
 /// Returns the result of a change that was made as a whole.
 fn applied(change: Change) -> Applied {
-    let (Change::Refund(units) | Change::Charge(units) | Change::Renew(units)) = change;
-    Applied::new(units, 0)
+    match change {
+        Change::Refund(units) | Change::Charge(units) | Change::Renew(units) => Applied::new(units, 0),
+        Change::Strike(_) | Change::Lift => Applied::new(0, 0),
+    }
 }
 
 impl<F> fmt::Debug for StoreFn<F> {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use futures::future::join_all;
-use tollgate::store::{Change, Check, Deadline, Decided, Mode, Receipt, Settlement};
-use tollgate::{Algorithm, MemoryStore, Quota, RedisStore, Store};
+use tollgate::store::{BanCheck, Change, Check, Deadline, Decided, Mode, Receipt, Settlement};
+use tollgate::{Algorithm, Ban, MemoryStore, Quota, RedisStore, Store};
 
 use crate::support::checks::{check, counter};
 use crate::support::clock::ManualClock;
@@ -59,6 +59,8 @@ struct Pair {
     redis: RedisStore,
     wanted: u64,
     decisions: BTreeMap<&'static str, u64>,
+    /// How many of them were refused by a ban.
+    banned: u64,
     _server: RedisServer,
 }
 
@@ -69,7 +71,7 @@ impl Pair {
         let settings =
             RedisStore::builder().without_deny_cache().with_clock(clock.reader()).budget(Duration::from_secs(60));
         let redis = settings.connect(&server.url()).await.expect("the server was started");
-        Self { clock, memory, redis, wanted, decisions: BTreeMap::new(), _server: server }
+        Self { clock, memory, redis, wanted, decisions: BTreeMap::new(), banned: 0, _server: server }
     }
 
     /// Asks both stores the same requests, those of distinct keys, at once.
@@ -125,13 +127,14 @@ impl Pair {
     #[track_caller]
     fn assert_enough(&self, seed: u64, since: Instant) {
         eprintln!("seed {seed}: decisions compared in {:?}: {:?}", since.elapsed(), self.decisions);
-        assert!(self.has_enough(), "{:?}", self.decisions);
+        assert!(self.has_enough() && self.banned > 100, "{:?}, {} by a ban", self.decisions, self.banned);
     }
 }
 
-/// One key, its quotas, and what it may give back.
+/// One key, its quotas, its ban, and what it may give back.
 struct Lane {
     key: String,
+    ban: Ban,
     quotas: Vec<Quota>,
     receipts: Vec<(Vec<Check>, [Receipt; 2])>,
 }
@@ -177,6 +180,7 @@ async fn run_trace(course: &impl Course, pair: &mut Pair, rng: &mut Rng, told: &
         for ((lane, request), answer) in lanes.iter_mut().zip(&requests).zip(answers) {
             assert_alike(&answer, || format!("{told}, step {step}, at {now}: {request:#?}"));
             let [memory, redis] = answer;
+            pair.banned += u64::from(memory.decision.is_banned());
             lane.receipts.push((request.clone(), [memory.receipt, redis.receipt]));
         }
         pair.count(&requests);
@@ -204,7 +208,7 @@ fn assert_alike([memory, redis]: &[Decided; 2], told: impl Fn() -> String) {
 impl Lane {
     fn new(course: &impl Course, rng: &mut Rng, key: String) -> Self {
         let quotas = algorithms().map(|algorithm| course.quota(rng, algorithm)).collect();
-        Self { key, quotas, receipts: Vec::new() }
+        Self { key, ban: ban(rng), quotas, receipts: Vec::new() }
     }
 
     /// One to three checks, now and then of one counter.
@@ -212,6 +216,9 @@ impl Lane {
         if one_in(rng, 15) {
             let index = rng.usize(..self.quotas.len());
             self.quotas[index] = course.other(rng, self.quotas[index]);
+        }
+        if one_in(rng, 15) {
+            self.ban = ban(rng);
         }
         (0..*pick(rng, &[1, 2, 3, 3])).map(|_| self.check(course, rng)).collect()
     }
@@ -221,7 +228,14 @@ impl Lane {
         let cost = course.cost(rng, quota);
         let floor = if one_in(rng, 6) { *pick(rng, &[1, 2, 3, 30, u64::MAX]) } else { 0 };
         let mode = if one_in(rng, 6) { Mode::Shadow } else { Mode::Enforce };
-        check(&self.key, quota, cost).floor(floor).mode(mode)
+        let check = check(&self.key, quota, cost).floor(floor).mode(mode);
+        if one_in(rng, 3) { check.ban(self.ban_check(rng)) } else { check }
+    }
+
+    /// The ban of the key; now and then with strikes of before, or without those of the check.
+    fn ban_check(&self, rng: &mut Rng) -> BanCheck {
+        let check = BanCheck::new(self.ban).counts(!one_in(rng, 8));
+        if one_in(rng, 10) { check.carried(rng.u32(1..4), Duration::from_secs(30 * rng.u64(..3))) } else { check }
     }
 
     /// Gives back of two requests as if they were parts of one.
@@ -250,7 +264,10 @@ impl Lane {
         if one_in(rng, 4) && !self.receipts.is_empty() {
             let (request, receipts) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
             let check = rng.usize(..request.len());
-            let change = change(course, rng, request[check].counter.quota);
+            let change = match &request[check].ban {
+                Some(ban) if rng.bool() => Change::Strike(ban.ban),
+                _ => change(course, rng, request[check].counter.quota),
+            };
             pair.settle(receipts, &[Settlement::new(check, change)]).await;
         }
         if one_in(rng, 8) && self.receipts.len() > 1 {
@@ -261,6 +278,10 @@ impl Lane {
             pair.let_settlements_go().await;
             let change = change(course, rng, quota);
             pair.adjust(&self.key, quota, change).await;
+        }
+        if one_in(rng, 100) {
+            pair.let_settlements_go().await;
+            pair.adjust(&self.key, quota, Change::Lift).await;
         }
         if one_in(rng, 200) {
             pair.let_settlements_go().await;
@@ -275,6 +296,17 @@ fn change(course: &impl Course, rng: &mut Rng, quota: Quota) -> Change {
         return Change::Renew(units);
     }
     if course.may_refund(quota) && rng.bool() { Change::Refund(units) } else { Change::Charge(units) }
+}
+
+/// A ban of which each state outlives real time by enough: windows of strikes are two thirds of a cell longer than whole
+/// cells, and the clock stands in the first third of one.
+fn ban(rng: &mut Rng) -> Ban {
+    let within = Duration::from_secs(CELL / S * *pick(rng, &[2, 2, 5, 2_880]) + 20);
+    let time = Duration::from_secs(*pick(rng, &[60, 75, 600, 86_400]));
+    let ban = Ban::new(*pick(rng, &[1, 2, 2, 3, 5]), within, time);
+    let ban = if one_in(rng, 4) { ban.extending() } else { ban };
+    let longest = time * *pick(rng, &[1, 3, 10, 366]);
+    if rng.bool() { ban } else { ban.growing(*pick(rng, &[1.0, 1.5, 2.0, 3.333, 100.0]), longest) }
 }
 
 fn one_in(rng: &mut Rng, many: u32) -> bool {

@@ -4,9 +4,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::poll;
-use tollgate::store::{Answer, Change, Check, Deadline, Decided, Mode, Settlement};
+use tollgate::store::{Answer, BanCheck, Change, Check, Deadline, Decided, Mode, Settlement};
 use tollgate::test_util::ManualClock;
-use tollgate::{Calendar, Error, Quota, RedisStore, Store};
+use tollgate::{Ban, Calendar, Error, Quota, RedisStore, Store};
 
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
@@ -76,13 +76,15 @@ async fn a_clock_that_differs_by_more_than_a_window_is_an_error_and_takes_nothin
     for decided in [MIDNIGHT + 2 * DAY, MIDNIGHT - DAY - 1] {
         for mode in [Mode::Enforce, Mode::Shadow] {
             let checks = [check("ada", others, 1), check("ada", daily(5), 1).mode(mode), check("ada", others, 1)];
-            for checks in [&checks[..], &checks[1..2], &[check("ada", daily(5), 0)]] {
+            let ban = BanCheck::new(Ban::new(1, LONG, LONG));
+            let bans = [checks[1].clone().ban(ban.clone()), check("ada", others, 6).ban(ban)];
+            for checks in [&checks[..], &checks[1..2], &[check("ada", daily(5), 0)], &bans, &bans[..1]] {
                 let error = rig.decide(MIDNIGHT, decided, checks).await.expect_err("it is too far");
                 assert!(
                     error.is_store() && error.to_string().contains("by more than a window of a calendar"),
                     "{error}"
                 );
-                assert_eq!(rig.server.keys(), [""; 0], "nothing was taken");
+                assert_eq!(rig.server.keys(), [""; 0], "nothing was taken, and nothing was a strike");
             }
         }
     }
@@ -166,4 +168,29 @@ async fn a_store_on_the_server_s_time_counts_by_the_calendar() {
     }
     let [key] = &server.keys()[..] else { panic!("one key was expected") };
     assert!(key.ends_with(":1fmonth31@Pacific/Kiritimati"), "{key}");
+}
+
+#[tokio::test]
+async fn keys_of_calendars_and_large_buckets_are_banned() {
+    let rig = Rig::start().await;
+    let large = [
+        Quota::token_bucket(1_000_000_000_000, Duration::from_secs(DAY)),
+        Quota::leaky_bucket(1_000_000_000, Duration::from_secs(DAY)).queue(999_999_999),
+    ];
+    for (mode, quota) in [Mode::Enforce, Mode::Shadow].into_iter().flat_map(|mode| {
+        let quotas = large.iter().copied().chain([daily(5)]);
+        quotas.map(move |quota| (mode, quota))
+    }) {
+        let ban = BanCheck::new(Ban::new(2, LONG, LONG));
+        let check = |cost| [check("ada", quota, cost).mode(mode).ban(ban.clone())];
+        let all = quota.capacity();
+        for (cost, fits, banned) in [(all, true, false), (1, false, false), (1, false, true), (0, false, true)] {
+            let decided = rig.decide(MIDNIGHT, MIDNIGHT, &check(cost)).await.expect("the server is there");
+            let outcome = &decided.decision.outcomes()[0];
+            assert_eq!((outcome.is_allowed(), outcome.is_banned()), (fits, banned), "{quota} {mode:?} {cost}");
+        }
+        for key in rig.server.keys() {
+            let _: u64 = rig.server.ask(&["DEL", &key]);
+        }
+    }
 }

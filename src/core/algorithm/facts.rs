@@ -86,6 +86,8 @@ pub(crate) enum Layout {
     Log,
     /// Of each cohort its time (7 bytes) and its slots (4), oldest first: `Slots`.
     Slots,
+    /// When a ban ends, its length, the start of the window of strikes, and how many there are (7 bytes each): a `Ban`.
+    Ban,
 }
 
 impl Layout {
@@ -110,6 +112,7 @@ impl Layout {
                     && !cohorts.is_empty()
                     && cohorts.is_sorted_by(|(earlier, _), (later, _)| earlier < later)
             }
+            State::Ban { .. } => self == Self::Ban,
             #[cfg(feature = "redis")]
             State::LogDigest { .. } => false,
         }

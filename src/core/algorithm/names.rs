@@ -80,8 +80,8 @@ mod tests {
     fn no_two_algorithms_have_a_name_a_number_or_a_letter_in_common() {
         let names: HashSet<_> = Algorithm::ALL.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), Algorithm::ALL.len(), "{:?}", Algorithm::ALL);
-        // The letter of keys of redis-cell.
-        let mut letters = HashSet::from(['c']);
+        // The letters of keys of redis-cell and of bans.
+        let mut letters = HashSet::from(['c', 'b']);
         let mut numbers = HashSet::new();
         for algorithm in Algorithm::EACH {
             let facts = algorithm.facts();

@@ -85,6 +85,8 @@ impl Adjustment {
             Change::Refund(units) => (units.min(MOST_UNITS), 0),
             Change::Charge(units) => (0, units.min(MOST_UNITS)),
             Change::Renew(units) => (units.min(MOST_UNITS), units.min(MOST_UNITS)),
+            // They change no units.
+            Change::Strike(_) | Change::Lift => (0, 0),
         };
         Self { refund, charge, stamp }
     }

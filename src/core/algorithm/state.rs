@@ -32,6 +32,11 @@ pub(crate) enum State {
     ///
     /// Used by concurrency.
     Slots { cohorts: Box<[(u64, u32)]> },
+    /// When the last ban of a key ends, how long it is, when the window of strikes began, and how many there are: all
+    /// times are milliseconds.
+    ///
+    /// Used by [bans](super::ban).
+    Ban { ends: u64, length: u64, start: u64, strikes: u64 },
     /// The digest of a log from Redis: the last time seen, the units that still count, the time of the
     /// newest, and that of the one to wait for.
     #[cfg(feature = "redis")]
@@ -68,6 +73,7 @@ impl State {
             State::Level { time, .. } | State::Wide { time, .. } => *time,
             State::Window { time, .. } | State::Log { time, .. } => *time,
             State::Slots { cohorts } => cohorts.last().map_or(0, |newest| newest.0),
+            State::Ban { start, .. } => *start,
             #[cfg(feature = "redis")]
             State::LogDigest { time, .. } => *time,
         }

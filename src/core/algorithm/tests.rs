@@ -188,6 +188,7 @@ fn assert_state_is_exact(state: &State, quota: &Quota) {
         }
         #[cfg(feature = "redis")]
         State::LogDigest { .. } => panic!("a step never leaves a digest"),
+        State::Ban { .. } => panic!("no algorithm bans"),
         State::Slots { cohorts } => {
             assert!((1..=16).contains(&cohorts.len()), "{quota}: {state:?}");
             assert!(cohorts.iter().all(|cohort| cohort.0 < EXACT && cohort.1 <= 1 << 31), "{quota}: {state:?}");

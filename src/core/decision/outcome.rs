@@ -13,6 +13,9 @@ const NO_WAIT: u64 = u64::MAX;
 /// The value of `wait_us` where it is not known when a slot is free: requests mostly end long before their slots do.
 const GUESS: u64 = 1_000_000;
 
+/// The number of strikes left of a key that is banned.
+const BANNED: u16 = u16::MAX;
+
 /// The outcome of one policy for one request.
 ///
 /// # Examples
@@ -49,10 +52,14 @@ pub struct Outcome {
     pub(super) wait_us: u64,
     /// Microseconds until untouched state admits a full capacity.
     reset_us: u64,
-    /// Microseconds that the admitted request waits for its turn.
+    /// Microseconds that the admitted request waits for its turn; if the key is banned, until the ban ends.
     delay_us: u64,
+    /// Strikes until the key is banned, as many as fit; [`BANNED`] if it is, and 0 if there is no ban.
+    strikes_left: u16,
+    /// Whether a ban began with this request.
+    began: bool,
     /// Whether headers and status documents leave it out.
-    hidden: bool,
+    pub(super) hidden: bool,
     /// The length of the window that counts, if it is a calendar's; else 0.
     minutes: u16,
 }
@@ -71,7 +78,9 @@ impl Outcome {
             wait_us: 0,
             reset_us: 0,
             delay_us: 0,
-            hidden: false,
+            strikes_left: 0,
+            began: false,
+            hidden: check.is_only_for_ban(),
             minutes: 0,
         }
     }
@@ -94,6 +103,28 @@ impl Outcome {
         Self { minutes: u16::try_from(minutes).unwrap_or(0), ..self }
     }
 
+    /// Returns the outcome of a check whose key is banned for so long, rounded up to microseconds: it does not fit, and
+    /// nothing remains.
+    ///
+    /// The wait is that of the ban, or that of the check if it is longer.
+    pub fn banned(self, left: Duration) -> Self {
+        let banned_us = micros(left).max(1);
+        let wait_us = if self.allowed { banned_us } else { self.wait_us.max(banned_us) };
+        let reset_us = self.reset_us.max(banned_us);
+        let (delay_us, strikes_left, hidden) = (banned_us, BANNED, false);
+        Self { allowed: false, remaining: 0, wait_us, reset_us, delay_us, strikes_left, hidden, ..self }
+    }
+
+    /// Returns the outcome with the number of strikes until the key is banned.
+    pub(crate) fn strikes_left(self, strikes: u64) -> Self {
+        Self { strikes_left: u16::try_from(strikes).unwrap_or(BANNED - 1), ..self }
+    }
+
+    /// Returns the outcome of a request with which a ban may have begun.
+    pub(crate) fn ban_began(self, began: bool) -> Self {
+        Self { began, ..self }
+    }
+
     /// Returns the outcome, not to be shown to clients.
     pub(super) fn to_hidden(&self) -> Self {
         Self { hidden: true, ..self.clone() }
@@ -112,6 +143,9 @@ impl Outcome {
 
     /// Returns the outcome of a look with units added that are left elsewhere, up to the capacity.
     pub(crate) fn with_more(&self, units: u64) -> Self {
+        if self.is_banned() {
+            return self.clone();
+        }
         let remaining = self.remaining.saturating_add(units).min(self.quota.capacity());
         let wait_us = if remaining > 0 && self.allowed { 0 } else { self.wait_us };
         Self { remaining, wait_us, ..self.clone() }
@@ -211,7 +245,18 @@ impl Outcome {
     /// Returns whether [`retry_after`](Self::retry_after) is a guess: it is not known when a request ends that holds a
     /// slot of a [concurrency](crate::Quota::concurrency).
     pub fn retry_is_guess(&self) -> bool {
-        !self.allowed && self.is_held() && self.wait_us != NO_WAIT
+        let is_of_ban = self.is_banned() && self.wait_us <= self.delay_us;
+        !self.allowed && self.is_held() && self.wait_us != NO_WAIT && !is_of_ban
+    }
+
+    /// Returns whether the key is banned.
+    pub fn is_banned(&self) -> bool {
+        self.strikes_left == BANNED
+    }
+
+    /// Returns how long the key is still banned; `None` if it is not.
+    pub fn banned_for(&self) -> Option<Duration> {
+        self.is_banned().then(|| Duration::from_micros(self.delay_us))
     }
 
     /// Returns whether the units are slots that are held until a request has ended.
@@ -250,7 +295,23 @@ impl Outcome {
     /// Returns how long the admitted request has to wait for its turn in this policy: zero unless it is a queueing
     /// leaky bucket, and the request is beyond those that start at once.
     pub fn delay(&self) -> Duration {
-        Duration::from_micros(self.delay_us)
+        if self.is_banned() { Duration::ZERO } else { Duration::from_micros(self.delay_us) }
+    }
+
+    /// Returns whether the policy has a ban, as far as the outcome shows it.
+    pub(crate) fn has_ban(&self) -> bool {
+        self.strikes_left > 0 || self.began
+    }
+
+    /// Returns whether a ban of the key began with the request.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "it is for metrics"))]
+    pub(crate) fn has_begun_ban(&self) -> bool {
+        self.began
+    }
+
+    /// Returns how many more strikes ban the key; 0 if it is banned, or there is no ban.
+    pub(crate) fn left_to_strike(&self) -> u32 {
+        if self.is_banned() { 0 } else { self.strikes_left.into() }
     }
 
     /// Returns how long it takes until a unit can be taken: zero if one remains, `None` if no wait can help.

@@ -140,8 +140,8 @@ impl Debt {
                 let (receipt, changes) = self.parts.refund(self.store, units);
                 return gate.limits.store.settle(receipt, &changes);
             }
-            // Slots have no debt.
-            Change::Renew(_) => 0,
+            // Neither slots nor strikes have a debt.
+            Change::Renew(_) | Change::Strike(_) | Change::Lift => 0,
         };
         self.wanted.send();
         // If the store panics, it is unknown whether it charged them.

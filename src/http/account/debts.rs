@@ -96,7 +96,8 @@ impl Debts {
             let (of, policy) = of(check);
             // Slots are released as such.
             let is_held = taken.counter.quota.facts().held;
-            if policy.options().bytes.is_some() {
+            // Bytes are settled by themselves, and one that is hidden does not apply to the request.
+            if policy.options().bytes.is_some() || outcome.is_hidden() {
                 continue;
             }
             if !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {

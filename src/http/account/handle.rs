@@ -155,7 +155,8 @@ impl Handle {
     /// The store is that of this handle's layer. Do not name policies after what clients send: each name has metrics of
     /// its own. Of the policy, only its name, quota, cost,
     /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
-    /// [`unadvertised`](Policy::unadvertised) and [`shadow`](Policy::shadow) matter here.
+    /// [`unadvertised`](Policy::unadvertised), [`ban`](Policy::ban) and [`shadow`](Policy::shadow) matter here. Ban only
+    /// keys that no client can choose for another.
     ///
     /// What the first 64 checks of a request take before its response is settled with the request, and is in the
     /// headers. What later checks take is settled with an earlier check of the same key, if there is one; else only
@@ -187,6 +188,7 @@ impl Handle {
         limits.supports(iter::once(rule))?;
         let counter = Counter::new(rule.name().clone(), key, *rule.quota());
         let check = Check::new(counter, rule.units()).mode(rule.mode()).settles(rule.settles_by(rule.quota()));
+        let check = Check { ban: rule.ban_check().map(Box::new), ..check };
         let timer = limits.observer.start();
         let decided = limits.store.decide(&[check], Deadline::none()).wait().await;
         limits.observer.decided(timer, &decided);

@@ -10,6 +10,8 @@
 //!
 //! Slots are no debts: [`slots`] holds those of the request until its response has a body, which holds them from then on.
 //!
+//! Nor are [`strikes`], which policies that ban by failures count with the response.
+//!
 //! The invariant: a store never refunds more for a request than it took or charged.
 
 mod debt;
@@ -20,6 +22,7 @@ mod parts;
 mod request_body;
 mod shared;
 mod slots;
+mod strikes;
 mod wanted;
 
 use std::cell::Cell;
@@ -36,6 +39,7 @@ pub use self::handle::{Handle, RealCost};
 pub(crate) use self::metered::{BoxError, ByteChecks, Meter, Metered};
 pub use self::request_body::RequestBody;
 pub(crate) use self::shared::Shared;
+use self::strikes::Strikes;
 use crate::core::Decision;
 use crate::http::gate::Gate;
 use crate::http::policy::{Count, Direction};
@@ -44,6 +48,8 @@ use crate::store::{Decided, SlotGuard};
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {
     shared: Arc<Shared>,
+    /// What is struck if the request fails.
+    strikes: Strikes,
     /// Whether the request waits for its turn in a leaky bucket: it has not used its place yet.
     queues: bool,
     stage: Stage,
@@ -73,9 +79,10 @@ impl Account {
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
         let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
+        let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
         let debts = Debts::of_layer(&gate, &decision, receipt, policies);
         let shared = Arc::new(Shared::new(gate, decision, debts, bytes, slots));
-        Self { shared, queues: false, stage: Stage::InFlight, is_as_decided: false }
+        Self { shared, strikes, queues: false, stage: Stage::InFlight, is_as_decided: false }
     }
 
     /// Returns the decision as it was made.
@@ -127,13 +134,14 @@ impl Account {
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
         self.shared.warn_of_unlimited();
         self.stage = Stage::Settled;
+        let may_strike = self.strikes.settle(&self.shared.gate, |count| count.counts(response));
         let mut debts = self.shared.debts();
-        if debts.ends_as_decided() {
+        if debts.ends_as_decided() && !may_strike {
             self.is_as_decided = true;
             return None;
         }
         let real = response.and_then(|parts| parts.extensions.get::<RealCost>());
-        let is_open = Cell::new(false);
+        let is_open = Cell::new(may_strike);
         let counts = |count: &Count| {
             count.counts(response).unwrap_or_else(|| {
                 is_open.set(true);
@@ -160,6 +168,7 @@ impl Account {
     /// Settles what depended on the trailers. Returns what they have to wait for, as [`settle`](Self::settle).
     pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<Settled> {
         self.stage = Stage::Settled;
+        self.strikes.settle(&self.shared.gate, |count| count.counts_call(has_failed));
         let mut debts = self.shared.debts();
         debts.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| {
             let counts = options.count.as_ref().and_then(|count| count.counts_call(has_failed));

@@ -37,7 +37,7 @@ impl Judge<'_> {
         match rule {
             MissingKey::Deny if keyless.terms.keyed => Resolved::refused(Refusal::Ambiguous),
             _ if !keyless.terms.counted => Resolved::Skip,
-            _ => self.check(keyless.draft.with_tier(Some(*policy.quota())), key()),
+            _ => self.check_shared(keyless.draft.with_tier(Some(*policy.quota())), key()),
         }
     }
 

@@ -16,7 +16,7 @@ use super::resolved::{Keyless, Resolved, Stage, Waiting};
 use crate::core::{Error, Key, Mode};
 use crate::http::gate::Gate;
 use crate::http::key::{Extracted, MissingKey};
-use crate::http::policy::{AccessList, Policy, Terms};
+use crate::http::policy::{AccessList, Policy, Scope, Terms};
 use crate::http::response::Refusal;
 use crate::limiter::Draft;
 use crate::lookup::RawValues;
@@ -48,9 +48,31 @@ impl<'a> Judge<'a> {
     pub(crate) fn resolve(self) -> Resolved {
         let options = self.policy.options();
         let Some(parts) = self.parts else { return Resolved::Skip };
-        let Some(terms) = options.scope.terms(parts) else { return Resolved::Skip };
+        let Some(terms) = options.scope.terms(parts) else { return self.resolve_ban(parts) };
         let resolved = self.judge(parts, terms, |policy| policy.cost_of(parts));
         if self.policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
+    }
+
+    /// Resolves a policy that does not apply to the request, but bans keys on the whole layer: to a look at its ban, which
+    /// no closure of the policy has a part in. A request without a key, or with an allowed one, is skipped.
+    fn resolve_ban(self, parts: &Parts) -> Resolved {
+        let (policy, options) = (self.policy, self.policy.options());
+        let bans = policy.rule().banning().is_some_and(|ban| ban.is_of_whole_layer());
+        if !bans || policy.rule().mode() != Mode::Enforce || Scope::is_preflight(parts) {
+            return Resolved::Skip;
+        }
+        if options.allow.as_deref().is_some_and(|list| self.lists(list, parts).unwrap_or(false)) {
+            return Resolved::Skip;
+        }
+        let draft = Draft { only_ban: true, ..Draft::new(self.place, 0, *policy.quota()) };
+        let keyless = Keyless { draft, terms: Terms { counted: true, keyed: false } };
+        match policy.extractor().extract(parts) {
+            Answer::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
+                self.resolve_key(keyless, found).in_shadow()
+            }
+            Answer::Ready(_) => Resolved::Skip,
+            Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)).in_shadow(),
+        }
     }
 
     /// Resolves the policy at cost 0 and whatever its scope, for a status request.
@@ -117,7 +139,7 @@ impl<'a> Judge<'a> {
     ///   [`ambiguous`](Self::ambiguous), [`without_key`](Self::without_key) and [`Refusal::Rejected`].
     ///
     /// A request that is not counted, such as a preflight, can be refused here but never becomes a check.
-    pub(super) fn resolve_key(self, keyless: Keyless, extracted: Extracted) -> Resolved {
+    pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let mut offered = RawValues::default();
         let key = match (extracted, policy.rule_for_missing_key()) {
@@ -134,7 +156,10 @@ impl<'a> Judge<'a> {
             (Extracted::Ambiguous, rule) => return self.ambiguous(keyless, rule),
             (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip,
             (Extracted::Missing, MissingKey::Deny) => return Resolved::refused(Refusal::NoKey),
-            (Extracted::Missing, MissingKey::Share) => Key::new("anonymous", ""),
+            (Extracted::Missing, MissingKey::Share) => {
+                keyless.draft.bans = false;
+                Key::new("anonymous", "")
+            }
         };
         let listed = |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| list.has_key(&key));
         if listed(&options.deny) {
@@ -143,7 +168,9 @@ impl<'a> Judge<'a> {
         if !keyless.terms.counted || listed(&options.allow) {
             return Resolved::Skip;
         }
-        let Some(lookup) = policy.rule().tiers() else { return self.check(keyless.draft, key) };
+        // A ban is that of the key, whatever its quota.
+        let lookup = policy.rule().tiers().filter(|_| !keyless.draft.only_ban);
+        let Some(lookup) = lookup else { return self.check(keyless.draft, key) };
         let offered = || {
             if let Some(parts) = self.parts {
                 policy.extractor().raw_values(parts, &mut offered);
@@ -175,13 +202,21 @@ impl<'a> Judge<'a> {
             // Any client can make lookups fail, and one that does may be on the list.
             _ if policy.denies_values() => Resolved::refused(Refusal::Failed(error)),
             (OnFailure::Fallback, _) if !keyless.terms.counted => Resolved::Skip,
-            (OnFailure::Fallback, _) => self.check(keyless.draft, Key::new("unknown", "")),
+            (OnFailure::Fallback, _) => self.check_shared(keyless.draft, Key::new("unknown", "")),
         }
     }
 
     /// Resolves to the check of a key.
     pub(super) fn check(self, draft: Draft, key: Key) -> Resolved {
+        if draft.only_ban && !draft.bans {
+            return Resolved::Skip;
+        }
         Resolved::Check(draft.check(self.policy.rule(), key))
+    }
+
+    /// Resolves to the check of a key that several clients share, which is never banned.
+    pub(super) fn check_shared(self, draft: Draft, key: Key) -> Resolved {
+        self.check(Draft { bans: false, ..draft }, key)
     }
 
     /// Resolves to a lookup, which starts when it is polled.

@@ -55,7 +55,8 @@ impl PolicyField {
     /// It never does if one has windows of a calendar, which differ in length.
     pub(super) fn is_of(&self, outcomes: &[Outcome]) -> bool {
         let is_of = |(outcome, (name, quota)): (&Outcome, &(PolicyName, Quota))| {
-            outcome.quota() == quota && quota.calendar().is_none() && outcome.policy_name() == name
+            let is_alike = outcome.quota() == quota && quota.calendar().is_none() && !outcome.is_hidden();
+            is_alike && outcome.policy_name() == name
         };
         outcomes.len() == self.configured.len() && outcomes.iter().zip(&self.configured).all(is_of)
     }

@@ -11,10 +11,10 @@ use http::request::Parts;
 use ipnet::IpNet;
 
 use super::MissingKey;
-use super::ip::{DEFAULT_V6_PREFIX, ip_key, is_ip_key};
+use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
 use super::peer_ip::peer;
 use super::trust::{Trust, parse_net};
-use super::{Extracted, KeyExtractor, ListEntry, hops};
+use super::{Bannable, Extracted, KeyExtractor, ListEntry, hops};
 use crate::core::{Answer, Error};
 
 /// An extractor of the client's address, also behind trusted proxies.
@@ -262,5 +262,13 @@ impl KeyExtractor for ClientIp {
 
     fn is_proven(&self) -> bool {
         true
+    }
+
+    /// A header is as true as the peers that it is believed from.
+    fn bannable(&self) -> Bannable {
+        if self.trust.is_of_anyone() {
+            return Bannable::Spoofable;
+        }
+        if self.v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
     }
 }

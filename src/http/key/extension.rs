@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use http::request::Parts;
 
-use super::{Extracted, KeyExtractor, ListEntry};
+use super::{Bannable, Extracted, KeyExtractor, ListEntry};
 use crate::core::Answer;
 
 /// An extractor that calls a closure with a request extension of type `T`.
@@ -71,6 +71,10 @@ where
     /// Extensions are set by the server, not by clients.
     fn is_proven(&self) -> bool {
         true
+    }
+
+    fn bannable(&self) -> Bannable {
+        Bannable::Client
     }
 }
 

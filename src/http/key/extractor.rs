@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
+use super::bannable::Bannable;
 use super::extracted::Extracted;
 use super::list_entry::ListEntry;
 use super::missing::MissingKey;
@@ -132,6 +133,13 @@ pub trait KeyExtractor: Send + Sync + 'static {
         false
     }
 
+    /// Returns whom a [ban](crate::Ban) by this key refuses, which decides whether a policy with this key may have one.
+    ///
+    /// By default clients may choose the key, which is safe.
+    fn bannable(&self) -> Bannable {
+        Bannable::Claimed
+    }
+
     /// Joins this key with another's: each pair has a counter of its own.
     ///
     /// A request without one of the two has no joined key.
@@ -202,6 +210,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn is_proven(&self) -> bool {
         (**self).is_proven()
+    }
+
+    fn bannable(&self) -> Bannable {
+        (**self).bannable()
     }
 }
 

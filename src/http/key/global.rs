@@ -6,7 +6,7 @@ use std::fmt;
 
 use http::request::Parts;
 
-use super::{Extracted, Key, KeyExtractor, ListEntry};
+use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry};
 use crate::core::Answer;
 
 /// The extractor that [`global`] returns: the same key for each request.
@@ -44,5 +44,9 @@ impl KeyExtractor for Global {
 
     fn is_proven(&self) -> bool {
         true
+    }
+
+    fn bannable(&self) -> Bannable {
+        Bannable::Shared
     }
 }

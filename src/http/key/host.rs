@@ -11,7 +11,7 @@ use http::header::HOST;
 use http::request::Parts;
 
 use super::field_value::lines;
-use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
+use super::{Ambiguous, Bannable, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::core::Answer;
 use crate::lookup::RawValues;
 
@@ -106,6 +106,10 @@ impl KeyExtractor for Host {
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {
         entry.is_of("host", |value| normal(value).is_some_and(|name| name.as_bytes() == value))
+    }
+
+    fn bannable(&self) -> Bannable {
+        Bannable::Shared
     }
 }
 

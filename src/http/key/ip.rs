@@ -8,6 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Key, counted};
 
+/// Shorter prefixes of IPv6 addresses are of networks that several sites may share.
+pub(super) const LEAST_SITE: u8 = 48;
+
 /// The default prefix length, in bits: a site is usually delegated a /56, which has 2^72 addresses.
 pub(super) const DEFAULT_V6_PREFIX: u8 = 56;
 

@@ -12,7 +12,7 @@ use http::request::Parts;
 
 use super::MissingKey;
 use super::extractor::Join;
-use super::{Extracted, Key, KeyExtractor, ListEntry, Secret};
+use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, Secret};
 use crate::core::Answer;
 use crate::lookup::RawValues;
 
@@ -61,6 +61,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
 
     fn is_proven(&self) -> bool {
         self.first.is_proven() && self.second.is_proven()
+    }
+
+    fn bannable(&self) -> Bannable {
+        self.first.bannable().and(self.second.bannable())
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 use http::request::Parts;
 
-use super::{Extracted, Key, KeyExtractor, ListEntry};
+use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry};
 use crate::core::Answer;
 
 /// The value that all other methods share: made-up methods must not start fresh counters.
@@ -65,5 +65,9 @@ impl KeyExtractor for Method {
     /// A method does not identify a client.
     fn is_proven(&self) -> bool {
         true
+    }
+
+    fn bannable(&self) -> Bannable {
+        Bannable::Shared
     }
 }

@@ -33,6 +33,7 @@
 
 mod ambiguous;
 mod authorization;
+mod bannable;
 #[cfg(feature = "basic-auth")]
 mod basic_user;
 mod bearer;
@@ -83,6 +84,7 @@ mod trust;
 pub use crate::core::Key;
 use crate::core::Kind;
 pub use ambiguous::Ambiguous;
+pub use bannable::Bannable;
 #[cfg(feature = "basic-auth")]
 pub use basic_user::{BasicUser, basic_user};
 pub use bearer::bearer;

@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use percent_encoding::{percent_decode, percent_decode_str};
 
-use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
+use super::{Ambiguous, Bannable, Extracted, KeyExtractor, Kind, ListEntry};
 use crate::core::Answer;
 use crate::lookup::RawValues;
 
@@ -68,6 +68,10 @@ impl KeyExtractor for Path {
             Ok(path) => offered.push(&*path),
             Err(Ambiguous) => readings(path).for_each(|reading| offered.push(reading)),
         }
+    }
+
+    fn bannable(&self) -> Bannable {
+        Bannable::Shared
     }
 }
 

@@ -11,8 +11,8 @@ use axum::extract::ConnectInfo;
 use http::request::Parts;
 
 use super::MissingKey;
-use super::ip::{DEFAULT_V6_PREFIX, ip_key, is_ip_key};
-use super::{Extracted, KeyExtractor, ListEntry};
+use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
+use super::{Bannable, Extracted, KeyExtractor, ListEntry};
 use crate::core::Answer;
 
 /// An extractor of the peer's address.
@@ -79,6 +79,10 @@ impl KeyExtractor for PeerIp {
 
     fn is_proven(&self) -> bool {
         true
+    }
+
+    fn bannable(&self) -> Bannable {
+        if self.v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
     }
 }
 

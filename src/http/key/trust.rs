@@ -5,13 +5,17 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
 
 use super::canonical;
 use crate::core::Error;
 
 /// The characters of an invalid CIDR that an error shows: no valid one is longer.
 const LONGEST_SHOWN: usize = 64;
+
+/// The shortest prefixes of networks that may be somebody's own: 10.0.0.0/8, and an allocation of IPv6 addresses.
+const LARGEST_V4: u8 = 8;
+const LARGEST_V6: u8 = 16;
 
 /// The proxies whose headers count.
 #[derive(Clone, Debug)]
@@ -36,6 +40,18 @@ impl Trust {
         Trust::Nets(nets)
     }
 
+    /// Whether clients anywhere may be among the proxies: a number of them says nothing about who the peer is, and
+    /// networks may be so large that they are no operator's own. Many smaller public networks are not noticed.
+    pub(super) fn is_of_anyone(&self) -> bool {
+        match self {
+            Trust::Hops(trusted) => *trusted > 0,
+            Trust::Nets(nets) => nets.iter().any(|net| match net {
+                IpNet::V4(net) => net.prefix_len() < LARGEST_V4,
+                IpNet::V6(net) => net.prefix_len() < LARGEST_V6 && (net.prefix_len() < 3 || is_global(net)),
+            }),
+        }
+    }
+
     /// Whether the proxy at `address` is trusted, after `passed` others.
     pub(super) fn covers(&self, passed: usize, address: IpAddr) -> bool {
         match self {
@@ -46,6 +62,11 @@ impl Trust {
             }
         }
     }
+}
+
+/// Whether a network is in `2000::/3`, from which public addresses are.
+fn is_global(net: &Ipv6Net) -> bool {
+    net.network().segments()[0] >> 13 == 1
 }
 
 /// Parses a CIDR, or an address as the network of that address alone.
@@ -84,6 +105,20 @@ mod tests {
         row(&["2001:db8::/32", "10.0.0.0/8"], "2001:db8:ffff::1", true);
         row(&["2001:db8::/32", "10.0.0.0/8"], "2001:db9::1", false);
         row(&[], "10.0.0.1", false);
+    }
+
+    #[test]
+    fn networks_that_clients_are_in_too_are_those_of_anyone() {
+        let is_of_anyone =
+            |cidrs: &[&str]| Trust::nets(cidrs.iter().map(|cidr| parse_net(cidr).unwrap())).is_of_anyone();
+        for cidr in ["0.0.0.0/0", "::/0", "0.0.0.0/1", "8.0.0.0/7", "2000::/3", "::ffff:0.0.0.0/96"] {
+            assert!(is_of_anyone(&["10.0.0.0/8", cidr]), "{cidr}");
+        }
+        // Two halves are a whole.
+        assert!(is_of_anyone(&["0.0.0.0/1", "128.0.0.0/1"]));
+        assert!(!is_of_anyone(&[]));
+        assert!(!is_of_anyone(&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "2001:db8::/32", "::1"]));
+        assert!(Trust::Hops(1).is_of_anyone() && !Trust::nobody().is_of_anyone());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use http::Method;
 use http::request::Parts;
 
 use super::{AccessList, Count, Options, Policy};
-use crate::core::{Error, Quota};
+use crate::core::{Ban, Error, Quota};
 use crate::http::key::{KeyExtractor, MissingKey};
 use crate::limiter::Share;
 #[cfg(feature = "lookup")]
@@ -50,6 +50,75 @@ impl Policy {
     /// counter; with any other key, the policy does not apply to them.
     pub fn missing_key(self, rule: MissingKey) -> Self {
         self.with(|options| options.missing_key = Some(rule))
+    }
+
+    /// Sets a ban: after a number of refusals by this policy within a window, the key is refused for a time.
+    ///
+    /// A refusal by the policy's quota counts, in shadow mode too, and one by another policy, a list or a missing key
+    /// does not. While a key is banned, all requests that the policy applies to are refused, whatever they cost, and
+    /// take nothing; clients see in `Retry-After` when it ends. Refused requests call the store as often as without a
+    /// ban.
+    ///
+    /// Who could have others banned decides whether a layer takes such a policy ([`Bannable`](crate::key::Bannable)):
+    ///
+    /// - by the address of the peer, or of a client behind
+    ///   [trusted networks](crate::key::ClientIp::trusted_proxies), and by what the server has put into the request's
+    ///   extensions: yes;
+    /// - by a key that clients choose, such as a header or a cookie: only if the ban says that keys are
+    ///   [verified](Ban::of_verified_keys) before;
+    /// - by an address of [`trusted_hops`](crate::key::ClientIp::trusted_hops), which anybody may send, or by a key
+    ///   that clients share, such as the route: never.
+    ///
+    /// Without the address of the peer, all clients share one counter, which is never banned. Behind a proxy that is
+    /// not trusted, all clients have the address of that proxy, and are banned together.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ban, MemoryStore, Policy, Quota, RateLimitLayer, key};
+    ///
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    /// let login = || Policy::new("login", Quota::per_minute(5));
+    /// let ban = Ban::new(10, 5 * MINUTE, 15 * MINUTE).growing(2.0, 1_440 * MINUTE);
+    /// let layer = RateLimitLayer::try_new(MemoryStore::new(), login().key(key::peer_ip()).ban(ban))?;
+    ///
+    /// let error = RateLimitLayer::try_new(MemoryStore::new(), login().key(key::header("x-user")).ban(ban));
+    /// assert!(error.is_err());
+    /// # let _ = layer;
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    pub fn ban(self, ban: Ban) -> Self {
+        let rule = self.rule.ban(ban);
+        Self { rule, ..self }.with(|options| options.bans_on = None)
+    }
+
+    /// Sets a ban after a number of failures, or of any responses that `count` counts, instead of refusals.
+    ///
+    /// A failed request strikes when its response is sent, or when a gRPC call has ended; one whose client disconnects
+    /// before that does not. The strike is sent to the store in the background, with what else is sent there, and no
+    /// response waits for it: requests that run meanwhile are admitted. [`ban`](Self::ban) has the rules for keys.
+    ///
+    /// [`Count::failures`] counts every 5xx as well, so an outage of the service would have its clients banned. For
+    /// logins prefer [`Count::statuses`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use http::StatusCode;
+    /// use tollgate::{Ban, Count, Policy, Quota, key};
+    ///
+    /// const MINUTE: Duration = Duration::from_secs(60);
+    /// // Five wrong passwords within ten minutes.
+    /// let policy = Policy::new("login", Quota::per_minute(30))
+    ///     .key(key::peer_ip())
+    ///     .ban_failures(Ban::new(5, 10 * MINUTE, 60 * MINUTE), Count::statuses([StatusCode::UNAUTHORIZED]));
+    /// # let _ = policy;
+    /// ```
+    pub fn ban_failures(self, ban: Ban, count: Count) -> Self {
+        let rule = self.rule.ban_by_outcome(ban);
+        Self { rule, ..self }.with(|options| options.bans_on = Some(count))
     }
 
     /// Sets how many units a request takes, instead of 1.

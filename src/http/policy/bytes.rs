@@ -52,7 +52,8 @@ impl Policy {
     ///
     /// It is an error if the quota of such a policy is a [concurrency](crate::Quota::concurrency) or a
     /// [leaky bucket](crate::Quota::leaky_bucket), or if the policy also has a cost or a [`count`](Self::count), is
-    /// [`metered`](Self::metered), or is [refunded if dropped](Self::refund_dropped): the layer is not built.
+    /// [`metered`](Self::metered), is [refunded if dropped](Self::refund_dropped), or has a [ban](Self::ban), as bytes
+    /// that wait are no refusals: the layer is not built.
     ///
     /// # Examples
     ///
@@ -98,6 +99,7 @@ impl Policy {
             ("count", self.options.count.is_some()),
             ("metered", self.options.metered),
             ("refund_dropped", self.options.refund_dropped),
+            ("ban", self.rule.banning().is_some()),
         ];
         let Some((option, _)) = wrong.iter().find(|(_, is_set)| *is_set) else { return Ok(()) };
         let name = self.name();

@@ -25,10 +25,10 @@ pub use self::count::Count;
 pub(crate) use self::options::Options;
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::check_route;
-pub(crate) use self::scope::{Predicate, Terms};
+pub(crate) use self::scope::{Predicate, Scope, Terms};
 use crate::core::{Error, Mode, Quota};
 use crate::http::key;
-use crate::http::key::{KeyExtractor, ListEntry, MissingKey};
+use crate::http::key::{Bannable, KeyExtractor, ListEntry, MissingKey};
 use crate::limiter::Rule;
 
 /// A named limit: a quota, and the key by which requests are counted against it.
@@ -153,6 +153,29 @@ impl Policy {
         let (name, option) = (self.name(), if *metered { "metered" } else { "count" });
         let text = format!("policy {name:?}: its slots are released at the end of each request: leave out {option}");
         Err(Error::invalid(text))
+    }
+
+    /// Returns an error if clients could have others banned.
+    ///
+    /// # Errors
+    ///
+    /// If they could; the message names the policy, and what to do.
+    pub(crate) fn check_ban(&self) -> Result<(), Error> {
+        let Some(ban) = self.rule.banning() else { return Ok(()) };
+        let text = match self.key.bannable() {
+            Bannable::Client => return Ok(()),
+            Bannable::Claimed if ban.is_of_verified_keys() => return Ok(()),
+            Bannable::Claimed => {
+                "clients choose this key, so one could have another banned: ban by address, or say that keys are verified \
+                 before (of_verified_keys)"
+            }
+            Bannable::Spoofable => {
+                "a ban by an address in a header that is believed from anyone would ban whom clients name: give \
+                 trusted_proxies as the networks of your proxies"
+            }
+            Bannable::Shared => "all clients share this key, so one could have all of them banned: ban by address",
+        };
+        Err(Error::invalid(format!("policy {:?}: {text}", self.name())))
     }
 
     fn check_lists(&self, client: &dyn KeyExtractor) -> Result<(), Error> {

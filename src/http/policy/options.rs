@@ -38,6 +38,8 @@ pub(crate) struct Options {
     pub(crate) scope: Scope,
     /// Which responses count; without it all do.
     pub(crate) count: Option<Count>,
+    /// Which responses are strikes of the ban; without it refusals are.
+    pub(crate) bans_on: Option<Count>,
     /// The quota by the head of a request; `None` of the closure is the policy's own.
     pub(super) tier: Option<Arc<OfRequest<Option<Quota>>>>,
     /// Which requests may use the rule's reserve; without it all may.
@@ -58,6 +60,7 @@ impl Default for Options {
             bytes: None,
             scope: Scope::default(),
             count: None,
+            bans_on: None,
             tier: None,
             critical: None,
             allow: None,

@@ -68,6 +68,11 @@ impl Scope {
         })
     }
 
+    /// Returns whether a request is a CORS preflight.
+    pub(crate) fn is_preflight(parts: &Parts) -> bool {
+        is_preflight(&parts.method, &parts.headers)
+    }
+
     /// Checks that each template can match some request.
     #[cfg(feature = "axum")]
     pub(super) fn check_routes(&self) -> Result<(), Error> {

@@ -6,7 +6,7 @@
 //!
 //! | refusal | HTTP | gRPC |
 //! | --- | --- | --- |
-//! | a policy refuses | 429 | `RESOURCE_EXHAUSTED` |
+//! | a policy refuses, or the key is banned | 429, with different problem types | `RESOURCE_EXHAUSTED` |
 //! | the key is missing, or the client is on a deny list | 403 | `PERMISSION_DENIED` |
 //! | the key is ambiguous | 400 | `INVALID_ARGUMENT` |
 //! | a key extractor rejects the request | its response | its response |
@@ -117,7 +117,7 @@ impl Responses {
                 let later = self.headers.headers().later_millis();
                 let wait = decision.retry_after().map(|wait| wait.max(Duration::from_millis(1)));
                 let wait = wait.map(|wait| wait.saturating_add(Duration::from_millis(later)));
-                let mut response = grpc::exhausted(wait);
+                let mut response = grpc::exhausted(wait, decision.is_banned());
                 self.headers.write_refusal(response.headers_mut(), decision, later.div_ceil(1_000));
                 response.extensions_mut().insert(decision.clone());
                 response
@@ -131,7 +131,7 @@ impl Responses {
         let later = self.headers.headers().later();
         let shown = decision.violated().filter(|outcome| self.headers.shows(outcome));
         let (wait, is_guess) = (wait(decision, later), decision.retry_is_guess());
-        let mut response = problem::quota_exceeded(wait, is_guess, shown.map(Outcome::policy));
+        let mut response = problem::quota_exceeded(wait, is_guess, decision.is_banned(), shown.map(Outcome::policy));
         self.complete(&mut response, decision, later);
         response
     }

@@ -1,7 +1,7 @@
 //! Responses with a problem document (RFC 9457).
 //!
-//! Types are those of the IETF's draft for rate limits, `quota-exceeded` and `temporary-reduced-capacity`, or
-//! `about:blank`, which contains no more than the status. Documents are written as text: names of policies and numbers
+//! Types are those of the IETF's draft for rate limits, `quota-exceeded`, `abnormal-usage-detected` (a ban) and
+//! `temporary-reduced-capacity`, or `about:blank`, which contains no more than the status. Documents are written as text: names of policies and numbers
 //! need no escaping, and a refusal should cost little, as it may be one of a flood.
 
 use std::time::Duration;
@@ -22,6 +22,12 @@ const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json"
 const QUOTA_EXCEEDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
     r#""title":"Quota Exceeded","status":429,"detail":""#,
+);
+
+/// The document of a 429 to a client whose key is banned, up to its detail.
+const ABNORMAL_USAGE: &str = concat!(
+    r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
+    r#""title":"Abnormal Usage Detected","status":429,"detail":""#,
 );
 
 /// The document of a 503, up to its detail.
@@ -46,19 +52,21 @@ const USUAL_SIZE: usize = 256;
 const USUAL_HEADERS: usize = 10;
 
 /// Returns a 429 that names the violated policies, to be retried in `wait` seconds, perhaps a guess; `None` if no wait
-/// can help.
+/// can help. Its type is another one if the client `is_banned`.
 ///
 /// The caller adds `Retry-After` and `Cache-Control`.
 pub(crate) fn quota_exceeded<'a>(
     wait: Option<u64>,
     is_guess: bool,
+    is_banned: bool,
     policies: impl Iterator<Item = &'a str>,
 ) -> Response<Bytes> {
+    let head = if is_banned { ABNORMAL_USAGE } else { QUOTA_EXCEEDED };
     let mut body = if let Some(seconds) = wait {
-        retry_in(QUOTA_EXCEEDED, if is_guess { "Retry in about " } else { "Retry in " }, seconds)
+        retry_in(head, if is_guess { "Retry in about " } else { "Retry in " }, seconds)
     } else {
         let detail = "Do not retry: the request costs more than the limit ever admits at once.";
-        document(QUOTA_EXCEEDED, &[detail])
+        document(head, &[detail])
     };
     body.push_str(",\"violated-policies\":[");
     for (index, name) in policies.enumerate() {

@@ -28,6 +28,8 @@ pub(super) struct PolicyStatus {
     remaining: u64,
     /// The time until all units are there again, if nothing more is taken.
     reset_after: Duration,
+    /// The time until the ban of the client ends, if it is banned.
+    banned_for: Option<Duration>,
 }
 
 impl Status {
@@ -38,20 +40,26 @@ impl Status {
     }
 
     /// Returns the status as JSON: under `resources`, each policy by its name, with `limit`, `used` and `remaining` in
-    /// units and `reset` in Unix time (seconds, rounded up).
+    /// units and `reset` in Unix time (seconds, rounded up); of one by which the client is banned, also `banned`, the end of
+    /// the ban.
     pub(super) fn to_json(&self) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut json = String::from(r#"{"resources":{"#);
         for (index, status) in self.policies.iter().enumerate() {
-            let PolicyStatus { policy, limit, used, remaining, reset_after } = status;
+            let PolicyStatus { policy, limit, used, remaining, reset_after, banned_for } = status;
             let comma = if index == 0 { "" } else { "," };
             let reset = whole_seconds(now.saturating_add(*reset_after));
             // A policy's name needs no escaping.
             write!(
                 json,
-                r#"{comma}"{policy}":{{"limit":{limit},"used":{used},"remaining":{remaining},"reset":{reset}}}"#
+                r#"{comma}"{policy}":{{"limit":{limit},"used":{used},"remaining":{remaining},"reset":{reset}"#
             )
             .expect("writing to a string cannot fail");
+            if let Some(left) = banned_for {
+                let until = whole_seconds(now.saturating_add(*left));
+                write!(json, r#","banned":{until}"#).expect("writing to a string cannot fail");
+            }
+            json.push('}');
         }
         json.push_str("}}");
         json
@@ -63,6 +71,7 @@ impl PolicyStatus {
     fn of(outcome: &Outcome) -> Self {
         let (Advertised { q, .. }, r) = (Advertised::of(outcome.quota()), Left::units(outcome));
         let (policy, reset_after) = (outcome.policy().to_owned(), outcome.reset_after());
-        Self { policy, limit: q, used: used(outcome, r), remaining: r, reset_after }
+        let banned_for = outcome.banned_for();
+        Self { policy, limit: q, used: used(outcome, r), remaining: r, reset_after, banned_for }
     }
 }

@@ -36,6 +36,8 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 /// {"resources":{"ip":{"limit":300,"used":12,"remaining":288,"reset":1767225600}}}
 /// ```
 ///
+/// A policy by which the client is [banned](crate::Ban) also has `banned`, the end of the ban in Unix time.
+///
 /// It checks the layer's policies as for any request of the client, and takes nothing:
 ///
 /// - The layer's keys identify the client. `limit`, `used` and `remaining` are those of the headers that the client's

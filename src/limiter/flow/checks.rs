@@ -19,12 +19,14 @@ pub(in crate::limiter) struct FlowChecks {
 }
 
 impl FlowChecks {
-    /// The checks of a key; `now` makes of them those by the rules in force.
+    /// The checks of a key; `now` makes of them those by the rules in force. A portion that is refused is no strike, as
+    /// clients do not choose portions; but nothing is leased to a key that is banned.
     pub(in crate::limiter) fn new(
         checks: impl IntoIterator<Item = Check>,
         now: impl Fn(&[Check]) -> Each + Send + Sync + 'static,
     ) -> Self {
-        let first = checks.into_iter().map(|check| check.cost(0).settles(Settles::ByOutcome)).collect();
+        let look = |check: Check| check.cost(0).settles(Settles::ByOutcome).without_strikes();
+        let first = checks.into_iter().map(look).collect();
         Self { first, now: Box::new(now) }
     }
 

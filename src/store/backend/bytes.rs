@@ -3,13 +3,14 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 0 | the version of the format, 1 |
-//! | 1 | the shape: `l`, `x`, `w`, `g` or `s` |
+//! | 1 | the shape: `l`, `x`, `w`, `g`, `s` or `b` |
 //! | then, each of 8 bytes, big-endian | |
 //! | `l` | a time and an amount: a fixed window's start and count, or a bucket's last time and level |
 //! | `x` | a bucket's last time, and a level of 2^52 or more: its units, and the parts beyond them |
 //! | `w` | a sliding window's last time, its count, and the count of the window before |
 //! | `g` | a sliding log's last time; then 4 bytes a unit, the low bits of its time, oldest first |
 //! | `s` | of each cohort of slots the time of the first, then 4 bytes: how many slots; oldest first |
+//! | `b` | when the last ban of a key ends, how long it is, when the window of strikes began, and how many there are: in ms |
 //!
 //! Times are ticks of the quota since the Unix epoch. A state of another version, or that is none of its quota, is an
 //! error of the requests over it: to start anew would admit what was already used.
@@ -37,6 +38,7 @@ pub(super) fn encode(state: &State) -> Vec<u8> {
         #[cfg(feature = "redis")]
         State::LogDigest { .. } => unreachable!("only Redis has digests of logs"),
         State::Slots { .. } => unreachable!("they were written above"),
+        State::Ban { ends, length, start, strikes } => (b'b', &[*ends, *length, *start, *strikes], &[]),
     };
     let mut bytes = Vec::with_capacity(2 + 8 * numbers.len() + 4 * units.len());
     bytes.extend([VERSION, shape]);
@@ -72,6 +74,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<State, Error> {
         b'w' => numbers(rest).map(|[time, count, previous]| State::Window { time, count, previous }),
         b'g' => log(rest),
         b's' => slots(rest),
+        b'b' => numbers(rest).map(|[ends, length, start, strikes]| State::Ban { ends, length, start, strikes }),
         _ => None,
     };
     state.ok_or_else(no_state)
@@ -124,6 +127,12 @@ mod tests {
                 .prop_map(|(time, units)| State::Log { time, units: units.into() }),
             proptest::collection::btree_map(0..EXACT, any::<u32>(), 1..20)
                 .prop_map(|cohorts| State::Slots { cohorts: cohorts.into_iter().collect() }),
+            (0..EXACT, 0..EXACT, 0..EXACT, 0..EXACT).prop_map(|(ends, length, start, strikes)| State::Ban {
+                ends,
+                length,
+                start,
+                strikes
+            }),
         ]
     }
 
@@ -147,6 +156,7 @@ mod tests {
             let _ = decode(&[&[VERSION, b'l'], &bytes[..]].concat());
             let _ = decode(&[&[VERSION, b'x'], &bytes[..]].concat());
             let _ = decode(&[&[VERSION, b's'], &bytes[..]].concat());
+            let _ = decode(&[&[VERSION, b'b'], &bytes[..]].concat());
         }
     }
 

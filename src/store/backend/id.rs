@@ -4,9 +4,9 @@ use std::borrow::Borrow;
 use std::fmt;
 
 use crate::store::Counter;
-use crate::store::name::{ROOM, push_name};
+use crate::store::name::{ROOM, push_ban_name, push_name};
 
-/// The identity of one counter's state: its policy, key, algorithm and window.
+/// The identity of one counter's state: its policy, key, algorithm and window; or of the ban of its key.
 ///
 /// It is a text of ASCII without spaces or control characters, such as `{user:ada}:api:1t60000000u`. The limit is not part
 /// of it, so a changed limit keeps the units used. Ids are ordered as their texts are, byte by byte.
@@ -31,6 +31,13 @@ impl StateId {
     pub fn of(counter: &Counter) -> Self {
         let mut name = String::with_capacity(ROOM + counter.key.as_str().len());
         push_name(&mut name, counter);
+        Self(name.into_boxed_str())
+    }
+
+    /// Returns the identity of the ban of a counter's key.
+    pub(super) fn of_ban(counter: &Counter) -> Self {
+        let mut name = String::with_capacity(ROOM + counter.key.as_str().len());
+        push_ban_name(&mut name, counter);
         Self(name.into_boxed_str())
     }
 

@@ -9,9 +9,16 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::id::StateId;
-use crate::core::error::Kind;
+use crate::core::error;
 use crate::core::{Error, Quota, kept};
 use crate::store::{Applied, Change, Check, Counter, Decided, Taken};
+
+/// What a state is of.
+#[derive(Clone, Copy)]
+pub(super) enum Kind<'a> {
+    Quota(&'a Quota),
+    Ban,
+}
 
 /// What is to be done.
 pub(super) enum Work {
@@ -34,7 +41,7 @@ pub(super) enum Done {
 /// Work, and who waits for it.
 pub(super) struct Job {
     pub(super) work: Work,
-    /// The states it concerns, in the order of its checks, with repeats.
+    /// The states it concerns, in the order of its checks, and behind them those of their bans, with repeats.
     pub(super) ids: SmallVec<[StateId; 1]>,
     /// The runtime that it came from.
     pub(super) runtime: Option<Runtime>,
@@ -55,22 +62,49 @@ impl Work {
         Self::Decide(kept(checks))
     }
 
-    /// Returns the quotas of its states, in the order of its ids.
-    pub(super) fn quotas(&self) -> SmallVec<[&Quota; 4]> {
+    /// Returns whether it needs no state, as it forgets it.
+    pub(super) fn forgets(&self) -> bool {
         match self {
-            Self::Decide(checks) => checks.iter().map(|check| &check.counter.quota).collect(),
-            Self::Adjust(change) => SmallVec::from_iter([&change.1.counter.quota]),
-            Self::Reset(counter) => SmallVec::from_iter([&counter.quota]),
+            Self::Decide(_) => false,
+            Self::Adjust(change) => change.2 == Change::Lift,
+            Self::Reset(_) => true,
+        }
+    }
+
+    /// Returns what its states are of, in the order of its ids.
+    pub(super) fn kinds(&self) -> SmallVec<[Kind<'_>; 4]> {
+        match self {
+            Self::Decide(checks) => {
+                let quotas = checks.iter().map(|check| Kind::Quota(&check.counter.quota));
+                quotas.chain(banning(checks).map(|_| Kind::Ban)).collect()
+            }
+            Self::Adjust(change) if is_of_ban(change.2) => SmallVec::from_iter([Kind::Ban]),
+            Self::Adjust(change) => SmallVec::from_iter([Kind::Quota(&change.1.counter.quota)]),
+            Self::Reset(counter) => SmallVec::from_iter([Kind::Quota(&counter.quota)]),
         }
     }
 
     fn ids(&self) -> SmallVec<[StateId; 1]> {
         match self {
-            Self::Decide(checks) => checks.iter().map(|check| StateId::of(&check.counter)).collect(),
+            Self::Decide(checks) => {
+                let counters = checks.iter().map(|check| StateId::of(&check.counter));
+                counters.chain(banning(checks).map(|check| StateId::of_ban(&check.counter))).collect()
+            }
+            Self::Adjust(change) if is_of_ban(change.2) => SmallVec::from_buf([StateId::of_ban(&change.1.counter)]),
             Self::Adjust(change) => SmallVec::from_buf([StateId::of(&change.1.counter)]),
             Self::Reset(counter) => SmallVec::from_buf([StateId::of(counter)]),
         }
     }
+}
+
+/// Returns the checks that have a ban, whose states stand behind those of all checks.
+fn banning(checks: &[Check]) -> impl Iterator<Item = &Check> {
+    checks.iter().filter(|check| check.ban.is_some())
+}
+
+/// Returns whether a change is one to the ban of a key.
+fn is_of_ban(change: Change) -> bool {
+    matches!(change, Change::Strike(_) | Change::Lift)
 }
 
 impl Job {
@@ -128,5 +162,5 @@ impl Waiter {
 
 /// The error of a job that was dropped: its runtime stopped, or the database panicked.
 fn lost() -> Error {
-    Error::new(Kind::Store, "the round was dropped: its runtime stopped, or the database panicked")
+    Error::new(error::Kind::Store, "the round was dropped: its runtime stopped, or the database panicked")
 }

@@ -10,14 +10,15 @@ use smallvec::SmallVec;
 
 use super::bytes::{decode, encode, no_state};
 use super::id::StateId;
-use super::job::{Done, Job, Work};
+use super::job::{Done, Job, Kind, Work};
 use super::traits::Write;
+use crate::core::algorithm::ban::{self, Struck};
 use crate::core::algorithm::{Adjusted, State, Step};
-use crate::core::error::Kind;
-use crate::core::{Error, Quota};
+use crate::core::{Ban, Error, Quota, error};
+use crate::store::bans::{Bans, applied_strike};
 use crate::store::clock::micros;
 use crate::store::evaluate::{adjustment, applied, decided, evaluate, look_again};
-use crate::store::{Change, Check, Counter, StoreId, Taken};
+use crate::store::{Applied, Change, Check, Counter, StoreId, Taken};
 
 /// The result of each job of a round.
 pub(super) type Results = Vec<Result<Done, Error>>;
@@ -36,7 +37,7 @@ pub(super) fn decide(
 ) -> Result<(Results, Vec<Write>), Error> {
     if states.len() != ids.len() {
         let text = format!("the database returned {} states for {} ids", states.len(), ids.len());
-        return Err(Error::new(Kind::Store, text));
+        return Err(Error::new(error::Kind::Store, text));
     }
     let states = states.iter().map(|state| state.as_deref().map(decode).transpose()).collect();
     let mut round = Round::new(store, ids, micros(&move || now), states);
@@ -77,10 +78,10 @@ impl<'a> Round<'a> {
     /// If a state that it needs cannot be read; a reset needs none.
     fn work(&mut self, job: &Job) -> Result<Done, Error> {
         let places: SmallVec<[usize; 4]> = job.ids.iter().map(|id| self.place(id)).collect();
-        for (place, quota) in places.iter().zip(job.work.quotas()) {
-            self.check(*place, quota);
+        for (place, kind) in places.iter().zip(job.work.kinds()) {
+            self.check(*place, kind);
         }
-        if matches!(job.work, Work::Reset(_)) {
+        if job.work.forgets() {
             self.unreadable[places[0]] = None;
         }
         if let Some(error) = places.iter().find_map(|place| self.unreadable[*place].as_ref()) {
@@ -96,10 +97,14 @@ impl<'a> Round<'a> {
         })
     }
 
-    /// Checks once that a state which was loaded is one of its quota.
-    fn check(&mut self, place: usize, quota: &Quota) {
+    /// Checks once that a state which was loaded is one of its quota, or of a ban.
+    fn check(&mut self, place: usize, kind: Kind<'_>) {
         let is_checked = mem::replace(&mut self.is_checked[place], true);
-        if !is_checked && self.states[place].0.as_ref().is_some_and(|state| !quota.can_read(state)) {
+        let can_read = |state: &State| match kind {
+            Kind::Quota(quota) => quota.can_read(state),
+            Kind::Ban => matches!(state, State::Ban { .. }),
+        };
+        if !is_checked && self.states[place].0.as_ref().is_some_and(|state| !can_read(state)) {
             self.unreadable[place] = Some(no_state());
         }
     }
@@ -113,31 +118,57 @@ impl<'a> Round<'a> {
     }
 
     fn decide(&mut self, checks: &[Check], places: &[usize]) -> Done {
+        let mut bans = Bans::look(checks, self.now_us, |bar| self.states[places[checks.len() + bar]].0.clone());
         let step = |index: usize, state: Option<&State>, cost: u64| {
             let Check { counter, floor, .. } = &checks[index];
             let now = counter.quota.tick().of(self.now_us);
             counter.quota.decide(state.or(self.states[places[index]].0.as_ref()), now, cost, *floor)
         };
-        let (mut steps, refused) = evaluate(checks, step);
+        let (mut steps, refused) = evaluate(checks, &bans, step);
         checks.iter().zip(&steps).for_each(|(check, step)| step.found.warn(check));
+        bans.strike(checks, &steps, step);
         if refused {
             look_again(&mut steps, step);
         }
-        let decided = decided(self.store, checks, &steps, refused);
+        let decided = decided(self.store, checks, &bans, &steps, refused);
         if !refused {
-            for ((check, step), place) in checks.iter().zip(steps).zip(places) {
+            for (index, (check, step)) in checks.iter().zip(steps).enumerate() {
                 if let Step { fits: true, state: Some(state), reset, .. } = step
                     && check.cost > 0
+                    && !bans.bars(index)
                 {
-                    self.keep(*place, &check.counter.quota, state, reset);
+                    self.keep(places[index], &check.counter.quota, state, reset);
                 }
             }
+        }
+        for (bar, ban, state, life) in bans.into_writes() {
+            self.keep_ban(places[checks.len() + bar], &ban, state, life);
         }
         Done::Decided(decided)
     }
 
+    /// Counts a strike.
+    fn strike(&mut self, taken: &Taken, ban: &Ban, place: usize) -> Applied {
+        let before = self.states[place].0.clone();
+        let Some(struck) = ban::strike(before.as_ref(), self.now_us / 1_000, ban, 1, 0) else {
+            return applied_strike(taken, ban, before.as_ref(), 0, self.now_us);
+        };
+        let Struck { state, life, units, .. } = struck;
+        let applied = applied_strike(taken, ban, Some(&state), units, self.now_us);
+        self.keep_ban(place, ban, state, life);
+        applied
+    }
+
     fn adjust(&mut self, (before, taken, change): &(Vec<Taken>, Taken, Change), place: usize) -> Done {
         let Taken { counter: Counter { quota, .. }, floor, .. } = taken;
+        match change {
+            Change::Strike(ban) => return Done::Applied(self.strike(taken, ban, place)),
+            Change::Lift => {
+                self.states[place] = (None, Some(Duration::ZERO));
+                return Done::Applied(Applied::new(0, taken.stamp));
+            }
+            _ => {}
+        }
         let now = quota.tick().of(self.now_us);
         let Adjusted { units, state } =
             quota.adjust(self.states[place].0.as_ref(), now, adjustment(before, taken, *change));
@@ -152,6 +183,11 @@ impl<'a> Round<'a> {
     fn keep(&mut self, place: usize, quota: &Quota, state: State, reset: u64) {
         let micros = reset.saturating_mul(quota.tick().micros());
         self.states[place] = (Some(state), Some(Duration::from_micros(micros).saturating_add(quota.window())));
+    }
+
+    /// Keeps a ban for its life in milliseconds, and for one more of the longest bans if the clock steps back.
+    fn keep_ban(&mut self, place: usize, ban: &Ban, state: State, life: u64) {
+        self.states[place] = (Some(state), Some(Duration::from_millis(life).saturating_add(ban.most())));
     }
 
     fn place(&self, id: &StateId) -> usize {

@@ -12,9 +12,12 @@ use super::run::Shared;
 use super::traits::StateBackend;
 use crate::core::Error;
 use crate::core::error::Kind;
+use crate::store::bans::Bans;
 use crate::store::evaluate::{decided, of_any};
+use crate::store::traits::with_few_bans;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, Taken,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
+    Taken,
 };
 
 /// A store on a database that implements [`StateBackend`]: all algorithms, and one decision over several policies.
@@ -24,9 +27,10 @@ use crate::store::{
 /// time unless it is [set](super::BackendStoreBuilder::rounds); beyond that they share some, too.
 ///
 /// A decision takes at most the [budget](super::BackendStoreBuilder::budget), 100 ms by default. If the database has
-/// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks.
+/// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks,
+/// of which one with a ban counts as two.
 ///
-/// A refused request commits nothing. Put a [`DenyCache`](crate::DenyCache) around the store, so that a flood of refused
+/// A refused request commits nothing but its strikes, if a policy has a ban. Put a [`DenyCache`](crate::DenyCache) around the store, so that a flood of refused
 /// requests does not reach the database.
 ///
 /// A database that waits needs a tokio runtime with time enabled, also for settlements. A transaction is run by the
@@ -93,12 +97,12 @@ fn map<T: 'static>(
 impl<B: StateBackend> Store for BackendStore<B> {
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         if checks.is_empty() {
-            return Answer::Ready(Ok(decided(self.shared.id, &[], &[], false)));
+            return Answer::Ready(Ok(decided(self.shared.id, &[], &Bans::none(), &[], false)));
         }
-        if checks.len() > MOST_STATES {
+        let states = checks.len() + checks.iter().filter(|check| check.ban.is_some()).count();
+        if states > MOST_STATES {
             return Answer::Ready(Err(Error::invalid(format!(
-                "{} policies at once are too many for a database: at most {MOST_STATES}",
-                checks.len()
+                "{states} policies and bans at once are too many for a database: at most {MOST_STATES}"
             ))));
         }
         let until = deadline.instant().map_or(self.until(), |deadline| deadline.min(self.until()));
@@ -149,6 +153,10 @@ impl<B: StateBackend> Store for BackendStore<B> {
 
     fn budget(&self) -> Option<Duration> {
         Some(self.shared.budget)
+    }
+
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        with_few_bans(requirements, MOST_STATES)
     }
 }
 

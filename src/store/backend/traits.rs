@@ -140,7 +140,7 @@ impl<T> Loaded<T> {
 pub struct Write {
     /// Whose state it is.
     pub id: StateId,
-    /// The state: at most 26 bytes, and of a sliding log 10 and 4 more for each unit. `None` deletes it.
+    /// The state: at most 34 bytes, and of a sliding log 10 and 4 more for each unit. `None` deletes it.
     pub state: Option<Vec<u8>>,
     /// How long the state may matter: after that it is the same as none, and may be deleted at any time.
     pub ttl: Duration,

@@ -100,6 +100,9 @@ pub(super) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
 /// Checks one policy; errors do not name it.
 fn supports_one(required: &Requirement<'_>) -> Result<(), Error> {
     Rate::of(required.quota)?;
+    if required.bans {
+        return Err(no_ban());
+    }
     if required.reserves {
         return Err(no_floor());
     }
@@ -109,6 +112,11 @@ fn supports_one(required: &Requirement<'_>) -> Result<(), Error> {
 /// The error of a policy with a reserve.
 pub(super) fn no_floor() -> Error {
     Error::invalid(format!("redis-cell keeps no reserve: leave it out{OR_SCRIPTS}"))
+}
+
+/// The error of a policy with a ban.
+pub(super) fn no_ban() -> Error {
+    Error::invalid(format!("redis-cell bans no keys: leave it out{OR_SCRIPTS}"))
 }
 
 /// The error of a policy that refunds units or charges them later.

@@ -8,7 +8,7 @@
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, RedisError, cmd};
 
-use super::rate::{Rate, no_floor, no_return};
+use super::rate::{Rate, no_ban, no_floor, no_return};
 use crate::core::algorithm::{Found, NEVER, Step};
 use crate::core::error::Kind;
 use crate::core::{Error, Quota};
@@ -48,6 +48,9 @@ impl Throttle {
         }
         if check.settles == Settles::ByOutcome {
             return Err(no_return());
+        }
+        if check.ban.is_some() {
+            return Err(no_ban());
         }
         let quota = &check.counter.quota;
         let quantity = if check.cost > quota.capacity() { 0 } else { check.cost };

@@ -13,6 +13,7 @@
 //! | `cache` | [`DenyCache`], the store around a store, and its builder |
 //! | `refusals` | the steps above, and forgetting |
 //! | `snapshot` | what is noted of a request before the store decides |
+//! | `strikes` | strikes of checks with a ban that are refused from the cache |
 //! | `demand` | which refusals imply others, by algorithm |
 //! | `table`, `slots` | the cached refusals; when counters were changed |
 //! | `outcomes` | the outcomes of a request refused from memory |
@@ -28,6 +29,7 @@ mod outcomes;
 mod refusals;
 mod slots;
 mod snapshot;
+mod strikes;
 mod table;
 
 pub use cache::{DenyCache, DenyCacheBuilder};

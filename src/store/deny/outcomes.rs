@@ -25,7 +25,9 @@ pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -
         let longer = demand.longer_than(cached.units, quota);
         Duration::from_micros(cached.retry_at.saturating_sub(now).saturating_add(longer))
     });
-    Outcome::denied(check, remaining, wait).resets_after(left(cached.reset_at, now)).with_window_minutes(cached.minutes)
+    let denied = Outcome::denied(check, remaining, wait).resets_after(left(cached.reset_at, now));
+    let denied = denied.with_window_minutes(cached.minutes);
+    if cached.is_ban() { denied.banned(left(cached.ban_ends, now)) } else { denied }
 }
 
 /// Returns the outcome of a check without a cached refusal: as the refused request reported it, if that had the same

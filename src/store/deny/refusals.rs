@@ -18,7 +18,8 @@ use smallvec::SmallVec;
 use super::demand::Demand;
 use super::outcomes::{denied, last_reported};
 use super::slots::Slots;
-use super::snapshot::{CacheLookup, Mark, Marks, Snapshot, is_cacheable, repeats};
+use super::snapshot::{CacheLookup, CachedStrikes, Mark, Marks, Snapshot, is_ban_cacheable, is_cacheable, repeats};
+use super::strikes::{has_bans, is_for_the_store};
 use super::table::{Cached, CachedRefusals, Other, Place, after};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::clock::{Clock, micros};
@@ -84,7 +85,7 @@ impl Refusals {
 
     /// Looks a request up, before the store is called: it is refused if a cached refusal applies to one of its checks.
     pub(crate) fn lookup(&self, checks: &[Check]) -> CacheLookup {
-        let snapshot = self.snapshot(checks);
+        let mut snapshot = self.snapshot(checks);
         if snapshot.cacheable
             && !snapshot.looks
             && self.slots.may_be_live(snapshot.sent)
@@ -92,23 +93,39 @@ impl Refusals {
         {
             return CacheLookup::Refused(refused);
         }
+        self.take_strikes(checks, &mut snapshot);
         CacheLookup::Miss(snapshot)
     }
 
     /// Returns a snapshot for a request that the store decides in any case.
     ///
     /// It replaces [`lookup`](Self::lookup) where a refusal from memory is not wanted, as in a probe.
-    pub(crate) fn snapshot(&self, checks: &[Check]) -> Snapshot {
+    pub(crate) fn miss(&self, checks: &[Check]) -> Snapshot {
+        let mut snapshot = self.snapshot(checks);
+        self.take_strikes(checks, &mut snapshot);
+        snapshot
+    }
+
+    fn snapshot(&self, checks: &[Check]) -> Snapshot {
         let marks: Marks = checks.iter().map(|check| self.mark(check)).collect();
-        let looks = checks.iter().all(|check| check.cost == 0);
+        let looks = checks.iter().all(|check| check.cost == 0 && !check.is_only_for_ban());
         // Checks in shadow mode are decided each time, and two checks of one counter demand more than
         // each of them.
-        let cacheable = looks || (checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks));
-        Snapshot { sent: micros(&*self.clock), marks, cacheable, looks }
+        let is_simple = if looks {
+            !has_bans(checks)
+        } else {
+            checks.iter().all(|check| check.mode != Mode::Shadow) && !repeats(&marks)
+        };
+        Snapshot { sent: micros(&*self.clock), marks, cacheable: is_simple, looks, strikes: SmallVec::new() }
     }
 
     /// Returns the cached refusal of a request, without a call of the store.
+    ///
+    /// Strikes are for the call of the decision, so requests with bans have none here.
     pub(crate) fn recall(&self, checks: &[Check]) -> Option<Decided> {
+        if has_bans(checks) {
+            return None;
+        }
         match self.lookup(checks) {
             CacheLookup::Refused(decided) => Some(decided),
             CacheLookup::Miss(_) => None,
@@ -118,7 +135,7 @@ impl Refusals {
     /// Returns the refusal of a request, if a cached one applies to any of its checks.
     fn refused(&self, checks: &[Check], marks: &Marks, now: u64) -> Option<Decided> {
         let hits: Hits = checks.iter().zip(marks).map(|(check, mark)| self.find(check, mark, now)).collect();
-        if hits.iter().all(Option::is_none) {
+        if hits.iter().all(Option::is_none) || !self.count_strikes(checks, marks, &hits, now) {
             return None;
         }
         self.from_cache.fetch_add(1, Ordering::Relaxed);
@@ -130,14 +147,44 @@ impl Refusals {
         Some(Decided::new(decision, Receipt::new(self.id, [])))
     }
 
+    /// Counts a strike for each check that is refused from the cache, if it has a ban; returns false, and counts
+    /// nothing, if the store has to decide one of them.
+    fn count_strikes(&self, checks: &[Check], marks: &Marks, hits: &Hits, now: u64) -> bool {
+        let both = || checks.iter().zip(hits).filter_map(|(check, hit)| Some((check, hit.as_ref()?)));
+        if both().any(|(check, cached)| is_for_the_store(check, cached, now)) {
+            return false;
+        }
+        for ((check, mark), _) in checks.iter().zip(marks).zip(hits).filter(|(_, hit)| hit.is_some()) {
+            if let Some(ban) = check.ban.as_deref().filter(|_| check.strikes()) {
+                self.kept.strike(self.place(mark, check, Demand::of(check)), &ban.ban, now);
+            }
+        }
+        true
+    }
+
+    /// Moves the strikes of a request's checks out of the cache: they are sent with it, at most once.
+    fn take_strikes(&self, checks: &[Check], snapshot: &mut Snapshot) {
+        if !snapshot.cacheable || snapshot.looks || !has_bans(checks) {
+            return;
+        }
+        for (index, (check, mark)) in checks.iter().zip(&snapshot.marks).enumerate() {
+            let Some(ban) = check.ban.as_deref() else { continue };
+            let place = self.place(mark, check, Demand::of(check));
+            let taken = self.kept.take_strikes(place, mark.generation, snapshot.sent);
+            let taken = taken.filter(|(_, age)| *age < ban.ban.within());
+            let taken = taken.map(|(strikes, age)| (strikes.min(ban.ban.after()), age));
+            snapshot.strikes.extend(taken.map(|(strikes, age)| CachedStrikes { check: index, strikes, age }));
+        }
+    }
+
     /// Records a decision: caches a refusal by the store itself, and not by another source, such as a fallback.
     ///
     /// [`record_looks`](Self::record_looks) describes what is cached of looks.
     pub(crate) fn record(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
-        if snapshot.looks {
+        if snapshot.looks && snapshot.cacheable {
             self.record_looks(snapshot, checks, decision);
         } else if decision.is_allowed() {
-            self.note_taken(snapshot);
+            self.note_taken(snapshot, checks);
         } else if decision.source() == Source::Store && snapshot.cacheable {
             self.cache(snapshot, checks, decision);
         }
@@ -160,9 +207,10 @@ impl Refusals {
     }
 
     /// Forgets refusals of larger costs than an admitted one: they wait longer now.
-    fn note_taken(&self, snapshot: &Snapshot) {
+    fn note_taken(&self, snapshot: &Snapshot, checks: &[Check]) {
         if self.slots.may_be_live(snapshot.sent) {
-            for mark in &snapshot.marks {
+            let taking = snapshot.marks.iter().zip(checks).filter(|(_, check)| check.cost > 0);
+            for (mark, _) in taking {
                 self.slots.forget_if_live(mark.base, snapshot.sent);
             }
         }
@@ -172,7 +220,10 @@ impl Refusals {
     fn cache(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
         let now = micros(&*self.clock);
         let all = || checks.iter().zip(&snapshot.marks).zip(decision.outcomes());
-        let refuses = |check: &Check, outcome: &Outcome| is_cacheable(check) && !outcome.is_allowed();
+        let refuses = |check: &Check, outcome: &Outcome| {
+            let is_ban = outcome.is_banned() && is_ban_cacheable(check);
+            (is_ban || is_cacheable(check)) && !outcome.is_allowed()
+        };
         let others = all().filter(|((check, _), outcome)| !refuses(check, outcome));
         let others = others.map(|((check, mark), outcome)| {
             let hash = self.hash(mark, check, Demand::of(check));
@@ -203,12 +254,13 @@ impl Refusals {
 
     /// Returns the live cached refusal of a check, or of a smaller demand of its kind.
     fn find(&self, check: &Check, mark: &Mark, now: u64) -> Option<Cached> {
-        if !is_cacheable(check) {
+        if !is_cacheable(check) && !is_ban_cacheable(check) {
             return None;
         }
         let demand = Demand::of(check);
         let cached = self.kept.find(self.place(mark, check, demand), demand);
-        cached.filter(|cached| cached.is_live(now, mark.generation))
+        let cached = cached.filter(|cached| cached.is_live(now, mark.generation));
+        cached.filter(|cached| if cached.is_ban() { is_ban_cacheable(check) } else { is_cacheable(check) })
     }
 
     /// Returns the hash of a check's counter and its generation now.

@@ -7,6 +7,9 @@
 //!
 //! Only `refusals` reads its fields; stores keep a snapshot and pass it back.
 
+use std::borrow::Cow;
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
 use crate::store::{Check, Decided, Mode, Settles};
@@ -29,10 +32,36 @@ pub(crate) struct Snapshot {
     pub(super) sent: u64,
     /// One for each check, in their order.
     pub(super) marks: Marks,
-    /// Whether a refusal may be cached: no check is in shadow mode and no two are of one counter, or all are looks.
+    /// Whether a refusal may be cached: no check is in shadow mode and no two are of one counter, or all are looks, and
+    /// none of them has a ban.
     pub(super) cacheable: bool,
     /// Whether all of its checks only look (cost 0).
     pub(super) looks: bool,
+    /// The strikes that were answered from the cache since the last call, to be counted with this one.
+    pub(super) strikes: SmallVec<[CachedStrikes; 1]>,
+}
+
+/// Strikes against the key of one check.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CachedStrikes {
+    /// The place of the check in the request.
+    pub(super) check: usize,
+    pub(super) strikes: u32,
+    /// How long ago the first of them was, in whole milliseconds.
+    pub(super) age: Duration,
+}
+
+impl Snapshot {
+    /// Returns the checks with the strikes that were answered from the cache.
+    pub(crate) fn with_strikes<'a>(&self, checks: &'a [Check]) -> Cow<'a, [Check]> {
+        let mut checks = Cow::Borrowed(checks);
+        for CachedStrikes { check, strikes, age } in &self.strikes {
+            if let Some(ban) = checks.to_mut()[*check].ban.as_mut() {
+                (ban.carried, ban.age) = (ban.carried.saturating_add(*strikes), ban.age.max(*age));
+            }
+        }
+        checks
+    }
 }
 
 /// The marks of one request; two of them need no allocation.
@@ -54,6 +83,11 @@ pub(super) struct Mark {
 pub(super) fn is_cacheable(check: &Check) -> bool {
     let is_plain = check.cost > 0 && check.mode == Mode::Enforce;
     is_plain && check.settles == Settles::AsTaken && !check.counter.quota.facts().held
+}
+
+/// Returns whether a refusal of this check by a ban may be cached: a ban ends by time alone, or is lifted.
+pub(super) fn is_ban_cacheable(check: &Check) -> bool {
+    check.ban.is_some() && (check.cost > 0 || check.is_only_for_ban()) && check.mode == Mode::Enforce
 }
 
 /// Returns whether two checks may be of one counter: their hashes are equal.

@@ -1,10 +1,11 @@
 //! The cached refusals: a bounded number, in parts with a lock each.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::demand::Demand;
-use crate::core::Outcome;
+use crate::core::{Ban, Outcome};
 use crate::store::Check;
 use crate::store::map::{Entry, Fingerprint, Shards, Table};
 
@@ -41,6 +42,14 @@ pub(super) struct Cached {
     pub(super) generation: u32,
     /// What the refused request reported of its other checks.
     pub(super) others: Option<Arc<[Other]>>,
+    /// When the ban of the key ends, counted from the reply; 0 if it was not banned.
+    pub(super) ban_ends: u64,
+    /// How many strikes banned the key then.
+    pub(super) strikes_left: u32,
+    /// Strikes since then, which the store does not know of yet.
+    pub(super) strikes: u32,
+    /// When the first of them was.
+    pub(super) first_strike: u64,
 }
 
 /// What was last reported of a check that did not refuse.
@@ -105,9 +114,11 @@ impl Cached {
     /// Returns the entry of a refusal whose call was made at `sent` and returned at `now`, for up to `cap_us`.
     pub(super) fn new(check: &Check, outcome: &Outcome, generation: u32, sent: u64, now: u64, cap_us: u64) -> Self {
         let wait = outcome.retry_after();
+        // After a ban the quota may refuse, which is a strike.
+        let lasts = outcome.banned_for().or(wait);
         // A tick that had begun when the store was called is over before a whole one has passed.
         let begun = check.counter.quota.tick().micros() - 1;
-        let surely = wait.map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun));
+        let surely = lasts.map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun));
         Self {
             units: Demand::of(check).units,
             floor: check.floor,
@@ -119,7 +130,21 @@ impl Cached {
             minutes: outcome.window_minutes(),
             generation,
             others: None,
+            ban_ends: outcome.banned_for().map_or(0, |left| after(now, left)),
+            strikes_left: outcome.left_to_strike(),
+            strikes: 0,
+            first_strike: 0,
         }
+    }
+
+    /// Returns whether the key was banned: what demands another number of units may have to wait for longer.
+    pub(super) fn is_ban(&self) -> bool {
+        self.ban_ends > 0
+    }
+
+    /// Returns the strikes at `now` that the store does not know of: none once their window is over.
+    pub(super) fn strikes(&self, ban: &Ban, now: u64) -> u32 {
+        if now < after(self.first_strike, ban.within()) { self.strikes } else { 0 }
     }
 
     /// Returns whether the refusal may be served at `now`: it has not ended, and its counter is of the same generation.
@@ -147,17 +172,47 @@ impl CachedRefusals {
     pub(super) fn find(&self, place: Place, demand: Demand) -> Option<Cached> {
         let part = self.shards.lock(place.hash);
         let refusal = part.table.find(place.hash, |refusal| refusal.place == place)?;
-        (refusal.cached.units <= demand.units).then(|| refusal.cached.clone())
+        let cached = &refusal.cached;
+        let serves = if cached.is_ban() { cached.units == demand.units } else { cached.units <= demand.units };
+        serves.then(|| cached.clone())
+    }
+
+    /// Counts a strike against the key of a cached refusal, if it is still there.
+    pub(super) fn strike(&self, place: Place, ban: &Ban, now: u64) {
+        let mut part = self.shards.lock(place.hash);
+        let Some(refusal) = part.table.find_mut(place.hash, |refusal| refusal.place == place) else { return };
+        let cached = &mut refusal.cached;
+        if cached.is_ban() && !ban.extends() {
+            return;
+        }
+        cached.strikes = cached.strikes(ban, now);
+        if cached.strikes == 0 {
+            cached.first_strike = now;
+        }
+        cached.strikes = cached.strikes.saturating_add(1);
+    }
+
+    /// Takes the strikes out of a cached refusal, outlived or not, and returns how many there are and how long ago the
+    /// first was, in milliseconds rounded up; `None` if there are none, or the counter was forgotten since.
+    pub(super) fn take_strikes(&self, place: Place, generation: u32, now: u64) -> Option<(u32, Duration)> {
+        let mut part = self.shards.lock(place.hash);
+        let cached = &mut part.table.find_mut(place.hash, |refusal| refusal.place == place)?.cached;
+        let strikes = mem::take(&mut cached.strikes);
+        let age = now.checked_sub(cached.first_strike)?;
+        (strikes > 0 && cached.generation == generation).then(|| (strikes, Duration::from_millis(age.div_ceil(1_000))))
     }
 
     /// Caches a refusal, if there is room, and if no live one at `now` refuses more for longer.
     pub(super) fn put(&self, place: Place, cached: Cached, now: u64) {
         let mut part = self.shards.lock(place.hash);
         if let Some(refusal) = part.table.find_mut(place.hash, |refusal| refusal.place == place) {
-            let old = &refusal.cached;
+            let old = &mut refusal.cached;
+            old.strikes_left = old.strikes_left.min(cached.strikes_left);
             let is_stronger = (old.units, cached.until) < (cached.units, old.until);
-            if !(old.is_live(now, cached.generation) && is_stronger) {
-                refusal.cached = cached;
+            if cached.is_ban() || old.is_ban() || !(old.is_live(now, cached.generation) && is_stronger) {
+                // Strikes since the call stay, for the next one.
+                let (strikes, first_strike) = (old.strikes, old.first_strike);
+                *old = Cached { strikes, first_strike, ..cached };
             }
         } else if part.has_room(now, self.pause_us) {
             part.table.insert(Refusal { place, cached });

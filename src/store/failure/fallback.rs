@@ -52,7 +52,7 @@ fn share(check: &Check, instances: u64) -> Check {
         cost => cost.max(most + 1),
     };
     let counter = Counter { quota, ..check.counter.clone() };
-    Check { counter, cost, floor, ..*check }
+    Check { counter, cost, floor, ban: check.ban.clone(), ..*check }
 }
 
 /// Charges what was admitted above a share, so that it is repaid before the next request is admitted.

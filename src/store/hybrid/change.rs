@@ -33,8 +33,10 @@ pub(super) fn settle(shared: &Arc<SharedBalances>, before: &[Taken], taken: &Tak
     let units = match change {
         Change::Refund(units) => units,
         Change::Charge(units) => return charge_more(shared, &taken.counter, units),
-        // Slots are never admitted here.
-        Change::Renew(_) => return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])),
+        // Neither slots nor keys with a ban are ever admitted here.
+        Change::Renew(_) | Change::Strike(_) | Change::Lift => {
+            return Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
+        }
     };
     let nothing = Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)]));
     if !is_turn(taken.stamp) {

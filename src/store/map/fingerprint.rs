@@ -28,6 +28,9 @@ pub(in crate::store) struct Fingerprint {
 /// The bits of a tail: the highest 20.
 pub(in crate::store) const TAIL: u64 = u64::MAX << 44;
 
+/// The shape of a ban, which is that of no algorithm and window.
+const BAN: u64 = 255 << 56;
+
 /// Takes the fingerprints of one store.
 pub(in crate::store) struct Fingerprints {
     /// The keys of `SipHash`, random and the same for the life of the store.
@@ -48,9 +51,19 @@ impl Fingerprints {
     /// end, and then the policy.
     #[inline]
     pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
+        self.of_shape(shape(counter), counter)
+    }
+
+    /// Returns the fingerprint of the ban of a counter's key under its policy, whatever its quota.
+    pub(in crate::store) fn of_ban(&self, counter: &Counter) -> Fingerprint {
+        self.of_shape(BAN, counter)
+    }
+
+    #[inline]
+    fn of_shape(&self, shape: u64, counter: &Counter) -> Fingerprint {
         let [first, second] = self.keys;
         let mut hasher = SipHasher13::new_with_keys(first, second);
-        hasher.write_u64(shape(counter));
+        hasher.write_u64(shape);
         let key = counter.key.as_str().as_bytes();
         let (words, rest) = key.as_chunks();
         for word in words {

@@ -12,8 +12,9 @@
 //! | `counter`, `kept` | one entry in 32 bytes, of which the state takes 16 |
 //! | `rank` | the order of eviction, in 44 bits of an entry |
 //!
-//! Invariants: there are never more entries than the capacity; a refused request changes no state, only a rank; and
-//! the clock is read under the lock, so that a request that waited for it does not come with an older time.
+//! Invariants: there are never more entries than the capacity; a refused request changes no state but
+//! that of a ban, only a rank; and the clock is read under the lock, so that a request that waited for it does not come
+//! with an older time.
 //!
 //! The store is one of those that users choose, and `store/failure/` uses it while a shared store is unavailable.
 

@@ -70,6 +70,12 @@ impl Rank {
         Self { bits: steps.min(IDLE_AT) | ONE_CREDIT | if used_up { Self::USED_UP } else { 0 } }
     }
 
+    /// Returns the rank of a ban that matters for so many milliseconds from `now_us` on.
+    pub(super) fn of_ban(now_us: u64, life: u64) -> Self {
+        let steps = (now_us.saturating_add(life.saturating_mul(1_000)) >> STEP_BITS) + 1;
+        Self { bits: Self::REFUSED | ONE_CREDIT | steps.min(IDLE_AT) }
+    }
+
     /// The rank after a change that no request made.
     pub(super) fn without_credit(self) -> Self {
         Self { bits: self.bits & !CREDITS }

@@ -6,11 +6,16 @@
 //!
 //! Only `MemoryStore` uses it. Times are microseconds since the Unix epoch, as [`micros`] bounds them.
 
+use std::borrow::Cow;
+
 use super::counters::Counters;
 use super::several::Several;
+use crate::core::Ban;
+use crate::core::algorithm::ban::{self, Struck};
+use crate::store::bans::applied_strike;
 use crate::store::clock::{Clock, micros};
 use crate::store::evaluate::{adjustment, applied, decided, decided_one};
-use crate::store::map::{Fingerprints, Shards};
+use crate::store::map::{Fingerprint, Fingerprints, Shards};
 use crate::store::{Applied, Change, Check, Counter, Decided, StoreId, Taken};
 
 /// Several parts are made only if each has room for so many keys.
@@ -59,13 +64,15 @@ impl SharedCounters {
     pub(super) fn decide(&self, checks: &[Check]) -> Decided {
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
         let now_us = micros(&*self.clock);
-        let (steps, refused) = several.evaluate(checks, now_us);
-        let decided = decided(self.id, checks, &steps, refused);
+        let mut bans = several.bans(checks, now_us);
+        let (steps, refused) = several.evaluate(checks, &mut bans, now_us);
+        let decided = decided(self.id, checks, &bans, &steps, refused);
         if refused {
             several.note_refusals(&steps);
         } else {
-            several.commit(checks, steps, now_us);
+            several.commit(checks, &bans, steps, now_us);
         }
+        several.keep_bans(checks, bans, now_us);
         decided
     }
 
@@ -75,6 +82,14 @@ impl SharedCounters {
     /// depends on what else the request took from the same bucket.
     pub(super) fn adjust(&self, before: &[Taken], taken: &Taken, change: Change) -> Applied {
         let Taken { counter, floor, .. } = taken;
+        match change {
+            Change::Strike(ban) => return self.strike(taken, &ban),
+            Change::Lift => {
+                self.remove(self.fingerprints.of_ban(counter));
+                return Applied::new(0, taken.stamp);
+            }
+            _ => {}
+        }
         let of = self.fingerprints.of(counter);
         let (units, step) = {
             let mut counters = self.shards.lock(of.hash);
@@ -86,7 +101,25 @@ impl SharedCounters {
 
     /// Forgets a counter; the next request to it finds an unused quota.
     pub(super) fn forget(&self, counter: &Counter) {
-        let of = self.fingerprints.of(counter);
+        self.remove(self.fingerprints.of(counter));
+    }
+
+    fn remove(&self, of: Fingerprint) {
         self.shards.lock(of.hash).remove(of);
+    }
+
+    /// Counts a strike against the key of a counter.
+    fn strike(&self, taken: &Taken, ban: &Ban) -> Applied {
+        let of = self.fingerprints.of_ban(&taken.counter);
+        let mut counters = self.shards.lock(of.hash);
+        let now_us = micros(&*self.clock);
+        let before = counters.state(of).map(Cow::into_owned);
+        let Some(struck) = ban::strike(before.as_ref(), now_us / 1_000, ban, 1, 0) else {
+            return applied_strike(taken, ban, before.as_ref(), 0, now_us);
+        };
+        let Struck { state, life, units, .. } = struck;
+        let applied = applied_strike(taken, ban, Some(&state), units, now_us);
+        counters.keep_ban(of, state, life, now_us);
+        applied
     }
 }

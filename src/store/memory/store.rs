@@ -11,7 +11,8 @@ use crate::core::Error;
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::evaluate::of_any;
 use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
+    StoreId,
 };
 
 /// Keys of a store that no other capacity was set for: 32 MB of entries, in tables of about twice that.
@@ -184,7 +185,7 @@ impl fmt::Debug for MemoryStoreBuilder {
 
 impl Store for MemoryStore {
     fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
-        if let [check] = checks {
+        if let [check @ Check { ban: None, .. }] = checks {
             return Answer::Ready(Ok(self.shared.decide_one(check)));
         }
         Answer::Ready(Ok(self.shared.decide(checks)))
@@ -206,5 +207,9 @@ impl Store for MemoryStore {
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         self.shared.forget(counter);
         Answer::Ready(Ok(()))
+    }
+
+    fn supports(&self, _: &[Requirement<'_>]) -> Result<(), Error> {
+        Ok(())
     }
 }

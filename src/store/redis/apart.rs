@@ -17,6 +17,7 @@ use super::wire::{Request, Verdict, redis_key};
 use crate::core::algorithm::Step;
 use crate::core::error::Kind;
 use crate::core::{Checks, Error};
+use crate::store::bans::Bans;
 use crate::store::evaluate::decided;
 use crate::store::{Check, Deadline, Decided};
 
@@ -79,16 +80,17 @@ impl Engine {
                 self.refund_part(decision);
             }
         }
-        match failure {
-            Some(error) => Err(error),
-            None => Ok(decided(self.id, &checks, &in_order(decisions), refused)),
+        if let Some(error) = failure {
+            return Err(error);
         }
+        let (bans, steps) = in_order(decisions);
+        Ok(decided(self.id, &checks, &bans, &steps, refused))
     }
 
     /// Refunds what a part took, and works out its checks as if nothing had been taken.
     fn refund_part(&self, Decision { part, verdict }: &mut Decision) {
         if !verdict.refused {
-            self.refund_all(&decided(self.id, &part.checks, &verdict.steps, false).receipt);
+            self.refund_all(&decided(self.id, &part.checks, &verdict.bans, &verdict.steps, false).receipt);
         }
         verdict.look_again(&part.checks);
     }
@@ -125,12 +127,15 @@ impl Part {
     }
 }
 
-/// Returns what was decided of each check, in the order of the checks.
-fn in_order(decisions: Vec<Decision>) -> Vec<Step> {
-    let steps = decisions.into_iter().flat_map(|Decision { part, verdict }| part.places.into_iter().zip(verdict.steps));
-    let mut steps: Vec<(usize, Step)> = steps.collect();
+/// Returns all bans, and what was decided of each check, in the order of the checks.
+fn in_order(decisions: Vec<Decision>) -> (Bans, Vec<Step>) {
+    let (mut bans, mut steps) = (Bans::none(), Vec::new());
+    for Decision { part, verdict } in decisions {
+        bans.add(verdict.bans, &part.places);
+        steps.extend(part.places.into_iter().zip(verdict.steps));
+    }
     steps.sort_unstable_by_key(|(place, _)| *place);
-    steps.into_iter().map(|(_, step)| step).collect()
+    (bans, steps.into_iter().map(|(_, step)| step).collect())
 }
 
 /// Returns the error of a task that ended before its part was decided.

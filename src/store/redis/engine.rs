@@ -140,14 +140,14 @@ impl Engine {
     /// If the reply is not one to these checks.
     pub(super) fn decided(&self, checks: &[Check], part: ReplyPart) -> Result<Decided, Error> {
         let call = part.call;
-        let decided = if let [check] = checks {
+        let decided = if let [check @ Check { ban: None, .. }] = checks {
             decided_one(self.id, check, &step_of_one(check, part)?)
         } else {
             let mut verdict = Verdict::of(checks, part)?;
             if verdict.refused {
                 verdict.look_again(checks);
             }
-            decided(self.id, checks, &verdict.steps, verdict.refused)
+            decided(self.id, checks, &verdict.bans, &verdict.steps, verdict.refused)
         };
         let Decided { decision, receipt } = decided;
         Ok(Decided { decision, receipt: receipt.of_call(call) })

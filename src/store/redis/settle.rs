@@ -66,7 +66,9 @@ impl Engine {
         let Some((taken, change)) = settlement.of(receipt) else {
             return Sent::Nothing { stamp: receipt.taken().get(settlement.check).map_or(0, |taken| taken.stamp) };
         };
-        if let Some(refusals) = &self.refusals {
+        if let Some(refusals) = &self.refusals
+            && !matches!(change, Change::Strike(_))
+        {
             refusals.settled(&taken.counter);
         }
         let request =

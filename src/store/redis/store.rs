@@ -12,9 +12,10 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::wire::{MOST_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
-use crate::core::{Error, kept};
+use crate::core::{Error, Requirement, kept};
 use crate::store::deny::{CacheLookup, Snapshot};
 use crate::store::evaluate::of_any;
+use crate::store::traits::with_few_bans;
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
 };
@@ -118,7 +119,8 @@ impl RedisStore {
         deadline: Deadline,
         snapshot: Option<Snapshot>,
     ) -> Answer<Result<Decided, Error>> {
-        let (engine, checks) = (Arc::clone(&self.engine), kept(checks));
+        let with_strikes = snapshot.as_ref().map(|snapshot| snapshot.with_strikes(checks));
+        let (engine, checks) = (Arc::clone(&self.engine), kept(with_strikes.as_deref().unwrap_or(checks)));
         Answer::pending(async move {
             let decided = if engine.servers.keep_together(&checks) || !engine.is_apart(&checks) {
                 match engine.call(Request::new(&engine.prefix, &checks, || engine.time.now_ms()), deadline).await {
@@ -142,8 +144,9 @@ impl Store for RedisStore {
             let decision = Decision::new([], Source::Store);
             return Answer::Ready(Ok(Decided { decision, receipt: Receipt::new(self.engine.id, []) }));
         }
-        if checks.len() > MOST_CHECKS {
-            let text = format!("{} checks in one decision are too many: give at most {MOST_CHECKS}", checks.len());
+        let size = Request::size_of(checks);
+        if size > MOST_CHECKS {
+            let text = format!("{size} checks and bans in one decision are too many: give at most {MOST_CHECKS}");
             return Answer::Ready(Err(Error::invalid(text)));
         }
         match self.engine.refusals.as_ref().map(|refusals| refusals.lookup(checks)) {
@@ -155,10 +158,10 @@ impl Store for RedisStore {
 
     /// As `decide`, but never from a cached refusal: only Redis shows whether Redis is available.
     fn probe(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
-        if checks.is_empty() || checks.len() > MOST_CHECKS {
+        if checks.is_empty() || Request::size_of(checks) > MOST_CHECKS {
             return self.decide(checks, deadline);
         }
-        self.decide_by_call(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.snapshot(checks)))
+        self.decide_by_call(checks, deadline, self.engine.refusals.as_ref().map(|refusals| refusals.miss(checks)))
     }
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
@@ -188,6 +191,10 @@ impl Store for RedisStore {
 
     fn budget(&self) -> Option<Duration> {
         Some(self.engine.budget)
+    }
+
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        with_few_bans(requirements, MOST_CHECKS)
     }
 
     fn recall(&self, checks: &[Check]) -> Option<Decided> {

@@ -3,6 +3,7 @@
 #[macro_use]
 mod case;
 
+mod bans;
 #[cfg(feature = "calendar")]
 mod calendar_window;
 mod concurrency;
@@ -49,6 +50,7 @@ const GROUPS: &[Group] = &[
     Group { name: "shadow", cases: shadow::CASES, has_start: true },
     Group { name: "settlements", cases: settlements::CASES, has_start: true },
     Group { name: "counters", cases: counters::CASES, has_start: true },
+    Group { name: "bans", cases: bans::CASES, has_start: true },
     Group { name: "trace", cases: trace::CASES, has_start: false },
     Group { name: "crowd", cases: crowd::CASES, has_start: false },
     Group { name: "threads", cases: threads::CASES, has_start: true },
@@ -86,7 +88,8 @@ where
 /// - **Rows**: for each algorithm, requests at given times with the exact outcome of each (whether it is allowed, what
 ///   remains, when to retry, when all is free, how long it waits in line), by the definitions that
 ///   [`Quota`](crate::Quota) documents. Requests with several checks are admitted as a whole or not at all, checks in
-///   shadow mode refuse nothing, and refunds, charges and resets change what they should and nothing else.
+///   shadow mode refuse nothing, and refunds, charges and resets change what they should and nothing else. Keys are
+///   banned after the given number of refusals, for as long as they should be.
 /// - **Random traces**: some thousand requests with several checks, repeated counters, floors, refunds, charges and
 ///   resets, each compared field by field with a [`MemoryStore`](crate::MemoryStore) on the same clock.
 /// - **Many at once**: of requests that are in flight together as many are admitted as fit, and what is refunded,

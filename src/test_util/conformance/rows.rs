@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::super::ManualClock;
 use super::subject::{Checked, Stop, Subject};
-use crate::core::{Outcome, Quota};
-use crate::store::{Check, Mode};
+use crate::core::{Ban, Outcome, Quota};
+use crate::store::{BanCheck, Check, Mode};
 
 pub(super) const S: u64 = 1_000_000;
 pub(super) const MS: u64 = 1_000;
@@ -34,6 +34,7 @@ pub(super) struct Row {
     cost: u64,
     floor: u64,
     mode: Mode,
+    ban: Option<Ban>,
     answer: Answer,
     place: &'static Location<'static>,
 }
@@ -45,6 +46,7 @@ pub(super) struct Answer {
     retry_after: Option<Duration>,
     reset_after: Duration,
     delay: Duration,
+    banned: bool,
 }
 
 impl Answer {
@@ -55,6 +57,7 @@ impl Answer {
             retry_after: outcome.retry_after(),
             reset_after: outcome.reset_after(),
             delay: outcome.delay(),
+            banned: outcome.is_banned(),
         }
     }
 
@@ -66,7 +69,8 @@ impl Answer {
             (one, two) => one == two,
         };
         let times = are_near(self.reset_after, other.reset_after) && are_near(self.delay, other.delay);
-        (self.allowed, self.remaining) == (other.allowed, other.remaining) && waits && times
+        let same = |answer: &Self| (answer.allowed, answer.remaining, answer.banned);
+        same(self) == same(other) && waits && times
     }
 }
 
@@ -91,11 +95,17 @@ pub(super) fn never(now: u64, cost: u64, remaining: u64, reset_after: u64) -> Ro
     row(now, cost, remaining, None, reset_after)
 }
 
+/// Refused by a ban, which is what the time to retry and the reset are of.
+#[track_caller]
+pub(super) fn banned(now: u64, cost: u64, left: u64) -> Row {
+    row(now, cost, 0, Some(us(left)), left).banned()
+}
+
 #[track_caller]
 fn row(now: u64, cost: u64, remaining: u64, retry_after: Option<Duration>, reset_after: u64) -> Row {
     let (reset_after, delay) = (us(reset_after), Duration::ZERO);
-    let answer = Answer { allowed: false, remaining, retry_after, reset_after, delay };
-    Row { now, cost, floor: 0, mode: Mode::Enforce, answer, place: Location::caller() }
+    let answer = Answer { allowed: false, remaining, retry_after, reset_after, delay, banned: false };
+    Row { now, cost, floor: 0, mode: Mode::Enforce, ban: None, answer, place: Location::caller() }
 }
 
 impl Row {
@@ -106,6 +116,16 @@ impl Row {
 
     pub(super) fn floor(self, floor: u64) -> Self {
         Self { floor, ..self }
+    }
+
+    pub(super) fn ban(self, ban: Ban) -> Self {
+        Self { ban: Some(ban), ..self }
+    }
+
+    /// Because the key is banned.
+    pub(super) fn banned(mut self) -> Self {
+        self.answer.banned = true;
+        self
     }
 
     pub(super) fn shadow(self) -> Self {
@@ -145,7 +165,8 @@ impl Subject {
 
     async fn row(&self, quota: Quota, row: &Row) -> Checked {
         self.at(row.now)?;
-        let check: Check = self.check(quota, row.cost).floor(row.floor).mode(row.mode);
+        let mut check: Check = self.check(quota, row.cost).floor(row.floor).mode(row.mode);
+        check.ban = row.ban.map(|ban| Box::new(BanCheck::new(ban)));
         let decision = self.decide(&[check]).await?.decision;
         let place = || format!("{}:{}: {} of {quota} at {} us", file(row), row.place.line(), row.cost, row.now);
         let Some(outcome) = decision.outcomes().first() else {

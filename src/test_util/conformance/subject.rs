@@ -131,17 +131,17 @@ impl Subject {
     }
 
     /// Returns an error unless the store supports checks whose units may be refunded, or not.
-    fn supports<'a>(&self, checks: impl Iterator<Item = (&'a Counter, bool)>, settles: Settles) -> Checked {
-        let of = |(counter, reserves): (&'a Counter, bool)| {
+    fn supports<'a>(&self, checks: impl Iterator<Item = (&'a Counter, bool, bool)>, settles: Settles) -> Checked {
+        let of = |(counter, reserves, bans): (&'a Counter, bool, bool)| {
             let requirement = Requirement::new(&counter.policy, &counter.quota).settles(settles);
-            if reserves { requirement.reserves() } else { requirement }
+            Requirement { reserves, bans, ..requirement }
         };
         let all: Vec<_> = checks.map(of).collect();
         self.store.supports(&all).map_err(|error| Stop::Unsupported(error.to_string()))
     }
 
     pub(super) async fn decide(&self, checks: &[Check]) -> Result<Decided, Stop> {
-        let each = checks.iter().map(|check| (&check.counter, check.floor > 0));
+        let each = checks.iter().map(|check| (&check.counter, check.floor > 0, check.ban.is_some()));
         self.supports(each, checks.first().map_or_else(Settles::default, |check| check.settles))?;
         let decided = self.store.decide(checks, Deadline::none()).wait().await;
         decided.map_err(|error| Stop::failed("a decision", &error))
@@ -177,14 +177,16 @@ impl Subject {
     }
 
     pub(super) async fn settle_all(&self, decided: Decided, changes: &[Settlement]) -> Result<Vec<Applied>, Stop> {
-        let taken = decided.receipt.taken().iter().map(|taken| (&taken.counter, taken.floor > 0));
+        let bans = changes.iter().any(|settlement| matches!(settlement.change, Change::Strike(_) | Change::Lift));
+        let taken = decided.receipt.taken().iter().map(|taken| (&taken.counter, taken.floor > 0, bans));
         self.supports(taken, Settles::ByOutcome)?;
         let applied = self.store.settle(decided.receipt, changes).wait().await;
         applied.map_err(|error| Stop::failed("a settlement", &error))
     }
 
     pub(super) async fn adjust(&self, counter: &Counter, change: Change) -> Result<Applied, Stop> {
-        self.supports([(counter, false)].into_iter(), Settles::ByOutcome)?;
+        let bans = matches!(change, Change::Strike(_) | Change::Lift);
+        self.supports([(counter, false, bans)].into_iter(), Settles::ByOutcome)?;
         self.store.adjust(counter, change).wait().await.map_err(|error| Stop::failed("an adjustment", &error))
     }
 

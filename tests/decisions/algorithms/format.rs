@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::Deadline;
+use tollgate::store::{BanCheck, Deadline};
 use tollgate::test_util::ManualClock;
-use tollgate::{Algorithm, Quota, RedisStore, Store};
+use tollgate::{Algorithm, Ban, Quota, RedisStore, Store};
 
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
@@ -150,6 +150,40 @@ async fn small_levels_are_the_same_bytes_under_large_quotas() {
 fn hex(server: &RedisServer, key: &str) -> String {
     let bytes: Vec<u8> = server.ask(&["GET", key]);
     bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+}
+
+/// The states of a ban: two strikes, the first after 70 s, and a ban that began after 80 s.
+const BANS: [&str; 2] = [
+    "000000000000000000000000000000018be4e1917000000000000002",
+    "00018be4e33f20000000000186a00000000000000000000000000000",
+];
+
+#[tokio::test]
+async fn bans_in_redis_are_what_they_always_were() {
+    let (clock, server) = (ManualClock::new(), RedisServer::start());
+    let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(Duration::from_secs(10));
+    let store = settings.connect(&server.url()).await.expect("the server was started");
+    let ban = Ban::new(3, us(60 * S), us(100 * S));
+    let check = check("ada", Quota::fixed_window(1, us(60 * S)), 2).ban(BanCheck::new(ban));
+    for (times, now, state) in [(2, 70, BANS[0]), (1, 80, BANS[1])] {
+        clock.set(START + us(now * S));
+        for _ in 0..times {
+            let decided = store.decide(std::slice::from_ref(&check), Deadline::none()).wait().await;
+            assert!(!decided.expect("the server is there").decision.is_allowed());
+        }
+        let [found] = &server.keys()[..] else { panic!("one key was expected, not {:?}", server.keys()) };
+        let bytes: Vec<u8> = server.ask(&["GET", found]);
+        let hex: String = bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+        assert_eq!((&**found, &*hex), ("tollgate:{key:ada}:policy:1b", state));
+    }
+    for foreign in [&["SET", "KEY", "1"][..], &["SET", "KEY", "as long as a ban, 28 bytes ..."]] {
+        let command: Vec<&str> =
+            foreign.iter().map(|word| if *word == "KEY" { "tollgate:{key:ada}:policy:1b" } else { *word }).collect();
+        let _: Value = server.ask(&command);
+        let decided = store.decide(std::slice::from_ref(&check), Deadline::none()).wait().await;
+        let decision = decided.expect("the server is there").decision;
+        assert!(!decision.is_allowed() && !decision.is_banned(), "{foreign:?} is a new state");
+    }
 }
 
 /// What others may have put under a key of ours.

@@ -1,9 +1,10 @@
 //! The documents name what there is.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use metrics_util::MetricKind;
-use tollgate::{Key, MemoryStore, Policy, RateLimitLayer};
+use tollgate::{Ban, Key, MemoryStore, Policy, RateLimitLayer, key};
 
 use super::watch::Watch;
 use crate::rig::{MANY, ask, per_user};
@@ -11,7 +12,9 @@ use crate::rig::{MANY, ask, per_user};
 /// Every series that two policies have after the first request and the first flow.
 async fn first_seen() -> Vec<(String, MetricKind, String)> {
     let watch = Watch::start();
-    let policies = [per_user(MANY), Policy::new("trial", MANY).shadow()];
+    let ban = Ban::new(1, Duration::from_secs(60), Duration::from_secs(60)).of_verified_keys();
+    let trial = Policy::new("trial", MANY).key(key::header("x-user")).shadow();
+    let policies = [per_user(MANY).ban(ban), trial.ban(ban)];
     let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
     ask(&layer, "ada").await;
     drop(layer.limiter().flow(&Key::new("user", "ada")).await.expect("memory never fails"));
@@ -86,12 +89,13 @@ async fn as_many_series_as_are_told() {
     let (decisions, times) = (count("tollgate_decisions_total"), count("tollgate_decision_seconds"));
     let (policies, all) = (count("tollgate_policy_refusals_total"), found.len());
     let ambiguous = count("tollgate_ambiguous_keys_total");
+    let bans = count("tollgate_bans_total") + count("tollgate_ban_refusals_total");
     let flows = count("tollgate_flow_");
-    let stores = all - decisions - times - policies - ambiguous - flows;
+    let stores = all - decisions - times - policies - ambiguous - bans - flows;
     let told = format!("{decisions} series of decisions, {times} of times (each with its buckets), {stores} of stores");
     let document = include_str!("../../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(document.contains(&told), "{told}");
-    assert_eq!((policies, ambiguous, flows), (2, 2, 2 * 6));
+    assert_eq!((policies, ambiguous, bans, flows), (2, 2, 4, 2 * 6));
 }
 
 /// A metric's labels, each with the values it takes, in the order in which they are made.

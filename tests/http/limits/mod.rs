@@ -1,6 +1,8 @@
 //! Limits asked from code, and the service that tells clients what they have left.
 
 mod asked;
+mod bans;
+mod failures;
 mod shown;
 mod status;
 mod waiting;

@@ -1,5 +1,6 @@
 //! Who a request is counted as: the client behind proxies, and the other keys.
 
+mod bans;
 mod client;
 mod garbage;
 mod keys;

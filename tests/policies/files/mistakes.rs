@@ -120,8 +120,67 @@ fn bytes_are_counted_alone_and_by_quotas_that_can() {
         ("unit = \"request_bytes\"\ncost = 5", 4, &["cost is for policies that count requests"]),
         ("unit = \"request_bytes\"\ncount = \"failures\"", 4, &["count is for policies that count requests"]),
         ("unit = \"request_bytes\"\nmetered = true", 4, &["metered is for policies that count requests"]),
+        (
+            "unit = \"request_bytes\"\nban = { after = 3, within = \"5m\", time = \"15m\" }",
+            4,
+            &["ban is for policies that count requests"],
+        ),
         ("unit = \"response_bytes\"\nalgorithm = \"leaky_bucket\"", 4, &["a leaky_bucket cannot limit bytes"]),
     ]);
+}
+
+#[test]
+fn bans_are_checked_at_the_field_at_fault() {
+    let usual = "within = \"5m\", time = \"15m\"";
+    let with = |more: &str| format!("key = \"peer_ip\"\nban = {{ after = 3, {usual}, {more} }}");
+    let cases = [
+        ("ban = 3".to_owned(), 3, "ban is the integer `3`"),
+        ("ban = {}".to_owned(), 3, "this ban has no after: add after = 10"),
+        (format!("ban = {{ {usual} }}"), 3, "this ban has no after"),
+        ("ban = { after = 3, time = \"1m\" }".to_owned(), 3, "this ban has no within: add within = \"5m\""),
+        ("ban = { after = 3, within = \"1m\" }".to_owned(), 3, "this ban has no time: add time = \"15m\""),
+        (format!("ban = {{ after = 0, {usual} }}"), 3, "after 0 bans everybody: give at least 1"),
+        (format!("ban = {{ after = 99_999_999_999, {usual} }}"), 3, "is too large: give at most 100000"),
+        (format!("ban = {{\n after = -1,\n {usual} }}"), 4, "after is the integer `-1`"),
+        ("ban = {\n after = 3,\n within = \"0s\",\n time = \"1m\" }".to_owned(), 5, "is no period: give at least 1ms"),
+        ("ban = {\n after = 3,\n within = \"1m\",\n time = \"0s\" }".to_owned(), 6, "ends at once: give at least 1ms"),
+        ("ban = {\n after = 3,\n within = \"1m\",\n time = \"9000d\" }".to_owned(), 6, "has no end to wait for"),
+        (with("growth = 2"), 4, "a ban that grows needs a longest one: add most = \"1d\""),
+        (with("most = \"1d\""), 4, "most has no effect on a ban that does not grow: add growth = 2"),
+        (with("\n growth = 0.5, most = \"1d\""), 5, "growth 0.5 would shrink the bans: give at least 1"),
+        (with("\n growth = nan, most = \"1d\""), 5, "growth NaN would shrink the bans"),
+        (with("\n growth = 101, most = \"1d\""), 5, "growth 101 is too large: give at most 100"),
+        (with("\n growth = \"2\", most = \"1d\""), 5, "a number such as 2 or 1.5, without quotes"),
+        (with("growth = 2,\n most = \"5m\""), 5, "is shorter than the first of 900s: give at least 900s"),
+        (with("growth = 2,\n most = \"9000d\""), 5, "has no end to wait for: give at most 366 days"),
+        (with("\n forever = true"), 5, "unknown field `forever`"),
+        (with("\n extend = 1"), 5, "boolean"),
+        (with("\n layer = \"yes\""), 5, "boolean"),
+        (with("\n on = \"errors\""), 5, "on \"errors\" is unknown"),
+        (with("\n on = []"), 5, "on is an empty list, so nothing begins a ban"),
+        (with("\n on = [99]"), 5, "status 99"),
+        (format!("ban = {{ after = 3, {usual} }}"), 3, "all clients share this key"),
+        (format!("key = \"header:x-user\"\nban = {{ after = 3, {usual} }}"), 4, "clients choose this key"),
+        (format!("key = [\"route\", \"method\"]\nban = {{ after = 3, {usual} }}"), 4, "all clients share this key"),
+    ];
+    for (lines, line, part) in &cases {
+        all_refused(&[(lines, *line, &[part])]);
+    }
+    let hops = |ban: &str| {
+        let policy = format!("[[policy]]\nname = \"a\"\nkey = \"client_ip\"\nlimit = 1\nwindow = \"1s\"\n{ban}\n");
+        Config::from_toml(&format!("{policy}[server]\ntrusted_hops = 1\n")).map(drop)
+    };
+    assert!(hops("").is_ok());
+    let error = hops(&format!("ban = {{ after = 3, {usual}, verified_key = true }}")).expect_err("it can be spoofed");
+    let error = error.to_string();
+    assert!(error.contains("line 6") && error.contains("give trusted_proxies"), "{error}");
+}
+
+#[test]
+fn a_ban_in_a_file_is_the_one_in_code() {
+    let file = "[[policy]]\nname = \"a\"\nkey = \"header:x-user\"\nlimit = 1\nwindow = \"1h\"\n\
+        ban = { after = 2, within = \"1h\", time = \"10m\", growth = 1.5, most = \"1d\", extend = true, verified_key = true }\n";
+    assert!(Config::from_toml(file).is_ok());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate::key;
 use tollgate::store::{Check, Counter, Deadline, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{DenyCache, Key, LeaseStore, Policy, Quota, RateLimitLayer};
+use tollgate::{Ban, Decision, DenyCache, Key, LeaseStore, Policy, Quota, RateLimitLayer};
 
 use super::rig::{Answered, Directory, HOUR, Rig, by, ms, on_each_store, send, status, tiered, with_token};
 use crate::support::time::{at, memory};
@@ -184,4 +184,27 @@ async fn units_that_are_leased_here_are_not_missed_by_a_look() {
     let layer = RateLimitLayer::composite(store.clone()).policies([all, tiered(directory.tiers(ms(0)))]);
     send(&layer, with_token("bob")).await;
     assert_eq!(directory.asked(), 1, "{held} units are held");
+}
+
+#[tokio::test]
+async fn refusals_before_a_lookup_are_strikes_and_a_ban_is_seen_before_it() {
+    on_each_store(async |rig| {
+        for cost in [1, 2] {
+            let ban = Ban::new(3, HOUR, HOUR).of_verified_keys();
+            let name = format!("banned{cost}");
+            let all = Policy::new(&name, Quota::fixed_window(2, HOUR)).cost(cost).key(key::header("x-token")).ban(ban);
+            let directory = Directory::default();
+            let layer = rig.layer([all, tiered(directory.tiers(ms(0)))]);
+            let admitted = usize::try_from(2 / cost).expect("it is small");
+            for request in 1..=admitted + 5 {
+                let response = send(&layer, with_token(&name)).await;
+                let decision = response.extensions().get::<Decision>().expect("a decision");
+                // The third refusal begins the ban.
+                let expected = (request <= admitted, request >= admitted + 3);
+                assert_eq!((response.status() == 200, decision.is_banned()), expected, "{} {request}", rig.name);
+            }
+            assert_eq!(directory.asked(), admitted.min(1), "{}", rig.name);
+        }
+    })
+    .await;
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Change, Check, Deadline, Decided, Mode, Settlement, Store};
-use tollgate::{Outcome, RedisStore};
+use tollgate::store::{BanCheck, Change, Check, Deadline, Decided, Mode, Settlement, Store};
+use tollgate::{Ban, Outcome, RedisStore};
 
 use super::rig::{Cluster, PATIENCE, check_of, quota, wait_for};
 
@@ -44,6 +44,22 @@ async fn a_decision_takes_from_all_slots_or_gives_back() {
         assert_eq!(fits, [true, false, true]);
         assert_eq!(left(&store, &checks).await, [7, 0, 3], "it was given back");
     }
+}
+
+#[tokio::test]
+async fn a_key_on_one_slot_is_banned_and_nothing_is_taken_from_the_others() {
+    let cluster = Cluster::start();
+    let store = cluster.store(PATIENCE).await;
+    let ban = Ban::new(2, Duration::from_secs(3_600), Duration::from_secs(3_600));
+    let mut checks = checks(&cluster, [9, 1, 5]);
+    checks[1].ban = Some(Box::new(BanCheck::new(ban)));
+    for request in 0..6 {
+        let decision = decide(&store, &checks).await.decision;
+        let banned: Vec<bool> = decision.outcomes().iter().map(Outcome::is_banned).collect();
+        assert_eq!((decision.is_allowed(), banned), (request == 0, vec![false, request >= 2, false]), "{request}");
+    }
+    checks[1].ban = None;
+    assert_eq!(left(&store, &checks).await, [8, 0, 4]);
 }
 
 #[tokio::test]

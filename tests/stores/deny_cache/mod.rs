@@ -1,6 +1,7 @@
 //! What is answered from earlier refusals, and what is not.
 
 mod answers;
+mod bans;
 mod bounds;
 mod forgetting;
 #[cfg(all(feature = "redis", feature = "axum"))]

@@ -8,7 +8,7 @@
 use crate::store::Counter;
 #[cfg(feature = "redis-cell")]
 use crate::store::name::FORMAT;
-use crate::store::name::{ROOM, push_name};
+use crate::store::name::{ROOM, push_ban_name, push_name};
 
 /// Returns the name of the key that has a counter's state: `<prefix>:{<key>}:<policy>:<shape>`.
 ///
@@ -19,6 +19,17 @@ pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> Str
     name.push_str(prefix);
     name.push(':');
     push_name(&mut name, counter);
+    name
+}
+
+/// Returns the name of the key that has the ban of a counter's key: `<prefix>:{<key>}:<policy>:1b`.
+///
+/// It is in the slot of the counter.
+pub(super) fn ban_key(prefix: &str, counter: &Counter) -> String {
+    let mut name = String::with_capacity(prefix.len() + 1 + ROOM + counter.key.as_str().len());
+    name.push_str(prefix);
+    name.push(':');
+    push_ban_name(&mut name, counter);
     name
 }
 

@@ -12,6 +12,7 @@
 //! | 7 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
 //! | 8 | the algorithms decide levels that may reach 2^52, too: `lua/wide.lua` |
 //! | 9 | windows of a calendar, in place of those of an algorithm |
+//! | 10 | a check of the call has a ban, or a ban is changed: `lua/bans.lua` |
 
 use crate::core::algorithm::Algorithm;
 
@@ -48,13 +49,16 @@ const CALENDAR: u16 = 2 * WIDE;
 /// What those functions are named after.
 const CALENDAR_WINDOW: &str = "calendar_window";
 
-/// A set of algorithms, and the entry that is called: with the bit of neither of the two others, `batch`.
+/// The bit of a call in which there are bans; it has neither of those of decisions over one check.
+const BANS: u16 = 2 * CALENDAR;
+
+/// A set of algorithms, and the entry that is called: with the bit of none of the three others, `batch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs(u16);
 
 impl Needs {
     /// How many sets there are, and so how many scripts there can be.
-    pub(super) const SETS: usize = 2 * CALENDAR as usize;
+    pub(super) const SETS: usize = 2 * BANS as usize;
 
     /// Returns the needs of any call over one algorithm whose levels may reach 2^52.
     pub(super) fn of_wide(algorithm: Algorithm) -> Self {
@@ -81,12 +85,17 @@ impl Needs {
         Self((SINGLE - 1) | WIDE | CALENDAR)
     }
 
-    /// Returns the needs of each algorithm alone, with each of the three entries.
+    /// Returns the needs of the same calls with bans.
+    pub(super) fn bans(self) -> Self {
+        Self(self.0 | BANS)
+    }
+
+    /// Returns the needs of each algorithm alone, with each of the entries but that for bans.
     pub(super) fn each() -> impl Iterator<Item = Self> {
         ALGORITHMS.into_iter().map(Self::of).flat_map(Self::entries)
     }
 
-    /// Returns the same algorithms with each of the entries: batch, single, singles.
+    /// Returns the same algorithms with each of the entries but that for bans: batch, single, singles.
     pub(super) fn entries(self) -> [Self; 3] {
         [self, self.singles(1), self.singles(2)]
     }
@@ -108,8 +117,9 @@ impl Needs {
 
     /// Returns the function that decides the call: the name of an entry in `lua/`.
     pub(super) fn entry(self) -> &'static str {
-        match self.0 & (SINGLE | SINGLES) {
+        match self.0 & (SINGLE | SINGLES | BANS) {
             0 => "batch",
+            BANS => "bans",
             SINGLE => "single",
             _ => "singles",
         }
@@ -123,6 +133,9 @@ impl Needs {
         let algorithm = function.strip_suffix(suffix.unwrap_or_default()).unwrap_or(function);
         if algorithm == CALENDAR_WINDOW {
             return self.has_calendars();
+        }
+        if algorithm == "ban" {
+            return self.0 & BANS != 0;
         }
         let named = ALGORITHMS.into_iter().find(|named| named.name() == algorithm);
         named.is_none_or(|named| self.0 & Self::of(named).0 != 0 && self.0 & bit == bit)

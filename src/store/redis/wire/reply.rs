@@ -20,6 +20,7 @@
 //! | `Log`, digest | 24: time, live units, newest, leaving (6 each) |
 //! | `Log`, whole | size (4), then so many: time (6), units (4 each) |
 //! | `Slots` | cohorts (1), then for each: time (7), slots (4) |
+//! | `Ban` | 28: end, length, start of the window, strikes (7 each) |
 //!
 //! No length in a reply is trusted: every read is bounded by what is there, and a reply
 //! that is too short, too long or otherwise no reply to the request is `None`, never a panic.
@@ -154,6 +155,25 @@ impl ReplyPart {
         Some(Seen { fits: flag & 1 == 1, found, state })
     }
 
+    /// Reads what was found of the next ban; it fits if the key is not banned.
+    pub(super) fn next_ban(&mut self) -> Option<Seen> {
+        let flag = *self.flags.get(self.read.0)?;
+        self.read.0 += 1;
+        let found = found(flag);
+        let state = if found == Found::Kept { Some(self.next_state(Layout::Ban, false, 0)?) } else { None };
+        Some(Seen { fits: flag & 1 == 1, found, state })
+    }
+
+    /// Reads what the next strike came to: how many strikes counted, and the ban after it.
+    pub(super) fn strike(&mut self) -> Option<(u64, Seen)> {
+        let mut units = 0;
+        if found(*self.flags.get(self.read.0)?) == Found::Kept {
+            units = self.views.get(self.read.1..)?.try_get_uint(UNITS).ok()?;
+            self.read.1 += UNITS;
+        }
+        Some((units, self.next_ban()?))
+    }
+
     /// Reads what the next change came to: how many units were refunded or charged, and the counter
     /// after it. Without a state to change it is 0 units.
     pub(super) fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, Seen)> {
@@ -199,6 +219,7 @@ impl ReplyPart {
                 let cohort = |_| Some((view.try_get_uint(7).ok()?, view.try_get_u32().ok()?));
                 State::slots((0..size).map(cohort).collect::<Option<_>>()?)?
             }
+            Layout::Ban => State::Ban { ends: number(7)?, length: number(7)?, start: number(7)?, strikes: number(7)? },
         })
     }
 }
@@ -242,6 +263,7 @@ fn size_of_view(layout: Layout, whole: bool, rest: &[u8]) -> Option<usize> {
         }
         Layout::Log => 24,
         Layout::Slots => 1 + COHORT * usize::from(*rest.first()?),
+        Layout::Ban => 28,
     })
 }
 

@@ -87,8 +87,9 @@ impl Program {
     pub(in crate::store::redis) fn library() -> &'static Self {
         static LIBRARY: OnceLock<Program> = OnceLock::new();
         LIBRARY.get_or_init(|| {
-            let entries = Needs::all().entries().map(Needs::entry);
-            let statements = statements_for(Needs::all(), &entries);
+            let [batch, single, singles] = Needs::all().entries().map(Needs::entry);
+            let entries = [batch, Needs::all().bans().entry(), single, singles];
+            let statements = statements_for(Needs::all().bans(), &entries);
             let statements = format!("{statements}{CHECK}");
             let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);
             let register = |entry| format!("redis.register_function('{name}_{entry}', {entry})\n");

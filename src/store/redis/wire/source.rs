@@ -33,10 +33,12 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "leaky_bucket",
     "concurrency",
     "wide",
+    "ban",
     "wire",
     "decide",
     "adjust",
     "batch",
+    "bans",
     "single",
     "singles",
 };
@@ -152,7 +154,8 @@ mod tests {
         for needed in needed {
             assert!(script.contains(needed), "{needed}");
         }
-        for idle in ["fixed_window", "token_bucket_adjust", "sliding", "leaky", "decide_check", "function batch"] {
+        for idle in ["fixed_window", "token_bucket_adjust", "sliding", "leaky", "decide_check", "function batch", "ban"]
+        {
             assert!(!script.contains(idle), "{idle}");
         }
         assert_eq!(script.matches("\nlocal function single(").count(), 1);
@@ -187,11 +190,23 @@ mod tests {
 
     #[test]
     fn no_statement_of_any_file_is_lost_where_all_is_needed() {
-        let script = statements_for(Needs::all(), &["batch", "single", "singles"]);
+        let script = statements_for(Needs::all().bans(), &["batch", "bans", "single", "singles"]);
         let (constants, statements) = read();
         for line in statements.iter().flat_map(|statement| statement.lines()).filter(|line| is_code(line)) {
             assert!(script.contains(&with_constants(line, &constants)), "{line}");
         }
+    }
+
+    #[test]
+    fn a_batch_without_bans_has_nothing_of_them() {
+        let script = statements_for(Needs::all(), &["batch"]);
+        assert!(words(&script).all(|word| !word.starts_with("ban")), "{script}");
+        let bans = statements_for(Needs::of(Algorithm::TokenBucket).bans(), &["bans"]);
+        for needed in ["local function ban(", "local function ban_adjust(", "[64] = ban,", "local function read_rules("]
+        {
+            assert!(bans.contains(needed), "{needed}");
+        }
+        assert!(!bans.contains("function batch("));
     }
 
     #[test]

@@ -12,11 +12,14 @@ use super::reply::{ReplyPart, Seen, no_decision};
 use super::request::{returns_whole, returns_whole_after};
 use crate::core::Error;
 use crate::core::algorithm::{State, Step};
+use crate::store::bans::{Bans, applied_strike};
 use crate::store::evaluate::{Steps, applied, evaluate, look_again};
 use crate::store::{Applied, Change, Check, Counter, Taken};
 
 /// What was decided of the checks of one request.
 pub(in crate::store::redis) struct Verdict {
+    /// The bans of the checks, with the strikes of the request.
+    pub(in crate::store::redis) bans: Bans,
     /// A step for each check, in their order.
     pub(in crate::store::redis) steps: Steps,
     /// Whether an enforced check does not fit: then no check has taken anything.
@@ -35,6 +38,8 @@ impl Verdict {
     /// If the reply is not one to these checks, or its verdict on a check differs from the one
     /// worked out here.
     pub(in crate::store::redis) fn of(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
+        let now_us = part.now_us;
+        let mut bans = read_bans(checks, &mut part)?;
         let mut seen: SmallVec<[Seen; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
             let next =
@@ -42,14 +47,15 @@ impl Verdict {
             next.found.warn(check);
             seen.push(next);
         }
-        let now_us = part.now_us;
-        let (steps, refused) = evaluate(checks, |index, state, cost| {
+        let step = |index: usize, state: Option<&State>, cost: u64| {
             step(&checks[index], state.or(seen[index].state.as_ref()), now_us, cost)
-        });
+        };
+        let (steps, refused) = evaluate(checks, &bans, step);
         if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
             return Err(no_decision());
         }
-        Ok(Self { steps, refused, now_us, seen })
+        bans.strike(checks, &steps, step);
+        Ok(Self { bans, steps, refused, now_us, seen })
     }
 
     /// Works out what remains for the checks that fit when nothing is taken from them after all:
@@ -58,6 +64,21 @@ impl Verdict {
         let Self { steps, now_us, seen, .. } = self;
         look_again(steps, |index, _, cost| step(&checks[index], seen[index].state.as_ref(), *now_us, cost));
     }
+}
+
+/// Reads the bans of the checks, which stand before them.
+fn read_bans(checks: &[Check], part: &mut ReplyPart) -> Result<Bans, Error> {
+    let mut found: SmallVec<[Seen; 1]> = SmallVec::new();
+    for check in checks.iter().filter(|check| check.ban.is_some()) {
+        let next = part.next_ban().ok_or_else(no_decision)?;
+        next.found.warn(check);
+        found.push(next);
+    }
+    let bans = Bans::look(checks, part.now_us, |bar| found[bar].state.take());
+    if bans.barred().zip(&found).any(|(barred, found)| barred == found.fits) {
+        return Err(no_decision());
+    }
+    Ok(bans)
 }
 
 /// As [`Verdict::of`], for the usual request of one check, which needs no list.
@@ -83,6 +104,14 @@ pub(in crate::store::redis) fn applied_change(
     change: Change,
     mut part: ReplyPart,
 ) -> Result<Applied, Error> {
+    match change {
+        Change::Lift => return Ok(Applied::new(0, taken.stamp)),
+        Change::Strike(ban) => {
+            let (units, seen) = part.strike().ok_or_else(no_decision)?;
+            return Ok(applied_strike(taken, &ban, seen.state.as_ref(), units, part.now_us));
+        }
+        _ => {}
+    }
     let quota = &taken.counter.quota;
     let (units, seen) = part.change(quota, returns_whole_after(taken)).ok_or_else(no_decision)?;
     let seen = seen.decided()?;

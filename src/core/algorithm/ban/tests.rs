@@ -1,0 +1,148 @@
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::*;
+
+/// A time in milliseconds, at which tests begin.
+const NOW: u64 = 1_700_352_000_000;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A key, and its state.
+#[derive(Default)]
+struct Counter {
+    state: Option<State>,
+}
+
+impl Counter {
+    /// Strikes once; returns the length of the ban that begins.
+    fn strike(&mut self, now: u64, ban: &Ban) -> Option<u64> {
+        self.strikes(now, ban, 1, 0)
+    }
+
+    fn strikes(&mut self, now: u64, ban: &Ban, units: u64, age: u64) -> Option<u64> {
+        let struck = strike(self.state.as_ref(), now, ban, units, age)?;
+        assert!(struck.life > 0 && struck.life <= 2 * ban.most.max(ban.within), "{struck:?}");
+        self.state = Some(struck.state);
+        struck.began
+    }
+
+    fn is_banned(&self, now: u64, ban: &Ban) -> bool {
+        now < look(self.state.as_ref(), now, ban).ends
+    }
+}
+
+#[test]
+fn bans_grow_to_the_longest_and_start_anew_after_that_time_without_one() {
+    let ban = Ban::new(2, ms(60_000), ms(100)).growing(2.0, ms(300));
+    let (mut counter, mut now) = (Counter::default(), NOW);
+    for length in [100, 200, 300, 300] {
+        assert_eq!((counter.strike(now, &ban), counter.strike(now, &ban)), (None, Some(length)));
+        assert!(counter.is_banned(now + length - 1, &ban) && !counter.is_banned(now + length, &ban));
+        assert_eq!(counter.strike(now + length - 1, &ban), None, "no refusal during a ban counts");
+        now += length;
+    }
+    now += 299;
+    assert_eq!(counter.strikes(now, &ban, 2, 0), Some(300));
+    now += 300 + 300;
+    assert_eq!(counter.strikes(now, &ban, 2, 0), Some(100));
+}
+
+#[test]
+fn strikes_of_two_windows_do_not_ban() {
+    let ban = Ban::new(3, ms(1_000), ms(100));
+    let mut counter = Counter::default();
+    for (now, began) in [(0, None), (999, None), (1_000, None), (1_001, None), (1_002, Some(100))] {
+        assert_eq!(counter.strike(NOW + now, &ban), began, "{now}");
+    }
+}
+
+#[test]
+fn strikes_that_are_brought_along_count_from_the_first_of_them() {
+    let ban = Ban::new(3, ms(1_000), ms(100));
+    let mut counter = Counter::default();
+    assert_eq!(counter.strikes(NOW, &ban, 2, 900), None);
+    assert_eq!(look(counter.state.as_ref(), NOW + 99, &ban).strikes, 2);
+    assert_eq!(look(counter.state.as_ref(), NOW + 100, &ban).strikes, 0);
+    assert_eq!(counter.strike(NOW + 100, &ban), None, "the window is over");
+    assert_eq!(counter.strikes(NOW + 200, &ban, 2, 50), Some(100));
+}
+
+#[test]
+fn a_ban_is_extended_only_if_it_says_so() {
+    let ban = Ban::new(1, ms(1_000), ms(100));
+    let mut counter = Counter::default();
+    assert_eq!(counter.strike(NOW, &ban), Some(100));
+    assert_eq!(counter.strike(NOW + 50, &ban), None);
+    assert!(!counter.is_banned(NOW + 100, &ban));
+    let ban = ban.extending();
+    assert_eq!(counter.strike(NOW + 50, &ban), None);
+    assert!(counter.is_banned(NOW + 149, &ban) && !counter.is_banned(NOW + 150, &ban));
+}
+
+#[test]
+fn a_ban_that_was_made_shorter_ends_sooner() {
+    let (longer, shorter) = (Ban::new(1, ms(1_000), ms(500)), Ban::new(1, ms(1_000), ms(200)));
+    let mut counter = Counter::default();
+    assert_eq!(counter.strike(NOW, &longer), Some(500));
+    assert!(counter.is_banned(NOW + 199, &shorter) && !counter.is_banned(NOW + 200, &shorter));
+    assert!(counter.is_banned(NOW + 499, &longer));
+}
+
+#[test]
+fn a_clock_that_steps_back_never_bans_for_longer_than_twice_the_longest() {
+    let ban = Ban::new(1, ms(1_000), ms(100)).growing(3.0, ms(300));
+    let mut counter = Counter::default();
+    assert_eq!(counter.strike(NOW, &ban), Some(100));
+    assert!(counter.is_banned(NOW - 300, &ban));
+    assert_eq!(look(counter.state.as_ref(), NOW - 301, &ban).found, Found::Ahead);
+    assert!(!counter.is_banned(NOW - 301, &ban));
+}
+
+/// Draws bans and times, with strikes that processes keep for a while, as deny caches do.
+#[test]
+fn there_is_no_ban_without_that_many_strikes_within_one_window() {
+    let mut rng = Rng::with_seed(7);
+    let mut bans = 0;
+    for _ in 0..2_000 {
+        let first = [500, 5_000][rng.usize(..2)];
+        let ban = Ban::new(rng.u32(1..8), ms(1_000), ms(first)).growing([1.0, 2.0][rng.usize(..2)], ms(8 * first));
+        bans += bans_of(&mut rng, &ban);
+    }
+    assert!(bans > 5_000, "{bans}");
+}
+
+/// Returns how many bans began over some requests.
+fn bans_of(rng: &mut Rng, ban: &Ban) -> usize {
+    let (mut counter, mut now, mut bans) = (Counter::default(), NOW, 0);
+    let (mut struck, mut kept) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for _ in 0..100 {
+        now += [0, 1, 50, 300, 700, 1_000, 1_500, 9_000][rng.usize(..8)];
+        if counter.is_banned(now, ban) {
+            (struck, kept) = (Vec::new(), [Vec::new(), Vec::new()]);
+            continue;
+        }
+        let process = &mut kept[rng.usize(..2)];
+        if process.first().is_some_and(|first| now >= first + ban.within) {
+            process.clear();
+        }
+        process.push(now);
+        if rng.bool() {
+            continue;
+        }
+        let (units, age) = (process.len() as u64, now - process[0]);
+        struck.append(process);
+        if counter.strikes(now, ban, units, age).is_some() {
+            let recent = struck.iter().filter(|time| **time + ban.within > now).count();
+            assert!(recent >= ban.after as usize, "{ban:?} at {now} after {struck:?}");
+            struck.clear();
+            bans += 1;
+        }
+        let ends = look(counter.state.as_ref(), now, ban).ends;
+        assert!(ends.saturating_sub(now) <= ban.most, "{ban:?}: {ends}");
+    }
+    bans
+}

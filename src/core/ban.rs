@@ -1,0 +1,327 @@
+//! Bans: how often a key may be refused, within which time, before it is refused altogether for a while.
+//!
+//! Settings come in; a [`Ban`] of numbers within which all arithmetic is exact goes out, or an error that says what to
+//! change. What a ban does with the state of a key is in [`algorithm::ban`](super::algorithm::ban).
+
+use std::time::Duration;
+
+use super::Error;
+
+/// The most strikes that a ban may count.
+const MOST_STRIKES: u32 = 100_000;
+
+/// The longest time of a ban and of its window, in milliseconds: 366 days.
+const LONGEST: u64 = 366 * 86_400_000;
+
+/// The largest growth, in thousandths.
+const MOST_GROWTH: f64 = 100.0;
+
+/// A ban: after so many refusals within a window, the key is refused for a time.
+///
+/// A refusal by the quota is a *strike*, in shadow mode too. The window begins with the first strike outside of one.
+/// The strike that completes the number begins the ban, and the strikes start anew. While it lasts, each request is
+/// refused, a look too, and takes nothing; `Retry-After` is the end of the ban. A refusal during a ban is no strike and
+/// does not lengthen it, unless [`extending`](Self::extending) is set. Refusals by other policies, by lists or for a
+/// missing key are no strikes.
+///
+/// There is never a ban without that many strikes within one window. The other way round it is lenient: strikes that
+/// lie across two windows may be up to twice as many less two, without a ban.
+///
+/// All times are whole milliseconds.
+///
+/// # Who is banned
+///
+/// Everybody who has the key. A ban refuses neighbours behind one NAT, and behind a proxy that the server does not
+/// trust it refuses everybody: set the trusted proxies first. A client that may choose its key could have the key of
+/// another one banned, so a layer refuses such a policy: see [`Policy::ban`](crate::Policy::ban). Counters that several
+/// clients share because their keys are missing, ambiguous or could not be looked up are never banned.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::Ban;
+///
+/// const MINUTE: Duration = Duration::from_secs(60);
+/// // 10 refusals within 5 minutes: banned for a minute, then for 2, 4, ... and never for more than an hour.
+/// let ban = Ban::new(10, 5 * MINUTE, MINUTE).growing(2.0, 60 * MINUTE);
+/// assert_eq!(ban.time(), MINUTE);
+/// assert!(Ban::try_new(0, 5 * MINUTE, MINUTE).is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub struct Ban {
+    /// Strikes that begin a ban.
+    pub(super) after: u32,
+    /// How much longer each ban is than the last one, in thousandths.
+    pub(super) growth: u32,
+    /// The window of strikes, in milliseconds.
+    pub(super) within: u64,
+    /// The first ban, in milliseconds.
+    pub(super) time: u64,
+    /// The longest ban, in milliseconds.
+    pub(super) most: u64,
+    /// Whether a refusal during a ban begins its time anew.
+    pub(super) extends: bool,
+    /// Whether keys that clients send are verified before.
+    verified: bool,
+    /// Whether a banned key is refused where the policy does not apply, too.
+    layer: bool,
+}
+
+impl Ban {
+    /// A ban of `time` after so many strikes within a window.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_new`](Self::try_new) returns an error; in a constant it does not compile.
+    pub const fn new(after: u32, within: Duration, time: Duration) -> Self {
+        match Self::checked(after, within, time) {
+            Ok(ban) => ban,
+            Err(Fault::NoStrikes) => panic!("after 0 bans everybody: give at least 1"),
+            Err(Fault::ManyStrikes) => panic!("after is too large: give at most 100000"),
+            Err(Fault::NoTime) => panic!("a ban and its window are at least 1ms"),
+            Err(Fault::Fraction) => panic!("a ban and its window are whole milliseconds"),
+            Err(Fault::LongTime) => panic!("a ban and its window are at most 366 days"),
+        }
+    }
+
+    /// As [`new`](Self::new), for values from a file or a user.
+    ///
+    /// # Errors
+    ///
+    /// If `after` is 0 or more than 100,000, or one of the times is 0, longer than 366 days, or not a whole number of
+    /// milliseconds.
+    pub fn try_new(after: u32, within: Duration, time: Duration) -> Result<Self, Error> {
+        let strikes = |fault: Fault| match fault {
+            Fault::NoStrikes => Error::invalid("after 0 bans everybody: give at least 1"),
+            _ => Error::invalid(format!("after {after} is too large: give at most {MOST_STRIKES}")),
+        };
+        let faults = [
+            checked_after(after).err().map(strikes),
+            checked_time(within).err().map(|fault| fault.of_window(within)),
+            checked_time(time).err().map(|fault| fault.of_ban(time)),
+        ];
+        match faults.into_iter().flatten().next() {
+            Some(error) => Err(error),
+            None => Self::checked(after, within, time).map_err(strikes),
+        }
+    }
+
+    /// Makes each ban longer than the last one by a factor, and none longer than `most`.
+    ///
+    /// A key that was not banned for `most` after the end of its last ban begins with the first time again.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_growing`](Self::try_growing) returns an error.
+    pub fn growing(self, factor: f64, most: Duration) -> Self {
+        self.try_growing(factor, most).expect("a growth of 1 to 100, and a longest ban of at least the first")
+    }
+
+    /// As [`growing`](Self::growing), for values from a file or a user.
+    ///
+    /// # Errors
+    ///
+    /// If the factor is less than 1 or more than 100, or `most` is shorter than the first ban, longer than 366 days, or
+    /// not a whole number of milliseconds.
+    pub fn try_growing(self, factor: f64, most: Duration) -> Result<Self, Error> {
+        if factor.is_nan() || factor < 1.0 {
+            return Err(Error::invalid(format!("growth {factor} would shrink the bans: give at least 1")));
+        }
+        if factor > MOST_GROWTH {
+            return Err(Error::invalid(format!("growth {factor} is too large: give at most {MOST_GROWTH}")));
+        }
+        let longest = checked_time(most).map_err(|fault| fault.of_ban(most))?;
+        if longest < self.time {
+            let first = self.time();
+            return Err(Error::invalid(format!(
+                "a longest ban of {most:?} is shorter than the first of {first:?}: give at least {first:?}"
+            )));
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 1,000 to 100,000")]
+        let growth = (factor * 1_000.0).round() as u32;
+        Ok(Self { growth, most: longest, ..self })
+    }
+
+    /// Begins the time of a ban anew with each refusal during it.
+    ///
+    /// A client that does not wait is then refused for good.
+    pub const fn extending(self) -> Self {
+        Self { extends: true, ..self }
+    }
+
+    /// Refuses a banned key on the whole layer: also requests that the policy does not apply to by its methods, routes
+    /// or [`when`](crate::Policy::when).
+    ///
+    /// Only requests that the policy applies to are strikes. Preflights and clients on the policy's allow list are not
+    /// refused. Other requests look whether their key is banned, within their decision: on a route without policies the
+    /// layer then calls its store, too, and on a Redis Cluster policies by other keys are decided at the same time on
+    /// several servers. The policy is among the outcomes of such a decision, and headers show it only in a refusal.
+    ///
+    /// In a [`Limiter`](crate::Limiter) each rule applies to each key, so every ban is like this.
+    pub const fn whole_layer(self) -> Self {
+        Self { layer: true, ..self }
+    }
+
+    /// Returns whether a banned key is refused where the policy does not apply, too.
+    pub(crate) const fn is_of_whole_layer(&self) -> bool {
+        self.layer
+    }
+
+    /// Declares that somebody verifies the keys of the policy before its requests reach the layer, such as a gateway
+    /// that checks a token: no client can send the key of another one.
+    ///
+    /// A ban by a key that clients choose is an error without this. It does not make a ban by an address acceptable
+    /// that is in a header believed from anyone: see [`Bannable`](crate::key::Bannable).
+    pub const fn of_verified_keys(self) -> Self {
+        Self { verified: true, ..self }
+    }
+
+    /// Returns whether keys that clients send are verified before.
+    pub(crate) const fn is_of_verified_keys(&self) -> bool {
+        self.verified
+    }
+
+    /// Returns how many strikes begin a ban.
+    pub const fn after(&self) -> u32 {
+        self.after
+    }
+
+    /// Returns the window within which strikes are counted.
+    pub const fn within(&self) -> Duration {
+        Duration::from_millis(self.within)
+    }
+
+    /// Returns how long the first ban lasts.
+    pub const fn time(&self) -> Duration {
+        Duration::from_millis(self.time)
+    }
+
+    /// Returns how long a ban lasts at most.
+    pub const fn most(&self) -> Duration {
+        Duration::from_millis(self.most)
+    }
+
+    /// Returns the window of strikes, the first ban and the longest one in milliseconds.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
+    pub(crate) const fn millis(&self) -> [u64; 3] {
+        [self.within, self.time, self.most]
+    }
+
+    /// Returns the growth in thousandths.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
+    pub(crate) const fn growth(&self) -> u32 {
+        self.growth
+    }
+
+    /// Returns whether a refusal during a ban begins its time anew.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "it is for calls to Redis"))]
+    pub(crate) const fn extends(&self) -> bool {
+        self.extends
+    }
+
+    const fn checked(after: u32, within: Duration, time: Duration) -> Result<Self, Fault> {
+        let (within, time) = match (checked_after(after), checked_time(within), checked_time(time)) {
+            (Ok(()), Ok(within), Ok(time)) => (within, time),
+            (Err(fault), _, _) | (_, Err(fault), _) | (_, _, Err(fault)) => return Err(fault),
+        };
+        Ok(Self { after, growth: 1_000, within, time, most: time, extends: false, verified: false, layer: false })
+    }
+}
+
+/// Why a number or a time of a ban is not valid.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    NoStrikes,
+    ManyStrikes,
+    NoTime,
+    Fraction,
+    LongTime,
+}
+
+impl Fault {
+    fn of_window(self, given: Duration) -> Error {
+        Error::invalid(match self {
+            Fault::LongTime => format!("a window of strikes of {given:?} is too long: give at most 366 days"),
+            Fault::Fraction => format!("a window of strikes of {given:?} is not a whole number of milliseconds"),
+            _ => format!("a window of strikes of {given:?} is no period: give at least 1ms"),
+        })
+    }
+
+    fn of_ban(self, given: Duration) -> Error {
+        Error::invalid(match self {
+            Fault::LongTime => format!("a ban of {given:?} has no end to wait for: give at most 366 days"),
+            Fault::Fraction => format!("a ban of {given:?} is not a whole number of milliseconds"),
+            _ => format!("a ban of {given:?} ends at once: give at least 1ms"),
+        })
+    }
+}
+
+const fn checked_after(after: u32) -> Result<(), Fault> {
+    match after {
+        0 => Err(Fault::NoStrikes),
+        1..=MOST_STRIKES => Ok(()),
+        _ => Err(Fault::ManyStrikes),
+    }
+}
+
+/// Returns a time in milliseconds.
+const fn checked_time(time: Duration) -> Result<u64, Fault> {
+    if time.is_zero() {
+        return Err(Fault::NoTime);
+    }
+    if time.as_millis() > LONGEST as u128 {
+        return Err(Fault::LongTime);
+    }
+    if !time.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(Fault::Fraction);
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
+    let millis = time.as_millis() as u64;
+    Ok(millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const DAYS: Duration = Duration::from_secs(366 * 86_400);
+
+    #[test]
+    fn what_can_never_work_is_an_error_that_says_what_to_give() {
+        let error = |given: Result<Ban, Error>| given.expect_err("it is invalid").to_string();
+        let of = |after, within, time| error(Ban::try_new(after, within, time));
+        assert_eq!(of(0, MINUTE, MINUTE), "after 0 bans everybody: give at least 1");
+        assert_eq!(of(100_001, MINUTE, MINUTE), "after 100001 is too large: give at most 100000");
+        assert_eq!(of(1, MINUTE, Duration::ZERO), "a ban of 0ns ends at once: give at least 1ms");
+        assert_eq!(of(1, Duration::ZERO, MINUTE), "a window of strikes of 0ns is no period: give at least 1ms");
+        let micros = Duration::from_micros(1_500);
+        assert_eq!(of(1, MINUTE, micros), "a ban of 1.5ms is not a whole number of milliseconds");
+        assert_eq!(of(1, micros, MINUTE), "a window of strikes of 1.5ms is not a whole number of milliseconds");
+        let second = Duration::from_secs(1);
+        assert!(of(1, MINUTE, Duration::MAX).ends_with("has no end to wait for: give at most 366 days"));
+        assert!(of(1, MINUTE, DAYS + second).ends_with("has no end to wait for: give at most 366 days"));
+        assert!(of(1, DAYS + second, MINUTE).ends_with("is too long: give at most 366 days"));
+        assert!(Ban::try_new(100_000, DAYS, DAYS).is_ok());
+    }
+
+    #[test]
+    fn bans_that_grow_have_an_end_and_never_shrink() {
+        let ban = Ban::new(3, MINUTE, 10 * MINUTE);
+        let error = |factor, most| ban.try_growing(factor, most).expect_err("it is invalid").to_string();
+        assert_eq!(error(0.5, 20 * MINUTE), "growth 0.5 would shrink the bans: give at least 1");
+        assert_eq!(error(f64::NAN, 20 * MINUTE), "growth NaN would shrink the bans: give at least 1");
+        assert_eq!(error(-2.0, 20 * MINUTE), "growth -2 would shrink the bans: give at least 1");
+        assert_eq!(error(f64::INFINITY, 20 * MINUTE), "growth inf is too large: give at most 100");
+        assert_eq!(
+            error(2.0, 5 * MINUTE),
+            "a longest ban of 300s is shorter than the first of 600s: give at least 600s"
+        );
+        assert!(error(2.0, Duration::MAX).ends_with("has no end to wait for: give at most 366 days"));
+        let grows = ban.growing(1.5, 20 * MINUTE);
+        assert_eq!((grows.growth, grows.most()), (1_500, 20 * MINUTE));
+        assert_eq!(ban.most(), ban.time(), "without growth all bans are alike");
+    }
+}

@@ -1,0 +1,59 @@
+//! Strikes by the outcome of a request: a failure that a ban counts is known only from the response.
+//!
+//! A strike is one settlement, sent in the background with what else goes to the store: the response does not wait for
+//! it. A request that is dropped before its response strikes nobody.
+
+use smallvec::SmallVec;
+use tokio::runtime::Handle as Runtime;
+
+use crate::core::Decision;
+use crate::http::gate::Gate;
+use crate::http::policy::{Count, Policy};
+use crate::store::{Change, Receipt, Settlement, Settling, Store, StoreId, Taken};
+
+/// What may be struck when the outcome of a request is known.
+#[derive(Debug)]
+pub(super) struct Strikes {
+    store: StoreId,
+    /// For each policy that bans by outcome: its place in the gate, and what its check took.
+    each: SmallVec<[(usize, Taken); 1]>,
+}
+
+impl Strikes {
+    /// Returns those of a layer's decision; `policies` are the places of the policies in it.
+    ///
+    /// The check of a policy has a ban unless clients share its key, or the policy does not apply.
+    pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
+        let mut each = SmallVec::new();
+        for ((taken, outcome), place) in receipt.taken().iter().zip(decision.outcomes()).zip(policies) {
+            if gate.policies[*place].options().bans_on.is_some() && outcome.has_ban() && !outcome.is_hidden() {
+                each.push((*place, taken.clone()));
+            }
+        }
+        Self { store: receipt.store(), each }
+    }
+
+    /// Strikes where the response counts, by `counts`. Those for which it is not known yet stay; returns whether there
+    /// are any.
+    pub(super) fn settle(&mut self, gate: &Gate, counts: impl Fn(&Count) -> Option<bool>) -> bool {
+        let store = self.store;
+        self.each.retain(|(place, taken)| {
+            let policy = &gate.policies[*place];
+            let counts = policy.options().bans_on.as_ref().map_or(Some(false), &counts);
+            if counts == Some(true) {
+                strike(gate, policy, Receipt::new(store, [taken.clone()]));
+            }
+            counts.is_none()
+        });
+        !self.each.is_empty()
+    }
+}
+
+fn strike(gate: &Gate, policy: &Policy, receipt: Receipt) {
+    let Some(ban) = policy.rule().banning() else { return };
+    let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
+    // The store logs a ban that begins when it has replied.
+    if let (Settling::Pending(_), Ok(runtime)) = (&settling, Runtime::try_current()) {
+        runtime.spawn(async move { drop(settling.wait().await) });
+    }
+}

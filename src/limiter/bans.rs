@@ -1,0 +1,73 @@
+//! Bans by hand: strikes for work that is no request, and the end of a ban.
+
+use super::Limiter;
+use super::resolve::counter;
+use crate::core::{Error, Key};
+use crate::store::{Change, Store};
+
+impl Limiter {
+    /// Counts a strike against a key, of every rule that has a [ban](crate::Rule::ban): a failure of work that was
+    /// admitted.
+    ///
+    /// It calls the store as [`reset`](Self::reset) does.
+    ///
+    /// # Errors
+    ///
+    /// If the store, or the lookup of the tier, fails for one of the rules; the strikes of those before it count.
+    ///
+    /// # Cancellation
+    ///
+    /// If the future is dropped, the strikes of rules before the current one count, and that of the current one may.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ban, Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// const HOUR: Duration = Duration::from_secs(3_600);
+    /// let rule = Rule::new("login", Quota::per_hour(100)).ban(Ban::new(2, HOUR, HOUR));
+    /// let limiter = Limiter::new(MemoryStore::new(), [rule]);
+    /// let ada = Key::new("user", "ada");
+    /// limiter.strike(&ada).await?;
+    /// assert!(limiter.check(&ada).await?.is_allowed());
+    /// limiter.strike(&ada).await?;
+    /// assert!(limiter.check(&ada).await?.is_banned());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn strike(&self, key: &Key) -> Result<(), Error> {
+        let now = self.in_force.now();
+        let limits = now.limits();
+        let banning = limits.rules.iter().enumerate().filter_map(|(place, rule)| Some((place, rule, rule.banning()?)));
+        for (place, rule, ban) in banning {
+            limits.store.adjust(&counter(place, rule, key).await?, Change::Strike(ban)).wait().await?;
+        }
+        Ok(())
+    }
+
+    /// Lifts the ban of a key, of every rule that has one: its strikes and the lengths of its last bans are forgotten,
+    /// too.
+    ///
+    /// Units that the key has taken stay taken: see [`reset`](Self::reset). It calls the store as that does. Another
+    /// process may have cached a refusal, which it keeps for up to 1 s by default.
+    ///
+    /// # Errors
+    ///
+    /// If the store, or the lookup of the tier, fails for one of the rules; the bans of those before it are lifted.
+    ///
+    /// # Cancellation
+    ///
+    /// If the future is dropped, the bans of rules before the current one are lifted, and that of the current one may
+    /// be.
+    pub async fn lift_ban(&self, key: &Key) -> Result<(), Error> {
+        let now = self.in_force.now();
+        let limits = now.limits();
+        for (place, rule) in limits.rules.iter().enumerate().filter(|(_, rule)| rule.banning().is_some()) {
+            limits.store.adjust(&counter(place, rule, key).await?, Change::Lift).wait().await?;
+        }
+        Ok(())
+    }
+}

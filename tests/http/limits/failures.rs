@@ -1,0 +1,144 @@
+//! Bans after failed requests.
+#![cfg(feature = "axum")]
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{join_all, pending};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use tollgate::test_util::ManualClock;
+use tollgate::{Ban, Count, Decision, Policy, Quota, RateLimitLayer, ResponseBody, key};
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::time::memory;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// After three wrong passwords banned for ten minutes.
+fn login() -> Policy {
+    Policy::new("login", Quota::per_minute(1_000))
+        .key(key::peer_ip())
+        .ban_failures(Ban::new(3, MINUTE, 10 * MINUTE), Count::statuses([StatusCode::UNAUTHORIZED]))
+}
+
+fn request() -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::default());
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
+    request
+}
+
+/// The response of a login that finds this.
+async fn log_in(layer: &RateLimitLayer, status: u16) -> Response<ResponseBody<Full<Bytes>>> {
+    let service = service_fn(move |_: Request<Full<Bytes>>| async move {
+        Ok::<_, Infallible>(Response::builder().status(status).body(Full::<Bytes>::default()).expect("a response"))
+    });
+    layer.layer(service).oneshot(request()).await.expect("it does not fail")
+}
+
+fn is_banned(response: &Response<ResponseBody<Full<Bytes>>>) -> bool {
+    response.extensions().get::<Decision>().is_some_and(Decision::is_banned)
+}
+
+#[tokio::test]
+async fn a_right_password_comes_too_late_after_too_many_wrong_ones() {
+    let clock = ManualClock::new();
+    let layer = RateLimitLayer::new(memory(&clock), login());
+    for _ in 0..3 {
+        assert_eq!(log_in(&layer, 401).await.status(), 401);
+    }
+    let refused = log_in(&layer, 200).await;
+    assert_eq!((refused.status().as_u16(), is_banned(&refused)), (429, true));
+    clock.advance(10 * MINUTE);
+    assert_eq!(log_in(&layer, 200).await.status(), 200);
+}
+
+#[tokio::test]
+async fn other_responses_and_refusals_are_no_failures() {
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    for status in [200, 404, 500, 503].repeat(5) {
+        assert_eq!(log_in(&layer, status).await.status(), status);
+    }
+    let strict = Policy::new("login", Quota::fixed_window(2, MINUTE)).key(key::peer_ip());
+    let strict = strict.ban_failures(Ban::new(3, MINUTE, 10 * MINUTE), Count::failures());
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), strict);
+    for request in 0..20 {
+        let response = log_in(&layer, 200).await;
+        assert_eq!((response.status() == 200, is_banned(&response)), (request < 2, false));
+    }
+}
+
+#[tokio::test]
+async fn many_right_passwords_at_once_ban_nobody_and_failures_count_each() {
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    let all = join_all((0..100).map(|_| log_in(&layer, 200))).await;
+    assert!(all.iter().all(|response| response.status() == 200));
+    assert!(join_all((0..3).map(|_| log_in(&layer, 401))).await.iter().all(|response| response.status() == 401));
+    assert!(is_banned(&log_in(&layer, 200).await));
+}
+
+#[tokio::test]
+async fn a_request_whose_client_disconnects_is_no_failure() {
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    for _ in 0..9 {
+        let service = service_fn(|_: Request<Full<Bytes>>| pending::<Result<Response<Full<Bytes>>, Infallible>>());
+        assert!(layer.layer(service).oneshot(request()).now_or_never().is_none());
+    }
+    assert_eq!(log_in(&layer, 200).await.status(), 200);
+}
+
+#[tokio::test]
+async fn failures_without_an_address_ban_nobody() {
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    let service = service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, Infallible>(Response::builder().status(401).body(Full::<Bytes>::default()).expect("a response"))
+    });
+    for _ in 0..9 {
+        let response = layer.layer(service).oneshot(Request::new(Full::default())).await.expect("it does not fail");
+        assert_eq!(response.status(), 401);
+    }
+}
+
+#[tokio::test]
+async fn failures_of_policies_that_count_failures_are_refunded_as_before() {
+    let policy = Policy::new("login", Quota::fixed_window(5, MINUTE)).key(key::peer_ip()).count(Count::failures());
+    let policy = policy.ban_failures(Ban::new(4, MINUTE, 10 * MINUTE), Count::failures());
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy);
+    for _ in 0..20 {
+        assert_eq!(log_in(&layer, 200).await.status(), 200);
+    }
+    for _ in 0..4 {
+        assert_eq!(log_in(&layer, 401).await.status(), 401);
+    }
+    assert!(is_banned(&log_in(&layer, 200).await));
+}
+
+/// A gRPC call whose status is in its trailers; returns whether it was refused.
+async fn call(layer: &RateLimitLayer, status: &'static str) -> bool {
+    let service = service_fn(move |_: Request<Full<Bytes>>| async move {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", HeaderValue::from_static(status));
+        let body = Full::<Bytes>::default().with_trailers(async move { Some(Ok::<_, Infallible>(trailers)) });
+        let response = Response::builder().header("content-type", "application/grpc").body(body);
+        Ok::<_, Infallible>(response.expect("a response"))
+    });
+    let response = layer.layer(service).oneshot(request()).await.expect("it does not fail");
+    let refused = response.extensions().get::<Decision>().is_some_and(Decision::is_banned);
+    response.into_body().collect().await.expect("a body");
+    refused
+}
+
+#[tokio::test]
+async fn a_grpc_call_fails_by_its_trailers() {
+    let policy = Policy::new("login", Quota::per_minute(1_000)).key(key::peer_ip());
+    let policy = policy.ban_failures(Ban::new(2, MINUTE, 10 * MINUTE), Count::failures());
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), policy);
+    for status in ["0", "0", "16", "0", "16"] {
+        assert!(!call(&layer, status).await);
+    }
+    assert!(call(&layer, "0").await);
+}

@@ -1,0 +1,116 @@
+//! Whom a ban by a key refuses.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::fs;
+use std::time::Duration;
+
+use http::request::Parts;
+use tollgate::key::{self, Bannable, KeyExtractor};
+use tollgate::{Ban, Key, Lookup, MemoryStore, Policy, Quota, RateLimitLayer};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn found(of: Lookup) -> Result<Option<Key>, Infallible> {
+    Ok(Some(of.key().clone()))
+}
+
+fn tenant(_: &Parts) -> &'static str {
+    "acme"
+}
+
+/// The name of an extractor's type, how it is given to a policy, and whom a ban refuses.
+type Row = (&'static str, Box<dyn Fn(Policy) -> Policy>, Bannable);
+
+/// Each kind of extractor.
+fn each() -> Vec<Row> {
+    fn row(name: &'static str, extractor: impl KeyExtractor + Clone, expected: Bannable) -> Row {
+        assert_eq!(extractor.bannable(), expected, "{name}");
+        (name, Box::new(move |policy| policy.key(extractor.clone())), expected)
+    }
+    let networks = || key::client_ip().trusted_proxies(["10.0.0.0/8", "fc00::/7"]);
+    vec![
+        row("PeerIp", key::peer_ip(), Bannable::Client),
+        row("PeerIp", key::peer_ip().v6_prefix(32), Bannable::Shared),
+        row("ClientIp", key::client_ip(), Bannable::Client),
+        row("ClientIp", networks(), Bannable::Client),
+        row("ClientIp", networks().forwarded(), Bannable::Client),
+        row("ClientIp", networks().header("cf-connecting-ip"), Bannable::Client),
+        row("ClientIp", networks().v6_prefix(47), Bannable::Shared),
+        row("ClientIp", key::client_ip().trusted_hops(0), Bannable::Client),
+        row("ClientIp", key::client_ip().trusted_hops(1), Bannable::Spoofable),
+        row("ClientIp", key::client_ip().trusted_proxies(["0.0.0.0/0"]), Bannable::Spoofable),
+        row("Extension<T, F>", key::extension(|user: &Key| user.clone()), Bannable::Client),
+        row("F", tenant, Bannable::Claimed),
+        row("Header", key::header("x-api-key"), Bannable::Claimed),
+        row("Bearer", key::bearer(), Bannable::Claimed),
+        row("Cookie", key::cookie("session"), Bannable::Claimed),
+        row("BasicUser", key::basic_user(), Bannable::Claimed),
+        row("Query", key::query("user"), Bannable::Claimed),
+        row("PathParam", key::path_param("user"), Bannable::Claimed),
+        row("KeyLookup<K>", key::lookup(key::peer_ip(), found), Bannable::Claimed),
+        row("Global", key::global(), Bannable::Shared),
+        row("Route", key::route(), Bannable::Shared),
+        row("Path", key::path(), Bannable::Shared),
+        row("Method", key::method(), Bannable::Shared),
+        row("Host", key::host(), Bannable::Shared),
+        row("Join<A, B>", key::peer_ip().and(key::header("x-api-key")), Bannable::Client),
+        row("Join<A, B>", key::route().and(key::peer_ip()), Bannable::Client),
+        row("Join<A, B>", key::route().and(key::header("x-api-key")), Bannable::Claimed),
+        row("Join<A, B>", key::route().and(key::method()), Bannable::Shared),
+        row("Join<A, B>", key::client_ip().trusted_hops(1).and(key::peer_ip()), Bannable::Spoofable),
+        row("Join<A, B>", key::header("x-api-key").and(key::client_ip().trusted_hops(1)), Bannable::Spoofable),
+    ]
+}
+
+#[test]
+fn every_extractor_says_whom_a_ban_refuses() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/http/key");
+    let mut named = BTreeSet::new();
+    for entry in fs::read_dir(folder).expect("the crate has keys") {
+        let text = fs::read_to_string(entry.expect("it can be read").path()).expect("it is text");
+        let lines = text.lines().filter(|line| !line.starts_with("//")).map(|line| line.trim_end_matches(" {"));
+        named.extend(lines.filter_map(|line| line.split_once("KeyExtractor for ")).map(|(_, name)| name.to_owned()));
+    }
+    assert!(named.remove("Arc<dyn KeyExtractor>"), "it passes the question on");
+    let known: BTreeSet<String> = each().into_iter().map(|(name, ..)| name.to_owned()).collect();
+    assert_eq!(named, known);
+}
+
+#[test]
+fn a_policy_whose_clients_could_have_others_banned_is_an_error() {
+    let ban = Ban::new(3, MINUTE, MINUTE);
+    for (name, with_key, bannable) in each() {
+        let built = |ban: Ban| {
+            let policy = with_key(Policy::new("login", Quota::per_minute(5)).ban(ban));
+            RateLimitLayer::try_new(MemoryStore::new(), policy).map(drop).map_err(|error| error.to_string())
+        };
+        let (plain, verified) = (built(ban), built(ban.of_verified_keys()));
+        match bannable {
+            Bannable::Client => assert!(plain.is_ok() && verified.is_ok(), "{name}: {plain:?}"),
+            Bannable::Claimed => {
+                let error = plain.expect_err(name);
+                assert!(error.starts_with("policy \"login\": clients choose this key"), "{name}: {error}");
+                assert!(verified.is_ok(), "{name}: {verified:?}");
+            }
+            Bannable::Spoofable => {
+                assert_eq!(plain, verified, "{name}");
+                assert!(plain.expect_err(name).contains("give trusted_proxies"), "{name}");
+            }
+            _ => {
+                assert_eq!(plain, verified, "{name}");
+                assert!(plain.expect_err(name).contains("all clients share this key"), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_replaced_policy_is_checked_too() {
+    let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(5)));
+    let ban = Ban::new(3, MINUTE, MINUTE);
+    let spoofable = Policy::new("api", Quota::per_minute(5)).key(key::client_ip().trusted_hops(1)).ban(ban);
+    assert!(layer.replace_policies([spoofable]).is_err());
+    let policy = Policy::new("api", Quota::per_minute(5)).key(key::client_ip()).ban(ban);
+    assert!(layer.replace_policies([policy]).is_ok());
+}

@@ -1,0 +1,106 @@
+//! Bans of keys in Redis: in the call of the decision, by scripts and functions, for as long as they should be.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use tollgate::store::{BanCheck, Change, Check, Deadline, Mode, Settlement, Store};
+use tollgate::test_util::ManualClock;
+use tollgate::{Ban, Decision, Quota, RedisStore};
+
+use super::stores::{FIFTY, PATIENCE, patient_store};
+use crate::support::checks::{check, counter};
+use crate::support::server::RedisServer;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const QUOTA: Quota = Quota::fixed_window(1, Duration::from_secs(30 * 86_400));
+
+fn banning(key: &str, ban: Ban) -> Check {
+    check(key, QUOTA, 1).ban(BanCheck::new(ban))
+}
+
+async fn decide(store: &RedisStore, checks: &[Check]) -> Decision {
+    store.decide(checks, Deadline::none()).wait().await.expect("the server is there").decision
+}
+
+/// How often a command was called.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats: String = server.ask(&["INFO", "commandstats"]);
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().and_then(|calls| calls.parse().ok()).expect("a number"))
+}
+
+#[tokio::test]
+async fn a_decision_with_a_ban_is_one_call_whatever_becomes_of_it() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let ban = Ban::new(3, HOUR, HOUR);
+    // The script is loaded by the first call that needs it.
+    let _ = decide(&store, &[banning("bob", ban), check("bob", FIFTY, 1)]).await;
+    let before = calls(&server, "evalsha");
+    for request in 0..9 {
+        let decision = decide(&store, &[banning("ada", ban), check("ada", FIFTY, 1)]).await;
+        assert_eq!((decision.is_allowed(), decision.is_banned()), (request == 0, request >= 3), "{request}");
+    }
+    assert_eq!(calls(&server, "evalsha"), before + 9);
+    assert_eq!(calls(&server, "set"), 2 + 2 + 3, "units of the two that were admitted, and three strikes");
+}
+
+#[tokio::test]
+async fn functions_ban_as_scripts_do_and_see_their_bans() {
+    let server = RedisServer::start();
+    let functions = RedisStore::builder().functions().budget(PATIENCE).connect(&server.url()).await.unwrap();
+    // A ban that another store lifts stays in a deny cache for a moment.
+    let scripts = RedisStore::builder().without_deny_cache().budget(PATIENCE).connect(&server.url()).await.unwrap();
+    let ban = Ban::new(2, HOUR, HOUR);
+    for (store, banned) in [(&functions, false), (&scripts, false), (&functions, true), (&scripts, true)] {
+        assert_eq!(decide(store, &[banning("ada", ban)]).await.is_banned(), banned);
+    }
+    functions.adjust(&counter("ada", QUOTA), Change::Lift).wait().await.unwrap();
+    assert!(!decide(&scripts, &[banning("ada", ban)]).await.is_banned());
+    let again = functions.adjust(&counter("ada", QUOTA), Change::Strike(ban)).wait().await.unwrap();
+    // The time is the server's, of which a ban counts whole milliseconds.
+    let left = again.banned_for.expect("it is banned again");
+    assert!(again.units == 1 && left <= HOUR && left + Duration::from_millis(1) > HOUR, "{again:?}");
+}
+
+#[tokio::test]
+async fn requests_with_and_without_bans_share_calls() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let ban = Ban::new(40, HOUR, HOUR);
+    let requests: Vec<Vec<Check>> = (0..120)
+        .map(|request| match request % 4 {
+            0 => vec![check("bob", FIFTY, 1)],
+            1 => vec![banning("ada", ban)],
+            2 => vec![check("bob", FIFTY, 1), banning("ada", ban)],
+            _ => vec![banning("ada", ban).mode(Mode::Shadow)],
+        })
+        .collect();
+    let before = calls(&server, "evalsha");
+    let decided = join_all(requests.iter().map(|request| decide(&store, request))).await;
+    assert!(calls(&server, "evalsha") < before + 100);
+    let banned = decided.iter().zip(&requests).filter(|(decision, checks)| checks.len() == 1 && decision.is_banned());
+    assert!(banned.count() > 5, "after one that was admitted and 39 strikes");
+    // 30 of those without a ban, and at most the one that was admitted for both.
+    let left = decide(&store, &[check("bob", FIFTY, 0)]).await.outcomes()[0].remaining();
+    assert!((19..=20).contains(&left), "{left}");
+}
+
+#[tokio::test]
+async fn every_key_of_a_ban_expires_no_sooner_than_it_matters() {
+    let (server, clock) = (RedisServer::start(), ManualClock::new());
+    let settings = RedisStore::builder().without_deny_cache().with_clock(clock.clone()).budget(PATIENCE);
+    let store = settings.connect(&server.url()).await.unwrap();
+    let life = || Duration::from_millis(server.ask::<u64>(&["PTTL", "tollgate:{key:ada}:policy:1b"]));
+    let grows = Ban::new(2, HOUR, 2 * HOUR).growing(2.0, 10 * HOUR);
+    let _ = decide(&store, &[banning("ada", grows)]).await;
+    for hours in [1, 12] {
+        let _ = decide(&store, &[banning("ada", grows)]).await;
+        let expected = HOUR * hours;
+        assert!(life() <= expected + Duration::from_millis(2) && life() + Duration::from_secs(60) > expected);
+        server.assert_every_key_expires();
+    }
+    let taken = store.decide(&[check("ada", QUOTA, 0)], Deadline::none()).wait().await.unwrap();
+    store.settle(taken.receipt, &[Settlement::new(0, Change::Lift)]).wait().await.unwrap();
+    assert_eq!(server.keys().len(), 1, "only the counter is left");
+}
