@@ -36,12 +36,9 @@ pub(super) async fn refusal(
     };
     let nothing = Receipt::empty(receipt.store());
     drop(store.settle(receipt, &[]));
-    let refused = checks.iter().zip(decision.outcomes()).any(|(check, look)| may_refuse(check) && !fits(check, look));
-    refused.then(|| {
-        let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| as_decided(check, look));
-        let decision = Decision::new(outcomes, decision.source());
-        (timer, Ok(Decided::new(decision, nothing)))
-    })
+    let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| as_decided(check, look));
+    let decision = Decision::new(outcomes, decision.source());
+    (!decision.is_allowed()).then(|| (timer, Ok(Decided::new(decision, nothing))))
 }
 
 /// Returns whether a check can refuse the request.

@@ -117,7 +117,8 @@ impl Outcome {
 
     /// Returns the outcome with the number of strikes until the key is banned.
     pub(crate) fn strikes_left(self, strikes: u64) -> Self {
-        Self { strikes_left: u16::try_from(strikes).unwrap_or(BANNED - 1), ..self }
+        // The largest number says that the key is banned.
+        Self { strikes_left: u16::try_from(strikes).unwrap_or(BANNED).min(BANNED - 1), ..self }
     }
 
     /// Returns the outcome of a request with which a ban may have begun.

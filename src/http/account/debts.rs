@@ -96,8 +96,10 @@ impl Debts {
             let (of, policy) = of(check);
             // Slots are released as such.
             let is_held = taken.counter.quota.facts().held;
-            // Bytes are settled by themselves, and one that is hidden does not apply to the request.
-            if policy.options().bytes.is_some() || outcome.is_hidden() {
+            // Bytes are settled by themselves. A policy of the layer that is hidden does not apply to the request; one
+            // that the handler checked is only not shown.
+            let applies = of.handler().is_some() || !outcome.is_hidden();
+            if policy.options().bytes.is_some() || !applies {
                 continue;
             }
             if !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {

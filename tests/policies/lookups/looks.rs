@@ -208,3 +208,18 @@ async fn refusals_before_a_lookup_are_strikes_and_a_ban_is_seen_before_it() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_request_is_looked_up_however_many_strikes_ban_its_key() {
+    on_each_store(async |rig| {
+        for after in [65_534, 65_535, 65_536] {
+            let (name, ban) = (format!("all{after}"), Ban::new(after, HOUR, HOUR).of_verified_keys());
+            let all = Policy::new(&name, Quota::fixed_window(4, HOUR)).key(key::header("x-token")).ban(ban);
+            let directory = Directory::default();
+            let layer = rig.layer([all, tiered(directory.tiers(ms(0)))]);
+            assert_eq!(status(&layer, "ada").await, 200, "{}: {after}", rig.name);
+            assert_eq!(directory.asked(), 1, "{}: {after}", rig.name);
+        }
+    })
+    .await;
+}

@@ -279,3 +279,16 @@ async fn charges_and_refunds_reach_the_metered_policies_of_every_layer() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_a_handler_checks_is_settled_although_clients_cannot_see_it() {
+    on_each_store(async |rig| {
+        for (account, policy) in [("ada", account_policy().unadvertised()), ("bob", account_policy().shadow())] {
+            let service = login(&rig.layer([Policy::new("all", TEN)]), policy.count(Count::failures()));
+            assert_eq!(statuses(&service, [of(account), of(account), of(account)]).await, [200; 3], "{}", rig.name);
+            background().await;
+            assert_eq!(left_of(rig, account).await, 2, "{}: successes are refunded to {account}", rig.name);
+        }
+    })
+    .await;
+}
