@@ -1,4 +1,4 @@
-//! What each kind of quota costs a request, beside a token bucket: nanoseconds in memory, calls and time on Redis, and
+//! What each kind of quota, and a ban, costs a request, beside a token bucket: nanoseconds in memory, calls and time on Redis, and
 //! bytes of a key there. A request is what [`Limiter::acquire`] begins; it ends at once, so slots are released as well.
 
 mod memory;
@@ -8,7 +8,7 @@ mod size;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Calendar, Key, Limiter, Quota, Rule, Store};
+use tollgate::{Ban, Calendar, Key, Limiter, Quota, Rule, Store};
 
 use crate::plain::keys;
 
@@ -28,17 +28,21 @@ pub(crate) async fn run(flags: &[String]) {
 }
 
 /// The kinds, first the one that the others are compared with.
-fn kinds() -> Vec<(&'static str, Quota)> {
+fn kinds() -> Vec<(&'static str, Rule)> {
+    let rule = |quota| Rule::new("bench", quota);
+    let bucket = || rule(Quota::token_bucket(LIMIT, DAY));
+    let month = Calendar::monthly("UTC").expect("there is always UTC");
     vec![
-        ("token bucket", Quota::token_bucket(LIMIT, DAY)),
-        ("token bucket of 10^9 units", Quota::token_bucket(1_000_000_000, DAY)),
-        ("fixed window", Quota::fixed_window(LIMIT, DAY)),
-        ("calendar window", Quota::calendar_window(LIMIT, Calendar::monthly("UTC").expect("there is always UTC"))),
-        ("concurrency", Quota::concurrency(LIMIT)),
+        ("token bucket", bucket()),
+        ("token bucket of 10^9 units", rule(Quota::token_bucket(1_000_000_000, DAY))),
+        ("token bucket with a ban", bucket().ban(Ban::new(3, DAY, DAY))),
+        ("fixed window", rule(Quota::fixed_window(LIMIT, DAY))),
+        ("calendar window", rule(Quota::calendar_window(LIMIT, month))),
+        ("concurrency", rule(Quota::concurrency(LIMIT))),
     ]
 }
 
-/// Requests of many clients under one quota.
+/// Requests of many clients under one rule.
 #[derive(Clone)]
 struct Requests {
     limiter: Arc<Limiter>,
@@ -46,8 +50,8 @@ struct Requests {
 }
 
 impl Requests {
-    fn new(store: impl Store, quota: Quota, clients: usize) -> Self {
-        let limiter = Arc::new(Limiter::new(store, [Rule::new("bench", quota)]));
+    fn new(store: impl Store, rule: Rule, clients: usize) -> Self {
+        let limiter = Arc::new(Limiter::new(store, [rule]));
         Self { limiter, keys: keys("ip", clients).into() }
     }
 

@@ -17,7 +17,7 @@ pub(super) async fn run(Effort { rounds, calls, .. }: Effort) {
          (medians of {rounds} rounds of {requests} requests, interleaved; {CLIENTS} keys, one thread):\n"
     );
     let sides: Vec<_> =
-        kinds().into_iter().map(|(name, quota)| (name, Requests::new(MemoryStore::new(), quota, CLIENTS))).collect();
+        kinds().into_iter().map(|(name, rule)| (name, Requests::new(MemoryStore::new(), rule, CLIENTS))).collect();
     let mut nanos = vec![Vec::new(); sides.len()];
     for _ in 0..rounds {
         for ((_, side), nanos) in sides.iter().zip(&mut nanos) {

@@ -28,8 +28,8 @@ pub(super) async fn run(effort: Effort) {
          each key):\n"
     );
     let mut entrants = Vec::new();
-    for (name, quota) in kinds() {
-        entrants.push(Entrant::new(name, Requests::new(store(&server).await, quota, keys)));
+    for (name, rule) in kinds() {
+        entrants.push(Entrant::new(name, Requests::new(store(&server).await, rule, keys)));
     }
     for entrant in &entrants {
         entrant.warm(effort).await;
@@ -43,10 +43,10 @@ pub(super) async fn run(effort: Effort) {
             row.extend([format!("{calls:.2}"), format!("{ratio:.2}")]);
         }
     }
-    for ((_, quota), row) in kinds().into_iter().zip(&mut rows) {
+    for ((_, rule), row) in kinds().into_iter().zip(&mut rows) {
         server.flush(&mut connection).await;
         let before = server.used_memory(&mut connection).await;
-        let requests = Requests::new(store(&server).await, quota, keys);
+        let requests = Requests::new(store(&server).await, rule, keys);
         let mut slots = Vec::with_capacity(keys);
         for key in requests.keys.iter() {
             slots.push(requests.limiter.acquire(key).await.expect("the key is valid"));

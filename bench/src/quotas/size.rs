@@ -26,9 +26,9 @@ pub(super) fn run() {
 
 /// Prints the bytes per key of one kind.
 pub(super) async fn print_of(kind: &str) {
-    let (_, quota) = kinds().into_iter().find(|(name, _)| *name == kind).expect("one of the kinds");
+    let (_, rule) = kinds().into_iter().find(|(name, _)| *name == kind).expect("one of the kinds");
     // Each of the 64 shards has a 64th of the room, and chance gives some more keys than others.
-    let requests = Requests::new(MemoryStore::builder().capacity(2 * KEYS).build(), quota, KEYS);
+    let requests = Requests::new(MemoryStore::builder().capacity(2 * KEYS).build(), rule, KEYS);
     let (before, mut slots) = (resident(), Vec::with_capacity(KEYS));
     for key in requests.keys.iter() {
         slots.push(requests.limiter.acquire(key).await.expect("the key is valid").1);
