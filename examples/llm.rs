@@ -2,8 +2,8 @@
 //! at once for each client.
 //!
 //! `cargo run --example llm` starts the server and a client; pass the URL of a Redis server to count there. A request
-//! reserves the tokens of its prompt and the most it asks for. When the answer has ended, or its client has left, what
-//! was not used is given back:
+//! reserves the tokens of its prompt and of the longest answer that it allows. When the answer has ended, or its client
+//! has left, what was not used is refunded:
 //!
 //! ```text
 //! three at once, which reserve 300 tokens each:
@@ -67,7 +67,7 @@ fn reserved(parts: &Parts) -> u64 {
     prompt(parts) + most(parts)
 }
 
-/// The tokens of one answer. The rest of what was reserved is given back when it is dropped, with the body.
+/// The tokens of one answer. The rest of what was reserved is refunded when it is dropped, with the body.
 struct Meter {
     limits: Handle,
     reserved: u64,

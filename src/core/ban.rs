@@ -172,8 +172,8 @@ impl Ban {
     /// Declares that somebody verifies the keys of the policy before its requests reach the layer, such as a gateway
     /// that checks a token: no client can send the key of another one.
     ///
-    /// A ban by a key that clients choose is an error without this. It does not make a ban by an address acceptable
-    /// that is in a header believed from anyone: see [`Bannable`](crate::key::Bannable).
+    /// A ban by a key that clients choose is an error without this. It does not make a ban acceptable by an address in
+    /// a header that anyone may write: see [`Bannable`](crate::key::Bannable).
     pub const fn of_verified_keys(self) -> Self {
         Self { verified: true, ..self }
     }

@@ -111,7 +111,7 @@ pub struct BanCheck {
     pub ban: Ban,
     /// Whether a check that does not fit its quota is a strike. Otherwise it is only looked whether the key is banned.
     pub counts: bool,
-    /// Strikes since the last call that were answered from a cache; they count with this one.
+    /// Strikes of requests that a cache has refused since the last call; they count with this one.
     pub carried: u32,
     /// How long ago the first of these was, in whole milliseconds: less than the window of strikes.
     pub age: Duration,

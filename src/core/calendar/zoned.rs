@@ -44,7 +44,7 @@ pub(super) struct Zoned {
     zone: TimeZone,
     name: Name,
     number: u64,
-    /// The windows around the time that was last asked for.
+    /// The windows around the last time that was looked up.
     last: ArcSwapOption<Around>,
 }
 

@@ -22,7 +22,7 @@ pub enum Bannable {
     /// Perhaps somebody else: clients choose the key, so one could send that of another. A ban is accepted if it says
     /// that keys are [verified](crate::Ban::of_verified_keys) before.
     Claimed,
-    /// Perhaps somebody else: the address is in a header that is believed from anyone.
+    /// Perhaps somebody else: the address is in a header that anyone may write.
     Spoofable,
     /// All clients, as they share the key.
     Shared,

@@ -264,7 +264,7 @@ impl KeyExtractor for ClientIp {
         true
     }
 
-    /// A header is as true as the peers that it is believed from.
+    /// A header is as true as the peers whose header counts.
     fn bannable(&self) -> Bannable {
         if self.trust.is_of_anyone() {
             return Bannable::Spoofable;

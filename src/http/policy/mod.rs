@@ -166,12 +166,12 @@ impl Policy {
             Bannable::Client => return Ok(()),
             Bannable::Claimed if ban.is_of_verified_keys() => return Ok(()),
             Bannable::Claimed => {
-                "clients choose this key, so one could have another banned: ban by address, or say that keys are verified \
-                 before (of_verified_keys)"
+                "clients choose this key, so one could have another banned: ban by address, or say that keys are \
+                 verified before (of_verified_keys)"
             }
             Bannable::Spoofable => {
-                "a ban by an address in a header that is believed from anyone would ban whom clients name: give \
-                 trusted_proxies as the networks of your proxies"
+                "anyone may write the header with this address, and have others banned: give trusted_proxies as the \
+                 networks of your proxies"
             }
             Bannable::Shared => "all clients share this key, so one could have all of them banned: ban by address",
         };
