@@ -41,9 +41,10 @@ use crate::core::calendar::Calendar;
 /// A burst and a queue are also at most what the limit brings back within about 69 years, or 25 days if the window is
 /// up to 60 s.
 ///
-/// A bucket keeps its units used when its limit changes. A capacity below 2^51 / window (26 million a day) counts no
-/// more than twice that many of the units that a larger one left. A refusal changes nothing, so a limit that is raised
-/// again finds all of them.
+/// A bucket keeps its units used when its limit changes. A store may forget them once the limit under which units were
+/// last taken or changed would have returned all of them: a lowered limit does not keep them for longer. A capacity
+/// below 2^51 / window (26 million a day) counts no more than twice that many of the units that a larger one left. A
+/// refusal changes nothing, so a limit that is raised again finds all of them.
 ///
 /// If a limit is too large, the error names the largest one for that window, and an alternative that supports it, if
 /// there is one.

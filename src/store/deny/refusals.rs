@@ -1,8 +1,9 @@
 //! The rules of the deny cache: what is refused from earlier refusals, what is cached, and when it is forgotten.
 //!
 //! Checks come in, before and after the store's decision; refusals go out. Three things end a cached refusal: its time
-//! (`until`, in `table`), a change of its counter through this process (a new generation, in `slots`), and an admitted
-//! request of the same counter, after which larger costs wait longer than the cached refusal says.
+//! (`until`, in `table`; no later than a window of a calendar that it tells of), a change of its counter through this
+//! process (a new generation, in `slots`), and an admitted request of the same counter, after which larger costs wait
+//! longer than the cached refusal says.
 //!
 //! Invariant: a refusal is cached only if the generation of its counter is what it was before the store was called, so
 //! no refusal that was decided before a refund is served after it. All methods are synchronous and hold one lock at a
@@ -231,9 +232,10 @@ impl Refusals {
         });
         let others: SmallVec<[Other; 4]> = others.take(MOST_OTHERS).collect();
         let others: Option<Arc<[Other]>> = (!others.is_empty()).then(|| others.as_slice().into());
+        let windows_end = calendars_end(checks, snapshot.sent);
         for ((check, mark), outcome) in all().filter(|((check, _), outcome)| refuses(check, outcome)) {
             let cached = Cached::new(check, outcome, mark.generation, snapshot.sent, now, self.cap_us);
-            let cached = Cached { others: others.clone(), ..cached };
+            let cached = Cached { others: others.clone(), until: cached.until.min(windows_end), ..cached };
             if cached.until > now && self.slots.admit(mark.base, mark.generation, snapshot.sent, cached.until) {
                 self.kept.put(self.place(mark, check, Demand::of(check)), cached, now);
             }
@@ -283,6 +285,14 @@ impl Refusals {
     fn base(&self, counter: &Counter) -> u64 {
         self.hasher.of(counter)
     }
+}
+
+/// Returns when the first of the windows of a calendar ends that checks count in, by this process's clock; the largest
+/// number if there is none. The next one may be of another length, which a cached refusal would tell wrongly.
+fn calendars_end(checks: &[Check], now: u64) -> u64 {
+    let calendars = checks.iter().filter_map(|check| check.counter.quota.calendar());
+    let ends = calendars.map(|calendar| calendar.window_at(now / 1_000).end.saturating_mul(1_000));
+    ends.min().unwrap_or(u64::MAX)
 }
 
 /// A change to a counter that is under way; forgets the counter when it is dropped.

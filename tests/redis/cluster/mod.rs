@@ -2,6 +2,8 @@
 
 mod apart;
 mod breakers;
+#[cfg(feature = "calendar")]
+mod calendar;
 mod credentials;
 mod failover;
 mod far;

@@ -3,6 +3,8 @@
 mod answers;
 mod bans;
 mod bounds;
+#[cfg(feature = "calendar")]
+mod calendar;
 mod forgetting;
 #[cfg(all(feature = "redis", feature = "axum"))]
 mod http;
