@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Check, Decided, Error, PolicyName};
+use super::{Check, Decided, Error, Mode, PolicyName};
 
 /// The reason for which there was no decision on a request.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,9 @@ pub(crate) trait ObserveDecisions: fmt::Debug + Send + Sync {
 
     /// The key of a request is ambiguous for a policy, whatever becomes of the request.
     fn ambiguous(&self, policy: &PolicyName);
+
+    /// A key was banned, and not with a decision.
+    fn banned(&self, policy: &PolicyName, mode: Mode);
 }
 
 /// Observes the health of one store, or of one primary of a Cluster. Dropped with it.
@@ -159,6 +162,13 @@ impl DecisionObserver {
     pub(crate) fn ambiguous(&self, policy: &PolicyName) {
         if let Some(observer) = &self.0 {
             observer.ambiguous(policy);
+        }
+    }
+
+    /// See [`ObserveDecisions::banned`].
+    pub(crate) fn banned(&self, policy: &PolicyName, mode: Mode) {
+        if let Some(observer) = &self.0 {
+            observer.banned(policy, mode);
         }
     }
 }

@@ -43,7 +43,10 @@ impl Limiter {
         let limits = now.limits();
         let banning = limits.rules.iter().enumerate().filter_map(|(place, rule)| Some((place, rule, rule.banning()?)));
         for (place, rule, ban) in banning {
-            limits.store.adjust(&counter(place, rule, key).await?, Change::Strike(ban)).wait().await?;
+            let applied = limits.store.adjust(&counter(place, rule, key).await?, Change::Strike(ban)).wait().await?;
+            if applied.began {
+                limits.observer.banned(rule.name(), rule.mode());
+            }
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use super::names::{DECISION_SECONDS, DECISIONS};
 use super::refusals::Refusals;
 use super::slots;
 use crate::core::observer::{ObserveDecisions, Undecided as Reason};
-use crate::core::{Decided, Decision, Error, PolicyName, Source};
+use crate::core::{Decided, Decision, Error, Mode, PolicyName, Source};
 
 /// How many policies of a layer have handles that are kept; those of others are looked up each time.
 const MOST_POLICIES: usize = 1_024;
@@ -129,6 +129,10 @@ impl ObserveDecisions for Decisions {
 
     fn ambiguous(&self, policy: &PolicyName) {
         self.with_policy(policy, |refusals| refusals.count_ambiguous(policy));
+    }
+
+    fn banned(&self, policy: &PolicyName, mode: Mode) {
+        self.with_policy(policy, |refusals| refusals.count_ban(policy, mode));
     }
 }
 

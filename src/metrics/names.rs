@@ -34,11 +34,8 @@ pub(super) const POLICY_REFUSALS: Metric = Metric {
 };
 
 /// Labels: `policy`, `mode`.
-pub(super) const BANS: Metric = Metric {
-    name: "tollgate_bans_total",
-    unit: Unit::Count,
-    text: "Bans that began with a decision, or, in shadow mode, would have.",
-};
+pub(super) const BANS: Metric =
+    Metric { name: "tollgate_bans_total", unit: Unit::Count, text: "Bans that began, or, in shadow mode, would have." };
 
 /// Labels: `policy`, `mode`.
 pub(super) const BAN_REFUSALS: Metric = Metric {

@@ -28,22 +28,36 @@ pub(super) struct Refusals {
 impl Refusals {
     /// Counts an outcome of the policy, if it is a refusal.
     pub(super) fn count(&self, outcome: &Outcome) {
-        let (handle, bans, mode) = match outcome.mode() {
-            Mode::Enforce => (&self.enforced, &self.bans, "enforce"),
-            Mode::Shadow => (&self.in_shadow, &self.bans_in_shadow, "shadow"),
+        let handle = match outcome.mode() {
+            Mode::Enforce => &self.enforced,
+            Mode::Shadow => &self.in_shadow,
         };
-        let policy = outcome.policy_name();
-        let labels = || vec![Label::new("policy", policy.as_str().to_owned()), Label::from_static_parts("mode", mode)];
-        let counter = handle.get_or_init(|| POLICY_REFUSALS.counter_of(labels()));
+        let (policy, mode) = (outcome.policy_name(), outcome.mode());
+        let counter = handle.get_or_init(|| POLICY_REFUSALS.counter_of(labels(policy, mode)));
         if !outcome.is_allowed() {
             counter.increment(1);
         }
         if outcome.has_ban() {
-            let [began, refused] = bans.get_or_init(|| [BANS, BAN_REFUSALS].map(|metric| metric.counter_of(labels())));
+            let [began, refused] = self.bans(policy, mode);
             began.increment(outcome.has_begun_ban().into());
             refused.increment(outcome.is_banned().into());
         }
         self.ambiguous(policy);
+    }
+
+    /// Counts a ban that began without a decision.
+    pub(super) fn count_ban(&self, policy: &PolicyName, mode: Mode) {
+        let [began, _] = self.bans(policy, mode);
+        began.increment(1);
+    }
+
+    /// Returns the counters of bans that began and of refusals by them, registered if they are not yet.
+    fn bans(&self, policy: &PolicyName, mode: Mode) -> &[Counter; 2] {
+        let bans = match mode {
+            Mode::Enforce => &self.bans,
+            Mode::Shadow => &self.bans_in_shadow,
+        };
+        bans.get_or_init(|| [BANS, BAN_REFUSALS].map(|metric| metric.counter_of(labels(policy, mode))))
     }
 
     /// Counts a request whose key is ambiguous.
@@ -56,4 +70,12 @@ impl Refusals {
         let labels = || vec![Label::new("policy", policy.as_str().to_owned())];
         self.ambiguous.get_or_init(|| AMBIGUOUS_KEYS.counter_of(labels()))
     }
+}
+
+fn labels(policy: &PolicyName, mode: Mode) -> Vec<Label> {
+    let mode = match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+    };
+    vec![Label::new("policy", policy.as_str().to_owned()), Label::from_static_parts("mode", mode)]
 }

@@ -1,6 +1,7 @@
 //! Stores on real servers: what only Redis can do to one, to connections, and to those who share it.
 #![cfg(feature = "redis")]
 
+mod ban_histories;
 mod bans;
 #[cfg(feature = "calendar")]
 mod calendar;

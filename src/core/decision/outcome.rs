@@ -115,10 +115,11 @@ impl Outcome {
         Self { allowed: false, remaining: 0, wait_us, reset_us, delay_us, strikes_left, hidden, ..self }
     }
 
-    /// Returns the outcome with the number of strikes until the key is banned.
+    /// Returns the outcome with the number of strikes until the key is banned: at least one, also where a ban that was
+    /// changed since begins with fewer than were counted.
     pub(crate) fn strikes_left(self, strikes: u64) -> Self {
         // The largest number says that the key is banned.
-        Self { strikes_left: u16::try_from(strikes).unwrap_or(BANNED).min(BANNED - 1), ..self }
+        Self { strikes_left: u16::try_from(strikes).map_or(BANNED - 1, |strikes| strikes.clamp(1, BANNED - 1)), ..self }
     }
 
     /// Returns the outcome of a request with which a ban may have begun.
@@ -157,6 +158,9 @@ impl Outcome {
     /// If a charge leaves nothing, the wait is the time until the reset, an upper bound: the exact wait is not computed
     /// here.
     pub(crate) fn settled(&self, taken: u64, balance: u64) -> Self {
+        if self.is_banned() {
+            return self.clone();
+        }
         let remaining = if balance <= taken {
             self.remaining.saturating_add(taken - balance).min(self.quota.capacity())
         } else {
@@ -172,6 +176,9 @@ impl Outcome {
 
     /// Returns the outcome with the remaining units and times of a later look.
     pub(crate) fn after(&self, look: &Self) -> Self {
+        if self.is_banned() {
+            return self.clone();
+        }
         let Self { remaining, reset_us, minutes, .. } = *look;
         let wait_us = if remaining == 0 { look.wait_us } else { 0 };
         Self { remaining, wait_us, reset_us, minutes, ..self.clone() }
@@ -311,8 +318,8 @@ impl Outcome {
     }
 
     /// Returns how many more strikes ban the key; 0 if it is banned, or there is no ban.
-    pub(crate) fn left_to_strike(&self) -> u32 {
-        if self.is_banned() { 0 } else { self.strikes_left.into() }
+    pub(crate) fn left_to_strike(&self) -> u16 {
+        if self.is_banned() { 0 } else { self.strikes_left }
     }
 
     /// Returns how long it takes until a unit can be taken: zero if one remains, `None` if no wait can help.

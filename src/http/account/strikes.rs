@@ -6,10 +6,10 @@
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
-use crate::core::Decision;
+use crate::core::{Decision, Error};
 use crate::http::gate::Gate;
 use crate::http::policy::{Count, Policy};
-use crate::store::{Change, Receipt, Settlement, Settling, Store, StoreId, Taken};
+use crate::store::{Applied, Change, Receipt, Settlement, Settling, Store, StoreId, Taken};
 
 /// What may be struck when the outcome of a request is known.
 #[derive(Debug)]
@@ -52,8 +52,16 @@ impl Strikes {
 fn strike(gate: &Gate, policy: &Policy, receipt: Receipt) {
     let Some(ban) = policy.rule().banning() else { return };
     let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
-    // The store logs a ban that begins when it has replied.
-    if let (Settling::Pending(_), Ok(runtime)) = (&settling, Runtime::try_current()) {
-        runtime.spawn(async move { drop(settling.wait().await) });
+    let (name, mode, observer) = (policy.rule().name().clone(), policy.rule().mode(), gate.limits.observer.clone());
+    let report = move |settled: Result<Vec<Applied>, Error>| {
+        if settled.is_ok_and(|applied| applied.iter().any(|applied| applied.began)) {
+            observer.banned(&name, mode);
+        }
+    };
+    match (settling, Runtime::try_current()) {
+        (Settling::Ready(settled), _) => report(settled),
+        // The store logs a ban that begins when it has replied.
+        (Settling::Pending(settled), Ok(runtime)) => drop(runtime.spawn(async move { report(settled.await) })),
+        (Settling::Pending(_), Err(_)) => {}
     }
 }

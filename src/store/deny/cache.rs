@@ -40,11 +40,13 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// - Strikes of a [ban](crate::Ban) are counted here while a refusal is served, and sent with the next call for the
 ///   same check. The strike that begins a ban is decided by the inner store, so with one process a ban begins as
 ///   without a cache. With several, each may hold back some for the cap, and those of a call that failed are lost.
+/// - Refusals by a ban are no strikes here either. One that refusals extend is served for half of what is left of it, so
+///   that the inner store hears of requests that go on.
 ///
 /// Never refused from the cache are looks (cost 0), checks [settled by outcome](crate::store::Settles), and requests
 /// with a check in [shadow mode](crate::store::Mode) or with two checks of one counter.
 ///
-/// Memory is bounded: by default 100,000 refusals are cached, in 17 MB for requests with one policy and 33 MB at most,
+/// Memory is bounded: by default 100,000 refusals are cached, in 15 MB for requests with one policy and 29 MB at most,
 /// however long the keys are and however many policies there are. While all of them are live, further refusals are not
 /// cached. A counter is identified by 84 bits of a hash that no client can predict, as in a
 /// [`MemoryStore`](crate::MemoryStore). Clones share the cache.

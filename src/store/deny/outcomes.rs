@@ -16,10 +16,7 @@ use crate::store::Check;
 /// A larger demand waits longer by [`Demand::longer_than`]; one that no wait helps has no `retry_after`.
 pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -> Outcome {
     let quota = &check.counter.quota;
-    let remaining = match cached.remaining {
-        0 => 0,
-        left => left.saturating_add(cached.floor).saturating_sub(check.floor),
-    };
+    let remaining = cached.left.saturating_sub(check.floor);
     let helps = cached.retry_at != u64::MAX && !demand.is_beyond(quota);
     let wait = helps.then(|| {
         let longer = demand.longer_than(cached.units, quota);
@@ -27,7 +24,10 @@ pub(super) fn denied(check: &Check, demand: Demand, cached: &Cached, now: u64) -
     });
     let denied = Outcome::denied(check, remaining, wait).resets_after(left(cached.reset_at, now));
     let denied = denied.with_window_minutes(cached.minutes);
-    if cached.is_ban() { denied.banned(left(cached.ban_ends, now)) } else { denied }
+    match cached.standing.ban_ends() {
+        Some(ends) => denied.banned(left(ends, now)),
+        None => denied,
+    }
 }
 
 /// Returns the outcome of a check without a cached refusal: as the refused request reported it, if that had the same

@@ -9,6 +9,7 @@
 //! no refusal that was decided before a refund is served after it. All methods are synchronous and hold one lock at a
 //! time, never while the store is called.
 
+use std::array;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,14 +22,11 @@ use super::outcomes::{denied, last_reported};
 use super::slots::Slots;
 use super::snapshot::{CacheLookup, CachedStrikes, Mark, Marks, Snapshot, is_ban_cacheable, is_cacheable, repeats};
 use super::strikes::{has_bans, is_for_the_store};
-use super::table::{Cached, CachedRefusals, Other, Place, after};
+use super::table::{Cached, CachedRefusals, MOST_OTHERS, Other, Place, after};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::clock::{Clock, micros};
 use crate::store::map::{CounterHasher, Fingerprints};
 use crate::store::{Check, Counter, Decided, Mode, Receipt, StoreId};
-
-/// The most other checks of a refused request that are cached with it.
-const MOST_OTHERS: usize = 5;
 
 /// The deny cache of one store.
 pub(crate) struct Refusals {
@@ -152,7 +150,7 @@ impl Refusals {
     /// nothing, if the store has to decide one of them.
     fn count_strikes(&self, checks: &[Check], marks: &Marks, hits: &Hits, now: u64) -> bool {
         let both = || checks.iter().zip(hits).filter_map(|(check, hit)| Some((check, hit.as_ref()?)));
-        if both().any(|(check, cached)| is_for_the_store(check, cached, now)) {
+        if both().any(|(check, cached)| is_for_the_store(check, cached.standing, now)) {
             return false;
         }
         for ((check, mark), _) in checks.iter().zip(marks).zip(hits).filter(|(_, hit)| hit.is_some()) {
@@ -231,7 +229,7 @@ impl Refusals {
             Other::new(hash, outcome, after(now, outcome.reset_after()))
         });
         let others: SmallVec<[Other; 4]> = others.take(MOST_OTHERS).collect();
-        let others: Option<Arc<[Other]>> = (!others.is_empty()).then(|| others.as_slice().into());
+        let others = others.last().map(|last| Arc::new(array::from_fn(|at| *others.get(at).unwrap_or(last))));
         let windows_end = calendars_end(checks, snapshot.sent);
         for ((check, mark), outcome) in all().filter(|((check, _), outcome)| refuses(check, outcome)) {
             let cached = Cached::new(check, outcome, mark.generation, snapshot.sent, now, self.cap_us);

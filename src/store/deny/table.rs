@@ -1,16 +1,19 @@
 //! The cached refusals: a bounded number, in parts with a lock each.
 
-use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::demand::Demand;
+use super::strikes::Standing;
 use crate::core::{Ban, Outcome};
 use crate::store::Check;
 use crate::store::map::{Entry, Fingerprint, Shards, Table};
 
 /// The least refusals of a part: there are several parts only if each has room for so many.
 const REFUSALS_PER_PART: usize = 1_024;
+
+/// The most other checks of a refused request that are cached with it.
+pub(super) const MOST_OTHERS: usize = 5;
 
 /// Refusals by counter, quota and kind of demand. All take the same room: the text of a
 /// counter, which clients may choose and make long, is not kept.
@@ -21,14 +24,14 @@ pub(super) struct CachedRefusals {
     pause_us: u64,
 }
 
-/// A cached refusal of a counter. Times are microseconds of this process's clock.
+/// A cached refusal of a counter. Times are microseconds of this process's clock. It is kept small: its size, and that
+/// of its [`Place`], is what the memory of a flood of refusals consists of.
 #[derive(Clone, Debug)]
 pub(super) struct Cached {
     /// The demand that was refused.
     pub(super) units: u64,
-    /// The floor of the check that was refused.
-    pub(super) floor: u64,
-    pub(super) remaining: u64,
+    /// What was left, with the floor of the check that was refused; 0 if nothing was left.
+    pub(super) left: u64,
     /// When the store was called.
     pub(super) sent: u64,
     /// Until when this may be returned.
@@ -40,16 +43,10 @@ pub(super) struct Cached {
     pub(super) minutes: u16,
     /// How often the counter had been forgotten when the store was called.
     pub(super) generation: u32,
-    /// What the refused request reported of its other checks.
-    pub(super) others: Option<Arc<[Other]>>,
-    /// When the ban of the key ends, counted from the reply; 0 if it was not banned.
-    pub(super) ban_ends: u64,
-    /// How many strikes banned the key then.
-    pub(super) strikes_left: u32,
-    /// Strikes since then, which the store does not know of yet.
-    pub(super) strikes: u32,
-    /// When the first of them was.
-    pub(super) first_strike: u64,
+    /// What the refused request reported of its other checks; the last of them fills up.
+    pub(super) others: Option<Arc<[Other; MOST_OTHERS]>>,
+    /// How it stands with the ban of the key.
+    pub(super) standing: Standing,
 }
 
 /// What was last reported of a check that did not refuse.
@@ -115,14 +112,16 @@ impl Cached {
     pub(super) fn new(check: &Check, outcome: &Outcome, generation: u32, sent: u64, now: u64, cap_us: u64) -> Self {
         let wait = outcome.retry_after();
         // After a ban the quota may refuse, which is a strike.
-        let lasts = outcome.banned_for().or(wait);
+        let lasts = outcome.banned_for().map(|left| left / if is_extended(check) { 2 } else { 1 }).or(wait);
         // A tick that had begun when the store was called is over before a whole one has passed.
         let begun = check.counter.quota.tick().micros() - 1;
         let surely = lasts.map_or(u64::MAX, |wait| after(sent, wait).saturating_sub(begun));
         Self {
             units: Demand::of(check).units,
-            floor: check.floor,
-            remaining: outcome.remaining(),
+            left: match outcome.remaining() {
+                0 => 0,
+                remaining => remaining.saturating_add(check.floor),
+            },
             sent,
             until: surely.min(sent.saturating_add(cap_us)),
             retry_at: wait.map_or(u64::MAX, |wait| after(now, wait)),
@@ -130,21 +129,13 @@ impl Cached {
             minutes: outcome.window_minutes(),
             generation,
             others: None,
-            ban_ends: outcome.banned_for().map_or(0, |left| after(now, left)),
-            strikes_left: outcome.left_to_strike(),
-            strikes: 0,
-            first_strike: 0,
+            standing: Standing::of(outcome, now),
         }
     }
 
     /// Returns whether the key was banned: what demands another number of units may have to wait for longer.
     pub(super) fn is_ban(&self) -> bool {
-        self.ban_ends > 0
-    }
-
-    /// Returns the strikes at `now` that the store does not know of: none once their window is over.
-    pub(super) fn strikes(&self, ban: &Ban, now: u64) -> u32 {
-        if now < after(self.first_strike, ban.within()) { self.strikes } else { 0 }
+        self.standing.ban_ends().is_some()
     }
 
     /// Returns whether the refusal may be served at `now`: it has not ended, and its counter is of the same generation.
@@ -181,15 +172,7 @@ impl CachedRefusals {
     pub(super) fn strike(&self, place: Place, ban: &Ban, now: u64) {
         let mut part = self.shards.lock(place.hash);
         let Some(refusal) = part.table.find_mut(place.hash, |refusal| refusal.place == place) else { return };
-        let cached = &mut refusal.cached;
-        if cached.is_ban() && !ban.extends() {
-            return;
-        }
-        cached.strikes = cached.strikes(ban, now);
-        if cached.strikes == 0 {
-            cached.first_strike = now;
-        }
-        cached.strikes = cached.strikes.saturating_add(1);
+        refusal.cached.standing.strike(ban, now);
     }
 
     /// Takes the strikes out of a cached refusal, outlived or not, and returns how many there are and how long ago the
@@ -197,9 +180,7 @@ impl CachedRefusals {
     pub(super) fn take_strikes(&self, place: Place, generation: u32, now: u64) -> Option<(u32, Duration)> {
         let mut part = self.shards.lock(place.hash);
         let cached = &mut part.table.find_mut(place.hash, |refusal| refusal.place == place)?.cached;
-        let strikes = mem::take(&mut cached.strikes);
-        let age = now.checked_sub(cached.first_strike)?;
-        (strikes > 0 && cached.generation == generation).then(|| (strikes, Duration::from_millis(age.div_ceil(1_000))))
+        cached.standing.take(now).filter(|_| cached.generation == generation)
     }
 
     /// Caches a refusal, if there is room, and if no live one at `now` refuses more for longer.
@@ -207,12 +188,10 @@ impl CachedRefusals {
         let mut part = self.shards.lock(place.hash);
         if let Some(refusal) = part.table.find_mut(place.hash, |refusal| refusal.place == place) {
             let old = &mut refusal.cached;
-            old.strikes_left = old.strikes_left.min(cached.strikes_left);
+            old.standing.lower(cached.standing);
             let is_stronger = (old.units, cached.until) < (cached.units, old.until);
             if cached.is_ban() || old.is_ban() || !(old.is_live(now, cached.generation) && is_stronger) {
-                // Strikes since the call stay, for the next one.
-                let (strikes, first_strike) = (old.strikes, old.first_strike);
-                *old = Cached { strikes, first_strike, ..cached };
+                *old = Cached { standing: old.standing.renewed(cached.standing), ..cached };
             }
         } else if part.has_room(now, self.pause_us) {
             part.table.insert(Refusal { place, cached });
@@ -240,6 +219,11 @@ impl Entry for Refusal {
     fn hash(&self) -> u64 {
         self.place.hash
     }
+}
+
+/// Returns whether a refusal of the check by a ban extends it. Then the store has to hear of one before the ban ends.
+fn is_extended(check: &Check) -> bool {
+    check.strikes() && check.ban.as_deref().is_some_and(|ban| ban.ban.extends())
 }
 
 /// A time so much later, in microseconds.

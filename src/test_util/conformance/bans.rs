@@ -29,6 +29,7 @@ pub(super) const CASES: &[Case] = cases![
     a_ban_holds_while_the_clock_steps_back_and_not_for_ever,
     buckets_and_slots_have_bans_too,
     two_checks_of_one_counter_are_two_strikes,
+    a_ban_after_any_number_of_strikes_is_not_there_before,
 ];
 
 const QUOTA: Quota = Quota::fixed_window(1, us(60 * S));
@@ -329,5 +330,18 @@ async fn two_checks_of_one_counter_are_two_strikes(on: &Subject) -> Checked {
     let admitted = decide(on, 2 * S, &both[..1]).await?;
     on.holds(admitted.is_allowed(), || format!("nothing was taken: {admitted:?}"));
     are_banned(on, &decide(on, 3 * S, &both).await?, &[true, true], "after the fourth strike");
+    Ok(())
+}
+
+/// Where numbers of strikes may be kept in 16 bits, too.
+async fn a_ban_after_any_number_of_strikes_is_not_there_before(on: &Subject) -> Checked {
+    for after in [65_534, 65_535, 65_536, 100_000] {
+        on.next_key();
+        let rows = [admits(0, 1, 0, 60 * S), denies(S, 1, 0, 59 * S, 59 * S), admits(2 * S, 0, 0, 58 * S)];
+        run(on, Ban::new(after, seconds(60), seconds(100)), &rows).await?;
+        let carried = BanCheck::new(Ban::new(after, seconds(60), seconds(100))).carried(after - 2, seconds(1));
+        let all = [on.check(QUOTA, 1).ban(carried)];
+        are_banned(on, &decide(on, 3 * S, &all).await?, &[true], &format!("after {after} strikes"));
+    }
     Ok(())
 }

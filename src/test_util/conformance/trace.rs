@@ -11,8 +11,8 @@ use fastrand::Rng;
 use super::case::Case;
 use super::rows::{Answer, MS, S, are_alike, micros, us};
 use super::subject::{Checked, Stop, Subject};
-use crate::core::{Algorithm, Decision, Error, Outcome, Quota};
-use crate::store::{Applied, Change, Check, Deadline, Decided, MemoryStore, Mode, Settlement, Store};
+use crate::core::{Algorithm, Ban, Decision, Error, Outcome, Quota};
+use crate::store::{Applied, BanCheck, Change, Check, Deadline, Decided, MemoryStore, Mode, Settlement, Store};
 
 /// The cases of this file.
 pub(super) const CASES: &[Case] = cases![
@@ -20,6 +20,8 @@ pub(super) const CASES: &[Case] = cases![
     requests_with_one_check_of_a_reserve_and_settlements,
     requests_with_several_checks_and_all_that_changes_counters,
     requests_on_a_clock_that_steps_back,
+    requests_of_keys_that_may_be_banned,
+    requests_of_keys_that_may_be_banned_on_a_clock_that_steps_back,
 ];
 
 const SHORTEST_LIFE: Duration = Duration::from_secs(10);
@@ -31,15 +33,24 @@ const CELL: u64 = 30 * S;
 
 /// What the requests of a trace may have.
 #[derive(Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 struct Course {
     most_checks: usize,
     has_floors: bool,
     settles: bool,
     steps_back: bool,
+    bans: bool,
+}
+
+impl Course {
+    /// Requests with so many checks at most, and nothing else.
+    const fn of(most_checks: usize) -> Self {
+        Self { most_checks, has_floors: false, settles: false, steps_back: false, bans: false }
+    }
 }
 
 async fn requests_with_one_check(on: &Subject) -> Checked {
-    let course = Course { most_checks: 1, has_floors: false, settles: false, steps_back: false };
+    let course = Course::of(1);
     let mut left_out = None;
     for quota in quotas(&mut on.random()) {
         match run(on, course, &[quota]).await {
@@ -51,20 +62,40 @@ async fn requests_with_one_check(on: &Subject) -> Checked {
 }
 
 async fn requests_with_one_check_of_a_reserve_and_settlements(on: &Subject) -> Checked {
-    let course = Course { most_checks: 1, has_floors: true, settles: true, steps_back: false };
+    let course = Course { has_floors: true, settles: true, ..Course::of(1) };
     run(on, course, &quotas(&mut on.random())).await
 }
 
 async fn requests_with_several_checks_and_all_that_changes_counters(on: &Subject) -> Checked {
-    let course = Course { most_checks: 4, has_floors: true, settles: true, steps_back: false };
+    let course = Course { has_floors: true, settles: true, ..Course::of(4) };
     run(on, course, &quotas(&mut on.random())).await
 }
 
 /// A refund may leave a bucket so little that a server forgets it at once, and with it how far the clock had come: so
 /// nothing is refunded here.
 async fn requests_on_a_clock_that_steps_back(on: &Subject) -> Checked {
-    let course = Course { most_checks: 3, has_floors: true, settles: false, steps_back: true };
+    let course = Course { has_floors: true, steps_back: true, ..Course::of(3) };
     run(on, course, &quotas(&mut on.random())).await
+}
+
+/// All checks of a trace share their ban, which changes now and then.
+async fn requests_of_keys_that_may_be_banned(on: &Subject) -> Checked {
+    let course = Course { has_floors: true, settles: true, bans: true, ..Course::of(3) };
+    run(on, course, &quotas(&mut on.random())).await
+}
+
+async fn requests_of_keys_that_may_be_banned_on_a_clock_that_steps_back(on: &Subject) -> Checked {
+    let course = Course { has_floors: true, steps_back: true, bans: true, ..Course::of(3) };
+    run(on, course, &quotas(&mut on.random())).await
+}
+
+/// A ban of which each state lives for long enough, wherever in the first half of a cell the clock stands.
+fn any_ban(rng: &mut Rng) -> Ban {
+    let within = us(rng.u64(1..20) * CELL + 27 * S);
+    let time = us(rng.u64(1..10) * CELL);
+    let ban = Ban::new([1, 2, 2, 3, 5][rng.usize(..5)], within, time);
+    let ban = if rng.u8(..4) == 0 { ban.extending() } else { ban };
+    if rng.bool() { ban } else { ban.growing([1.0, 1.5, 2.0, 3.333][rng.usize(..4)], us(rng.u64(10..40) * CELL)) }
 }
 
 /// Some quotas of each algorithm.
@@ -99,7 +130,8 @@ async fn run(on: &Subject, course: Course, quotas: &[Quota]) -> Checked {
     let traces = if quotas.len() == 1 { 1 } else { TRACES };
     for _ in 0..traces {
         on.next_key();
-        let mut trace = Trace { on, course, quotas, rng: rng.fork(), model: on.model(), receipts: Vec::new() };
+        let ban = any_ban(&mut rng);
+        let mut trace = Trace { on, course, quotas, ban, rng: rng.fork(), model: on.model(), receipts: Vec::new() };
         trace.run().await?;
     }
     Ok(())
@@ -110,6 +142,7 @@ struct Trace<'a> {
     on: &'a Subject,
     course: Course,
     quotas: &'a [Quota],
+    ban: Ban,
     rng: Rng,
     model: MemoryStore,
     receipts: Vec<(Vec<Check>, Decided, Decided)>,
@@ -159,18 +192,27 @@ impl Trace<'_> {
     }
 
     fn request(&mut self) -> Vec<Check> {
+        if self.rng.u8(..30) == 0 {
+            self.ban = any_ban(&mut self.rng);
+        }
         let checks = self.rng.usize(1..=self.course.most_checks);
         (0..checks).map(|_| self.check()).collect()
     }
 
     fn check(&mut self) -> Check {
-        let Self { rng, quotas, course, .. } = self;
+        let Self { rng, quotas, course, ban, .. } = self;
         let quota = quotas[rng.usize(..quotas.len())];
         let most = quota.capacity();
         let cost = [0, 1, 1, 1, 1, 2, 3, most, most + 1, u64::MAX][rng.usize(..10)];
         let floor = if course.has_floors && rng.u8(..6) == 0 { [1, 2, 30, u64::MAX][rng.usize(..4)] } else { 0 };
         let mode = if rng.u8(..6) == 0 { Mode::Shadow } else { Mode::Enforce };
-        self.on.check(quota, cost).floor(floor).mode(mode)
+        let check = self.on.check(quota, cost).floor(floor).mode(mode);
+        if !course.bans || rng.u8(..4) == 0 {
+            return check;
+        }
+        let of = BanCheck::new(*ban).counts(rng.u8(..6) > 0);
+        // Younger than any window of strikes.
+        check.ban(if rng.u8(..6) == 0 { of.carried(rng.u32(1..4), us(CELL)) } else { of })
     }
 
     /// Returns when a request that is refused now is admitted, for some of those that a wait helps.
@@ -178,16 +220,20 @@ impl Trace<'_> {
     /// Not on a clock that steps back: a state so far ahead that it is set aside counts again after the wait.
     fn told_to_wait(&mut self, now: u64, checks: &[Check], expected: &Decided) -> Option<u64> {
         let is_set = self.on.tolerance() == Duration::ZERO && !self.course.steps_back && self.rng.bool();
-        let is_exact = !expected.decision.violated().any(Outcome::retry_is_guess);
+        // Slots may be held for longer than a ban.
+        let is_guess = |outcome: &Outcome| outcome.retry_is_guess() || outcome.is_banned() && outcome.is_held();
+        let is_exact = !expected.decision.violated().any(is_guess);
         let wait = expected.decision.retry_after().filter(|_| is_set && is_exact)?;
         let then = now + micros(wait);
         // Not where a window soon ends: what is written then would not live long.
         (checks.iter().all(|check| check.mode == Mode::Enforce) && then % CELL < CELL / 2).then_some(then)
     }
 
-    /// Compares that a request is refused a millisecond before the time to retry, and admitted then.
+    /// Compares that a request is refused a millisecond before the time to retry, and admitted then. With a ban it is
+    /// not asked before, as that may be a strike.
     async fn wait_as_told(&mut self, then: u64, checks: &[Check]) -> Checked {
-        for (time, is_allowed) in [(then - MS, false), (then, true)] {
+        let has_bans = checks.iter().any(|check| check.ban.is_some());
+        for (time, is_allowed) in [(then - MS, false), (then, true)].into_iter().skip(has_bans.into()) {
             self.on.at(time)?;
             let found = self.on.decide(checks).await?;
             let expected =
@@ -243,6 +289,9 @@ impl Trace<'_> {
     }
 
     fn any_change(&mut self, quota: &Quota) -> Change {
+        if self.course.bans && self.rng.bool() {
+            return if self.rng.u8(..4) == 0 { Change::Lift } else { Change::Strike(self.ban) };
+        }
         let units = if self.rng.u8(..30) == 0 { u64::MAX } else { self.rng.u64(..8) };
         match self.rng.u8(..4) {
             0 if quota.facts().held => Change::Renew(units),
@@ -252,7 +301,8 @@ impl Trace<'_> {
     }
 
     fn compare_applied(&self, found: &[Applied], expected: &[Applied], what: &str) {
-        let units = |applied: &[Applied]| applied.iter().map(|one| one.units).collect::<Vec<_>>();
+        let units =
+            |applied: &[Applied]| applied.iter().map(|one| (one.units, one.banned_for.is_some())).collect::<Vec<_>>();
         self.on.equal(units(found), units(expected), || what);
     }
 }
@@ -263,10 +313,11 @@ fn units(decided: &Decided) -> Vec<u64> {
 
 /// A check, in short.
 fn of_check(check: &Check) -> String {
-    let Check { counter, cost, floor, mode, .. } = check;
+    let Check { counter, cost, floor, mode, ban, .. } = check;
+    let ban = ban.as_ref().map_or(String::new(), |ban| format!(" with {ban:?}"));
     let floor = if *floor > 0 { format!(" above a floor of {floor}") } else { String::new() };
     let mode = if *mode == Mode::Shadow { " in shadow mode" } else { "" };
-    format!("{cost} of {}{floor}{mode}", counter.quota)
+    format!("{cost} of {}{floor}{mode}{ban}", counter.quota)
 }
 
 /// A decision, in short.

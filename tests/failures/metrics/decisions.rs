@@ -5,13 +5,13 @@ use std::future::ready;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::timeout;
 use tollgate::test_util::StoreFn;
 use tollgate::{
-    AccessList, DenyCache, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, Rule, Source,
-    key,
+    AccessList, Ban, Count, DenyCache, Handle, Key, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer,
+    Rule, Source, key,
 };
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -221,5 +221,50 @@ async fn policies_that_replace_others_are_counted_by_their_names() {
     watch.saw(&[
         ("decisions_total{source=store,verdict=allowed}", 2),
         ("policy_refusals_total{policy=user,mode=shadow}", 1),
+    ]);
+}
+
+/// After two strikes within an hour, for an hour.
+fn ban() -> Ban {
+    Ban::new(2, ms(3_600_000), ms(3_600_000)).of_verified_keys()
+}
+
+#[tokio::test]
+async fn a_ban_that_began_with_a_failure_is_counted_once() {
+    for (policy, mode) in [(per_user(MANY), "enforce"), (per_user(MANY).shadow(), "shadow")] {
+        let (watch, store) = (Watch::start(), MemoryStore::new());
+        let layer = RateLimitLayer::new(store, policy.ban_failures(ban(), Count::statuses([StatusCode::OK])));
+        for _ in 0..2 {
+            assert_eq!(ask(&layer, "ada").await.status(), 200);
+        }
+        let began = format!("bans_total{{policy=user,mode={mode}}}");
+        watch.saw(&[("decisions_total{source=store,verdict=allowed}", 2), (&began, 1)]);
+    }
+}
+
+#[tokio::test]
+async fn a_ban_that_began_with_a_strike_by_hand_is_counted_once() {
+    let watch = Watch::start();
+    let limiter = Limiter::new(MemoryStore::new(), [Rule::new("login", MANY).ban(ban())]);
+    for _ in 0..4 {
+        limiter.strike(&Key::new("user", "ada")).await.expect("memory never fails");
+    }
+    watch.saw(&[("bans_total{policy=login,mode=enforce}", 1)]);
+}
+
+#[tokio::test]
+async fn a_ban_that_began_with_a_refusal_is_counted_once() {
+    let (watch, layer) = (Watch::start(), RateLimitLayer::new(MemoryStore::new(), per_user(ONE).ban(ban())));
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        statuses.push(ask(&layer, "ada").await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 429, 429, 429]);
+    watch.saw(&[
+        ("decisions_total{source=store,verdict=allowed}", 1),
+        ("decisions_total{source=store,verdict=refused}", 3),
+        ("policy_refusals_total{policy=user,mode=enforce}", 3),
+        ("bans_total{policy=user,mode=enforce}", 1),
+        ("ban_refusals_total{policy=user,mode=enforce}", 2),
     ]);
 }

@@ -142,3 +142,27 @@ async fn a_grpc_call_fails_by_its_trailers() {
     }
     assert!(call(&layer, "0").await);
 }
+
+#[tokio::test]
+async fn failures_of_a_policy_that_clients_are_not_told_of_count_too() {
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login().unadvertised());
+    for _ in 0..3 {
+        assert_eq!(log_in(&layer, 401).await.status(), 401);
+    }
+    assert_eq!(log_in(&layer, 200).await.status(), 429);
+}
+
+#[tokio::test]
+async fn a_ban_that_is_made_stricter_counts_the_next_failure() {
+    let layer = RateLimitLayer::new(memory(&ManualClock::new()), login());
+    for _ in 0..2 {
+        assert_eq!(log_in(&layer, 401).await.status(), 401);
+    }
+    let strict = Ban::new(2, MINUTE, 10 * MINUTE);
+    let strict = Policy::new("login", Quota::per_minute(1_000))
+        .key(key::peer_ip())
+        .ban_failures(strict, Count::statuses([StatusCode::UNAUTHORIZED]));
+    layer.replace_policies([strict]).expect("it is supported");
+    assert_eq!(log_in(&layer, 401).await.status(), 401);
+    assert!(is_banned(&log_in(&layer, 200).await));
+}

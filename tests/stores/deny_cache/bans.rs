@@ -123,6 +123,31 @@ fn refusals_from_the_cache_extend_a_ban_with_the_next_call() {
 }
 
 #[test]
+fn refusals_by_a_cached_ban_are_no_strikes_once_it_is_over() {
+    let rig = Rig::with(|settings| settings.cap(Duration::from_secs(1)));
+    let ban = Ban::new(3, HOUR, 500 * MS).growing(2.0, HOUR).extending();
+    let check = banning(QUOTA, ban);
+    let banned = (0..10).filter(|_| decide(&rig.store, &check).is_banned()).count();
+    assert_eq!(banned, 7, "of which the first is the third refusal");
+    // It was not extended, as the ban began with the store's own time; but what the cache answered is no strike now.
+    rig.clock.advance(500 * MS);
+    let banned = (0..3).map(|_| decide(&rig.store, &check).is_banned()).collect::<Vec<_>>();
+    assert_eq!(banned, [false, false, true]);
+}
+
+#[test]
+fn a_short_ban_that_refusals_extend_goes_on_while_they_come() {
+    let rig = Rig::with(|settings| settings.cap(HOUR));
+    let check = banning(QUOTA, Ban::new(1, HOUR, 200 * MS).extending());
+    let _ = decide(&rig.store, &check);
+    for request in 0..200 {
+        assert!(decide(&rig.store, &check).is_banned(), "{request}");
+        rig.clock.advance(50 * MS);
+    }
+    assert!(rig.store.refused_from_cache() >= 100);
+}
+
+#[test]
 fn two_processes_hold_back_no_more_than_they_answered() {
     let (clock, inner) = (ManualClock::new(), MemoryStore::new());
     let process = || DenyCache::builder().cap(HOUR).with_clock(clock.clone()).build(inner.clone()).expect("valid");
