@@ -20,10 +20,15 @@ struct Fitting {
 
 impl Ledger {
     /// Notes a request: what fits must be what the models say, and nothing is taken if an enforced check
-    /// does not fit.
-    pub(super) fn decide(&mut self, request: Request<'_>, events: &mut Vec<Event>) -> Result<(), String> {
+    /// does not fit, or a ban bars the request.
+    pub(super) fn decide(
+        &mut self,
+        request: Request<'_>,
+        is_barred: bool,
+        events: &mut Vec<Event>,
+    ) -> Result<(), String> {
         let Request { places, moment, asked, answers } = request;
-        let (mut fitting, mut admitted): (Vec<Fitting>, bool) = (Vec::new(), true);
+        let (mut fitting, mut admitted): (Vec<Fitting>, bool) = (Vec::new(), !is_barred);
         for (check, (one, answer)) in asked.iter().zip(answers).enumerate() {
             let (place, before) = (places[one.key], sum_before(asked, answers, check));
             let counter = &mut self.counters[place];
@@ -103,6 +108,6 @@ fn what(asked: &Asked, fits: bool, admitted: bool) -> What {
             What::Take { cost: asked.units, floor, enforced, fits, admitted }
         }
         Kind::Check { floor, .. } => What::Look { floor, admitted },
-        Kind::Refund { .. } | Kind::Charge | Kind::Renew { .. } | Kind::Reset => unreachable!("changes stand alone"),
+        _ => unreachable!("changes stand alone, and bans before the checks"),
     }
 }

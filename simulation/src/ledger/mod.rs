@@ -9,6 +9,8 @@
 
 mod aligned;
 mod answer;
+mod banned;
+mod bans;
 mod book;
 mod clock;
 mod counter;
@@ -24,5 +26,5 @@ mod tests;
 mod wire;
 
 pub use book::{Ledger, Totals};
-pub use event::{Algorithm, Event, Remaining, Rule, What};
+pub use event::{Algorithm, BanTerms, Event, Remaining, Rule, What};
 pub use wire::{Wish, wishes};

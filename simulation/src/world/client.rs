@@ -124,6 +124,10 @@ fn policy(place: usize, plan: &PolicyPlan, percent: u64) -> Policy {
     };
     let policy = if plan.metered { policy.metered() } else { policy };
     let policy = if plan.successes { policy.count(Count::successes()) } else { policy };
+    let policy = match plan.ban {
+        Some(ban) => policy.ban(ban.ban()),
+        None => policy,
+    };
     let policy = if plan.shadow { policy.shadow() } else { policy };
     if plan.refund_dropped { policy.refund_dropped() } else { policy }
 }

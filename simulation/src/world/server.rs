@@ -95,6 +95,7 @@ impl State {
             match what {
                 What::Renew { restored: 0, .. } => self.trace.meet("slots that are renewed"),
                 What::Renew { .. } => self.trace.meet("slots that a server has lost"),
+                What::Ban { .. } => self.notes_ban(event),
                 _ => {}
             }
             self.trace.say(format_args!("  {}: {what:?}, {remaining:?} left", key.escape_ascii()));
