@@ -201,10 +201,17 @@ impl State {
             });
             let until = record.decided.or(record.ended);
             let is_then = record.began <= began.at && until.is_none_or(|until| until + within > began.at);
-            is_its && is_then && (record.cost == began.cost || may_be_strike(record))
+            is_its && is_then && (is_its_last(record, began) || may_be_strike(record))
         };
         of_each * self.records.iter().filter(strikes).count() as u64
     }
+}
+
+/// Whether a ban may have begun with a request: with its check, or with a look before that.
+fn is_its_last(record: &Record, began: &Began) -> bool {
+    let is_banned = record.decision.as_ref().is_some_and(|decision| decision.outcomes().iter().any(Outcome::is_banned));
+    let until = record.decided.or(record.ended);
+    record.cost == began.cost || began.cost == 0 && is_banned && until.is_none_or(|until| until >= began.at)
 }
 
 /// Whether a request is a strike as far as anybody can know: it does not fit, or its answer was lost.
