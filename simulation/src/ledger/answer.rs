@@ -10,12 +10,13 @@ pub(super) enum Found {
     Fresh,
     Ahead,
     Foreign,
+    Outside,
 }
 
 /// The state that is told of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Units of the window that starts at a time.
+    /// Units of the window that starts at a time; that of a calendar ends then.
     Fixed { start: u64, count: u64 },
     /// Units times window, at a time.
     Level { time: u64, level: u64 },
@@ -65,6 +66,7 @@ fn answer(asked: &Asked, flags: u8, now_us: u64, bytes: &mut Bytes<'_>) -> Resul
         1 => Found::Fresh,
         2 => Found::Ahead,
         3 => Found::Foreign,
+        4 => Found::Outside,
         _ => return Err(format!("flags {flags}")),
     };
     let mut answer = Answer { fits: flags & 1 == 1, found, units: 0, state: None };
@@ -79,7 +81,7 @@ fn answer(asked: &Asked, flags: u8, now_us: u64, bytes: &mut Bytes<'_>) -> Resul
 
 fn state(asked: &Asked, now: u64, bytes: &mut Bytes<'_>) -> Result<State, String> {
     Ok(match asked.rule.algorithm {
-        Algorithm::FixedWindow => {
+        Algorithm::FixedWindow | Algorithm::Calendar => {
             let (high, low) = (bytes.number(6)?, bytes.number(6)?);
             State::Fixed { start: nearest(high >> 4, 44, now), count: (high & 15) << 48 | low }
         }

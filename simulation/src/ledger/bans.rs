@@ -1,6 +1,6 @@
 //! The bans of a request: who is banned takes nothing, and who does not fit is a strike.
 
-use super::answer::Answer;
+use super::answer::{Answer, Found};
 use super::banned::{Banned, Struck};
 use super::book::{Ledger, Request};
 use super::counter::{Counter, Moment, Stored};
@@ -84,8 +84,9 @@ impl Ledger {
             let (now, mut banned) = (checks.moment.ticks(&rule), banned.clone());
             self.belong_together(place, checks.places[check.key])?;
             let fits = if bar.tests { self.would_fit(checks, check) } else { answer.fits };
-            let is_strike = bar.counts && (!fits || banned.is_banned(&rule, now));
-            let strikes = bar.carried + u64::from(is_strike);
+            let is_decided = checks.answers.iter().all(|answer| answer.found != Found::Outside);
+            let is_strike = is_decided && bar.counts && (!fits || banned.is_banned(&rule, now));
+            let strikes = if is_decided { bar.carried + u64::from(is_strike) } else { 0 };
             let struck = if strikes > 0 { banned.strike(&rule, now, strikes, bar.age) } else { None };
             if struck.is_some() {
                 looks.iter_mut().filter(|other| other.place == place).for_each(|other| other.banned = banned.clone());

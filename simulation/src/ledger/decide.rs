@@ -1,6 +1,6 @@
 //! Requests: all or nothing over their checks.
 
-use super::answer::Answer;
+use super::answer::{Answer, Found};
 use super::book::{Ledger, Request};
 use super::counter::{Counter, Moment};
 use super::event::{Event, What};
@@ -34,7 +34,7 @@ impl Ledger {
             let counter = &mut self.counters[place];
             let found = counter.decide(moment, one, before, answer);
             let memory = found.map_err(|error| counter.wrong(moment, one, &error))?;
-            admitted &= answer.fits || !is_enforced(one);
+            admitted &= (answer.fits || !is_enforced(one)) && answer.found != Found::Outside;
             if answer.fits && one.units > 0 {
                 fitting.retain(|other| other.place != place);
                 fitting.push(Fitting { place, memory, sum: before + one.units, check });
@@ -44,8 +44,11 @@ impl Ledger {
             self.take(moment, asked, fitting)?;
         }
         events.extend(asked.iter().zip(answers).map(|(asked, answer)| {
-            let what = what(asked, answer.fits, admitted);
-            self.counters[places[asked.key]].event(moment, asked, what)
+            let counter = &self.counters[places[asked.key]];
+            if answer.found == Found::Outside {
+                return Event { remaining: None, ..counter.event(moment, asked, What::Outside) };
+            }
+            counter.event(moment, asked, what(asked, answer.fits, admitted))
         }));
         Ok(())
     }
@@ -69,6 +72,10 @@ impl Counter {
     fn decide(&mut self, moment: Moment<'_>, asked: &Asked, before: u64, answer: &Answer) -> Result<Memory, String> {
         self.follow(asked.rule)?;
         let Kind::Check { floor, .. } = asked.kind else { return Err("a change is no check".into()) };
+        if self.is_outside(moment) {
+            let is_so = answer.found == Found::Outside && !answer.fits;
+            return if is_so { Ok(Memory::new(&self.rule, 0)) } else { Err(format!("it is in no window: {answer:?}")) };
+        }
         let cost = if asked.units > 0 { before + asked.units } else { 0 };
         let (taken, need) = if answer.fits { (cost, 1) } else { (0, cost) };
         let memory = self.meet(moment, Wait { taken, need, floor }, answer)?;

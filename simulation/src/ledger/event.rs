@@ -17,6 +17,8 @@ pub enum Algorithm {
     LeakyBucket,
     /// Slots that requests hold.
     Concurrency,
+    /// Units per window of a calendar, which processes name.
+    Calendar,
     /// Strikes, and for how long a key is banned for them: no quota.
     Ban,
 }
@@ -31,6 +33,7 @@ impl Algorithm {
             4 => Self::SlidingLog,
             5 => Self::LeakyBucket,
             6 => Self::Concurrency,
+            33 => Self::Calendar,
             64 => Self::Ban,
             _ => return None,
         })
@@ -52,6 +55,29 @@ pub struct Rule {
     pub capacity: u64,
     /// What it says of a ban besides.
     pub ban: BanTerms,
+    /// The windows of a calendar that it names.
+    pub named: Windows,
+}
+
+/// The three windows of a calendar that a process names, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// Where the first begins.
+    pub start: u64,
+    /// How long each is.
+    pub lengths: [u64; 3],
+}
+
+impl Windows {
+    /// The window of a time, if it is one of them: where it begins and ends.
+    pub(super) fn at(&self, now: u64) -> Option<(u64, u64)> {
+        let mut start = self.start;
+        self.lengths.iter().find_map(|length| {
+            let window = (start, start + length);
+            start = window.1;
+            (window.0..window.1).contains(&now).then_some(window)
+        })
+    }
 }
 
 /// What a rule says of a ban, beside the window of strikes, how many of them begin a ban, and the longest one.
@@ -142,6 +168,8 @@ pub enum What {
         /// Whether a ban begins with them.
         began: bool,
     },
+    /// A check by windows of a calendar, none of which it is by the server's clock: nothing is decided.
+    Outside,
     /// Strikes that are counted later.
     Strike {
         /// How many count.

@@ -3,6 +3,7 @@
 use super::aligned::Aligned;
 use super::answer::State;
 use super::banned::{Banned, Struck};
+use super::dated::Dated;
 use super::event::{Algorithm, Remaining, Rule};
 use super::falling::Falling;
 use super::held::Held;
@@ -16,6 +17,7 @@ pub(super) enum Memory {
     Log(Log),
     Held(Held),
     Banned(Banned),
+    Dated(Dated),
 }
 
 impl Memory {
@@ -27,6 +29,7 @@ impl Memory {
             Algorithm::SlidingLog => Self::Log(Log::new(now)),
             Algorithm::Concurrency => Self::Held(Held::new()),
             Algorithm::Ban => Self::Banned(Banned::default()),
+            Algorithm::Calendar => Self::Dated(Dated::new(rule, now)),
         }
     }
 
@@ -38,6 +41,7 @@ impl Memory {
             Algorithm::SlidingLog => Log::adopt(rule, state).map(Self::Log),
             Algorithm::Concurrency => Held::adopt(state).map(Self::Held),
             Algorithm::Ban => Banned::adopt(state).map(Self::Banned),
+            Algorithm::Calendar => Dated::adopt(state).map(Self::Dated),
         }
     }
 
@@ -49,6 +53,7 @@ impl Memory {
             Self::Log(log) => log.seen,
             Self::Held(held) => held.seen(),
             Self::Banned(banned) => return banned.is_ahead(rule, now),
+            Self::Dated(dated) => return dated.is_ahead(rule, now),
         };
         seen > now.saturating_add(rule.window())
     }
@@ -61,6 +66,7 @@ impl Memory {
             Self::Log(log) => log.is_over(rule, now),
             Self::Held(held) => held.used(rule, now) == 0,
             Self::Banned(banned) => banned.is_over(rule, now),
+            Self::Dated(dated) => dated.used(now) == 0,
         }
     }
 
@@ -75,6 +81,7 @@ impl Memory {
             Self::Falling(falling) => return falling.fits(rule, now, cost, floor),
             Self::Log(log) => i128::from(log.used(rule, now)),
             Self::Held(held) => i128::from(held.used(rule, now)),
+            Self::Dated(dated) => i128::from(dated.used(now)),
             Self::Banned(banned) => return !banned.is_banned(rule, now),
         };
         used + i128::from(cost) + i128::from(floor) <= i128::from(rule.limit)
@@ -88,6 +95,7 @@ impl Memory {
             Self::Log(log) if !log.is_known(now) => return None,
             Self::Log(log) => i128::from(log.used(rule, now)),
             Self::Held(held) => i128::from(held.used(rule, now)),
+            Self::Dated(dated) => i128::from(dated.used(now)),
             Self::Banned(banned) => return Some(u64::from(!banned.is_banned(rule, now))),
         };
         Some(u64::try_from(i128::from(rule.limit) - used).unwrap_or(0))
@@ -99,6 +107,7 @@ impl Memory {
             Self::Falling(falling) => falling.add(rule, now, units),
             Self::Log(log) => log.add(rule, now, units),
             Self::Held(held) => held.add(rule, now, units),
+            Self::Dated(dated) => dated.add(rule, now, units),
             Self::Banned(_) => {}
         }
     }
@@ -110,6 +119,7 @@ impl Memory {
             Self::Falling(falling) => falling.refund(rule, now, asked, stamp),
             Self::Log(log) => log.refund(rule, now, asked, stamp),
             Self::Held(held) => held.release(rule, now, asked, stamp),
+            Self::Dated(dated) => dated.refund(now, asked, stamp),
             Self::Banned(_) => 0,
         }
     }
@@ -137,6 +147,7 @@ impl Memory {
             Self::Falling(falling) => return falling.charge(rule, now, asked),
             Self::Log(log) => i128::from(log.used(rule, now)),
             Self::Held(held) => i128::from(held.used(rule, now)),
+            Self::Dated(dated) => i128::from(dated.used(now)),
             Self::Banned(_) => return 0,
         };
         let units = u64::try_from(2 * i128::from(rule.limit) - used).unwrap_or(0).min(asked);
@@ -154,6 +165,7 @@ impl Memory {
             Self::Falling(falling) => falling.state(),
             Self::Held(held) => held.state(),
             Self::Banned(banned) => banned.state(),
+            Self::Dated(dated) => dated.state(),
         };
         if *told == expected { Ok(()) } else { Err(format!("it tells {told:?}, which is {expected:?}")) }
     }

@@ -48,6 +48,10 @@ impl Counter {
             let is_so = answer.fits && answer.found == Found::Fresh;
             return if is_so { Ok(()) } else { Err(format!("a reset is answered {answer:?}")) };
         }
+        if self.is_outside(moment) {
+            let is_so = answer.found == Found::Outside && !answer.fits && answer.units == 0;
+            return if is_so { Ok(()) } else { Err(format!("it is in no window: {answer:?}")) };
+        }
         // A renewal is one even if all is there, and a strike may extend a ban.
         let is_own = matches!(asked.kind, Kind::Renew { .. } | Kind::Strike { .. });
         if !is_own && answer.fits != (answer.units > 0) || answer.units > asked.units {

@@ -2,7 +2,7 @@
 
 use crate::server::{Call, Entry};
 
-use super::event::{Algorithm, BanTerms, Rule};
+use super::event::{Algorithm, BanTerms, Rule, Windows};
 
 /// Bytes of a rule: algorithm, flags, and five numbers.
 const RULE: usize = 2 + 5 * NUMBER;
@@ -212,7 +212,15 @@ fn rule(bytes: &[u8]) -> Result<(Asked, bool), String> {
         return Err("a window, a limit or a capacity of 0".into());
     }
     if algorithm == Algorithm::Ban && flags != 32 {
-        let ban = Rule { algorithm, window_us, tick_us, limit, capacity, ban: BanTerms::default() };
+        let ban = Rule {
+            algorithm,
+            window_us,
+            tick_us,
+            limit,
+            capacity,
+            ban: BanTerms::default(),
+            named: Windows::default(),
+        };
         return Ok((ban_of(ban, flags, units, last)?, false));
     }
     let stamp = (last != NEVER).then_some(last);
@@ -224,8 +232,21 @@ fn rule(bytes: &[u8]) -> Result<(Asked, bool), String> {
         32 => Kind::Reset,
         _ => return Err(format!("no rule has flags {flags}")),
     };
-    let rule = Rule { algorithm, window_us, tick_us, limit, capacity, ban: BanTerms::default() };
+    let rule =
+        Rule { algorithm, window_us, tick_us, limit, capacity, ban: BanTerms::default(), named: Windows::default() };
+    let rule = if algorithm == Algorithm::Calendar && kind != Kind::Reset { named(rule)? } else { rule };
     Ok((Asked { key: 0, rule, kind, units, is_whole: flags & 4 != 0, is_last: true }, flags & 64 != 0))
+}
+
+/// Reads which windows of a calendar a rule names: see `lua/calendar_window.lua`.
+fn named(rule: Rule) -> Result<Rule, String> {
+    let (second, lengths) = (rule.window_us / rule.tick_us, rule.capacity);
+    let lengths = [lengths >> 32, lengths >> 16 & 0xffff, lengths & 0xffff].map(|minutes| minutes * 60_000);
+    if rule.tick_us != 1_000 || lengths.contains(&0) || second <= lengths[0] {
+        return Err(format!("no calendar has such windows: {rule:?}"));
+    }
+    let named = Windows { start: second - lengths[0], lengths };
+    Ok(Rule { window_us: lengths[1] * 1_000, capacity: rule.limit, named, ..rule })
 }
 
 /// Reads what the numbers of a ban's rule say: see `lua/ban.lua` and `lua/bans.lua`.

@@ -129,7 +129,7 @@ impl Account {
                 self.net += i128::from(units);
                 self.cut += i128::from(asked - units);
             }
-            What::Look { .. } | What::Renew { .. } | What::Reset | What::Ban { .. } | What::Strike { .. } => {}
+            _ => {}
         }
     }
 

@@ -47,7 +47,7 @@ impl World {
 }
 
 /// Faults that some thousands of seeds meet all of.
-pub const FAULTS: [&str; 45] = [
+pub const FAULTS: [&str; 46] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -89,6 +89,7 @@ pub const FAULTS: [&str; 45] = [
     "slots that are renewed",
     "slots that a server has lost",
     "a ban",
+    "a clock in none of the windows named",
     "a ban that is lifted",
     "a longer ban",
     "a refusal from memory by a ban",

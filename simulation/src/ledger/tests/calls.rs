@@ -29,13 +29,20 @@ impl History<'_> {
         if self.gives_time { now_us.to_string().into_bytes() } else { Vec::new() }
     }
 
+    /// A rule of a counter, which has windows if it counts by a calendar.
+    fn rule(&mut self, place: usize, rule: Vec<u8>) -> Vec<u8> {
+        let now_us = self.server.data.lock().unwrap().now_us;
+        self.shapes[place].at(&mut self.rng, now_us, rule)
+    }
+
     /// A call for so many plain checks of one key each.
     pub(super) fn singles(&mut self, count: usize) -> Call {
         let mut places = [0, 1, 2, 3];
         self.rng.shuffle(&mut places);
         let keys: Vec<&[u8]> = places[..count].iter().map(|place| KEYS[*place].as_bytes()).collect();
         let checks = places[..count].iter().flat_map(|place| {
-            let mut rule = self.shapes[*place].check(&mut self.rng, 0);
+            let rule = self.shapes[*place].check(&mut self.rng, 0);
+            let mut rule = self.rule(*place, rule);
             rule.push(1);
             rule
         });
@@ -70,7 +77,9 @@ impl History<'_> {
             return packed.push(BANS[place], ban.change(&mut self.rng));
         }
         let stamps = self.stamps.get(&place).map_or(&[][..], |stamps| stamps);
-        packed.push(KEYS[place], self.shapes[place].change(&mut self.rng, stamps));
+        let rule = self.shapes[place].change(&mut self.rng, stamps);
+        let rule = self.rule(place, rule);
+        packed.push(KEYS[place], rule);
     }
 
     fn request(&mut self, packed: &mut Packed) {
@@ -79,7 +88,8 @@ impl History<'_> {
             let place = self.rng.usize(..4);
             let repeats = if checks.iter().any(|(other, _)| *other == place) { 64 } else { 0 };
             let whole = if self.shapes[place].algorithm == 4 && self.rng.bool() { 4 } else { 0 };
-            checks.push((place, self.shapes[place].check(&mut self.rng, whole | repeats)));
+            let rule = self.shapes[place].check(&mut self.rng, whole | repeats);
+            checks.push((place, self.rule(place, rule)));
         }
         let has_ban: Vec<bool> =
             checks.iter().map(|(place, _)| self.bans[*place].is_some() && self.rng.u8(..4) > 0).collect();

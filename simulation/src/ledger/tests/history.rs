@@ -133,6 +133,7 @@ impl<'a> History<'a> {
         if matches!(event.what, What::Take { .. }) && event.what.taken() > 0 {
             self.stamps.entry(place).or_default().push(match shape.algorithm {
                 1 | 3 => ticks - ticks % event.rule.window(),
+                33 => ticks - ticks % event.rule.window() + event.rule.window(),
                 5 => match event.remaining {
                     Some(left) => {
                         ticks + ((shape.capacity.saturating_sub(left)) * event.rule.window()).div_ceil(shape.limit)
@@ -153,7 +154,9 @@ impl<'a> History<'a> {
         let Some(place) = KEYS.iter().position(|key| key.as_bytes() == &*event.key) else { return Ok(()) };
         let before = self.server.data.lock().unwrap().clone();
         let ask = || {
-            let args = [vec![], [vec![1], self.shapes[place].rule(1, 1, 0), vec![1]].concat()];
+            let now_us = self.server.data.lock().unwrap().now_us;
+            let rule = self.shapes[place].now(now_us, self.shapes[place].rule(1, 1, 0));
+            let args = [vec![], [vec![1], rule, vec![1]].concat()];
             self.server.run(Entry::Single, &[&event.key], args).reply[7] & 1 == 1
         };
         let fit = (0..=left).take_while(|_| ask()).count() as u64;

@@ -14,6 +14,7 @@ impl Plan {
         let rng = &mut Rng::with_seed(self.seed ^ 0xf0c0_5ed0);
         match self.seed % KINDS {
             0 => self.charges(rng),
+            2 if rng.bool() => self.hours(rng),
             4 => self.bans(rng),
             8 => self.refusals(rng),
             12 => self.slots(rng),

@@ -1,6 +1,7 @@
 //! What is to happen in a run, as a seed decides it.
 
 mod ban;
+mod calendar;
 mod draw;
 mod fault;
 mod focus;
@@ -116,6 +117,8 @@ pub struct PolicyPlan {
     pub refund_dropped: bool,
     /// Whether it shares its counters with the first one.
     pub is_twin: bool,
+    /// Whether its windows are hours of a time zone.
+    pub is_hourly: bool,
     /// When clients are banned for refusals.
     pub ban: Option<BanPlan>,
 }
