@@ -44,11 +44,9 @@ impl Ledger {
             self.take(moment, asked, fitting)?;
         }
         events.extend(asked.iter().zip(answers).map(|(asked, answer)| {
-            let counter = &self.counters[places[asked.key]];
-            if answer.found == Found::Outside {
-                return Event { remaining: None, ..counter.event(moment, asked, What::Outside) };
-            }
-            counter.event(moment, asked, what(asked, answer.fits, admitted))
+            let is_outside = answer.found == Found::Outside;
+            let what = if is_outside { What::Outside } else { what(asked, answer.fits, admitted) };
+            self.counters[places[asked.key]].event(moment, asked, what)
         }));
         Ok(())
     }
@@ -88,7 +86,8 @@ impl Counter {
     }
 
     pub(super) fn event(&self, moment: Moment<'_>, asked: &Asked, what: What) -> Event {
-        let remaining = self.left(moment.at_us);
+        // Of a time that is in no window named, nobody knows.
+        let remaining = if self.is_outside(moment) { None } else { self.left(moment.at_us) };
         Event { key: self.key.clone(), at_us: moment.at_us, rule: asked.rule, what, remaining }
     }
 

@@ -74,6 +74,8 @@ impl<'a> History<'a> {
         let mut data = self.server.data.lock().unwrap();
         data.now_us += match rng.u8(..8) {
             0..4 => 0,
+            // A key stays for up to 2 ms after the window of a calendar.
+            4 if window == 3_600 * S => window - data.now_us % window + rng.u64(..2_000),
             4 => rng.u64(..=2 * window + 2_000),
             5 => window,
             _ => rng.u64(..=window / 4 + 1),
