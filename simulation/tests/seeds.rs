@@ -50,6 +50,11 @@ fn a_connection_given_up_for_odd_answers_is_one_failure() {
     passes(100_198_635);
 }
 
+#[test]
+fn a_ban_is_still_one_after_a_charge_in_shadow_mode() {
+    passes(932);
+}
+
 #[cfg(tokio_unstable)]
 #[test]
 fn a_seed_does_the_same_when_it_is_run_again() {

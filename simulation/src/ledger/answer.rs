@@ -10,12 +10,13 @@ pub(super) enum Found {
     Fresh,
     Ahead,
     Foreign,
+    Outside,
 }
 
 /// The state that is told of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Units of the window that starts at a time.
+    /// Units of the window that starts at a time; that of a calendar ends then.
     Fixed { start: u64, count: u64 },
     /// Units times window, at a time.
     Level { time: u64, level: u64 },
@@ -25,6 +26,8 @@ pub(super) enum State {
     Slots { groups: Vec<(u64, u64)> },
     /// The time of every unit, oldest first, and the last time seen.
     Log { last: u64, units: Vec<u64> },
+    /// When the last ban ends, how long it is, when the window of strikes began, and how many there are.
+    Ban { ends: u64, length: u64, start: u64, strikes: u64 },
     /// How many units count, when the last was taken, and the time of the one to wait for.
     Digest { last: u64, live: u64, newest: u64, leaving: u64 },
 }
@@ -63,11 +66,12 @@ fn answer(asked: &Asked, flags: u8, now_us: u64, bytes: &mut Bytes<'_>) -> Resul
         1 => Found::Fresh,
         2 => Found::Ahead,
         3 => Found::Foreign,
+        4 => Found::Outside,
         _ => return Err(format!("flags {flags}")),
     };
     let mut answer = Answer { fits: flags & 1 == 1, found, units: 0, state: None };
     if found == Found::Kept {
-        if matches!(asked.kind, Kind::Refund { .. } | Kind::Charge | Kind::Renew { .. }) {
+        if matches!(asked.kind, Kind::Refund { .. } | Kind::Charge | Kind::Renew { .. } | Kind::Strike { .. }) {
             answer.units = bytes.number(NUMBER)?;
         }
         answer.state = Some(state(asked, now_us / asked.rule.tick_us, bytes)?);
@@ -77,7 +81,7 @@ fn answer(asked: &Asked, flags: u8, now_us: u64, bytes: &mut Bytes<'_>) -> Resul
 
 fn state(asked: &Asked, now: u64, bytes: &mut Bytes<'_>) -> Result<State, String> {
     Ok(match asked.rule.algorithm {
-        Algorithm::FixedWindow => {
+        Algorithm::FixedWindow | Algorithm::Calendar => {
             let (high, low) = (bytes.number(6)?, bytes.number(6)?);
             State::Fixed { start: nearest(high >> 4, 44, now), count: (high & 15) << 48 | low }
         }
@@ -91,6 +95,10 @@ fn state(asked: &Asked, now: u64, bytes: &mut Bytes<'_>) -> Result<State, String
         Algorithm::Concurrency => {
             let groups = (0..bytes.byte()?).map(|_| Ok((bytes.number(7)?, bytes.number(4)?)));
             State::Slots { groups: groups.collect::<Result<_, String>>()? }
+        }
+        Algorithm::Ban => {
+            let mut next = || bytes.number(7);
+            State::Ban { ends: next()?, length: next()?, start: next()?, strikes: next()? }
         }
         Algorithm::SlidingLog if asked.is_whole => {
             let size = usize::try_from(bytes.number(4)?).map_err(|error| error.to_string())?;

@@ -7,7 +7,7 @@ use super::answer::{Answer, answers};
 use super::clock::Clock;
 use super::counter::{Counter, Moment, Stored};
 use super::event::{Event, Remaining};
-use super::wire::{Asked, asked};
+use super::wire::{Asked, Kind, asked};
 use crate::server::Call;
 
 /// Units since the start, whatever was forgotten meanwhile.
@@ -51,6 +51,15 @@ pub struct Ledger {
     unseen_else: Stored,
 }
 
+impl<'a> Request<'a> {
+    /// The first so many pairs of it, and all others.
+    pub(super) fn split_at(self, pairs: usize) -> (Self, Self) {
+        let (asked, answers) = (self.asked.split_at(pairs), self.answers.split_at(pairs));
+        let of = |asked: &'a [Asked], answers: &'a [Answer]| Self { asked, answers, ..self };
+        (of(asked.0, answers.0), of(asked.1, answers.1))
+    }
+}
+
 impl Ledger {
     /// Notes a call, and says what it did.
     ///
@@ -81,8 +90,12 @@ impl Ledger {
 
     fn request(&mut self, request: Request<'_>, events: &mut Vec<Event>) -> Result<(), String> {
         let Request { places, moment, asked, answers } = request;
+        let bans = asked.iter().take_while(|asked| matches!(asked.kind, Kind::Ban(_))).count();
+        if bans > 0 {
+            return self.decide_with_bans(request, bans, events);
+        }
         if asked[0].is_check() {
-            return self.decide(request, events);
+            return self.decide(request, false, events);
         }
         events.push(self.counters[places[asked[0].key]].settle(moment, &asked[0], &answers[0])?);
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::answer::{Answer, Found};
 use super::book::Totals;
 use super::clock::Clock;
-use super::event::{Remaining, Rule};
+use super::event::{Algorithm, Remaining, Rule};
 use super::log::Wait;
 use super::memory::Memory;
 
@@ -102,9 +102,14 @@ impl Counter {
             (Found::Kept, None) => return Err("no state is told".into()),
             (Found::Fresh, _) => Stored::Nothing,
             (Found::Foreign, _) => Stored::Foreign,
-            (Found::Ahead, _) => Stored::Doubt,
+            (Found::Ahead | Found::Outside, _) => Stored::Doubt,
         };
         Ok(())
+    }
+
+    /// Whether the time is in none of the windows of a calendar that its rule names.
+    pub(super) fn is_outside(&self, moment: Moment<'_>) -> bool {
+        self.rule.algorithm == Algorithm::Calendar && self.rule.named.at(moment.ticks(&self.rule)).is_none()
     }
 
     /// Notes that this call wrote it.

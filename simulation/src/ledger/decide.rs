@@ -1,6 +1,6 @@
 //! Requests: all or nothing over their checks.
 
-use super::answer::Answer;
+use super::answer::{Answer, Found};
 use super::book::{Ledger, Request};
 use super::counter::{Counter, Moment};
 use super::event::{Event, What};
@@ -20,16 +20,21 @@ struct Fitting {
 
 impl Ledger {
     /// Notes a request: what fits must be what the models say, and nothing is taken if an enforced check
-    /// does not fit.
-    pub(super) fn decide(&mut self, request: Request<'_>, events: &mut Vec<Event>) -> Result<(), String> {
+    /// does not fit, or a ban bars the request.
+    pub(super) fn decide(
+        &mut self,
+        request: Request<'_>,
+        is_barred: bool,
+        events: &mut Vec<Event>,
+    ) -> Result<(), String> {
         let Request { places, moment, asked, answers } = request;
-        let (mut fitting, mut admitted): (Vec<Fitting>, bool) = (Vec::new(), true);
+        let (mut fitting, mut admitted): (Vec<Fitting>, bool) = (Vec::new(), !is_barred);
         for (check, (one, answer)) in asked.iter().zip(answers).enumerate() {
             let (place, before) = (places[one.key], sum_before(asked, answers, check));
             let counter = &mut self.counters[place];
             let found = counter.decide(moment, one, before, answer);
             let memory = found.map_err(|error| counter.wrong(moment, one, &error))?;
-            admitted &= answer.fits || !is_enforced(one);
+            admitted &= (answer.fits || !is_enforced(one)) && answer.found != Found::Outside;
             if answer.fits && one.units > 0 {
                 fitting.retain(|other| other.place != place);
                 fitting.push(Fitting { place, memory, sum: before + one.units, check });
@@ -39,7 +44,8 @@ impl Ledger {
             self.take(moment, asked, fitting)?;
         }
         events.extend(asked.iter().zip(answers).map(|(asked, answer)| {
-            let what = what(asked, answer.fits, admitted);
+            let is_outside = answer.found == Found::Outside;
+            let what = if is_outside { What::Outside } else { what(asked, answer.fits, admitted) };
             self.counters[places[asked.key]].event(moment, asked, what)
         }));
         Ok(())
@@ -64,6 +70,10 @@ impl Counter {
     fn decide(&mut self, moment: Moment<'_>, asked: &Asked, before: u64, answer: &Answer) -> Result<Memory, String> {
         self.follow(asked.rule)?;
         let Kind::Check { floor, .. } = asked.kind else { return Err("a change is no check".into()) };
+        if self.is_outside(moment) {
+            let is_so = answer.found == Found::Outside && !answer.fits;
+            return if is_so { Ok(Memory::new(&self.rule, 0)) } else { Err(format!("it is in no window: {answer:?}")) };
+        }
         let cost = if asked.units > 0 { before + asked.units } else { 0 };
         let (taken, need) = if answer.fits { (cost, 1) } else { (0, cost) };
         let memory = self.meet(moment, Wait { taken, need, floor }, answer)?;
@@ -76,7 +86,8 @@ impl Counter {
     }
 
     pub(super) fn event(&self, moment: Moment<'_>, asked: &Asked, what: What) -> Event {
-        let remaining = self.left(moment.at_us);
+        // Of a time that is in no window named, nobody knows.
+        let remaining = if self.is_outside(moment) { None } else { self.left(moment.at_us) };
         Event { key: self.key.clone(), at_us: moment.at_us, rule: asked.rule, what, remaining }
     }
 
@@ -103,6 +114,6 @@ fn what(asked: &Asked, fits: bool, admitted: bool) -> What {
             What::Take { cost: asked.units, floor, enforced, fits, admitted }
         }
         Kind::Check { floor, .. } => What::Look { floor, admitted },
-        Kind::Refund { .. } | Kind::Charge | Kind::Renew { .. } | Kind::Reset => unreachable!("changes stand alone"),
+        _ => unreachable!("changes stand alone, and bans before the checks"),
     }
 }

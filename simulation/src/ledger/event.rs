@@ -17,6 +17,10 @@ pub enum Algorithm {
     LeakyBucket,
     /// Slots that requests hold.
     Concurrency,
+    /// Units per window of a calendar, which processes name.
+    Calendar,
+    /// Strikes, and for how long a key is banned for them: no quota.
+    Ban,
 }
 
 impl Algorithm {
@@ -29,6 +33,8 @@ impl Algorithm {
             4 => Self::SlidingLog,
             5 => Self::LeakyBucket,
             6 => Self::Concurrency,
+            33 => Self::Calendar,
+            64 => Self::Ban,
             _ => return None,
         })
     }
@@ -45,8 +51,44 @@ pub struct Rule {
     pub tick_us: u64,
     /// Units per window.
     pub limit: u64,
-    /// The most units that can be there at once.
+    /// The most units that can be there at once; of a ban the longest there is, in ticks.
     pub capacity: u64,
+    /// What it says of a ban besides.
+    pub ban: BanTerms,
+    /// The windows of a calendar that it names.
+    pub named: Windows,
+}
+
+/// The three windows of a calendar that a process names, in ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    /// Where the first begins.
+    pub start: u64,
+    /// How long each is.
+    pub lengths: [u64; 3],
+}
+
+impl Windows {
+    /// The window of a time, if it is one of them: where it begins and ends.
+    pub(super) fn at(&self, now: u64) -> Option<(u64, u64)> {
+        let mut start = self.start;
+        self.lengths.iter().find_map(|length| {
+            let window = (start, start + length);
+            start = window.1;
+            (window.0..window.1).contains(&now).then_some(window)
+        })
+    }
+}
+
+/// What a rule says of a ban, beside the window of strikes, how many of them begin a ban, and the longest one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BanTerms {
+    /// How long the first ban is, in ms.
+    pub time: u64,
+    /// How much longer each is than the last one, in thousandths.
+    pub growth: u64,
+    /// Whether a refusal during a ban begins its time anew.
+    pub extends: bool,
 }
 
 impl Rule {
@@ -59,17 +101,20 @@ impl Rule {
     pub fn most(&self) -> u64 {
         match self.algorithm {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => self.capacity,
+            Algorithm::Ban => 1,
             _ => self.limit,
         }
     }
 
     /// Whether states by one rule can be read by the other.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
-        (self.algorithm, self.window_us, self.tick_us) == (other.algorithm, other.window_us, other.tick_us)
+        // A ban that is changed keeps its strikes.
+        let is_ban = self.algorithm == Algorithm::Ban && other.algorithm == Algorithm::Ban;
+        is_ban || (self.algorithm, self.window_us, self.tick_us) == (other.algorithm, other.window_us, other.tick_us)
     }
 }
 
-/// How many units are left; `None` if nobody can know, as for a log of which only a part was told.
+/// How many units are left, of a ban 1 unless the key is banned; `None` if nobody can know, as for a log of which only a part was told.
 pub type Remaining = Option<u64>;
 
 /// One check or change of a call.
@@ -109,6 +154,28 @@ pub enum What {
         floor: u64,
         /// Whether its request was admitted.
         admitted: bool,
+    },
+    /// A look whether a key is banned, and the strike of the check whose ban it is.
+    Ban {
+        /// What the check costs.
+        cost: u64,
+        /// Whether it can refuse the request.
+        enforced: bool,
+        /// Whether the key was banned before.
+        banned: bool,
+        /// How many strikes count.
+        strikes: u64,
+        /// Whether a ban begins with them.
+        began: bool,
+    },
+    /// A check by windows of a calendar, none of which it is by the server's clock: nothing is decided.
+    Outside,
+    /// Strikes that are counted later.
+    Strike {
+        /// How many count.
+        strikes: u64,
+        /// Whether a ban begins with them.
+        began: bool,
     },
     /// Units given back.
     Refund {

@@ -2,6 +2,8 @@
 
 use super::aligned::Aligned;
 use super::answer::State;
+use super::banned::{Banned, Struck};
+use super::dated::Dated;
 use super::event::{Algorithm, Remaining, Rule};
 use super::falling::Falling;
 use super::held::Held;
@@ -14,6 +16,8 @@ pub(super) enum Memory {
     Falling(Falling),
     Log(Log),
     Held(Held),
+    Banned(Banned),
+    Dated(Dated),
 }
 
 impl Memory {
@@ -24,6 +28,8 @@ impl Memory {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Self::Falling(Falling::new(now)),
             Algorithm::SlidingLog => Self::Log(Log::new(now)),
             Algorithm::Concurrency => Self::Held(Held::new()),
+            Algorithm::Ban => Self::Banned(Banned::default()),
+            Algorithm::Calendar => Self::Dated(Dated::new(rule, now)),
         }
     }
 
@@ -34,6 +40,8 @@ impl Memory {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => Falling::adopt(state).map(Self::Falling),
             Algorithm::SlidingLog => Log::adopt(rule, state).map(Self::Log),
             Algorithm::Concurrency => Held::adopt(state).map(Self::Held),
+            Algorithm::Ban => Banned::adopt(state).map(Self::Banned),
+            Algorithm::Calendar => Dated::adopt(state).map(Self::Dated),
         }
     }
 
@@ -44,6 +52,8 @@ impl Memory {
             Self::Falling(falling) => falling.seen,
             Self::Log(log) => log.seen,
             Self::Held(held) => held.seen(),
+            Self::Banned(banned) => return banned.is_ahead(rule, now),
+            Self::Dated(dated) => return dated.is_ahead(rule, now),
         };
         seen > now.saturating_add(rule.window())
     }
@@ -55,6 +65,8 @@ impl Memory {
             Self::Falling(falling) => falling.out(rule, now) == 0,
             Self::Log(log) => log.is_over(rule, now),
             Self::Held(held) => held.used(rule, now) == 0,
+            Self::Banned(banned) => banned.is_over(rule, now),
+            Self::Dated(dated) => dated.used(now) == 0,
         }
     }
 
@@ -69,6 +81,8 @@ impl Memory {
             Self::Falling(falling) => return falling.fits(rule, now, cost, floor),
             Self::Log(log) => i128::from(log.used(rule, now)),
             Self::Held(held) => i128::from(held.used(rule, now)),
+            Self::Dated(dated) => i128::from(dated.used(now)),
+            Self::Banned(banned) => return !banned.is_banned(rule, now),
         };
         used + i128::from(cost) + i128::from(floor) <= i128::from(rule.limit)
     }
@@ -81,6 +95,8 @@ impl Memory {
             Self::Log(log) if !log.is_known(now) => return None,
             Self::Log(log) => i128::from(log.used(rule, now)),
             Self::Held(held) => i128::from(held.used(rule, now)),
+            Self::Dated(dated) => i128::from(dated.used(now)),
+            Self::Banned(banned) => return Some(u64::from(!banned.is_banned(rule, now))),
         };
         Some(u64::try_from(i128::from(rule.limit) - used).unwrap_or(0))
     }
@@ -91,6 +107,8 @@ impl Memory {
             Self::Falling(falling) => falling.add(rule, now, units),
             Self::Log(log) => log.add(rule, now, units),
             Self::Held(held) => held.add(rule, now, units),
+            Self::Dated(dated) => dated.add(rule, now, units),
+            Self::Banned(_) => {}
         }
     }
 
@@ -101,6 +119,8 @@ impl Memory {
             Self::Falling(falling) => falling.refund(rule, now, asked, stamp),
             Self::Log(log) => log.refund(rule, now, asked, stamp),
             Self::Held(held) => held.release(rule, now, asked, stamp),
+            Self::Dated(dated) => dated.refund(now, asked, stamp),
+            Self::Banned(_) => 0,
         }
     }
 
@@ -112,6 +132,14 @@ impl Memory {
         }
     }
 
+    /// Notes strikes; `None` if they change nothing.
+    pub(super) fn strike(&mut self, rule: &Rule, now: u64, strikes: u64, age: u64) -> Option<Struck> {
+        match self {
+            Self::Banned(banned) => banned.strike(rule, now, strikes, age),
+            _ => None,
+        }
+    }
+
     /// Adds units, up to twice what the rule allows; returns how many.
     pub(super) fn charge(&mut self, rule: &Rule, now: u64, asked: u64) -> u64 {
         let used = match self {
@@ -119,6 +147,8 @@ impl Memory {
             Self::Falling(falling) => return falling.charge(rule, now, asked),
             Self::Log(log) => i128::from(log.used(rule, now)),
             Self::Held(held) => i128::from(held.used(rule, now)),
+            Self::Dated(dated) => i128::from(dated.used(now)),
+            Self::Banned(_) => return 0,
         };
         let units = u64::try_from(2 * i128::from(rule.limit) - used).unwrap_or(0).min(asked);
         if units > 0 {
@@ -134,6 +164,8 @@ impl Memory {
             Self::Aligned(aligned) => aligned.state(rule),
             Self::Falling(falling) => falling.state(),
             Self::Held(held) => held.state(),
+            Self::Banned(banned) => banned.state(),
+            Self::Dated(dated) => dated.state(),
         };
         if *told == expected { Ok(()) } else { Err(format!("it tells {told:?}, which is {expected:?}")) }
     }

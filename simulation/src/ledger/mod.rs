@@ -9,9 +9,12 @@
 
 mod aligned;
 mod answer;
+mod banned;
+mod bans;
 mod book;
 mod clock;
 mod counter;
+mod dated;
 mod decide;
 mod event;
 mod falling;
@@ -24,5 +27,5 @@ mod tests;
 mod wire;
 
 pub use book::{Ledger, Totals};
-pub use event::{Algorithm, Event, Remaining, Rule, What};
+pub use event::{Algorithm, BanTerms, Event, Remaining, Rule, What, Windows};
 pub use wire::{Wish, wishes};

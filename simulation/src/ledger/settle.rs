@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Found};
 use super::counter::{Counter, Moment, Stored};
-use super::event::{Event, What};
+use super::event::{Algorithm, Event, What};
 use super::log::Wait;
 use super::memory::Memory;
 use super::wire::{Asked, Kind};
@@ -13,8 +13,11 @@ const LOOK: Wait = Wait { taken: 0, need: 1, floor: 0 };
 impl Counter {
     /// Notes a refund, a charge, a renewal or a reset.
     pub(super) fn settle(&mut self, moment: Moment<'_>, asked: &Asked, answer: &Answer) -> Result<Event, String> {
-        let restored = self.totals.restored;
-        let changed = self.follow(asked.rule).and_then(|()| self.change(moment, asked, answer));
+        let (restored, was_banned) = (self.totals.restored, self.left(moment.at_us) == Some(0));
+        // A lift has no terms.
+        let is_lift = asked.kind == Kind::Reset && asked.rule.algorithm == Algorithm::Ban;
+        let followed = if is_lift { Ok(()) } else { self.follow(asked.rule) };
+        let changed = followed.and_then(|()| self.change(moment, asked, answer));
         changed.map_err(|error| self.wrong(moment, asked, &error))?;
         let (units, asked_units) = (answer.units, asked.units);
         let what = match asked.kind {
@@ -30,7 +33,11 @@ impl Counter {
                 let restored = self.totals.restored - restored;
                 What::Renew { asked: asked_units, units, restored, stamp }
             }
-            Kind::Reset | Kind::Check { .. } => What::Reset,
+            Kind::Strike { .. } => {
+                let is_banned = self.left(moment.at_us) == Some(0);
+                What::Strike { strikes: units, began: is_banned && !was_banned }
+            }
+            Kind::Reset | Kind::Check { .. } | Kind::Ban(_) => What::Reset,
         };
         Ok(self.event(moment, asked, what))
     }
@@ -41,8 +48,13 @@ impl Counter {
             let is_so = answer.fits && answer.found == Found::Fresh;
             return if is_so { Ok(()) } else { Err(format!("a reset is answered {answer:?}")) };
         }
-        let renews = matches!(asked.kind, Kind::Renew { .. });
-        if !renews && answer.fits != (answer.units > 0) || answer.units > asked.units {
+        if self.is_outside(moment) {
+            let is_so = answer.found == Found::Outside && !answer.fits && answer.units == 0;
+            return if is_so { Ok(()) } else { Err(format!("it is in no window: {answer:?}")) };
+        }
+        // A renewal is one even if all is there, and a strike may extend a ban.
+        let is_own = matches!(asked.kind, Kind::Renew { .. } | Kind::Strike { .. });
+        if !is_own && answer.fits != (answer.units > 0) || answer.units > asked.units {
             return Err(format!("a change of {} is answered {answer:?}", asked.units));
         }
         if self.is_unknown(moment) {
@@ -100,12 +112,23 @@ impl Counter {
             Stored::Foreign => (Memory::new(&rule, now), Found::Foreign),
             Stored::Nothing | Stored::Doubt => (Memory::new(&rule, now), Found::Fresh),
         };
-        let (units, restored) = match asked.kind {
-            Kind::Refund { stamp } => (memory.refund(&rule, now, asked.units, stamp), 0),
-            Kind::Renew { stamp } => memory.renew(&rule, now, asked.units, stamp),
-            _ => (memory.charge(&rule, now, asked.units), 0),
+        let (units, restored, is_changed) = match asked.kind {
+            Kind::Strike { age } => {
+                let struck = memory.strike(&rule, now, asked.units, age);
+                (struck.map_or(0, |struck| struck.strikes), 0, struck.is_some())
+            }
+            Kind::Renew { stamp } => {
+                let (units, restored) = memory.renew(&rule, now, asked.units, stamp);
+                (units, restored, units + restored > 0)
+            }
+            kind => {
+                let units = match kind {
+                    Kind::Refund { stamp } => memory.refund(&rule, now, asked.units, stamp),
+                    _ => memory.charge(&rule, now, asked.units),
+                };
+                (units, 0, units > 0)
+            }
         };
-        let is_changed = units + restored > 0;
         let found = if is_changed { Found::Kept } else { before };
         if (units, found, is_changed) != (answer.units, answer.found, answer.fits) {
             return Err(format!("it should come to {units} and find {found:?} of {stored:?}: {answer:?}"));

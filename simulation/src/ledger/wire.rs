@@ -2,13 +2,17 @@
 
 use crate::server::{Call, Entry};
 
-use super::event::{Algorithm, Rule};
+use super::event::{Algorithm, BanTerms, Rule, Windows};
 
 /// Bytes of a rule: algorithm, flags, and five numbers.
 const RULE: usize = 2 + 5 * NUMBER;
 pub(super) const NUMBER: usize = 7;
 /// In place of a stamp: any.
 const NEVER: u64 = 1 << 52;
+/// In the limit of a ban's rule what is of the request stands in multiples of this.
+const PART: u64 = 1 << 20;
+/// In the last two numbers of a ban's rule there are a time and, in multiples of this, something else.
+const SHARE: u64 = 1 << 35;
 
 /// A check or a change.
 #[derive(Clone, Copy, Debug)]
@@ -27,16 +31,48 @@ pub(super) struct Asked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Check { enforced: bool, floor: u64 },
-    Refund { stamp: Option<u64> },
+    Check {
+        enforced: bool,
+        floor: u64,
+    },
+    Refund {
+        stamp: Option<u64>,
+    },
     Charge,
-    Renew { stamp: Option<u64> },
+    Renew {
+        stamp: Option<u64>,
+    },
     Reset,
+    /// The ban of a check.
+    Ban(Bar),
+    /// A strike, whose age this is in ms.
+    Strike {
+        age: u64,
+    },
+}
+
+/// The ban of a check, which stands before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bar {
+    pub(super) enforced: bool,
+    /// The place of the check in its request, from 0.
+    pub(super) place: usize,
+    /// Whether it is a strike if the check does not fit.
+    pub(super) counts: bool,
+    /// Whether it is one if a unit would not fit, as the check is a look.
+    pub(super) tests: bool,
+    /// Strikes that are brought along, and the age of the first in ms.
+    pub(super) carried: u64,
+    pub(super) age: u64,
 }
 
 impl Asked {
     pub(super) fn is_check(&self) -> bool {
         matches!(self.kind, Kind::Check { .. })
+    }
+
+    fn is_change(&self) -> bool {
+        !self.is_check() && !matches!(self.kind, Kind::Ban(_))
     }
 }
 
@@ -73,13 +109,15 @@ pub enum Wish {
     Renew(u64),
     /// To forget all.
     Reset,
+    /// To look whether it is banned, or to count strikes.
+    Ban,
 }
 
 /// What a call asks of each key, if it is one of tollgate's.
 pub fn wishes<'a>(keys: &'a [impl AsRef<[u8]>], packed: &[u8]) -> Vec<(&'a [u8], Wish)> {
     let mut bytes = Bytes(packed);
     let read = match Entry::of(packed) {
-        Entry::Batch => batch(&mut bytes, keys.len()),
+        Entry::Batch | Entry::Bans => batch(&mut bytes, keys.len()),
         Entry::Single | Entry::Singles => singles(&mut bytes, keys.len()),
     };
     let wish = |asked: &Asked| match asked.kind {
@@ -88,6 +126,7 @@ pub fn wishes<'a>(keys: &'a [impl AsRef<[u8]>], packed: &[u8]) -> Vec<(&'a [u8],
         Kind::Charge => Wish::Charge(asked.units),
         Kind::Renew { .. } => Wish::Renew(asked.units),
         Kind::Reset => Wish::Reset,
+        Kind::Ban(_) | Kind::Strike { .. } => Wish::Ban,
     };
     read.unwrap_or_default().iter().map(|asked| (keys[asked.key].as_ref(), wish(asked))).collect()
 }
@@ -98,7 +137,7 @@ pub(super) fn asked(call: &Call) -> Result<Vec<Asked>, String> {
         return Err(format!("a call has two arguments, and this has {}", call.args.len()));
     };
     let read = match call.entry {
-        Entry::Batch => batch(&mut Bytes(packed), call.keys.len()),
+        Entry::Batch | Entry::Bans => batch(&mut Bytes(packed), call.keys.len()),
         Entry::Single | Entry::Singles => singles(&mut Bytes(packed), call.keys.len()),
     };
     let asked = read.map_err(|error| format!("what a call asks cannot be read: {error}: {packed:?}"))?;
@@ -137,16 +176,27 @@ fn batch(bytes: &mut Bytes<'_>, keys: usize) -> Result<Vec<Asked>, String> {
             if key == 0 || key > keys {
                 return Err(format!("{key} is the place of no key"));
             }
-            if repeats != asked[first..].iter().any(|other| other.key == key - 1) {
+            let is_ban = check.rule.algorithm == Algorithm::Ban;
+            if repeats != (!is_ban && asked[first..].iter().any(|other| other.key == key - 1)) {
                 return Err(format!("whether key {key} repeats is said wrongly"));
             }
-            if !check.is_check() && checks != 1 {
+            if check.is_change() && checks != 1 {
                 return Err("a change stands alone".into());
             }
             asked.push(Asked { key: key - 1, is_last: left == 0, ..check });
         }
+        check_bans(&asked[first..])?;
     }
     Ok(asked)
+}
+
+/// The bans of a request stand before its checks, and each is that of one.
+fn check_bans(request: &[Asked]) -> Result<(), String> {
+    let bars = || request.iter().filter_map(|asked| if let Kind::Ban(bar) = asked.kind { Some(bar) } else { None });
+    let are_first = request.iter().skip(bars().count()).all(|asked| !matches!(asked.kind, Kind::Ban(_)));
+    let are_of_checks = bars().all(|bar| request.get(bar.place).is_some_and(Asked::is_check));
+    let is_once = bars().all(|bar| bars().filter(|other| other.place == bar.place).count() == 1);
+    if are_first && are_of_checks && is_once { Ok(()) } else { Err("a ban is that of no check".into()) }
 }
 
 /// Reads a rule, and whether an earlier check has the same key.
@@ -161,6 +211,18 @@ fn rule(bytes: &[u8]) -> Result<(Asked, bool), String> {
     if window_us == 0 || limit == 0 || capacity == 0 {
         return Err("a window, a limit or a capacity of 0".into());
     }
+    if algorithm == Algorithm::Ban && flags != 32 {
+        let ban = Rule {
+            algorithm,
+            window_us,
+            tick_us,
+            limit,
+            capacity,
+            ban: BanTerms::default(),
+            named: Windows::default(),
+        };
+        return Ok((ban_of(ban, flags, units, last)?, false));
+    }
     let stamp = (last != NEVER).then_some(last);
     let kind = match flags & 0b11_1000 {
         0 => Kind::Check { enforced: flags & 1 == 1, floor: last },
@@ -170,6 +232,44 @@ fn rule(bytes: &[u8]) -> Result<(Asked, bool), String> {
         32 => Kind::Reset,
         _ => return Err(format!("no rule has flags {flags}")),
     };
-    let rule = Rule { algorithm, window_us, tick_us, limit, capacity };
+    let rule =
+        Rule { algorithm, window_us, tick_us, limit, capacity, ban: BanTerms::default(), named: Windows::default() };
+    let rule = if algorithm == Algorithm::Calendar && kind != Kind::Reset { named(rule)? } else { rule };
     Ok((Asked { key: 0, rule, kind, units, is_whole: flags & 4 != 0, is_last: true }, flags & 64 != 0))
+}
+
+/// Reads which windows of a calendar a rule names: see `lua/calendar_window.lua`.
+fn named(rule: Rule) -> Result<Rule, String> {
+    let (second, lengths) = (rule.window_us / rule.tick_us, rule.capacity);
+    let lengths = [lengths >> 32, lengths >> 16 & 0xffff, lengths & 0xffff].map(|minutes| minutes * 60_000);
+    if rule.tick_us != 1_000 || lengths.contains(&0) || second <= lengths[0] {
+        return Err(format!("no calendar has such windows: {rule:?}"));
+    }
+    let named = Windows { start: second - lengths[0], lengths };
+    Ok(Rule { window_us: lengths[1] * 1_000, capacity: rule.limit, named, ..rule })
+}
+
+/// Reads what the numbers of a ban's rule say: see `lua/ban.lua` and `lua/bans.lua`.
+fn ban_of(rule: Rule, flags: u8, terms: u64, brought: u64) -> Result<Asked, String> {
+    let (strikes, code) = (rule.limit % PART, rule.limit / PART);
+    let ban = BanTerms { time: terms % SHARE, growth: terms / SHARE, extends: code & 1 == 1 };
+    let (carried, age) = (brought / SHARE, brought % SHARE);
+    let rule = Rule { limit: strikes, ban, ..rule };
+    if strikes == 0 || ban.time == 0 || ban.growth < 1_000 || rule.capacity < ban.time || rule.tick_us != 1_000 {
+        return Err(format!("there is no such ban: {rule:?}"));
+    }
+    if carried > strikes || age >= rule.window() || carried == 0 && age > 0 {
+        return Err(format!("{carried} strikes of {age} ms are brought to {rule:?}"));
+    }
+    let (tests, counts, place) = (code & 2 != 0, code & 4 != 0, code / 8);
+    let kind = match flags {
+        2 | 3 if place > 0 && (counts || !tests) => {
+            let place = usize::try_from(place - 1).map_err(|error| error.to_string())?;
+            Kind::Ban(Bar { enforced: flags == 3, place, counts, tests, carried, age })
+        }
+        18 if code < 2 && carried > 0 => Kind::Strike { age },
+        _ => return Err(format!("no ban has flags {flags} and {code}")),
+    };
+    let units = if flags == 18 { carried } else { 0 };
+    Ok(Asked { key: 0, rule, kind, units, is_whole: false, is_last: true })
 }

@@ -46,6 +46,8 @@ pub enum Entry {
     Single,
     /// Requests of one check each, over keys that are all different.
     Singles,
+    /// Any requests, with bans.
+    Bans,
 }
 
 impl Entry {

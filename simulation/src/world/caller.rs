@@ -53,6 +53,7 @@ impl World {
         match answered {
             Some(Ok(answer)) => {
                 self.is_answered(place, &ask, &answer);
+                self.lock().checks_problem(place, answer);
                 self.lock().checks_calm(place, &ask, client.is_asking());
             }
             Some(Err(never)) => match never {},

@@ -95,9 +95,10 @@ impl State {
         self.last_failure.is_none_or(is_over) && self.password.0 == self.password.1 && self.nodes.iter().all(is_well)
     }
 
-    /// Whether keys of one request may be on two nodes.
+    /// Whether keys of one request may be on two nodes: a ban has one of its own.
     fn is_torn(&self) -> bool {
-        self.policies.len() > 1 && self.nodes.len() > 1 && self.slots().moves().next().is_some()
+        let has_ban = self.policies.iter().any(|policy| policy.ban.is_some());
+        (self.policies.len() > 1 || has_ban) && self.nodes.len() > 1 && self.slots().moves().next().is_some()
     }
 
     /// Nobody is refused or admitted without the store while all is well.

@@ -80,12 +80,14 @@ impl State {
         }
         self.checks_remaining(&record, decision);
         self.checks_in_progress(&record);
+        self.checks_barred(&record, decision);
     }
 
     /// Headers say what is left.
     pub(super) fn checks_headers(&mut self, place: usize, answer: &Answer) {
         let record = self.records[place].clone();
         self.checks_deny_cache(&record, answer);
+        self.checks_banned(&record, answer);
         let is_changed = record.charged + record.refunded > 0 && self.policies.iter().any(|plan| plan.metered);
         if is_changed || !matches!(record.status, Some(200 | 429)) {
             return;

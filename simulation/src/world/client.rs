@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -11,7 +12,7 @@ use http::{Request, Response};
 use tollgate::key::KeyExtractor as _;
 use tollgate::store::Credentials;
 use tollgate::{
-    Algorithm, BreakerState, Count, HybridStore, Key, LeaseStore, Limiter, Lookup, OnFailure, Policy, Quota,
+    Algorithm, BreakerState, Calendar, Count, HybridStore, Key, LeaseStore, Limiter, Lookup, OnFailure, Policy, Quota,
     RateLimitLayer, RedisStore, key,
 };
 use tower::util::BoxCloneSyncService;
@@ -109,7 +110,11 @@ fn policy(place: usize, plan: &PolicyPlan, percent: u64) -> Policy {
     let scaled = |units: u64| (units * percent / 100).max(1);
     let window = Duration::from_millis(plan.window_ms);
     let algorithm = ALGORITHMS[usize::from(plan.algorithm) - 1];
-    let quota = Quota::try_new(algorithm, scaled(plan.limit), window).expect("the quota is valid");
+    let quota = if plan.is_hourly {
+        Quota::calendar_window(scaled(plan.limit), hours())
+    } else {
+        Quota::try_new(algorithm, scaled(plan.limit), window).expect("the quota is valid")
+    };
     let quota = match algorithm {
         Algorithm::TokenBucket => quota.burst(scaled(plan.burst)),
         Algorithm::LeakyBucket => quota.queue(scaled(plan.burst)),
@@ -124,8 +129,18 @@ fn policy(place: usize, plan: &PolicyPlan, percent: u64) -> Policy {
     };
     let policy = if plan.metered { policy.metered() } else { policy };
     let policy = if plan.successes { policy.count(Count::successes()) } else { policy };
+    let policy = match plan.ban {
+        Some(ban) => policy.ban(ban.ban()),
+        None => policy,
+    };
     let policy = if plan.shadow { policy.shadow() } else { policy };
     if plan.refund_dropped { policy.refund_dropped() } else { policy }
+}
+
+/// Hours of a zone in which they do not begin with those of UTC.
+fn hours() -> Calendar {
+    static HOURS: OnceLock<Calendar> = OnceLock::new();
+    *HOURS.get_or_init(|| Calendar::hourly("Asia/Kathmandu").expect("the system has time zones"))
 }
 
 const ALGORITHMS: [Algorithm; 6] = [

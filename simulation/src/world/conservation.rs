@@ -35,8 +35,8 @@ impl State {
         let wrong = if setting.is_crowd { self.wrong_of_crowd(setting) } else { self.wrong_of_each(&setting.policies) };
         let endless = self.nodes.iter().flat_map(|node| node.node.keys()).filter(|(.., until)| until.is_none());
         let endless: Vec<String> = endless.map(|(key, ..)| format!("{} never expires", key.escape_ascii())).collect();
-        let slots = self.wrong_of_slots(setting);
-        for wrong in wrong.into_iter().chain(slots).chain(endless) {
+        let (slots, bans) = (self.wrong_of_slots(setting), self.wrong_of_bans());
+        for wrong in wrong.into_iter().chain(slots).chain(bans).chain(endless) {
             self.violate(format_args!("{wrong}"));
         }
     }
@@ -129,7 +129,7 @@ impl Account {
                 self.net += i128::from(units);
                 self.cut += i128::from(asked - units);
             }
-            What::Look { .. } | What::Renew { .. } | What::Reset => {}
+            _ => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! A run: the servers, the connections to them, the processes that ask, and what must be true.
 
+mod bans;
 mod caller;
 mod calm;
 mod check;
@@ -46,7 +47,7 @@ impl World {
 }
 
 /// Faults that some thousands of seeds meet all of.
-pub const FAULTS: [&str; 40] = [
+pub const FAULTS: [&str; 46] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -87,4 +88,10 @@ pub const FAULTS: [&str; 40] = [
     "a reset",
     "slots that are renewed",
     "slots that a server has lost",
+    "a ban",
+    "a clock in none of the windows named",
+    "a ban that is lifted",
+    "a longer ban",
+    "a refusal from memory by a ban",
+    "strikes that a cache answered",
 ];

@@ -7,11 +7,12 @@ use tokio::time::Instant;
 use tollgate::{Decision, Outcome, Source};
 
 use super::World;
+use super::bans::ban_of;
 use super::client::{Answer, Client, key_of_user};
 use super::plan::Around;
 use super::record::Record;
 use super::state::State;
-use crate::ledger::{Algorithm, What};
+use crate::ledger::{Algorithm, Event, What};
 
 /// For so long a refusal is remembered at most, in µs, with a grain of timers.
 const MEMORY_US: u64 = 1_010_000;
@@ -23,16 +24,16 @@ impl World {
     /// Has a client's counters forgotten: what was refused before is not refused after that.
     pub(super) async fn reset(self, client: Client, user: u8) {
         let Some(key) = key_of_user(user) else { return };
-        self.begins_to_reset();
+        self.begins_to_reset("a reset");
         let done = client.limiter.reset(&key).await;
         let mut state = self.lock();
         state.resets -= 1;
         state.trace.say(format_args!("user {user} is reset: {}", done.is_ok()));
     }
 
-    fn begins_to_reset(&self) {
+    pub(super) fn begins_to_reset(&self, what: &'static str) {
         let mut state = self.lock();
-        state.trace.meet("a reset");
+        state.trace.meet(what);
         state.resets += 1;
     }
 }
@@ -58,7 +59,7 @@ impl State {
             } else {
                 !self.is_replaced && !self.is_changed(&key)
             };
-            let Some(left) = self.ledger.remaining(&key, then).filter(|_| is_known) else { continue };
+            let Some(left) = self.room(&key, then).filter(|_| is_known) else { continue };
             let (who, name) = (record.name(), outcome.policy());
             if left >= record.cost {
                 return self.violate(format_args!("{who} is refused from memory, and {name} has {left} left"));
@@ -68,14 +69,14 @@ impl State {
             // It may have been found when the request began.
             let told = self.clock().saturating_sub(micros(record.began.elapsed()));
             let before = told.saturating_add(micros(wait.saturating_sub(WAYS)));
-            if self.ledger.remaining(&key, before).is_some_and(|left| left >= record.cost) {
+            if self.room(&key, before).is_some_and(|left| left >= record.cost) {
                 return self.violate(format_args!("{who} is refused from memory by {name}, and told to wait {wait:?}"));
             }
         }
     }
 
     /// Whether no thread was blocked lately, on which settlements wait.
-    fn is_free(&self) -> bool {
+    pub(super) fn is_free(&self) -> bool {
         self.blocked.iter().all(|(_, until)| long_ago(*until))
     }
 
@@ -93,7 +94,8 @@ impl State {
     fn is_changed(&self, key: &[u8]) -> bool {
         let since = self.clock().saturating_sub(MEMORY_US);
         let recent = self.events.iter().rev().filter(|event| event.at_us >= since);
-        recent.filter(|event| *event.key == *key).any(|event| matches!(event.what, What::Refund { .. } | What::Reset))
+        let is_its = |event: &&Event| *event.key == *key || *event.key == *ban_of(key);
+        recent.filter(is_its).any(|event| matches!(event.what, What::Refund { .. } | What::Reset))
     }
 
     /// Whether a counter was reset so lately that its process may not know.
@@ -103,7 +105,8 @@ impl State {
         }
         let since = self.clock().saturating_sub(micros(WAYS));
         let recent = self.events.iter().rev().filter(|event| event.at_us >= since);
-        recent.filter(|event| *event.key == *key).any(|event| matches!(event.what, What::Reset))
+        let is_its = |event: &&Event| *event.key == *key || *event.key == *ban_of(key);
+        recent.filter(is_its).any(|event| matches!(event.what, What::Reset))
     }
 
     /// The key of a user's counter, if it was asked about.
@@ -131,9 +134,10 @@ impl State {
         for outcome in decision.violated().filter(|_| is_sure) {
             let Some(wait) = outcome.retry_after() else { continue };
             let Some(event) = self.take(record.cost, outcome).filter(|event| event.what.taken() == 0) else { continue };
-            let is_last = self.events.iter().rfind(|other| other.key == event.key).is_some_and(|last| *last == *event);
+            let is_last = self.events.iter().rfind(|other| other.key == event.key).is_some_and(|last| *last == *event)
+                && !self.has_other_ban(event);
             let then = event.at_us + u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-            let left = |at_us| self.ledger.remaining(&event.key, at_us).unwrap_or(record.cost);
+            let left = |at_us| self.room(&event.key, at_us).unwrap_or(record.cost);
             if event.rule.algorithm == Algorithm::Concurrency {
                 // When a slot is released, nobody knows.
                 continue;

@@ -51,6 +51,13 @@ impl State {
         }
         for outcome in decision.outcomes() {
             let (who, name, told) = (record.name(), outcome.policy(), outcome.remaining());
+            if outcome.is_banned() {
+                // Whatever the quota has left.
+                if told > 0 {
+                    return self.violate(format_args!("{who}: {name} is banned, and has {told} left"));
+                }
+                continue;
+            }
             let left = self.left(record, decision, outcome);
             // Of checks of one counter each may tell what the others leave, or what they find.
             let others = decision.outcomes().iter().filter(|other| is_twin(outcome, other)).count() as u64 - 1;

@@ -124,6 +124,9 @@ impl World {
                 What::Reset { process, user } => {
                     tokio::spawn(self.clone().reset(clients[*process].clone(), *user));
                 }
+                What::Lift { process, user } => {
+                    tokio::spawn(self.clone().lift(clients[*process].clone(), *user));
+                }
                 What::Runtime { asks, lasts_ms } => return Some((asks, *lasts_ms)),
             }
             tokio::task::yield_now().await;

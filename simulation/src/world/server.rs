@@ -95,6 +95,11 @@ impl State {
             match what {
                 What::Renew { restored: 0, .. } => self.trace.meet("slots that are renewed"),
                 What::Renew { .. } => self.trace.meet("slots that a server has lost"),
+                What::Ban { .. } => self.notes_ban(event),
+                What::Outside => {
+                    self.trace.meet("a clock in none of the windows named");
+                    self.may_fail();
+                }
                 _ => {}
             }
             self.trace.say(format_args!("  {}: {what:?}, {remaining:?} left", key.escape_ascii()));

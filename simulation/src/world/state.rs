@@ -8,6 +8,7 @@ use fastrand::Rng;
 use tokio::time::Instant;
 use tollgate::BreakerState;
 
+use super::bans::Bans;
 use super::connection::Connection;
 use super::plan::{Plan, PolicyPlan, Process};
 use super::record::Record;
@@ -60,6 +61,7 @@ pub(crate) struct State {
     pub(super) is_crowd: bool,
     /// How many resets are under way.
     pub(super) resets: u32,
+    pub(super) bans: Bans,
     /// By how much the servers' clocks were set forward, in µs.
     pub(super) step_us: i64,
 }
@@ -96,6 +98,7 @@ impl State {
             open_since: vec![None; plan.setting.processes.len()],
             is_crowd: plan.setting.is_crowd,
             resets: 0,
+            bans: Bans::default(),
             step_us: 0,
         }
     }

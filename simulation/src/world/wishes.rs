@@ -36,7 +36,7 @@ impl State {
     pub(super) fn never_ran(&mut self, wishes: &Wishes) {
         for (key, wish) in wishes {
             match wish {
-                Wish::Take(_) => continue,
+                Wish::Take(_) | Wish::Ban => continue,
                 Wish::Refund(units) => *self.lost.entry(key.clone()).or_default() += i128::from(*units),
                 // It was held up, which is known of whom it is from.
                 Wish::Charge(_) | Wish::Renew(_) | Wish::Reset => {}

@@ -157,6 +157,8 @@ impl Outcome {
     ///
     /// If a charge leaves nothing, the wait is the time until the reset, an upper bound: the exact wait is not computed
     /// here.
+    ///
+    /// A ban stays as it was.
     pub(crate) fn settled(&self, taken: u64, balance: u64) -> Self {
         if self.is_banned() {
             return self.clone();
@@ -174,7 +176,8 @@ impl Outcome {
         Self { remaining, wait_us, ..self.clone() }
     }
 
-    /// Returns the outcome with the remaining units and times of a later look.
+    /// Returns the outcome with the remaining units and times of a later look, unless the key was banned: nothing of it
+    /// was taken.
     pub(crate) fn after(&self, look: &Self) -> Self {
         if self.is_banned() {
             return self.clone();
@@ -344,4 +347,21 @@ pub(crate) struct Measures {
 /// Converts a duration into microseconds, rounded up.
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Counter, Key};
+
+    #[test]
+    fn a_ban_stays_whatever_is_settled_later() {
+        let (minute, policy) = (Duration::from_secs(60), PolicyName::try_from("login").expect("it is valid"));
+        let check = Check::new(Counter::new(policy, Key::new("user", "ada"), Quota::fixed_window(10, minute)), 1);
+        let (banned, look) = (Outcome::allowed(&check, 7).banned(minute), Outcome::allowed(&check, 9));
+        for outcome in [banned.settled(1, 0), banned.settled(0, 3), banned.after(&look), banned.with_more(5)] {
+            let told = (outcome.remaining(), outcome.banned_for(), outcome.retry_after());
+            assert_eq!(told, (0, Some(minute), Some(minute)));
+        }
+    }
 }

@@ -1,12 +1,38 @@
 //! The calls of a random history.
 
-use super::history::{History, KEYS};
+use super::history::{BANS, History, KEYS};
 use crate::server::{Call, Entry};
+
+/// A call that is made up, one request after the other.
+#[derive(Default)]
+struct Packed {
+    keys: Vec<&'static str>,
+    rules: Vec<Vec<u8>>,
+    checks: Vec<u8>,
+}
+
+impl Packed {
+    /// Adds a check, a ban or a change.
+    fn push(&mut self, key: &'static str, rule: Vec<u8>) {
+        self.rules.push(rule);
+        let place = self.keys.iter().position(|other| *other == key).unwrap_or_else(|| {
+            self.keys.push(key);
+            self.keys.len() - 1
+        });
+        self.checks.extend([place + 1, self.rules.len()].map(|place| u8::try_from(place).unwrap()));
+    }
+}
 
 impl History<'_> {
     fn time(&self) -> Vec<u8> {
         let now_us = self.server.data.lock().unwrap().now_us;
         if self.gives_time { now_us.to_string().into_bytes() } else { Vec::new() }
+    }
+
+    /// A rule of a counter, which has windows if it counts by a calendar.
+    fn rule(&mut self, place: usize, rule: Vec<u8>) -> Vec<u8> {
+        let now_us = self.server.data.lock().unwrap().now_us;
+        self.shapes[place].at(&mut self.rng, now_us, rule)
     }
 
     /// A call for so many plain checks of one key each.
@@ -15,7 +41,8 @@ impl History<'_> {
         self.rng.shuffle(&mut places);
         let keys: Vec<&[u8]> = places[..count].iter().map(|place| KEYS[*place].as_bytes()).collect();
         let checks = places[..count].iter().flat_map(|place| {
-            let mut rule = self.shapes[*place].check(&mut self.rng, 0);
+            let rule = self.shapes[*place].check(&mut self.rng, 0);
+            let mut rule = self.rule(*place, rule);
             rule.push(1);
             rule
         });
@@ -27,31 +54,53 @@ impl History<'_> {
 
     /// A call for some requests, of several checks or one change.
     pub(super) fn batch(&mut self) -> Call {
-        let (mut keys, mut rules, mut checks): (Vec<usize>, Vec<Vec<u8>>, Vec<u8>) = Default::default();
+        let mut packed = Packed::default();
         for _ in 0..self.rng.usize(1..=3) {
-            let count = if self.rng.u8(..3) == 0 { 0 } else { self.rng.usize(1..=4) };
-            let mut own: Vec<usize> = Vec::new();
-            checks.push(u8::try_from(count.max(1)).unwrap());
-            for _ in 0..count.max(1) {
-                let place = self.rng.usize(..4);
-                let repeats = own.contains(&place);
-                own.push(place);
-                let whole = if self.shapes[place].algorithm == 4 && self.rng.bool() { 4 } else { 0 };
-                let stamps = self.stamps.get(&place).map_or(&[][..], |stamps| stamps);
-                rules.push(match count {
-                    0 => self.shapes[place].change(&mut self.rng, stamps),
-                    _ => self.shapes[place].check(&mut self.rng, whole | if repeats { 64 } else { 0 }),
-                });
-                let key = keys.iter().position(|key| *key == place).unwrap_or_else(|| {
-                    keys.push(place);
-                    keys.len() - 1
-                });
-                checks.extend([u8::try_from(key + 1).unwrap(), u8::try_from(rules.len()).unwrap()]);
+            if self.rng.u8(..3) == 0 {
+                self.change(&mut packed);
+            } else {
+                self.request(&mut packed);
             }
         }
+        let Packed { keys, rules, checks } = packed;
+        let entry = if keys.iter().any(|key| BANS.contains(key)) { Entry::Bans } else { Entry::Batch };
         let packed = [vec![u8::try_from(rules.len()).unwrap()], rules.concat(), checks].concat();
-        let keys: Vec<&[u8]> = keys.into_iter().map(|place| KEYS[place].as_bytes()).collect();
+        let keys: Vec<&[u8]> = keys.into_iter().map(str::as_bytes).collect();
         let args = [self.time(), packed];
-        self.server.run(Entry::Batch, &keys, args)
+        self.server.run(entry, &keys, args)
+    }
+
+    fn change(&mut self, packed: &mut Packed) {
+        let place = self.rng.usize(..4);
+        packed.checks.push(1);
+        if let Some(ban) = self.bans[place].filter(|_| self.rng.bool()) {
+            return packed.push(BANS[place], ban.change(&mut self.rng));
+        }
+        let stamps = self.stamps.get(&place).map_or(&[][..], |stamps| stamps);
+        let rule = self.shapes[place].change(&mut self.rng, stamps);
+        let rule = self.rule(place, rule);
+        packed.push(KEYS[place], rule);
+    }
+
+    fn request(&mut self, packed: &mut Packed) {
+        let mut checks: Vec<(usize, Vec<u8>)> = Vec::new();
+        for _ in 0..self.rng.usize(1..=4) {
+            let place = self.rng.usize(..4);
+            let repeats = if checks.iter().any(|(other, _)| *other == place) { 64 } else { 0 };
+            let whole = if self.shapes[place].algorithm == 4 && self.rng.bool() { 4 } else { 0 };
+            let rule = self.shapes[place].check(&mut self.rng, whole | repeats);
+            checks.push((place, self.rule(place, rule)));
+        }
+        let has_ban: Vec<bool> =
+            checks.iter().map(|(place, _)| self.bans[*place].is_some() && self.rng.u8(..4) > 0).collect();
+        let bans = has_ban.iter().filter(|has| **has).count();
+        packed.checks.push(u8::try_from(bans + checks.len()).unwrap());
+        for (index, (place, rule)) in checks.iter().enumerate().filter(|(index, _)| has_ban[*index]) {
+            let Some(ban) = self.bans[*place] else { continue };
+            let (enforced, is_look) = (rule[1] & 1 == 1, rule[23..30].iter().all(|byte| *byte == 0));
+            let place_of_check = u64::try_from(bans + index + 1).unwrap();
+            packed.push(BANS[*place], ban.of_check(&mut self.rng, place_of_check, enforced, is_look));
+        }
+        checks.into_iter().for_each(|(place, rule)| packed.push(KEYS[place], rule));
     }
 }

@@ -20,10 +20,12 @@ pub(super) const SOURCE: &str = concat!(
     include_str!("../../../../lua/concurrency.lua"),
     include_str!("../../../../lua/calendar_window.lua"),
     include_str!("../../../../lua/wide.lua"),
+    include_str!("../../../../lua/ban.lua"),
     include_str!("../../../../lua/wire.lua"),
     include_str!("../../../../lua/decide.lua"),
     include_str!("../../../../lua/adjust.lua"),
     include_str!("../../../../lua/batch.lua"),
+    include_str!("../../../../lua/bans.lua"),
     include_str!("../../../../lua/single.lua"),
     include_str!("../../../../lua/singles.lua"),
 );
@@ -53,7 +55,7 @@ impl Data {
 pub(super) struct Server {
     pub(super) data: Arc<Mutex<Data>>,
     lua: Lua,
-    entries: [Function; 3],
+    entries: [Function; 4],
 }
 
 impl Server {
@@ -76,7 +78,7 @@ impl Server {
     }
 }
 
-fn load(lua: &Lua, source: &str, data: &Arc<Mutex<Data>>) -> Result<[Function; 3]> {
+fn load(lua: &Lua, source: &str, data: &Arc<Mutex<Data>>) -> Result<[Function; 4]> {
     let (redis, bytes, data) = (lua.create_table()?, lua.create_table()?, data.clone());
     let call = move |lua: &Lua, words: MultiValue| command(lua, &mut data.lock().unwrap(), words);
     redis.set("call", lua.create_function(call)?)?;
@@ -84,8 +86,8 @@ fn load(lua: &Lua, source: &str, data: &Arc<Mutex<Data>>) -> Result<[Function; 3
     bytes.set("unpack", lua.create_function(unpack)?)?;
     lua.globals().set("redis", redis)?;
     lua.globals().set("struct", bytes)?;
-    let entries: Table = lua.load(format!("{source}\nreturn {{ batch, single, singles }}")).call(())?;
-    Ok([entries.get(1)?, entries.get(2)?, entries.get(3)?])
+    let entries: Table = lua.load(format!("{source}\nreturn {{ batch, single, singles, bans }}")).call(())?;
+    Ok([entries.get(1)?, entries.get(2)?, entries.get(3)?, entries.get(4)?])
 }
 
 fn command(lua: &Lua, data: &mut Data, words: MultiValue) -> Result<Value> {

@@ -1,5 +1,7 @@
 //! Calls written by hand.
 
+mod ban_shape;
+mod banned;
 mod bytes;
 mod calls;
 mod counters;

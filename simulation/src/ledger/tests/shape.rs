@@ -18,7 +18,11 @@ pub(super) struct Shape {
 
 impl Shape {
     pub(super) fn random(rng: &mut Rng) -> Self {
-        let (algorithm, limit) = (rng.u8(1..=6), rng.u64(1..=7));
+        let (algorithm, limit) = (rng.u8(1..=7), rng.u64(1..=7));
+        if algorithm == 7 {
+            // Windows of a calendar.
+            return Self { algorithm: 33, window_us: 3_600 * S, limit, capacity: limit };
+        }
         let capacity = if matches!(algorithm, 2 | 5) { rng.u64(1..=9) } else { limit };
         Self { algorithm, window_us: WINDOWS[rng.usize(..WINDOWS.len())], limit, capacity }
     }
@@ -33,6 +37,32 @@ impl Shape {
         let window = self.window_us / self.tick_us();
         let numbers = [window, self.limit, self.capacity, units, last].into_iter().flat_map(|n| number(7, n));
         [self.algorithm, flags].into_iter().chain(numbers).collect()
+    }
+
+    /// The start of the window that a process names, which has that of the server's time for one of its three, or none.
+    fn named(rng: &mut Rng, now_us: u64) -> [u64; 2] {
+        let hour = now_us / 3_600 / S;
+        let hour = [hour, hour, hour, hour - 1, hour + 1, hour + rng.u64(2..4), hour - rng.u64(2..4)][rng.usize(..7)];
+        [hour * 3_600_000, 60 << 32 | 60 << 16 | 60]
+    }
+
+    /// The bytes of its rule at a time by the server's clock: of a calendar with windows.
+    pub(super) fn at(self, rng: &mut Rng, now_us: u64, rule: Vec<u8>) -> Vec<u8> {
+        if self.algorithm != 33 || rule[1] & 32 != 0 {
+            return rule;
+        }
+        let named = Self::named(rng, now_us);
+        Self::with(&rule, named)
+    }
+
+    /// The same with the windows around that time.
+    pub(super) fn now(self, now_us: u64, rule: Vec<u8>) -> Vec<u8> {
+        let start = now_us / 3_600 / S * 3_600_000;
+        if self.algorithm == 33 { Self::with(&rule, [start, 60 << 32 | 60 << 16 | 60]) } else { rule }
+    }
+
+    fn with(rule: &[u8], [start, lengths]: [u64; 2]) -> Vec<u8> {
+        [&rule[..2], &number(7, start), &rule[9..16], &number(7, lengths), &rule[23..]].concat()
     }
 
     pub(super) fn check(self, rng: &mut Rng, flags: u8) -> Vec<u8> {

@@ -126,7 +126,21 @@ impl PolicyPlan {
         let (metered, successes) = (rng.u8(..3) == 0, rng.u8(..3) == 0);
         let (shadow, refund_dropped) = (rng.u8(..6) == 0, rng.u8(..4) == 0);
         let burst = limit + rng.u64(..4) * FIRST_COST;
-        Self { algorithm, limit, window_ms, burst, by, metered, successes, shadow, refund_dropped, is_twin: false }
+        let (is_twin, is_hourly, ban) = (false, false, None);
+        Self {
+            algorithm,
+            limit,
+            window_ms,
+            burst,
+            by,
+            metered,
+            successes,
+            shadow,
+            refund_dropped,
+            is_twin,
+            is_hourly,
+            ban,
+        }
     }
 }
 

@@ -14,6 +14,8 @@ impl Plan {
         let rng = &mut Rng::with_seed(self.seed ^ 0xf0c0_5ed0);
         match self.seed % KINDS {
             0 => self.charges(rng),
+            2 if rng.bool() => self.hours(rng),
+            4 => self.bans(rng),
             8 => self.refusals(rng),
             12 => self.slots(rng),
             _ => {}
@@ -22,7 +24,7 @@ impl Plan {
     }
 
     /// All requests, in order.
-    fn asks(&mut self) -> impl Iterator<Item = &mut Ask> {
+    pub(super) fn asks(&mut self) -> impl Iterator<Item = &mut Ask> {
         self.steps.iter_mut().flat_map(|step| match &mut step.what {
             What::Ask(ask) => std::slice::from_mut(ask),
             What::Runtime { asks, .. } => asks,

@@ -1,5 +1,7 @@
 //! What is to happen in a run, as a seed decides it.
 
+mod ban;
+mod calendar;
 mod draw;
 mod fault;
 mod focus;
@@ -115,6 +117,27 @@ pub struct PolicyPlan {
     pub refund_dropped: bool,
     /// Whether it shares its counters with the first one.
     pub is_twin: bool,
+    /// Whether its windows are hours of a time zone.
+    pub is_hourly: bool,
+    /// When clients are banned for refusals.
+    pub ban: Option<BanPlan>,
+}
+
+/// A ban; times are in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanPlan {
+    /// Refusals that begin it.
+    pub after: u32,
+    /// The window of these.
+    pub within_ms: u64,
+    /// How long the first one is.
+    pub time_ms: u64,
+    /// By how many percent of the last one each is longer.
+    pub growth: u32,
+    /// How long one is at most.
+    pub most_ms: u64,
+    /// Whether a refusal begins its time anew.
+    pub extends: bool,
 }
 
 /// What a request's key is.

@@ -34,6 +34,13 @@ pub enum What {
         /// Whose.
         user: u8,
     },
+    /// Somebody lifts the bans of a client.
+    Lift {
+        /// By which process.
+        process: usize,
+        /// Whose.
+        user: u8,
+    },
     /// Another runtime asks, for so many milliseconds, and stops. The first one does nothing meanwhile.
     Runtime {
         /// Of each request.
