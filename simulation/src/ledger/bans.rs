@@ -33,7 +33,9 @@ impl Ledger {
         let spared = looks.iter().filter(|look| look.was_banned && !look.bar.enforced);
         let looks_barred: Vec<usize> = spared.map(|look| look.bar.place - bans).collect();
         // In shadow mode, who is banned takes nothing.
-        looks_barred.iter().for_each(|check| asked[*check].units = 0);
+        for check in &looks_barred {
+            asked[*check].units = 0;
+        }
         let is_barred = looks.iter().any(|look| look.was_banned && look.bar.enforced);
         let mut decided = Vec::with_capacity(asked.len());
         self.decide(Request { asked: &asked, ..checks }, is_barred, &mut decided)?;

@@ -101,6 +101,8 @@ impl History<'_> {
             let place_of_check = u64::try_from(bans + index + 1).unwrap();
             packed.push(BANS[*place], ban.of_check(&mut self.rng, place_of_check, enforced, is_look));
         }
-        checks.into_iter().for_each(|(place, rule)| packed.push(KEYS[place], rule));
+        for (place, rule) in checks {
+            packed.push(KEYS[place], rule);
+        }
     }
 }

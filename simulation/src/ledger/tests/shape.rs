@@ -43,7 +43,7 @@ impl Shape {
     fn named(rng: &mut Rng, now_us: u64) -> [u64; 2] {
         let hour = now_us / 3_600 / S;
         let hour = [hour, hour, hour, hour - 1, hour + 1, hour + rng.u64(2..4), hour - rng.u64(2..4)][rng.usize(..7)];
-        [hour * 3_600_000, 60 << 32 | 60 << 16 | 60]
+        [hour * 3_600_000, (60 << 32) + (60 << 16) + 60]
     }
 
     /// The bytes of its rule at a time by the server's clock: of a calendar with windows.
@@ -58,7 +58,7 @@ impl Shape {
     /// The same with the windows around that time.
     pub(super) fn now(self, now_us: u64, rule: Vec<u8>) -> Vec<u8> {
         let start = now_us / 3_600 / S * 3_600_000;
-        if self.algorithm == 33 { Self::with(&rule, [start, 60 << 32 | 60 << 16 | 60]) } else { rule }
+        if self.algorithm == 33 { Self::with(&rule, [start, (60 << 32) + (60 << 16) + 60]) } else { rule }
     }
 
     fn with(rule: &[u8], [start, lengths]: [u64; 2]) -> Vec<u8> {

@@ -33,7 +33,7 @@ impl Plan {
             if let What::Fault(Fault::Clock(millis)) = &mut step.what
                 && rng.bool()
             {
-                *millis = rng.i64(-5..=5) * HOUR_MS + *millis;
+                *millis += rng.i64(-5..=5) * HOUR_MS;
             }
         }
     }
