@@ -191,7 +191,7 @@ impl Book {
         let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return Known::Nothing };
         let needs = self.line.iter().map(Waiter::keeps).fold(units, u64::saturating_add);
         if needs > hold.left(now).saturating_add(self.available()) {
-            return Known::Until(hold.ready(needs - self.available()));
+            return Known::Until(hold.retry(needs - self.available()));
         }
         Known::Nothing
     }
@@ -283,7 +283,11 @@ impl Book {
         if need == 0 && !self.is_low {
             return None;
         }
-        let (available, lack) = (self.available(), self.lack());
+        // Where nothing is enforced, several may need all that a number holds.
+        let (available, lack) = (self.available(), self.lack().min(u64::MAX - self.left));
+        if lack == 0 {
+            return None;
+        }
         let Some(hold) = &self.hold else { return Some(lack) };
         // Until it is over no more than this is there: of use to those who need no more, and cannot wait for a portion.
         let units = lack.min(hold.left(now));

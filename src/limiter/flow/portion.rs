@@ -90,6 +90,8 @@ impl Portion {
 pub(super) struct Hold {
     decision: Decision,
     at: Instant,
+    /// The units that were decided about.
+    cost: u64,
     wanted: u64,
     /// When to ask again for as much as is wanted.
     pub(super) until: Instant,
@@ -103,7 +105,7 @@ impl Hold {
     /// What a decision on `cost` units says, if `wanted` units are wanted next; `None` if they may be there.
     pub(super) fn of(decision: &Decision, cost: u64, wanted: u64, now: Instant) -> Option<Self> {
         let decision = decision.clone();
-        let mut hold = Self { decision, at: now, wanted, until: now, is_long: false, is_empty: false };
+        let mut hold = Self { decision, at: now, cost, wanted, until: now, is_long: false, is_empty: false };
         if hold.decision.is_allowed() && hold.left(now) >= wanted {
             return None;
         }
@@ -132,8 +134,7 @@ impl Hold {
     /// Returns the units that are left now, unless others took some.
     pub(super) fn left(&self, now: Instant) -> u64 {
         let left = |outcome: &Outcome| {
-            let quota = outcome.quota();
-            let gain = if quota.facts().returns_evenly { gained(quota, now - self.at) } else { 0 };
+            let gain = if returns_evenly(outcome) { gained(outcome.quota(), now - self.at) } else { 0 };
             outcome.remaining().saturating_add(gain)
         };
         if self.is_empty { 0 } else { self.outcomes().map(left).min().unwrap_or(u64::MAX) }
@@ -149,15 +150,36 @@ impl Hold {
         Some(ready)
     }
 
+    /// Returns when units are admitted that are not left now, unless others take them; `None` if no wait can help.
+    pub(super) fn retry(&self, units: u64) -> Option<Instant> {
+        let mut retry = self.ready(units)?;
+        for outcome in self.outcomes() {
+            let lacks = outcome.remaining() < units;
+            if !self.is_empty && (!lacks || returns_evenly(outcome)) {
+                continue;
+            }
+            // The store is not called before the hold is over. Of more than it has refused, only the reset is known.
+            let is_known = !outcome.is_allowed() && units <= self.cost;
+            let reset = if lacks && !is_known { outcome.reset_after() } else { Duration::ZERO };
+            retry = retry.max(self.until).max(self.at.checked_add(reset)?);
+        }
+        Some(retry)
+    }
+
     fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         self.decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce)
     }
 }
 
+/// Returns whether units return one by one: those of a window do not, and nothing is left while a key is banned.
+fn returns_evenly(outcome: &Outcome) -> bool {
+    outcome.quota().facts().returns_evenly && !outcome.is_banned()
+}
+
 /// Returns how long to wait until `units` are left, which are more than there are; `None` if no wait can help.
 fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
     let quota = outcome.quota();
-    if quota.facts().returns_evenly {
+    if returns_evenly(outcome) {
         let lack = u128::from(units.saturating_sub(outcome.remaining()));
         let nanos = (quota.window().as_nanos() * lack).div_ceil(u128::from(quota.limit()));
         return Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
