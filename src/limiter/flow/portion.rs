@@ -199,7 +199,14 @@ fn chunk_of(quota: &Quota) -> u64 {
 /// can be left at most.
 pub(crate) fn refuses_frames(outcome: &Outcome, free: u64) -> Option<Outcome> {
     let chunk = chunk_of(outcome.quota()).min((free / 4).max(1));
-    (outcome.remaining() < chunk).then(|| outcome.refused(until(outcome, chunk)))
+    let wait = || match chunk {
+        // That of the store, which may have decided by a share of the quota.
+        1 => outcome.wait(),
+        _ if returns_evenly(outcome) => until(outcome, chunk),
+        // When a part of a window returns is not known.
+        _ => Some(outcome.reset_after()),
+    };
+    (outcome.remaining() < chunk).then(|| outcome.refused(wait()))
 }
 
 /// Returns the least units that remain of an admitted decision, of all its policies.
