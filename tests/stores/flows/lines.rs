@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::Quota;
+use tollgate::{Limiter, Quota, Rule};
 
 use super::audit::{ada, limiter};
 use super::taking::memory;
@@ -72,4 +72,14 @@ async fn a_flow_begins_and_a_check_ends_although_somebody_waits_for_much() {
     let error = timeout(SECOND, other.check(1)).await.expect("a call at most").expect_err("others wait");
     assert!(error.is_refused(), "{error}");
     large.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_enforced_several_take_all_that_a_number_holds() {
+    let limiter = Limiter::new(memory(), [Rule::new("bytes", Quota::per_second(10)).shadow()]);
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    let takes = [flow.take(u64::MAX), flow.take(u64::MAX), flow.take(u64::MAX)];
+    for taken in timeout(SECOND, futures::future::join_all(takes)).await.expect("nothing limits it") {
+        taken.expect("memory decides");
+    }
 }
