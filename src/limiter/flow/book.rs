@@ -107,6 +107,8 @@ pub(super) struct Out {
     /// Lots that are over.
     pub(super) lots: SmallVec<[Lot; 1]>,
     pub(super) wakers: SmallVec<[Waker; 4]>,
+    /// Wakers that nobody needs. They are dropped without the lock, as that may drop a task.
+    pub(super) old: SmallVec<[Waker; 1]>,
 }
 
 #[derive(Debug)]
@@ -216,7 +218,10 @@ impl Book {
             }));
         }
         let place = self.line.binary_search_by_key(&id, |waiter| waiter.id).ok()?;
-        self.line[place].waker.clone_from(waker);
+        let own = &mut self.line[place].waker;
+        if !own.will_wake(waker) {
+            out.old.push(mem::replace(own, waker.clone()));
+        }
         Some(Poll::Pending)
     }
 
@@ -226,7 +231,7 @@ impl Book {
             self.granted -= units;
             self.give_back(units, now, out);
         } else if let Ok(place) = self.line.binary_search_by_key(&id, |waiter| waiter.id) {
-            self.line.remove(place);
+            out.old.extend(self.line.remove(place).map(|waiter| waiter.waker));
             if place == 0 {
                 self.give_back(u64::MAX, now, out);
             }
@@ -417,6 +422,6 @@ impl Book {
     /// Returns all lots, as nobody takes units any more.
     pub(super) fn close(&mut self) -> Out {
         (self.left, self.granted) = (0, 0);
-        Out { lots: mem::take(&mut self.lots).into_iter().collect(), wakers: SmallVec::new() }
+        Out { lots: mem::take(&mut self.lots).into_iter().collect(), ..Out::default() }
     }
 }

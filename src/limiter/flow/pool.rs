@@ -4,7 +4,7 @@
 //! caller may leave. Another task comes back when units are to be returned, or the store is to be asked again. Neither
 //! holds the pool: with its last flow it returns what is left, and the tasks end.
 //!
-//! A lock is never held while the store is called, a task is spawned or a caller is woken.
+//! A lock is never held while the store is called, a task is spawned, or a waker is woken or dropped.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

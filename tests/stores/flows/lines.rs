@@ -1,10 +1,14 @@
 //! Lines in which somebody leaves, stops polling, or needs more than can be taken at once.
 
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::thread;
 use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::{Limiter, Quota, Rule};
+use tollgate::{Flow, Limiter, MemoryStore, Quota, Rule};
 
 use super::audit::{ada, limiter};
 use super::taking::memory;
@@ -82,4 +86,38 @@ async fn where_nothing_is_enforced_several_take_all_that_a_number_holds() {
     for taken in timeout(SECOND, futures::future::join_all(takes)).await.expect("nothing limits it") {
         taken.expect("memory decides");
     }
+}
+
+/// A task whose waker is all that is left of it: it holds a flow, and takes a unit in its destructor.
+struct LastWaker(Flow);
+
+impl Wake for LastWaker {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for LastWaker {
+    fn drop(&mut self) {
+        let _ = self.0.try_take(1);
+    }
+}
+
+#[test]
+fn a_waker_may_drop_a_task_that_holds_a_flow_of_the_same_key() {
+    let (sender, receiver) = mpsc::channel();
+    // If it came to a deadlock, the test could not end.
+    thread::spawn(move || {
+        let (limiter, _) = limiter(MemoryStore::new(), Quota::per_hour(1));
+        let flow = limiter.flow(&ada()).now_or_never().expect("memory decides").expect("a flow");
+        flow.try_take(1).expect("it is leased");
+        let waker = || Waker::from(Arc::new(LastWaker(flow.clone())));
+        let mut other = pin!(flow.take(1));
+        for _ in 0..2 {
+            assert!(other.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+        }
+        let mut left = Box::pin(flow.take(1));
+        assert!(left.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+        drop(left);
+        sender.send(()).expect("it is received");
+    });
+    receiver.recv_timeout(5 * SECOND).expect("no lock is held while wakers are dropped");
 }
