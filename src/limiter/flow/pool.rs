@@ -104,11 +104,6 @@ impl Pool {
         self.state().book.decision.clone()
     }
 
-    /// Returns whether no decision could be made the last time.
-    fn has_failed(&self) -> bool {
-        self.state().failure.is_some()
-    }
-
     /// Counts a body that a policy has cut.
     pub(super) fn count_cut(&self, policy: &PolicyName) {
         self.lessor.observer.cut(policy);
@@ -169,46 +164,69 @@ impl Pool {
         ticket: &mut Option<Ticket>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<u64, FlowError>> {
-        if let Some(own) = ticket {
-            let mut out = Out::default();
-            let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
-            self.finish(out);
-            match polled {
-                // It was polled so late that the store is back.
-                Some(Poll::Ready(Err(Refused))) if want.patience == Patience::Full && !self.has_failed() => {
-                    own.is_done = true;
-                }
-                Some(Poll::Ready(result)) => {
-                    self.lessor.observer.waited(self.checks.first(), own.since.elapsed());
-                    own.is_done = true;
-                    *ticket = None;
-                    let result = result.map_err(|Refused| self.refusal(want.least));
-                    self.ask();
-                    return Poll::Ready(result);
-                }
-                Some(Poll::Pending) => {
-                    self.ask();
-                    return self.again(want, ticket, cx);
-                }
-                // The grant was taken back, as nobody claimed it.
-                None => own.is_done = true,
+        if let Some(Poll::Ready(result)) = self.poll_line(want, ticket, cx) {
+            return Poll::Ready(result);
+        }
+        if ticket.is_none() {
+            if let Some(taken) = self.take_at_once(want) {
+                return Poll::Ready(taken);
             }
-            *ticket = None;
+            self.join(want, ticket, cx);
         }
+        self.ask();
+        // The store may have decided at once.
+        self.poll_line(want, ticket, cx).unwrap_or_else(|| {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+    }
+
+    /// Takes units, or returns why not, if that is known without waiting.
+    fn take_at_once(self: &Arc<Self>, want: Want) -> Option<Result<u64, FlowError>> {
         if let Some(units) = self.take(want, true) {
-            return Poll::Ready(Ok(units));
+            return Some(Ok(units));
         }
-        if want.patience == Patience::None && self.state().book.known(want.least, Instant::now()) != Known::Nothing {
-            return Poll::Ready(Err(self.refusal(want.least)));
+        if want.patience != Patience::None {
+            return None;
         }
-        if Runtime::try_current().is_err() && want.patience == Patience::None {
+        if self.state().book.known(want.least, Instant::now()) != Known::Nothing {
+            return Some(Err(self.refusal(want.least)));
+        }
+        Runtime::try_current().is_err().then(|| {
             self.state().book.miss(want.least);
             self.ask();
-            return Poll::Ready(self.take(want, false).ok_or_else(|| self.refusal(want.least)));
+            self.take(want, false).ok_or_else(|| self.refusal(want.least))
+        })
+    }
+
+    /// Polls for the grant of the caller's place. `None` if it has none any more, and is to join the line again: it did
+    /// not claim its grant in time, or what refused it is over.
+    fn poll_line(
+        self: &Arc<Self>,
+        want: Want,
+        ticket: &mut Option<Ticket>,
+        cx: &Context<'_>,
+    ) -> Option<Poll<Result<u64, FlowError>>> {
+        let own = ticket.as_mut()?;
+        let mut out = Out::default();
+        let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
+        self.finish(out);
+        if let Some(Poll::Pending) = polled {
+            return Some(Poll::Pending);
         }
-        self.join(want, ticket, cx);
+        let since = own.since;
+        own.is_done = true;
+        *ticket = None;
+        let Some(Poll::Ready(granted)) = polled else { return None };
+        let result = granted.map_err(|Refused| self.refusal(want.least));
+        // It was polled so late that the units were gained, or the store is back.
+        let waits = want.patience == Patience::Full;
+        if result.as_ref().is_err_and(|error| error.is_pending() || waits && !error.is_unavailable()) {
+            return None;
+        }
+        self.lessor.observer.waited(self.checks.first(), since.elapsed());
         self.ask();
-        self.again(want, ticket, cx)
+        Some(Poll::Ready(result))
     }
 
     /// Joins the line.
@@ -216,26 +234,6 @@ impl Pool {
         let since = Instant::now();
         let id = self.state().book.join(want, cx.waker());
         *ticket = Some(Ticket { pool: Arc::clone(self), id, since, is_done: false });
-    }
-
-    /// Polls again after the store was asked, as it may have decided at once.
-    fn again(
-        self: &Arc<Self>,
-        want: Want,
-        ticket: &mut Option<Ticket>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<u64, FlowError>> {
-        let Some(own) = ticket else { return Poll::Pending };
-        let mut out = Out::default();
-        let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
-        self.finish(out);
-        let Some(Poll::Ready(result)) = polled else { return Poll::Pending };
-        self.lessor.observer.waited(self.checks.first(), own.since.elapsed());
-        own.is_done = true;
-        *ticket = None;
-        let result = result.map_err(|Refused| self.refusal(want.least));
-        self.ask();
-        Poll::Ready(result)
     }
 
     /// Returns why these units are not there.
