@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::portion::{Hold, Portion, remaining};
-use crate::core::{Decided, Decision};
+use crate::core::{Decided, Decision, Source};
 use crate::store::{Check, Receipt};
 
 /// How long units are held that nobody takes.
@@ -306,6 +306,13 @@ impl Book {
         self.portion.units().max(need).saturating_sub(self.available()).clamp(1, self.portion.capacity())
     }
 
+    /// Returns the units that the front of the line still needs, whether or not they can be taken at once. Where everything
+    /// is admitted they take no further decisions.
+    fn lack_of_front(&self) -> u64 {
+        let need = self.line.front().map_or(0, |waiter| waiter.want.least);
+        need.saturating_sub(self.available()).min(u64::MAX - self.left)
+    }
+
     /// Returns the units to wait for: a whole portion, as otherwise the last ones would be asked for one by one.
     fn wanted(&self) -> u64 {
         self.lack().max(self.portion.units())
@@ -318,6 +325,7 @@ impl Book {
         if decision.is_allowed() {
             let since = self.admitted.replace(now).map(|last| now - last);
             self.portion.admitted(since, remaining(&decision));
+            let units = if decision.source() == Source::Open { units.max(self.lack_of_front()) } else { units };
             self.left += units;
             self.lots.push_back(Lot { receipt, units, left: units, at: now });
         } else {
@@ -425,3 +433,6 @@ impl Book {
         Out { lots: mem::take(&mut self.lots).into_iter().collect(), ..Out::default() }
     }
 }
+
+#[cfg(test)]
+mod tests;
