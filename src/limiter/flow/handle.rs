@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use arc_swap::ArcSwap;
+
 use super::book::{Patience, Want};
 use super::error::FlowError;
 use super::pool::{Pool, Ticket};
@@ -34,8 +36,8 @@ use crate::core::{Decision, PolicyName};
 ///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
 ///
-/// A flow belongs to the runtime in which it was begun: while that runtime is not driven, whoever waits in another one
-/// goes on waiting.
+/// Each runtime has portions of its own: a flow that finds no units leased goes on with those of the runtime in which it
+/// is used.
 ///
 /// # Failures
 ///
@@ -60,14 +62,23 @@ use crate::core::{Decision, PolicyName};
 /// ```
 #[must_use = "a flow that takes nothing limits nothing"]
 pub struct Flow {
-    pool: Arc<Pool>,
+    /// Replaced by that of another runtime when it would have to wait there.
+    pool: ArcSwap<Pool>,
     /// The place of [`poll_take`](Self::poll_take) in the line.
     ticket: Option<Ticket>,
 }
 
 impl Flow {
     pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Self { pool, ticket: None }
+        Self { pool: ArcSwap::new(pool), ticket: None }
+    }
+
+    /// Returns the pool of the runtime of the caller, in which somebody may wait: that of another may stand still.
+    fn pool_here(&self) -> Arc<Pool> {
+        let pool = self.pool.load_full();
+        let Some(here) = pool.here() else { return pool };
+        self.pool.store(Arc::clone(&here));
+        here
     }
 
     /// Takes units that are leased already, without waiting for anything.
@@ -77,7 +88,11 @@ impl Flow {
     /// If too few are leased, or others wait for them. [`FlowError::is_pending`] says that nothing refuses: a portion
     /// has been asked for.
     pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
-        if units == 0 { Ok(()) } else { self.pool.try_take(units) }
+        let want = Want { least: units, most: units, patience: Patience::None };
+        if units == 0 || self.pool.load().take(want, true).is_some() {
+            return Ok(());
+        }
+        self.pool_here().try_take(units)
     }
 
     /// Takes units, and waits for a call to the store if too few are leased.
@@ -128,7 +143,7 @@ impl Flow {
         if want.least == 0 {
             return Ok(());
         }
-        poll_fn(|cx| self.pool.poll_take(want, &mut ticket, cx)).await.map(drop)
+        poll_fn(|cx| self.poll_with(&mut ticket, cx, want)).await.map(drop)
     }
 
     /// Polls for units, as [`take`](Self::take): for streams, sinks and bodies of your own.
@@ -143,12 +158,36 @@ impl Flow {
             return Poll::Ready(Ok(()));
         }
         let want = Want { least: units, most: units, patience: Patience::Full };
-        self.pool.poll_take(want, &mut self.ticket, cx).map_ok(drop)
+        self.poll(cx, want).map_ok(drop)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Result<u64, FlowError>> {
+        let mut ticket = self.ticket.take();
+        let polled = self.poll_with(&mut ticket, cx, want);
+        self.ticket = ticket;
+        polled
+    }
+
+    /// Polls for units, with a place in the line of the present runtime.
+    fn poll_with(
+        &self,
+        ticket: &mut Option<Ticket>,
+        cx: &mut Context<'_>,
+        want: Want,
+    ) -> Poll<Result<u64, FlowError>> {
+        if ticket.is_none()
+            && let Some(units) = self.pool.load().take(want, true)
+        {
+            return Poll::Ready(Ok(units));
+        }
+        let pool = self.pool_here();
+        *ticket = ticket.take().filter(|ticket| ticket.is_of(&pool));
+        pool.poll_take(want, ticket, cx)
     }
 
     /// Counts a body that a policy has cut.
     pub(crate) fn count_cut(&self, policy: &PolicyName) {
-        self.pool.count_cut(policy);
+        self.pool.load().count_cut(policy);
     }
 
     /// Polls for some of these units. A caller that is not patient receives a chunk at least: otherwise it would wait
@@ -159,8 +198,8 @@ impl Flow {
         most: u64,
         patience: Patience,
     ) -> Poll<Result<u64, FlowError>> {
-        let least = if patience == Patience::None { most.min(self.pool.chunk()) } else { 1 };
-        self.pool.poll_take(Want { least, most, patience }, &mut self.ticket, cx)
+        let least = if patience == Patience::None { most.min(self.pool.load().chunk()) } else { 1 };
+        self.poll(cx, Want { least, most, patience })
     }
 
     /// Waits for a first portion, unless something is leased.
@@ -171,13 +210,13 @@ impl Flow {
     /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was
     /// none, or if the last one could not be made.
     pub fn decision(&self) -> Option<Decision> {
-        self.pool.decision()
+        self.pool.load().decision()
     }
 }
 
 impl Clone for Flow {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.pool))
+        Self::new(self.pool.load_full())
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use super::book::{Book, Known, Lot, Out, Patience, Refused, Step, Want};
 use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
+use super::pools::{Home, here};
 use crate::core::error::Kind;
 use crate::core::observer::FlowObserver;
 use crate::core::{Decision, Error, PolicyName};
@@ -31,7 +32,8 @@ pub(in crate::limiter) type PoolStore = Arc<FailureStore<SharedStore>>;
 /// The units that flows of one key share.
 pub(super) struct Pool {
     state: Mutex<State>,
-    checks: FlowChecks,
+    checks: Arc<FlowChecks>,
+    home: Home,
     lessor: Lessor,
     /// Woken when the timer has to come back sooner than it thinks.
     sooner: Arc<Notify>,
@@ -75,10 +77,18 @@ impl Lessor {
 }
 
 impl Pool {
-    pub(super) fn new(checks: FlowChecks, store: PoolStore, observer: FlowObserver) -> Self {
+    pub(super) fn new(checks: Arc<FlowChecks>, store: PoolStore, observer: FlowObserver, home: Home) -> Self {
         let book = Book::new(checks.first());
         let state = State { book, timer: None, failure: None };
-        Self { state: Mutex::new(state), checks, lessor: Lessor { store, observer }, sooner: Arc::default() }
+        let lessor = Lessor { store, observer };
+        Self { state: Mutex::new(state), checks, home, lessor, sooner: Arc::default() }
+    }
+
+    /// Returns the pool of the same checks in the runtime of the caller, unless this is it. Outside of a runtime, each
+    /// one will do.
+    pub(super) fn here(&self) -> Option<Arc<Self>> {
+        let is_other = here().is_some_and(|here| self.home.runtime != Some(here));
+        is_other.then(|| self.home.pools.pool(Arc::clone(&self.checks), &self.lessor.store))
     }
 
     /// Locks the state. Nothing panics while it is locked.
@@ -139,7 +149,7 @@ impl Pool {
     }
 
     /// Takes units that are leased, if nobody waits before; `may_ask` unless that was just done.
-    fn take(self: &Arc<Self>, want: Want, may_ask: bool) -> Option<u64> {
+    pub(super) fn take(self: &Arc<Self>, want: Want, may_ask: bool) -> Option<u64> {
         let mut out = Out::default();
         let mut state = self.state();
         if state.timer.is_none() && state.book.is_stale(Instant::now()) {
@@ -449,6 +459,13 @@ pub(super) struct Ticket {
     is_done: bool,
 }
 
+impl Ticket {
+    /// Returns whether it is a place in the line of this pool.
+    pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.is_done {
@@ -471,6 +488,7 @@ impl Drop for Pool {
         let out = self.state().book.close();
         self.finish(out);
         self.sooner.notify_one();
+        self.home.pools.remove(self.home.runtime, self.checks.first());
     }
 }
 
