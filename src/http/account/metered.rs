@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
 
@@ -23,17 +25,20 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The checks of a request whose units are bytes, with the places of their policies.
 #[derive(Debug, Default)]
-pub(crate) struct ByteChecks(SmallVec<[(usize, Check); 1]>);
+pub(crate) struct ByteChecks {
+    each: SmallVec<[(usize, Check); 1]>,
+    has_body: bool,
+}
 
 impl ByteChecks {
-    /// Returns those among the checks of a decision; mostly none.
-    pub(crate) fn of(gate: &Gate, policies: &[usize], checks: &[Check]) -> Self {
+    /// Returns those among the checks of a decision; mostly none. `has_body` is what [`has_body`] returns.
+    pub(crate) fn of(gate: &Gate, policies: &[usize], checks: &[Check], has_body: bool) -> Self {
         if !gate.counts_bytes {
             return Self::default();
         }
         let each = policies.iter().copied().zip(checks);
         let each = each.filter(|(place, _)| gate.policies[*place].options().bytes.is_some());
-        Self(each.map(|(place, check)| (place, check.clone())).collect())
+        Self { each: each.map(|(place, check)| (place, check.clone())).collect(), has_body }
     }
 
     /// Refuses a request of which a body could only be cut, and refunds what it took.
@@ -41,7 +46,7 @@ impl ByteChecks {
         let is_cut = |(place, _): &&(usize, Check)| {
             gate.policies[*place].options().bytes.is_some_and(|bytes| bytes.over == Over::Cut)
         };
-        let cuts: SmallVec<[&Check; 1]> = self.0.iter().filter(is_cut).map(|(_, check)| check).collect();
+        let cuts: SmallVec<[&Check; 1]> = self.each.iter().filter(is_cut).map(|(_, check)| check).collect();
         if cuts.is_empty() || !decided.decision.is_allowed() {
             return decided;
         }
@@ -71,7 +76,7 @@ impl ByteChecks {
     /// Returns what the bodies of one direction take their bytes from; `None` if they are not limited.
     pub(super) fn meter(&self, gate: &Gate, direction: Direction) -> Option<Box<Meter>> {
         let limits = |place: usize| gate.policies[place].options().bytes.filter(|bytes| bytes.direction == direction);
-        let each = || self.0.iter().filter_map(|(place, check)| Some((limits(*place)?, *place, check)));
+        let each = || self.each.iter().filter_map(|(place, check)| Some((limits(*place)?, *place, check)));
         each().next()?;
         let cuts =
             each().filter(|(bytes, ..)| bytes.over == Over::Cut).map(|(_, _, check)| check.counter.policy.clone());
@@ -89,11 +94,17 @@ impl ByteChecks {
         Some(Box::new(Meter { flow, cuts, is_patient: false, rest: Bytes::new(), has_failed: false }))
     }
 
-    /// Returns whether bodies of requests are limited.
-    pub(super) fn has_requests(&self, gate: &Gate) -> bool {
+    /// Returns whether the request has a body that is limited.
+    pub(super) fn has_request(&self, gate: &Gate) -> bool {
         let of = |place: usize| gate.policies[place].options().bytes.map(|bytes| bytes.direction);
-        self.0.iter().any(|(place, _)| of(*place) == Some(Direction::Request))
+        self.has_body && self.each.iter().any(|(place, _)| of(*place) == Some(Direction::Request))
     }
+}
+
+/// Returns whether the head of a request says that a body comes: that of HTTP/2 need not.
+pub(crate) fn has_body(headers: &HeaderMap) -> bool {
+    let length = headers.get(CONTENT_LENGTH);
+    headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length.as_bytes() != b"0")
 }
 
 /// Logs that a tier's quota cannot limit bytes.

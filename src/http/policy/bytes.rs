@@ -78,7 +78,8 @@ impl Policy {
     ///
     /// A request body gets another type by that, so it needs a [`RequestBodyLayer`](crate::RequestBodyLayer) inside of
     /// the layer with this policy, or a handler that calls [`Handle::limit_body`](crate::Handle::limit_body). Without
-    /// them the policy limits nothing, and a warning is logged.
+    /// them the policy limits nothing, and a warning is logged once a request whose head has a `Content-Length` or a
+    /// `Transfer-Encoding` has succeeded.
     pub fn request_bytes(self, over: Over) -> Self {
         self.bytes(BodyBytes { direction: Direction::Request, over })
     }
