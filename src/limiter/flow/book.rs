@@ -12,104 +12,15 @@ use std::mem;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::line::{Grant, Known, Lot, Out, Patience, Refused, Step, Waiter, Want};
 use super::portion::{Hold, Portion, remaining};
 use crate::core::{Decided, Decision, Source};
-use crate::store::{Check, Receipt};
+use crate::store::Check;
 
 /// How long units are held that nobody takes.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
-
-/// A portion that the store admitted.
-#[derive(Debug)]
-pub(super) struct Lot {
-    pub(super) receipt: Receipt,
-    /// The units of the portion.
-    pub(super) units: u64,
-    pub(super) left: u64,
-    at: Instant,
-}
-
-/// What somebody waits for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Want {
-    /// The units without which it goes on waiting.
-    pub(super) least: u64,
-    /// The units that it can use.
-    pub(super) most: u64,
-    pub(super) patience: Patience,
-}
-
-/// What somebody who needs units that are not there waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// A call.
-    None,
-    /// Time to pass, unless the next decision is that of another policy.
-    Wary,
-    /// Time to pass.
-    Full,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    id: u64,
-    want: Want,
-    waker: Waker,
-}
-
-impl Waiter {
-    /// Returns the units that those behind cannot have until they are gained.
-    fn keeps(&self) -> u64 {
-        if self.want.patience == Patience::Full { self.want.least } else { 0 }
-    }
-}
-
-#[derive(Debug)]
-enum Grant {
-    Units(u64, Instant),
-    /// The store refused, or failed.
-    Nothing,
-}
-
-/// Why nothing was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused;
-
-/// What is known about units that are not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    /// The store may admit them.
-    Nothing,
-    /// The store refuses them until a time; `None` if no wait can help.
-    Until(Option<Instant>),
-    /// They are more than can ever be taken at once.
-    Never,
-}
-
-/// What is to be done next.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Ask the store for these units.
-    Ask(u64),
-    /// Come again at this time.
-    Wait(Instant),
-    /// There is nothing to do until somebody takes units.
-    Rest,
-}
-
-/// What is to be done without the lock.
-#[derive(Debug, Default)]
-#[must_use = "lots are to be returned, and waiters to be woken"]
-pub(super) struct Out {
-    /// Lots that are over.
-    pub(super) lots: SmallVec<[Lot; 1]>,
-    pub(super) wakers: SmallVec<[Waker; 4]>,
-    /// Wakers that nobody needs. They are dropped without the lock, as that may drop a task.
-    pub(super) old: SmallVec<[Waker; 1]>,
-}
 
 #[derive(Debug)]
 pub(super) struct Book {

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 
-use super::book::{Patience, Want};
 use super::error::FlowError;
+use super::line::{Patience, Want};
 use super::pool::{Pool, Ticket};
 use crate::core::{Decision, PolicyName};
 
@@ -169,12 +169,7 @@ impl Flow {
     }
 
     /// Polls for units, with a place in the line of the present runtime.
-    fn poll_with(
-        &self,
-        ticket: &mut Option<Ticket>,
-        cx: &mut Context<'_>,
-        want: Want,
-    ) -> Poll<Result<u64, FlowError>> {
+    fn poll_with(&self, ticket: &mut Option<Ticket>, cx: &mut Context<'_>, want: Want) -> Poll<Result<u64, FlowError>> {
         if ticket.is_none()
             && let Some(units) = self.pool.load().take(want, true)
         {

@@ -6,28 +6,27 @@
 //!
 //! A lock is never held while the store is called, a task is spawned, or a waker is woken or dropped.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
-use std::thread;
-use std::time::Duration;
+mod tasks;
 
-use smallvec::SmallVec;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use super::book::{Book, Known, Lot, Out, Patience, Refused, Step, Want};
+use self::tasks::{Asking, Timing, elsewhere};
+use super::book::Book;
 use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
+use super::lessor::{Lessor, PoolStore};
+use super::line::{Known, Lot, Out, Patience, Refused, Step, Want};
 use super::pools::{Home, here};
 use crate::core::error::Kind;
 use crate::core::observer::FlowObserver;
 use crate::core::{Decision, Error, PolicyName};
-use crate::store::{Answer, Change, Check, Deadline, Decided, FailureStore, Receipt, Settlement, SharedStore, Store};
-
-/// The store of a pool, behind the rule for failures.
-pub(in crate::limiter) type PoolStore = Arc<FailureStore<SharedStore>>;
+use crate::store::{Answer, Check, Deadline, Decided, Store};
 
 /// The units that flows of one key share.
 pub(super) struct Pool {
@@ -46,34 +45,6 @@ struct State {
     timer: Option<Instant>,
     /// Why no decision could be made the last time.
     failure: Option<Arc<Error>>,
-}
-
-/// Where portions come from and are returned to; it does not hold the pool.
-#[derive(Clone)]
-struct Lessor {
-    store: PoolStore,
-    observer: FlowObserver,
-}
-
-impl Lessor {
-    /// Returns what is left of a lot, and counts it.
-    fn close(&self, lot: Lot) {
-        let Lot { receipt, units, left, .. } = lot;
-        for taken in receipt.taken() {
-            self.observer.closed(&taken.counter.policy, units - left, left);
-        }
-        self.refund(receipt, left);
-    }
-
-    /// Refunds units of a receipt.
-    fn refund(&self, receipt: Receipt, units: u64) {
-        let changes: SmallVec<[Settlement; 2]> = match units {
-            0 => SmallVec::new(),
-            _ => (0..receipt.taken().len()).map(|check| Settlement::new(check, Change::Refund(units))).collect(),
-        };
-        // The changes are made whether or not their result is waited for.
-        drop(self.store.settle(receipt, &changes));
-    }
 }
 
 impl Pool {
@@ -355,100 +326,6 @@ impl Pool {
 enum Timer {
     Stays,
     Starts,
-}
-
-/// A worker runs the task that it spawned last by itself, when the current one waits: which never happens in a handler
-/// that blocks its thread. So that others can run a task of ours, another one is that last one.
-fn elsewhere(runtime: &Runtime) {
-    runtime.spawn(async {});
-}
-
-/// A call in flight. If it is dropped, its runtime has ended, and others are to ask again; or the store has panicked,
-/// which is a failure.
-struct Asking {
-    pool: Weak<Pool>,
-    is_done: bool,
-}
-
-impl Asking {
-    /// Passes the result on; if the pool is gone, nobody needs the units.
-    fn done(mut self, lessor: &Lessor, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
-        self.is_done = true;
-        match (self.pool.upgrade(), decided) {
-            (Some(pool), decided) => {
-                pool.asked(checks, units, decided);
-                pool.ask();
-            }
-            (None, Ok(decided)) => lessor.refund(decided.receipt, units),
-            (None, Err(_)) => {}
-        }
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        let Some(pool) = self.pool.upgrade().filter(|_| !self.is_done) else { return };
-        if thread::panicking() {
-            return pool.asked(&[], 0, Err(Error::new(Kind::Store, "the store panicked")));
-        }
-        let mut out = Out::default();
-        pool.state().book.lost(true, &mut out);
-        pool.finish(out);
-    }
-}
-
-/// The timer of a pool. If it is dropped before its time, its runtime has ended: others are to start one.
-struct Timing(Weak<Pool>);
-
-impl Timing {
-    async fn run(mut self, sooner: Arc<Notify>) {
-        while let Some(at) = self.next() {
-            // Notified, it looks for the new time.
-            if timeout_at(at, sooner.notified()).await.is_err() && !self.ring(at) {
-                // Another timer may run by now.
-                self.0 = Weak::new();
-                return;
-            }
-        }
-    }
-
-    /// Returns when to come back.
-    fn next(&self) -> Option<Instant> {
-        self.0.upgrade()?.state().timer
-    }
-
-    /// Does what is due. Returns whether the timer goes on, as there is a new time.
-    fn ring(&self, at: Instant) -> bool {
-        let Some(pool) = self.0.upgrade() else { return false };
-        // After all others, so that it is set anew and no second timer is started.
-        let none = at + NEVER;
-        pool.state().timer = Some(none);
-        pool.ask();
-        let mut state = pool.state();
-        let goes_on = state.timer != Some(none);
-        if !goes_on {
-            state.timer = None;
-        }
-        goes_on
-    }
-}
-
-/// Longer than any wait of a timer.
-const NEVER: Duration = Duration::from_secs(86_400);
-
-impl Drop for Timing {
-    fn drop(&mut self) {
-        let Some(pool) = self.0.upgrade() else { return };
-        let mut out = Out::default();
-        {
-            let mut state = pool.state();
-            if state.timer.take().is_none() {
-                return;
-            }
-            state.book.lost(false, &mut out);
-        }
-        pool.finish(out);
-    }
 }
 
 /// A place in the line of a pool, which is left when it is dropped.

@@ -9,7 +9,8 @@ use tokio::runtime::{Handle as Runtime, Id};
 
 use super::checks::{Each, FlowChecks};
 use super::handle::Flow;
-use super::pool::{Pool, PoolStore};
+use super::lessor::PoolStore;
+use super::pool::Pool;
 use crate::core::observer::FlowObserver;
 use crate::metrics;
 use crate::store::Check;

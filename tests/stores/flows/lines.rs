@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
+use tollgate::test_util::FailingStore;
 use tollgate::{Flow, Limiter, MemoryStore, Quota, Rule};
 
 use super::audit::{ada, limiter};
@@ -80,11 +81,16 @@ async fn a_flow_begins_and_a_check_ends_although_somebody_waits_for_much() {
 
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_enforced_several_take_all_that_a_number_holds() {
-    let limiter = Limiter::new(memory(), [Rule::new("bytes", Quota::per_second(10)).shadow()]);
+    let store = FailingStore::new(memory());
+    store.delay(Duration::from_millis(20));
+    let limiter = Limiter::new(store, [Rule::new("bytes", Quota::per_second(10)).shadow()]);
     let flow = limiter.flow(&ada()).await.expect("a flow");
-    let takes = [flow.take(u64::MAX), flow.take(u64::MAX), flow.take(u64::MAX)];
-    for taken in timeout(SECOND, futures::future::join_all(takes)).await.expect("nothing limits it") {
-        taken.expect("memory decides");
+    let mut takes = [(); 3].map(|()| Box::pin(flow.take(u64::MAX)));
+    assert!(takes.iter_mut().all(|take| take.now_or_never().is_none()), "a call is in flight");
+    // The first one is granted all of them, and has not claimed them when the next decision could be made.
+    sleep(Duration::from_millis(100)).await;
+    for take in takes {
+        timeout(SECOND, take).await.expect("nothing limits it").expect("memory decides");
     }
 }
 

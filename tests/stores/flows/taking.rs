@@ -77,8 +77,9 @@ async fn a_check_that_is_polled_long_after_its_refusal_calls_the_store_again() {
     flow.take(1_000).await.expect("the burst");
     let mut late = Box::pin(flow.check(300));
     assert!(late.as_mut().now_or_never().is_none(), "the call is in flight");
-    sleep(500 * MS).await;
+    sleep(100 * MS).await;
     assert!(flow.decision().is_some_and(|decision| !decision.is_allowed()));
+    sleep(400 * MS).await;
     soon(late).await.expect("500 units were gained");
 }
 

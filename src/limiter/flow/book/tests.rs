@@ -1,5 +1,6 @@
 use super::*;
 use crate::core::{Counter, Key, Outcome, PolicyName, Quota, StoreId};
+use crate::store::Receipt;
 
 /// A check of ten units a second.
 fn check() -> Check {
