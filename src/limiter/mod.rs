@@ -33,7 +33,7 @@ use tokio::time::{Instant, sleep};
 pub use self::flow::{Flow, FlowError};
 #[cfg(feature = "stream")]
 pub use self::flow::{Paced, PacedError};
-pub(crate) use self::flow::{Patience, can_flow, refuses_frames};
+pub(crate) use self::flow::{Waits, can_flow, refuses_frames};
 pub(crate) use self::flows::flow_of;
 pub(crate) use self::limits::{InForce, Limits, Published};
 pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};

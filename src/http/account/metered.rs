@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::core::{Decision, Outcome, PolicyName, Source};
 use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Over};
-use crate::limiter::{Flow, FlowError, Patience, flow_of, refuses_frames};
+use crate::limiter::{Flow, FlowError, Waits, flow_of, refuses_frames};
 use crate::lookup::Warning;
 use crate::store::{Change, Check, Decided, Mode, Receipt, Settlement, Store};
 
@@ -91,7 +91,7 @@ impl ByteChecks {
             check
         });
         let flow = flow_of(&gate.limits, checks);
-        Some(Box::new(Meter { flow, cuts, is_patient: false, rest: Bytes::new(), has_failed: false }))
+        Some(Box::new(Meter { flow, cuts, waits: false, rest: Bytes::new(), has_failed: false }))
     }
 
     /// Returns whether the request has a body that is limited.
@@ -125,7 +125,7 @@ pub(crate) struct Meter {
     /// The policies that cut the body.
     cuts: SmallVec<[PolicyName; 1]>,
     /// Whether the body waits for a policy that paces it, among some that cut it.
-    is_patient: bool,
+    waits: bool,
     /// What was read and may not pass yet.
     rest: Bytes,
     has_failed: bool,
@@ -188,14 +188,14 @@ impl Meter {
     /// Polls for some of these bytes.
     fn poll_units(&mut self, size: usize, cx: &mut Context<'_>) -> Poll<Result<usize, FlowError>> {
         loop {
-            let patience = match (self.cuts.is_empty(), self.is_patient) {
-                (true, _) => Patience::Full,
-                (false, true) => Patience::Wary,
-                (false, false) => Patience::None,
+            let waits = match (self.cuts.is_empty(), self.waits) {
+                (true, _) => Waits::ForQuota,
+                (false, true) => Waits::UnlessCut,
+                (false, false) => Waits::ForCall,
             };
-            match ready!(self.flow.poll_some(cx, size as u64, patience)) {
+            match ready!(self.flow.poll_some(cx, size as u64, waits)) {
                 Ok(units) => {
-                    self.is_patient = false;
+                    self.waits = false;
                     return Poll::Ready(Ok(usize::try_from(units).unwrap_or(size)));
                 }
                 Err(error) if error.is_unavailable() => return Poll::Ready(Err(error)),
@@ -204,7 +204,7 @@ impl Meter {
                         self.flow.count_cut(policy);
                         return Poll::Ready(Err(error));
                     }
-                    None => self.is_patient = error.is_refused(),
+                    None => self.waits = error.is_refused(),
                 },
             }
         }

@@ -1,11 +1,11 @@
-//! The book of a pool: what is leased, who waits for it, and what to ask for. It knows no store and no runtime.
+//! The book of a pool: what is leased, who waits for it, and what to lease next. It knows no store and no runtime.
 //!
 //! Units are in lots, one for each portion that the store admitted. Whoever takes units finds enough of them, or waits
 //! in line; a portion that comes is granted from the front of the line. A grant is only set aside: it is taken out of
 //! lots when it is claimed. So whoever leaves the line needs no lot to return units to.
 //!
-//! Invariants: `granted` is the sum of the grants, and never more than what is left; lots are returned once; a portion
-//! is asked for only while none is in flight.
+//! Invariants: `granted` is the sum of the grants, and never more than what is left; lots are refunded once; at most
+//! one call is in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::line::{Grant, Known, Lot, Out, Patience, Refused, Step, Waiter, Want};
+use super::line::{Grant, Known, Lot, Out, Waits, Refused, Step, Waiter, Want};
 use super::portion::{Hold, Portion, remaining};
 use crate::core::{Decided, Decision, Source};
 use crate::store::Check;
@@ -37,10 +37,10 @@ pub(super) struct Book {
     /// When the last portion was admitted.
     admitted: Option<Instant>,
     /// Whether a call is in flight.
-    asking: bool,
+    in_flight: bool,
     /// Whether less than a quarter of a portion was left when units were taken.
     is_low: bool,
-    /// What [`try_take`](Self::take) did not find, to be asked for.
+    /// What [`try_take`](Self::take) did not find, to be leased.
     missed: u64,
     /// The last decision.
     pub(super) decision: Option<Decision>,
@@ -59,7 +59,7 @@ impl Book {
             portion: Portion::of(checks),
             hold: None,
             admitted: None,
-            asking: false,
+            in_flight: false,
             is_low: false,
             missed: 0,
             decision: None,
@@ -93,7 +93,7 @@ impl Book {
 
     /// Returns whether a portion is needed soon.
     pub(super) fn is_low(&self) -> bool {
-        self.is_low && !self.asking
+        self.is_low && !self.in_flight
     }
 
     /// Returns what is known about units that are not there.
@@ -101,12 +101,12 @@ impl Book {
         if units > self.portion.capacity() {
             return Known::Never;
         }
-        let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return Known::Nothing };
+        let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return Known::MayFit };
         let needs = self.line.iter().map(Waiter::keeps).fold(units, u64::saturating_add);
         if needs > hold.left(now).saturating_add(self.available()) {
             return Known::Until(hold.retry(needs - self.available()));
         }
-        Known::Nothing
+        Known::MayFit
     }
 
     /// Joins the line. Returns the number to [`poll`](Self::poll) with.
@@ -140,11 +140,11 @@ impl Book {
     pub(super) fn leave(&mut self, id: u64, now: Instant, out: &mut Out) {
         if let Some(Grant::Units(units, _)) = self.grants.remove(&id) {
             self.granted -= units;
-            self.give_back(units, now, out);
+            self.expire_lots(units, now, out);
         } else if let Ok(place) = self.line.binary_search_by_key(&id, |waiter| waiter.id) {
             out.old.extend(self.line.remove(place).map(|waiter| waiter.waker));
             if place == 0 {
-                self.give_back(u64::MAX, now, out);
+                self.expire_lots(u64::MAX, now, out);
             }
         }
         self.grant(now, out);
@@ -164,7 +164,7 @@ impl Book {
         self.is_low |= self.available() < self.portion.units().div_ceil(4);
     }
 
-    /// Returns what to do now. An [ask](Step::Ask) has to be followed by [`asked`](Self::asked) or
+    /// Returns what to do now. A [call](Step::Call) has to be followed by [`leased`](Self::leased) or
     /// [`failed`](Self::failed).
     pub(super) fn step(&mut self, now: Instant, out: &mut Out) -> Step {
         self.expire(now, out);
@@ -173,15 +173,15 @@ impl Book {
             hold.shorten(wanted, now);
         }
         self.hold.take_if(|hold| hold.until <= now);
-        if !self.asking
+        if !self.in_flight
             && let Some(units) = self.due(now)
         {
-            (self.asking, self.is_low, self.missed) = (true, false, 0);
-            return Step::Ask(units);
+            (self.in_flight, self.is_low, self.missed) = (true, false, 0);
+            return Step::Call(units);
         }
         // After a long wait, nobody who has taken units may be there any more.
         let is_needed = |hold: &&Hold| !self.line.is_empty() || self.is_low && !hold.is_long;
-        let again = self.hold.as_ref().filter(|_| !self.asking).filter(is_needed).map(|hold| hold.until);
+        let again = self.hold.as_ref().filter(|_| !self.in_flight).filter(is_needed).map(|hold| hold.until);
         // One that is late is granted, and over with its grant.
         let oldest = self.lots.front().filter(|_| self.line.is_empty()).map(|lot| lot.at + IDLE);
         let oldest = oldest.filter(|at| *at > now);
@@ -192,7 +192,7 @@ impl Book {
         again.into_iter().chain(oldest).chain(grants.min()).min().map_or(Step::Rest, Step::Wait)
     }
 
-    /// Returns the units to ask for, if it is time.
+    /// Returns the units of the next call, if it is time.
     fn due(&mut self, now: Instant) -> Option<u64> {
         let front = self.line.front().map(|waiter| waiter.want);
         let need = front.map_or(self.missed, |want| want.least.max(1));
@@ -207,7 +207,7 @@ impl Book {
         let Some(hold) = &self.hold else { return Some(lack) };
         // Until it is over no more than this is there: of use to those who need no more, and cannot wait for a portion.
         let units = lack.min(hold.left(now));
-        let is_urgent = hold.is_long || front.is_none_or(|want| want.patience == Patience::None);
+        let is_urgent = hold.is_long || front.is_none_or(|want| want.waits == Waits::ForCall);
         (units > 0 && need > 0 && need <= available + units && is_urgent).then_some(units)
     }
 
@@ -224,14 +224,14 @@ impl Book {
         need.saturating_sub(self.available()).min(u64::MAX - self.left)
     }
 
-    /// Returns the units to wait for: a whole portion, as otherwise the last ones would be asked for one by one.
+    /// Returns the units to wait for: a whole portion, as otherwise the last ones would be leased one by one.
     fn wanted(&self) -> u64 {
         self.lack().max(self.portion.units())
     }
 
-    /// Notes the decision about the units that were asked for.
-    pub(super) fn asked(&mut self, units: u64, decided: Decided, now: Instant, out: &mut Out) {
-        self.asking = false;
+    /// Notes the decision about the units of a call.
+    pub(super) fn leased(&mut self, units: u64, decided: Decided, now: Instant, out: &mut Out) {
+        self.in_flight = false;
         let Decided { decision, receipt } = decided;
         if decision.is_allowed() {
             let since = self.admitted.replace(now).map(|last| now - last);
@@ -250,7 +250,7 @@ impl Book {
 
     /// Notes that no decision was made, for whatever reason. All who wait are refused.
     pub(super) fn failed(&mut self, out: &mut Out) {
-        self.asking = false;
+        self.in_flight = false;
         self.decision = None;
         for waiter in mem::take(&mut self.line) {
             self.grants.insert(waiter.id, Grant::Nothing);
@@ -258,13 +258,13 @@ impl Book {
         }
     }
 
-    /// Notes that the task which asked, or waited for time to pass, is gone: those in line have another one do it.
-    pub(super) fn lost(&mut self, was_asking: bool, out: &mut Out) {
-        self.asking &= !was_asking;
+    /// Notes that the task which waited for a call, or for time to pass, is gone: those in line have another one do it.
+    pub(super) fn lost(&mut self, was_in_flight: bool, out: &mut Out) {
+        self.in_flight &= !was_in_flight;
         out.wakers.extend(self.line.iter().map(|waiter| waiter.waker.clone()));
     }
 
-    /// Follows new quotas. Returns how many of the units can be asked for at once.
+    /// Follows new quotas. Returns how many of the units one call can be for.
     pub(super) fn adapt(&mut self, checks: &[Check], units: u64) -> u64 {
         self.portion.adapt(checks);
         units.min(self.portion.capacity())
@@ -293,7 +293,7 @@ impl Book {
         let (grants, mut needs) = (&mut self.grants, 0_u64);
         self.line.retain(|waiter| {
             needs = needs.saturating_add(waiter.keeps());
-            let stays = waiter.want.patience == Patience::Full
+            let stays = waiter.want.waits == Waits::ForQuota
                 || needs.saturating_add(waiter.want.least) <= available.saturating_add(left);
             if !stays {
                 grants.insert(waiter.id, Grant::Nothing);
@@ -315,16 +315,16 @@ impl Book {
         });
         self.granted -= back;
         if back > 0 {
-            self.give_back(back, now, out);
+            self.expire_lots(back, now, out);
             self.grant(now, out);
         }
         if self.line.is_empty() {
-            self.give_back(u64::MAX, now, out);
+            self.expire_lots(u64::MAX, now, out);
         }
     }
 
     /// Returns lots that have not been used for long, of at most so many units, and which nobody has.
-    fn give_back(&mut self, most: u64, now: Instant, out: &mut Out) {
+    fn expire_lots(&mut self, most: u64, now: Instant, out: &mut Out) {
         let mut most = most.min(self.available());
         while let Some(lot) = self.lots.front().filter(|lot| lot.at + IDLE <= now && lot.left <= most) {
             most -= lot.left;

@@ -8,14 +8,14 @@ use std::task::{Context, Poll};
 use arc_swap::ArcSwap;
 
 use super::error::FlowError;
-use super::line::{Patience, Want};
+use super::line::{Waits, Want};
 use super::pool::{Pool, Ticket};
 use crate::core::{Decision, PolicyName};
 
 /// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
 ///
 /// [`Limiter::flow`](crate::Limiter::flow) returns the flow of a key. It takes units from the store in portions, before
-/// they pass, and asks for the next portion before the last one is used up; so most units pass without a call. All
+/// they pass, and takes the next portion before the last one is used up; so most units pass without a call. All
 /// flows of one key in a process share their portions, and clones are flows of the same key.
 ///
 /// | method | if no units are leased | for |
@@ -85,10 +85,10 @@ impl Flow {
     ///
     /// # Errors
     ///
-    /// If too few are leased, or others wait for them. [`FlowError::is_pending`] says that nothing refuses: a portion
-    /// has been asked for.
+    /// If too few are leased, or others wait for them. With [`FlowError::is_pending`] nothing refuses them: a call for a
+    /// portion is in flight.
     pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
-        let want = Want { least: units, most: units, patience: Patience::None };
+        let want = Want { least: units, most: units, waits: Waits::ForCall };
         if units == 0 || self.pool.load().take(want, true).is_some() {
             return Ok(());
         }
@@ -105,7 +105,7 @@ impl Flow {
     ///
     /// If the future is dropped, nothing is taken.
     pub async fn check(&self, units: u64) -> Result<(), FlowError> {
-        self.wait(Want { least: units, most: units, patience: Patience::None }).await
+        self.wait(Want { least: units, most: units, waits: Waits::ForCall }).await
     }
 
     /// Takes units, and waits until the quota has gained them; whoever came first is served first.
@@ -135,7 +135,7 @@ impl Flow {
     /// # }
     /// ```
     pub async fn take(&self, units: u64) -> Result<(), FlowError> {
-        self.wait(Want { least: units, most: units, patience: Patience::Full }).await
+        self.wait(Want { least: units, most: units, waits: Waits::ForQuota }).await
     }
 
     async fn wait(&self, want: Want) -> Result<(), FlowError> {
@@ -157,7 +157,7 @@ impl Flow {
         if units == 0 {
             return Poll::Ready(Ok(()));
         }
-        let want = Want { least: units, most: units, patience: Patience::Full };
+        let want = Want { least: units, most: units, waits: Waits::ForQuota };
         self.poll(cx, want).map_ok(drop)
     }
 
@@ -185,21 +185,21 @@ impl Flow {
         self.pool.load().count_cut(policy);
     }
 
-    /// Polls for some of these units. A caller that is not patient receives a chunk at least: otherwise it would wait
+    /// Polls for some of these units. A caller that waits for a call receives a chunk at least: otherwise it would wait
     /// for each unit that the quota gains.
     pub(crate) fn poll_some(
         &mut self,
         cx: &mut Context<'_>,
         most: u64,
-        patience: Patience,
+        waits: Waits,
     ) -> Poll<Result<u64, FlowError>> {
-        let least = if patience == Patience::None { most.min(self.pool.load().chunk()) } else { 1 };
-        self.poll(cx, Want { least, most, patience })
+        let least = if waits == Waits::ForCall { most.min(self.pool.load().chunk()) } else { 1 };
+        self.poll(cx, Want { least, most, waits })
     }
 
     /// Waits for a first portion, unless something is leased.
     pub(in crate::limiter) async fn begin(&self) -> Result<(), FlowError> {
-        self.wait(Want { least: 1, most: 0, patience: Patience::None }).await
+        self.wait(Want { least: 1, most: 0, waits: Waits::ForCall }).await
     }
 
     /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was

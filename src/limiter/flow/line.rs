@@ -24,18 +24,18 @@ pub(super) struct Want {
     pub(super) least: u64,
     /// The units that it can use.
     pub(super) most: u64,
-    pub(super) patience: Patience,
+    pub(super) waits: Waits,
 }
 
 /// What somebody who needs units that are not there waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum Waits {
     /// A call.
-    None,
-    /// Time to pass, unless the next decision is that of another policy.
-    Wary,
-    /// Time to pass.
-    Full,
+    ForCall,
+    /// The quota, unless the next decision is that of a policy that cuts.
+    UnlessCut,
+    /// The quota.
+    ForQuota,
 }
 
 /// Somebody in line.
@@ -49,7 +49,7 @@ pub(super) struct Waiter {
 impl Waiter {
     /// Returns the units that those behind cannot have until they are gained.
     pub(super) fn keeps(&self) -> u64 {
-        if self.want.patience == Patience::Full { self.want.least } else { 0 }
+        if self.want.waits == Waits::ForQuota { self.want.least } else { 0 }
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Refused;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     /// The store may admit them.
-    Nothing,
+    MayFit,
     /// The store refuses them until a time; `None` if no wait can help.
     Until(Option<Instant>),
     /// They are more than can ever be taken at once.
@@ -79,8 +79,8 @@ pub(super) enum Known {
 /// What is to be done next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Ask the store for these units.
-    Ask(u64),
+    /// Call the store for these units.
+    Call(u64),
     /// Come again at this time.
     Wait(Instant),
     /// There is nothing to do until somebody takes units.
@@ -89,7 +89,7 @@ pub(super) enum Step {
 
 /// What is to be done without the lock.
 #[derive(Debug, Default)]
-#[must_use = "lots are to be returned, and waiters to be woken"]
+#[must_use = "lots are to be closed, and waiters to be woken"]
 pub(super) struct Out {
     /// Lots that are over.
     pub(super) lots: SmallVec<[Lot; 1]>,

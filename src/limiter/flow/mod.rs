@@ -28,7 +28,7 @@ pub(crate) use self::checks::can_flow;
 pub(in crate::limiter) use self::checks::{Each, FlowChecks, can_lease};
 pub use self::error::FlowError;
 pub use self::handle::Flow;
-pub(crate) use self::line::Patience;
+pub(crate) use self::line::Waits;
 pub(crate) use self::pools::Pools;
 pub(crate) use self::portion::refuses_frames;
 #[cfg(feature = "stream")]

@@ -1,8 +1,8 @@
-//! A pool: the units that the flows of one key share in this process, and who asks the store for more.
+//! A pool: the units that the flows of one key share in this process, and who calls the store for more.
 //!
-//! Whoever needs units asks the store in place; if it does not decide at once, a task waits for the decision, as the
-//! caller may leave. Another task comes back when units are to be returned, or the store is to be asked again. Neither
-//! holds the pool: with its last flow it returns what is left, and the tasks end.
+//! Whoever needs units calls the store in place; if it does not decide at once, a task waits for the decision, as the
+//! caller may leave. Another task comes back when units are to be refunded, or the store is to be called again. Neither
+//! holds the pool: with its last flow it refunds what is left, and the tasks end.
 //!
 //! A lock is never held while the store is called, a task is spawned, or a waker is woken or dropped.
 
@@ -16,12 +16,12 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use self::tasks::{Asking, Timing, elsewhere};
+use self::tasks::{InFlight, Timing, elsewhere};
 use super::book::Book;
 use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
 use super::lessor::{Lessor, PoolStore};
-use super::line::{Known, Lot, Out, Patience, Refused, Step, Want};
+use super::line::{Known, Lot, Out, Waits, Refused, Step, Want};
 use super::pools::{Home, here};
 use crate::core::error::Kind;
 use crate::core::observer::FlowObserver;
@@ -90,9 +90,9 @@ impl Pool {
         self.lessor.observer.cut(policy);
     }
 
-    /// Takes units that are leased; otherwise has a portion be asked for.
+    /// Takes units that are leased; otherwise calls the store for a portion.
     pub(super) fn try_take(self: &Arc<Self>, units: u64) -> Result<(), FlowError> {
-        let want = Want { least: units, most: units, patience: Patience::None };
+        let want = Want { least: units, most: units, waits: Waits::ForCall };
         if self.take(want, true).is_some() {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Pool {
             return Err(self.refusal(units));
         }
         self.state().book.miss(units);
-        self.ask();
+        self.lease();
         // A store that decides at once has done so.
         if self.take(want, false).is_some() {
             return Ok(());
@@ -119,21 +119,21 @@ impl Pool {
         is_never()
     }
 
-    /// Takes units that are leased, if nobody waits before; `may_ask` unless that was just done.
-    pub(super) fn take(self: &Arc<Self>, want: Want, may_ask: bool) -> Option<u64> {
+    /// Takes units that are leased, if nobody waits before; `may_call` unless that was just done.
+    pub(super) fn take(self: &Arc<Self>, want: Want, may_call: bool) -> Option<u64> {
         let mut out = Out::default();
         let mut state = self.state();
         if state.timer.is_none() && state.book.is_stale(Instant::now()) {
             drop(state);
-            self.ask();
+            self.lease();
             state = self.state();
         }
         let taken = state.book.take(want, &mut out);
         let is_low = state.book.is_low();
         drop(state);
         self.finish(out);
-        if is_low && may_ask && taken.is_some() {
-            self.ask();
+        if is_low && may_call && taken.is_some() {
+            self.lease();
         }
         taken
     }
@@ -154,7 +154,7 @@ impl Pool {
             }
             self.join(want, ticket, cx);
         }
-        self.ask();
+        self.lease();
         // The store may have decided at once.
         self.poll_line(want, ticket, cx).unwrap_or_else(|| {
             cx.waker().wake_by_ref();
@@ -167,15 +167,15 @@ impl Pool {
         if let Some(units) = self.take(want, true) {
             return Some(Ok(units));
         }
-        if want.patience != Patience::None {
+        if want.waits != Waits::ForCall {
             return None;
         }
-        if self.state().book.known(want.least, Instant::now()) != Known::Nothing {
+        if self.state().book.known(want.least, Instant::now()) != Known::MayFit {
             return Some(Err(self.refusal(want.least)));
         }
         Runtime::try_current().is_err().then(|| {
             self.state().book.miss(want.least);
-            self.ask();
+            self.lease();
             self.take(want, false).ok_or_else(|| self.refusal(want.least))
         })
     }
@@ -201,12 +201,12 @@ impl Pool {
         let Some(Poll::Ready(granted)) = polled else { return None };
         let result = granted.map_err(|Refused| self.refusal(want.least));
         // It was polled so late that the units were gained, or the store is back.
-        let waits = want.patience == Patience::Full;
+        let waits = want.waits == Waits::ForQuota;
         if result.as_ref().is_err_and(|error| error.is_pending() || waits && !error.is_unavailable()) {
             return None;
         }
         self.lessor.observer.waited(self.checks.first(), since.elapsed());
-        self.ask();
+        self.lease();
         Some(Poll::Ready(result))
     }
 
@@ -225,14 +225,14 @@ impl Pool {
         }
         let decision = state.book.decision.as_ref();
         match state.book.known(units, now) {
-            Known::Nothing => FlowError::pending(),
+            Known::MayFit => FlowError::pending(),
             Known::Until(at) => FlowError::refused(decision, at.map(|at| at - now)),
             Known::Never => FlowError::refused(decision, None),
         }
     }
 
     /// Asks the store for what is needed, until it does not decide at once, and has the timer come back.
-    fn ask(self: &Arc<Self>) {
+    fn lease(self: &Arc<Self>) {
         loop {
             let (mut out, now) = (Out::default(), Instant::now());
             let (step, comes) = {
@@ -246,30 +246,30 @@ impl Pool {
             };
             self.finish(out);
             self.start(comes);
-            let Step::Ask(units) = step else { return };
+            let Step::Call(units) = step else { return };
             let checks = self.checks.now();
             let units = self.state().book.adapt(&checks, units);
             let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
-            let mut asking = Asking { pool: Arc::downgrade(self), is_done: false };
+            let mut in_flight = InFlight { pool: Arc::downgrade(self), is_done: false };
             match self.lessor.store.decide(&checks, Deadline::none()) {
                 Answer::Ready(decided) => {
-                    asking.is_done = true;
-                    self.asked(&checks, units, decided);
+                    in_flight.is_done = true;
+                    self.leased(&checks, units, decided);
                 }
-                pending @ Answer::Pending(_) => return self.wait(asking, checks, units, pending),
+                pending @ Answer::Pending(_) => return self.wait(in_flight, checks, units, pending),
             }
         }
     }
 
     /// Applies the result of a call.
-    fn asked(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
+    fn leased(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
         let (mut out, now) = (Out::default(), Instant::now());
         let mut state = self.state();
         match decided {
             Ok(decided) => {
-                self.lessor.observer.asked(checks, decided.decision.is_allowed());
+                self.lessor.observer.decided(checks, decided.decision.is_allowed());
                 state.failure = None;
-                state.book.asked(units, decided, now, &mut out);
+                state.book.leased(units, decided, now, &mut out);
             }
             Err(error) => {
                 state.failure = Some(Arc::new(error));
@@ -281,16 +281,16 @@ impl Pool {
     }
 
     /// Has a task wait for the result of a call.
-    fn wait(self: &Arc<Self>, asking: Asking, checks: Each, units: u64, pending: Answer<Result<Decided, Error>>) {
+    fn wait(self: &Arc<Self>, in_flight: InFlight, checks: Each, units: u64, pending: Answer<Result<Decided, Error>>) {
         let lessor = self.lessor.clone();
         let Ok(runtime) = Runtime::try_current() else {
-            drop(asking);
+            drop(in_flight);
             let error = Error::new(Kind::Store, "a flow needs a tokio runtime, as its store does not decide at once");
-            return self.asked(&checks, units, Err(error));
+            return self.leased(&checks, units, Err(error));
         };
         runtime.spawn(async move {
             let decided = pending.wait().await;
-            asking.done(&lessor, &checks, units, decided);
+            in_flight.done(&lessor, &checks, units, decided);
         });
         elsewhere(&runtime);
     }

@@ -73,14 +73,15 @@ async fn a_check_that_is_polled_long_after_its_refusal_calls_the_store_again() {
     let store = FailingStore::new(memory());
     store.delay(20 * MS);
     let (limiter, _) = limiter(store, Quota::per_second(1_000));
-    let flow = limiter.flow(&ada()).await.expect("a flow");
-    flow.take(1_000).await.expect("the burst");
-    let mut late = Box::pin(flow.check(300));
+    let _ = limiter.check_n(&ada(), 1_000).await.expect("memory decides");
+    let flow = limiter.flow(&ada()).await.expect("a flow, with nothing leased");
+    sleep(300 * MS).await;
+    let mut late = Box::pin(flow.check(600));
     assert!(late.as_mut().now_or_never().is_none(), "the call is in flight");
     sleep(100 * MS).await;
     assert!(flow.decision().is_some_and(|decision| !decision.is_allowed()));
     sleep(400 * MS).await;
-    soon(late).await.expect("500 units were gained");
+    soon(late).await.expect("800 units were gained");
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,11 +18,11 @@ fn open() -> Decided {
 fn where_everything_is_admitted_what_is_taken_needs_one_decision() {
     let (mut book, mut out, now) = (Book::new(&[check()]), Out::default(), Instant::now());
     for units in [1_000_000, u64::MAX, u64::MAX - 5] {
-        let want = Want { least: units, most: units, patience: Patience::Full };
+        let want = Want { least: units, most: units, waits: Waits::ForQuota };
         let id = book.join(want, Waker::noop());
-        let Step::Ask(asked) = book.step(now, &mut out) else { panic!("nothing is left") };
-        assert!(asked <= 10, "{asked}");
-        book.asked(asked, open(), now, &mut out);
+        let Step::Call(called) = book.step(now, &mut out) else { panic!("nothing is left") };
+        assert!(called <= 10, "{called}");
+        book.leased(called, open(), now, &mut out);
         assert_eq!(book.poll(id, Waker::noop(), &mut out), Some(Poll::Ready(Ok(units))));
         assert_eq!(book.available(), 0);
     }

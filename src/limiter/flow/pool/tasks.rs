@@ -21,21 +21,21 @@ pub(super) fn elsewhere(runtime: &Runtime) {
     runtime.spawn(async {});
 }
 
-/// A call in flight. If it is dropped, its runtime has ended, and others are to ask again; or the store has panicked,
+/// A call in flight. If it is dropped, its runtime has ended, and others are to call again; or the store has panicked,
 /// which is a failure.
-pub(super) struct Asking {
+pub(super) struct InFlight {
     pub(super) pool: Weak<Pool>,
     pub(super) is_done: bool,
 }
 
-impl Asking {
+impl InFlight {
     /// Passes the result on; if the pool is gone, nobody needs the units.
     pub(super) fn done(mut self, lessor: &Lessor, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
         self.is_done = true;
         match (self.pool.upgrade(), decided) {
             (Some(pool), decided) => {
-                pool.asked(checks, units, decided);
-                pool.ask();
+                pool.leased(checks, units, decided);
+                pool.lease();
             }
             (None, Ok(decided)) => lessor.refund(decided.receipt, units),
             (None, Err(_)) => {}
@@ -43,11 +43,11 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let Some(pool) = self.pool.upgrade().filter(|_| !self.is_done) else { return };
         if thread::panicking() {
-            return pool.asked(&[], 0, Err(Error::new(Kind::Store, "the store panicked")));
+            return pool.leased(&[], 0, Err(Error::new(Kind::Store, "the store panicked")));
         }
         let mut out = Out::default();
         pool.state().book.lost(true, &mut out);
@@ -81,7 +81,7 @@ impl Timing {
         // After all others, so that it is set anew and no second timer is started.
         let none = at + NEVER;
         pool.state().timer = Some(none);
-        pool.ask();
+        pool.lease();
         let mut state = pool.state();
         let goes_on = state.timer != Some(none);
         if !goes_on {
