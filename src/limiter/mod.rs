@@ -57,7 +57,8 @@ const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 /// rules, counters and circuit breaker. [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) returns one that
 /// shares the rules and counters of a layer.
 ///
-/// A store that waits for a server needs a tokio runtime, and so does [`until_ready`](Self::until_ready).
+/// A store that waits for a server needs a tokio runtime with timers, and so do [`until_ready`](Self::until_ready) and
+/// whoever waits for units of a [`Flow`].
 ///
 /// # Examples
 ///

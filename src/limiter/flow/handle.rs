@@ -34,6 +34,9 @@ use crate::core::{Decision, PolicyName};
 /// interval *d* all processes together pass at most what the quota admits in *d* + 2 s. Units for a
 /// [`take`](Self::take) of more than that are charged as the quota gains them.
 ///
+/// A refusal is kept for as long as it lasts, and for 5.5 s at most: so long, a refund, a reset or a lifted ban may go
+/// unnoticed.
+///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
 ///
 /// Each runtime has portions of its own: a flow that finds no units leased goes on with those of the runtime in which it
@@ -108,7 +111,8 @@ impl Flow {
         self.wait(Want { least: units, most: units, waits: Waits::ForCall }).await
     }
 
-    /// Takes units, and waits until the quota has gained them; whoever came first is served first.
+    /// Takes units, and waits until the quota has gained them; whoever came first is served first. Needs a tokio runtime
+    /// with timers.
     ///
     /// # Errors
     ///

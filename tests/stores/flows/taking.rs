@@ -73,9 +73,10 @@ async fn a_check_that_is_polled_long_after_its_refusal_calls_the_store_again() {
     let store = FailingStore::new(memory());
     store.delay(20 * MS);
     let (limiter, _) = limiter(store, Quota::per_second(1_000));
-    let _ = limiter.check_n(&ada(), 1_000).await.expect("memory decides");
-    let flow = limiter.flow(&ada()).await.expect("a flow, with nothing leased");
-    sleep(300 * MS).await;
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    sleep(2_000 * MS).await;
+    // Nothing is leased any more.
+    let _ = limiter.check_n(&ada(), 700).await.expect("memory decides");
     let mut late = Box::pin(flow.check(600));
     assert!(late.as_mut().now_or_never().is_none(), "the call is in flight");
     sleep(100 * MS).await;
