@@ -137,8 +137,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store fails, [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a failed
-    /// store is no error: [`Decision::source`] is what decided instead.
+    /// If the store fails, [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a
+    /// failed store is no error: [`Decision::source`] is what decided instead.
     ///
     /// # Cancellation
     ///
@@ -233,8 +233,9 @@ impl Limiter {
     /// Returns what a key has left of every rule, without taking anything.
     ///
     /// The decision is admitted unless the key is [banned](crate::Ban); [`Outcome::remaining`](crate::Outcome::remaining)
-    /// is 0 where the next unit would be refused. While the store is unavailable, [`OnFailure`](crate::OnFailure) decides
-    /// what it returns: the local fallback's counters, or a full quota with `Allow`; with `Deny` it is an error.
+    /// is 0 where the next unit would be refused. While the store is unavailable, [`OnFailure`](crate::OnFailure)
+    /// decides what it returns: the local fallback's counters, or a full quota with `Allow`; with `Deny` it is an
+    /// error.
     ///
     /// # Errors
     ///

@@ -57,7 +57,8 @@ impl Shared {
         (!self.limits_request.swap(true, Ordering::Relaxed)).then_some(meter)
     }
 
-    /// Logs that nobody limits the body of a request whose bytes are limited. A service that fails may not have read it.
+    /// Logs that nobody limits the body of a request whose bytes are limited. A service that fails may not have read
+    /// it.
     pub(super) fn warn_of_unlimited(&self, response: Option<&Parts>) {
         let is_served = response.is_some_and(|head| head.status.is_success());
         let is_limited = || self.limits_request.load(Ordering::Relaxed);

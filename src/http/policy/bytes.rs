@@ -22,8 +22,8 @@ pub enum Over {
     /// The rest waits until the quota has gained it.
     Pace,
     /// The body fails with a [`FlowError`](crate::FlowError), so that the connection of HTTP/1 is closed, or the stream
-    /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their `Retry-After`
-    /// is exact, or at most the time until the quota resets if that is a sliding window or log.
+    /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their
+    /// `Retry-After` is exact, or at most the time until the quota resets if that is a sliding window or log.
     ///
     /// Such a refusal is not cached: each one calls the store, and once more to refund what other policies took.
     Cut,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::line::{Grant, Known, Lot, Out, Waits, Refused, Step, Waiter, Want};
+use super::line::{Grant, Known, Lot, Out, Refused, Step, Waiter, Waits, Want};
 use super::portion::{Hold, Portion, remaining};
 use crate::core::{Decided, Decision, Source};
 use crate::store::Check;
@@ -217,8 +217,8 @@ impl Book {
         self.portion.units().max(need).saturating_sub(self.available()).clamp(1, self.portion.capacity())
     }
 
-    /// Returns the units that the front of the line still needs, whether or not they can be taken at once. Where everything
-    /// is admitted they take no further decisions.
+    /// Returns the units that the front of the line still needs, whether or not they can be taken at once. Where
+    /// everything is admitted they take no further decisions.
     fn lack_of_front(&self) -> u64 {
         let need = self.line.front().map_or(0, |waiter| waiter.want.least);
         need.saturating_sub(self.available()).min(u64::MAX - self.left)

@@ -39,8 +39,8 @@ use crate::core::{Decision, PolicyName};
 ///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
 ///
-/// Each runtime has portions of its own: a flow that finds no units leased goes on with those of the runtime in which it
-/// is used.
+/// Each runtime has portions of its own: a flow that finds no units leased goes on with those of the runtime in which
+/// it is used.
 ///
 /// # Failures
 ///
@@ -88,8 +88,8 @@ impl Flow {
     ///
     /// # Errors
     ///
-    /// If too few are leased, or others wait for them. With [`FlowError::is_pending`] nothing refuses them: a call for a
-    /// portion is in flight.
+    /// If too few are leased, or others wait for them. With [`FlowError::is_pending`] nothing refuses them: a call for
+    /// a portion is in flight.
     pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
         let want = Want { least: units, most: units, waits: Waits::ForCall };
         if units == 0 || self.pool.load().take(want, true).is_some() {
@@ -111,8 +111,8 @@ impl Flow {
         self.wait(Want { least: units, most: units, waits: Waits::ForCall }).await
     }
 
-    /// Takes units, and waits until the quota has gained them; whoever came first is served first. Needs a tokio runtime
-    /// with timers.
+    /// Takes units, and waits until the quota has gained them; whoever came first is served first. Needs a tokio
+    /// runtime with timers.
     ///
     /// # Errors
     ///
@@ -191,12 +191,7 @@ impl Flow {
 
     /// Polls for some of these units. A caller that waits for a call receives a chunk at least: otherwise it would wait
     /// for each unit that the quota gains.
-    pub(crate) fn poll_some(
-        &mut self,
-        cx: &mut Context<'_>,
-        most: u64,
-        waits: Waits,
-    ) -> Poll<Result<u64, FlowError>> {
+    pub(crate) fn poll_some(&mut self, cx: &mut Context<'_>, most: u64, waits: Waits) -> Poll<Result<u64, FlowError>> {
         let least = if waits == Waits::ForCall { most.min(self.pool.load().chunk()) } else { 1 };
         self.poll(cx, Want { least, most, waits })
     }

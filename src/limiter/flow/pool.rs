@@ -21,7 +21,7 @@ use super::book::Book;
 use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
 use super::lessor::{Lessor, PoolStore};
-use super::line::{Known, Lot, Out, Waits, Refused, Step, Want};
+use super::line::{Known, Out, Refused, Step, Waits, Want};
 use super::pools::{Home, here};
 use crate::core::error::Kind;
 use crate::core::observer::FlowObserver;

@@ -105,7 +105,8 @@ impl Hold {
     /// What a decision on `cost` units says, if `wanted` units are wanted next; `None` if they may be there.
     pub(super) fn of(decision: &Decision, cost: u64, wanted: u64, now: Instant) -> Option<Self> {
         let decision = decision.clone();
-        let mut hold = Self { decision, at: now, cost, wanted, until: now, is_long: false, refused_what_was_left: false };
+        let mut hold =
+            Self { decision, at: now, cost, wanted, until: now, is_long: false, refused_what_was_left: false };
         if hold.decision.is_allowed() && hold.left(now) >= wanted {
             return None;
         }
