@@ -49,7 +49,7 @@ local function ban_adjust(value, now, within, limit, most, _, terms, brought)
     if strikes == 0 or now >= start + within then
       start, strikes = now, 0
     end
-    start, strikes = min(start, max(0, now - age)), strikes + units
+    start, strikes = min(start, max(0, now - min(age, within - 1))), strikes + units
     if strikes >= after then
       if length == 0 or now >= ends + most then
         length = time

@@ -68,10 +68,10 @@ pub(crate) trait ObserveSlots: fmt::Debug + Send + Sync {
 /// Observes the flows of a layer or limiter.
 pub(crate) trait ObserveFlows: fmt::Debug + Send + Sync {
     /// The store decided about a portion.
-    fn asked(&self, policy: &PolicyName, is_allowed: bool);
+    fn decided(&self, policy: &PolicyName, is_allowed: bool);
 
-    /// A portion is over: some units of it have passed, and the others are returned.
-    fn closed(&self, policy: &PolicyName, passed: u64, returned: u64);
+    /// A portion is over: some units of it have passed, and the others are refunded.
+    fn closed(&self, policy: &PolicyName, passed: u64, refunded: u64);
 
     /// Somebody waited for units.
     fn waited(&self, policy: &PolicyName, time: Duration);
@@ -91,19 +91,19 @@ impl FlowObserver {
         Self(Some(Arc::new(observer)))
     }
 
-    /// See [`ObserveFlows::asked`]; for the policy of each check.
-    pub(crate) fn asked(&self, checks: &[Check], is_allowed: bool) {
+    /// See [`ObserveFlows::decided`]; for the policy of each check.
+    pub(crate) fn decided(&self, checks: &[Check], is_allowed: bool) {
         if let Some(observer) = &self.0 {
             for check in checks {
-                observer.asked(&check.counter.policy, is_allowed);
+                observer.decided(&check.counter.policy, is_allowed);
             }
         }
     }
 
     /// See [`ObserveFlows::closed`].
-    pub(crate) fn closed(&self, policy: &PolicyName, passed: u64, returned: u64) {
+    pub(crate) fn closed(&self, policy: &PolicyName, passed: u64, refunded: u64) {
         if let Some(observer) = &self.0 {
-            observer.closed(policy, passed, returned);
+            observer.closed(policy, passed, refunded);
         }
     }
 

@@ -9,6 +9,7 @@
 
 mod acquire;
 mod bans;
+mod failure;
 mod flow;
 mod flows;
 mod limits;
@@ -23,7 +24,6 @@ mod tier;
 mod untiered;
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use tokio::time::{Instant, sleep};
 pub use self::flow::{Flow, FlowError};
 #[cfg(feature = "stream")]
 pub use self::flow::{Paced, PacedError};
-pub(crate) use self::flow::{Patience, can_flow, refuses_frames};
+pub(crate) use self::flow::{Waits, can_flow, refuses_frames};
 pub(crate) use self::flows::flow_of;
 pub(crate) use self::limits::{InForce, Limits, Published};
 pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};
@@ -46,7 +46,7 @@ pub use self::tier::TierLookup;
 pub(crate) use self::untiered::TierLookup;
 use crate::core::{Decision, Error, Key};
 use crate::random;
-use crate::store::{BreakerState, Change, Deadline, Decided, FailureRules, OnFailure, SlotGuard, Store};
+use crate::store::{Change, Deadline, Decided, SlotGuard, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
@@ -57,7 +57,8 @@ const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 /// rules, counters and circuit breaker. [`RateLimitLayer::limiter`](crate::RateLimitLayer::limiter) returns one that
 /// shares the rules and counters of a layer.
 ///
-/// A store that waits for a server needs a tokio runtime, and so does [`until_ready`](Self::until_ready).
+/// A store that waits for a server needs a tokio runtime with timers, and so do [`until_ready`](Self::until_ready) and
+/// whoever waits for units of a [`Flow`].
 ///
 /// # Examples
 ///
@@ -130,76 +131,14 @@ impl Limiter {
         }))
     }
 
-    /// Sets what happens to checks that the store could not decide. The default is a local fallback.
-    ///
-    /// The limiter of a [layer](crate::RateLimitLayer::limiter) has the settings of the layer. This method and the
-    /// others that set what happens on failure detach it: from then on it has a circuit breaker of its own, and keeps
-    /// the rules that the layer has at this moment, even if the layer replaces them.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::num::NonZeroU32;
-    /// use std::time::Duration;
-    /// use tollgate::{Limiter, MemoryStore, OnFailure, Quota, Rule};
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(100))])
-    ///     .on_failure(OnFailure::Allow)
-    ///     .allow_for(Duration::from_secs(10))
-    ///     .instances(NonZeroU32::new(4).ok_or("at least one")?)
-    ///     .budget(Duration::from_millis(50));
-    /// # let _ = limiter;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn on_failure(self, rule: OnFailure) -> Self {
-        self.change_failure(|rules| rules.on_failure = rule)
-    }
-
-    /// Sets for how long [`OnFailure::Allow`] admits everything in one outage, 60 s by default; after that the local
-    /// fallback decides.
-    ///
-    /// See [`RateLimitLayer::allow_for`](crate::RateLimitLayer::allow_for).
-    pub fn allow_for(self, time: Duration) -> Self {
-        self.change_failure(|rules| rules.allow_for = time)
-    }
-
-    /// Sets how many processes share the limits, 1 by default: the fallback of each admits that share of every limit,
-    /// rounded up.
-    pub fn instances(self, instances: NonZeroU32) -> Self {
-        self.change_failure(|rules| rules.instances = instances.get())
-    }
-
-    /// Sets the timeout of one decision, lookups included; 0 becomes 1 ms. The default is the
-    /// [budget of the store](Store::budget), or 100 ms if it has none.
-    ///
-    /// The shorter of this budget and that of the store applies: see
-    /// [`RateLimitLayer::budget`](crate::RateLimitLayer::budget).
-    pub fn budget(self, budget: Duration) -> Self {
-        self.change_failure(|rules| rules.budget = Some(budget.max(TIMER_RESOLUTION)))
-    }
-
-    /// Returns the state of the circuit breaker in front of the store: see [`OnFailure`].
-    pub fn breaker_state(&self) -> BreakerState {
-        self.in_force.now().limits().store.breaker_state()
-    }
-
-    /// Returns a limiter over a copy of the limits in force, with other settings for failure.
-    fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
-        let mut limits = self.in_force.now().limits().clone();
-        limits.change_failure(change);
-        Self::of(limits)
-    }
-
     /// Takes the cost of every rule if all of them fit, and nothing otherwise.
     ///
     /// Work that a queueing leaky bucket admits has to wait for [`Decision::delay`] before it begins.
     ///
     /// # Errors
     ///
-    /// If the store fails, [`OnFailure::Deny`] is set and a rule is enforced. Otherwise a failed store is no error:
-    /// [`Decision::source`] is what decided instead.
+    /// If the store fails, [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a
+    /// failed store is no error: [`Decision::source`] is what decided instead.
     ///
     /// # Cancellation
     ///
@@ -294,8 +233,9 @@ impl Limiter {
     /// Returns what a key has left of every rule, without taking anything.
     ///
     /// The decision is admitted unless the key is [banned](crate::Ban); [`Outcome::remaining`](crate::Outcome::remaining)
-    /// is 0 where the next unit would be refused. While the store is unavailable, [`OnFailure`] decides what it returns: the
-    /// local fallback's counters, or a full quota with `Allow`; with `Deny` it is an error.
+    /// is 0 where the next unit would be refused. While the store is unavailable, [`OnFailure`](crate::OnFailure)
+    /// decides what it returns: the local fallback's counters, or a full quota with `Allow`; with `Deny` it is an
+    /// error.
     ///
     /// # Errors
     ///

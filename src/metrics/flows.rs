@@ -25,7 +25,7 @@ pub(super) struct Flows {
 #[derive(Debug)]
 struct Handles {
     passed: Counter,
-    returned: Counter,
+    refunded: Counter,
     allowed: Counter,
     refused: Counter,
     waited: Histogram,
@@ -38,7 +38,7 @@ impl Handles {
         let labels = |label| vec![name(), Label::from(label)];
         Self {
             passed: FLOW_UNITS.counter_of(labels(&("kind", "passed"))),
-            returned: FLOW_UNITS.counter_of(labels(&("kind", "returned"))),
+            refunded: FLOW_UNITS.counter_of(labels(&("kind", "refunded"))),
             allowed: FLOW_PORTIONS.counter_of(labels(&("verdict", "allowed"))),
             refused: FLOW_PORTIONS.counter_of(labels(&("verdict", "refused"))),
             waited: FLOW_WAIT_SECONDS.histogram_of(vec![name()]),
@@ -67,16 +67,16 @@ impl Flows {
 }
 
 impl ObserveFlows for Flows {
-    fn asked(&self, policy: &PolicyName, is_allowed: bool) {
+    fn decided(&self, policy: &PolicyName, is_allowed: bool) {
         let handles = self.of(policy);
         let counter = if is_allowed { &handles.allowed } else { &handles.refused };
         counter.increment(1);
     }
 
-    fn closed(&self, policy: &PolicyName, passed: u64, returned: u64) {
+    fn closed(&self, policy: &PolicyName, passed: u64, refunded: u64) {
         let handles = self.of(policy);
         handles.passed.increment(passed);
-        handles.returned.increment(returned);
+        handles.refunded.increment(refunded);
     }
 
     fn waited(&self, policy: &PolicyName, time: Duration) {

@@ -90,14 +90,14 @@ pub(super) const SLOTS_LOST: Metric = Metric {
 pub(super) const FLOW_UNITS: Metric = Metric {
     name: "tollgate_flow_units_total",
     unit: Unit::Count,
-    text: "Units of flows, such as bytes and messages, that have passed, or that were leased and returned.",
+    text: "Units of flows, such as bytes and messages, that have passed, or that were leased and refunded.",
 };
 
 /// Labels: `policy`, `verdict`.
 pub(super) const FLOW_PORTIONS: Metric = Metric {
     name: "tollgate_flow_portions_total",
     unit: Unit::Count,
-    text: "Portions that flows asked for, by the verdict.",
+    text: "Decisions about portions of flows, by the verdict.",
 };
 
 /// Labels: `policy`.

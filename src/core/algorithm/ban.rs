@@ -57,7 +57,8 @@ pub(crate) fn strike(state: Option<&State>, now: u64, ban: &Ban, mut units: u64,
         if strikes == 0 || now >= start + within {
             (start, strikes) = (now, 0);
         }
-        (start, strikes) = (start.min(now.saturating_sub(age)), strikes + units);
+        // None of them is older than the window.
+        (start, strikes) = (start.min(now.saturating_sub(age.min(within - 1))), strikes + units);
         if strikes >= u64::from(ban.after) {
             if length == 0 || now >= ends + most {
                 length = time;

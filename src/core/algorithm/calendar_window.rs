@@ -2,7 +2,8 @@
 //!
 //! State: the end of the window counted, and its count. A window counts until the end that its state names, also where
 //! the calendar has another one by now: where two processes know other rules of a time zone, or a clock stepped back,
-//! no unit is forgotten early.
+//! no unit is forgotten early. `decide` and `adjust` repeat those of `fixed_window.rs`, as their twins in Lua do: a
+//! shared function there would be made anew in every call of a fixed window.
 //!
 //! A request fits if `count + cost + floor <= limit`, and waits for the end of the window. What else there is to know
 //! of it is in `fixed_window.rs`, which calls this. The stamp is the window's end. Here the window comes from the

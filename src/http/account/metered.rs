@@ -5,13 +5,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
 
 use crate::core::{Decision, Outcome, PolicyName, Source};
 use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Over};
-use crate::limiter::{Flow, FlowError, Patience, flow_of, refuses_frames};
+use crate::limiter::{Flow, FlowError, Waits, flow_of, refuses_frames};
 use crate::lookup::Warning;
 use crate::store::{Change, Check, Decided, Mode, Receipt, Settlement, Store};
 
@@ -23,17 +25,20 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The checks of a request whose units are bytes, with the places of their policies.
 #[derive(Debug, Default)]
-pub(crate) struct ByteChecks(SmallVec<[(usize, Check); 1]>);
+pub(crate) struct ByteChecks {
+    each: SmallVec<[(usize, Check); 1]>,
+    has_body: bool,
+}
 
 impl ByteChecks {
-    /// Returns those among the checks of a decision; mostly none.
-    pub(crate) fn of(gate: &Gate, policies: &[usize], checks: &[Check]) -> Self {
+    /// Returns those among the checks of a decision; mostly none. `has_body` is what [`has_body`] returns.
+    pub(crate) fn of(gate: &Gate, policies: &[usize], checks: &[Check], has_body: bool) -> Self {
         if !gate.counts_bytes {
             return Self::default();
         }
         let each = policies.iter().copied().zip(checks);
         let each = each.filter(|(place, _)| gate.policies[*place].options().bytes.is_some());
-        Self(each.map(|(place, check)| (place, check.clone())).collect())
+        Self { each: each.map(|(place, check)| (place, check.clone())).collect(), has_body }
     }
 
     /// Refuses a request of which a body could only be cut, and refunds what it took.
@@ -41,7 +46,7 @@ impl ByteChecks {
         let is_cut = |(place, _): &&(usize, Check)| {
             gate.policies[*place].options().bytes.is_some_and(|bytes| bytes.over == Over::Cut)
         };
-        let cuts: SmallVec<[&Check; 1]> = self.0.iter().filter(is_cut).map(|(_, check)| check).collect();
+        let cuts: SmallVec<[&Check; 1]> = self.each.iter().filter(is_cut).map(|(_, check)| check).collect();
         if cuts.is_empty() || !decided.decision.is_allowed() {
             return decided;
         }
@@ -71,7 +76,7 @@ impl ByteChecks {
     /// Returns what the bodies of one direction take their bytes from; `None` if they are not limited.
     pub(super) fn meter(&self, gate: &Gate, direction: Direction) -> Option<Box<Meter>> {
         let limits = |place: usize| gate.policies[place].options().bytes.filter(|bytes| bytes.direction == direction);
-        let each = || self.0.iter().filter_map(|(place, check)| Some((limits(*place)?, *place, check)));
+        let each = || self.each.iter().filter_map(|(place, check)| Some((limits(*place)?, *place, check)));
         each().next()?;
         let cuts =
             each().filter(|(bytes, ..)| bytes.over == Over::Cut).map(|(_, _, check)| check.counter.policy.clone());
@@ -86,14 +91,20 @@ impl ByteChecks {
             check
         });
         let flow = flow_of(&gate.limits, checks);
-        Some(Box::new(Meter { flow, cuts, is_patient: false, rest: Bytes::new(), has_failed: false }))
+        Some(Box::new(Meter { flow, cuts, waits: false, rest: Bytes::new(), has_failed: false }))
     }
 
-    /// Returns whether bodies of requests are limited.
-    pub(super) fn has_requests(&self, gate: &Gate) -> bool {
+    /// Returns whether the request has a body that is limited.
+    pub(super) fn has_request(&self, gate: &Gate) -> bool {
         let of = |place: usize| gate.policies[place].options().bytes.map(|bytes| bytes.direction);
-        self.0.iter().any(|(place, _)| of(*place) == Some(Direction::Request))
+        self.has_body && self.each.iter().any(|(place, _)| of(*place) == Some(Direction::Request))
     }
+}
+
+/// Returns whether the head of a request says that a body comes: that of HTTP/2 need not.
+pub(crate) fn has_body(headers: &HeaderMap) -> bool {
+    let length = headers.get(CONTENT_LENGTH);
+    headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length.as_bytes() != b"0")
 }
 
 /// Logs that a tier's quota cannot limit bytes.
@@ -114,7 +125,7 @@ pub(crate) struct Meter {
     /// The policies that cut the body.
     cuts: SmallVec<[PolicyName; 1]>,
     /// Whether the body waits for a policy that paces it, among some that cut it.
-    is_patient: bool,
+    waits: bool,
     /// What was read and may not pass yet.
     rest: Bytes,
     has_failed: bool,
@@ -177,14 +188,14 @@ impl Meter {
     /// Polls for some of these bytes.
     fn poll_units(&mut self, size: usize, cx: &mut Context<'_>) -> Poll<Result<usize, FlowError>> {
         loop {
-            let patience = match (self.cuts.is_empty(), self.is_patient) {
-                (true, _) => Patience::Full,
-                (false, true) => Patience::Wary,
-                (false, false) => Patience::None,
+            let waits = match (self.cuts.is_empty(), self.waits) {
+                (true, _) => Waits::ForQuota,
+                (false, true) => Waits::UnlessCut,
+                (false, false) => Waits::ForCall,
             };
-            match ready!(self.flow.poll_some(cx, size as u64, patience)) {
+            match ready!(self.flow.poll_some(cx, size as u64, waits)) {
                 Ok(units) => {
-                    self.is_patient = false;
+                    self.waits = false;
                     return Poll::Ready(Ok(usize::try_from(units).unwrap_or(size)));
                 }
                 Err(error) if error.is_unavailable() => return Poll::Ready(Err(error)),
@@ -193,7 +204,7 @@ impl Meter {
                         self.flow.count_cut(policy);
                         return Poll::Ready(Err(error));
                     }
-                    None => self.is_patient = error.is_refused(),
+                    None => self.waits = error.is_refused(),
                 },
             }
         }

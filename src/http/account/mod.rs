@@ -36,7 +36,7 @@ use tokio::time::{Timeout, timeout};
 
 use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
-pub(crate) use self::metered::{BoxError, ByteChecks, Meter, Metered};
+pub(crate) use self::metered::{BoxError, ByteChecks, Meter, Metered, has_body};
 pub use self::request_body::RequestBody;
 pub(crate) use self::shared::Shared;
 use self::strikes::Strikes;
@@ -132,7 +132,7 @@ impl Account {
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
-        self.shared.warn_of_unlimited();
+        self.shared.warn_of_unlimited(response);
         self.stage = Stage::Settled;
         let may_strike = self.strikes.settle(&self.shared.gate, |count| count.counts(response));
         let mut debts = self.shared.debts();

@@ -8,6 +8,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::response::Parts;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
@@ -56,13 +57,16 @@ impl Shared {
         (!self.limits_request.swap(true, Ordering::Relaxed)).then_some(meter)
     }
 
-    /// Logs that nobody limits the body of a request whose bytes are limited.
-    pub(super) fn warn_of_unlimited(&self) {
-        let is_forgotten = self.bytes.has_requests(&self.gate) && !self.limits_request.load(Ordering::Relaxed);
-        if is_forgotten && UNLIMITED.is_due() {
+    /// Logs that nobody limits the body of a request whose bytes are limited. A service that fails may not have read
+    /// it.
+    pub(super) fn warn_of_unlimited(&self, response: Option<&Parts>) {
+        let is_served = response.is_some_and(|head| head.status.is_success());
+        let is_limited = || self.limits_request.load(Ordering::Relaxed);
+        if is_served && self.bytes.has_request(&self.gate) && !is_limited() && UNLIMITED.is_due() {
             tracing::warn!(
                 code = "unlimited_bytes",
-                "a policy limits the bytes of request bodies, and no RequestBodyLayer is inside of its layer"
+                "a policy limits the bytes of request bodies, and nobody limited one: put a RequestBodyLayer inside of \
+                 its layer, or call Handle::limit_body"
             );
         }
     }

@@ -23,7 +23,7 @@ pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Waiting};
 use crate::core::observer::Timer;
 use crate::core::{Decision, Error, Mode, Outcome};
-use crate::http::account::{Account, ByteChecks};
+use crate::http::account::{Account, ByteChecks, has_body};
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 use crate::limiter::{Places, Plan};
@@ -64,12 +64,13 @@ impl Admission {
                 return Admission::Known(Some(Err(counted(gate, refusal))));
             }
         }
+        let has_body = gate.counts_bytes && has_body(&parts.headers);
         if !plan.pending.is_empty() {
-            return Self::after_lookups(gate, plan);
+            return Self::after_lookups(gate, plan, has_body);
         }
         let timer = gate.limits.observer.start();
         let decided = gate.limits.store.decide(&plan.checks, Deadline::none());
-        let bytes = ByteChecks::of(gate, &plan.rules, &plan.checks);
+        let bytes = ByteChecks::of(gate, &plan.rules, &plan.checks, has_body);
         match decided {
             Answer::Ready(decided) => Admission::Known(Some(verdict(gate, &plan.rules, bytes, timer, decided))),
             Answer::Pending(pending) => Admission::Deciding { pending, policies: plan.rules, bytes, timer },
@@ -77,12 +78,12 @@ impl Admission {
     }
 
     /// Looks up what the plan lacks, then decides, both within the layer's budget.
-    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>) -> Self {
+    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, has_body: bool) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
             match gate.limits.decide_after_lookups(plan).await {
                 Ok((plan, timer, decided)) => {
-                    let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks);
+                    let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks, has_body);
                     verdict(&gate, &plan.rules, bytes, timer, decided)
                 }
                 Err(refusal) => Err(counted(&gate, *refusal)),

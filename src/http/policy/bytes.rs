@@ -22,7 +22,10 @@ pub enum Over {
     /// The rest waits until the quota has gained it.
     Pace,
     /// The body fails with a [`FlowError`](crate::FlowError), so that the connection of HTTP/1 is closed, or the stream
-    /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused.
+    /// of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their
+    /// `Retry-After` is exact, or at most the time until the quota resets if that is a sliding window or log.
+    ///
+    /// Such a refusal is not cached: each one calls the store, and once more to refund what other policies took.
     Cut,
 }
 
@@ -46,7 +49,8 @@ impl Policy {
     /// Data of bodies counts, and neither heads nor trailers do. Bytes are taken in portions, as by a
     /// [`Flow`](crate::Flow), which has the accuracy; all bodies of a key share theirs. A body that is not read takes
     /// nothing, and a paced one buffers at most one frame. With [`OnFailure::Deny`](crate::OnFailure::Deny), bodies
-    /// fail while the store does.
+    /// fail while the store does. Bytes of an upgraded connection, such as a web socket, do not count: limit these by a
+    /// flow.
     ///
     /// If a layer compresses bodies, this one has to be inside it to count the bytes before they are compressed.
     ///
@@ -74,7 +78,8 @@ impl Policy {
     ///
     /// A request body gets another type by that, so it needs a [`RequestBodyLayer`](crate::RequestBodyLayer) inside of
     /// the layer with this policy, or a handler that calls [`Handle::limit_body`](crate::Handle::limit_body). Without
-    /// them the policy limits nothing, and a warning is logged.
+    /// them the policy limits nothing, and a warning is logged once a request whose head has a `Content-Length` or a
+    /// `Transfer-Encoding` has succeeded.
     pub fn request_bytes(self, over: Over) -> Self {
         self.bytes(BodyBytes { direction: Direction::Request, over })
     }

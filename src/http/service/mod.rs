@@ -11,9 +11,9 @@ mod body;
 mod ending;
 mod future;
 mod rate_limit;
-mod request_body;
+mod request_body_layer;
 
 pub use self::body::ResponseBody;
 pub use self::future::ResponseFuture;
 pub use self::rate_limit::RateLimit;
-pub use self::request_body::{LimitRequestBody, RequestBodyLayer};
+pub use self::request_body_layer::{LimitRequestBody, RequestBodyLayer};

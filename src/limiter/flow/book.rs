@@ -1,113 +1,26 @@
-//! The book of a pool: what is leased, who waits for it, and what to ask for. It knows no store and no runtime.
+//! The book of a pool: what is leased, who waits for it, and what to lease next. It knows no store and no runtime.
 //!
 //! Units are in lots, one for each portion that the store admitted. Whoever takes units finds enough of them, or waits
 //! in line; a portion that comes is granted from the front of the line. A grant is only set aside: it is taken out of
 //! lots when it is claimed. So whoever leaves the line needs no lot to return units to.
 //!
-//! Invariants: `granted` is the sum of the grants, and never more than what is left; lots are returned once; a portion
-//! is asked for only while none is in flight.
+//! Invariants: `granted` is the sum of the grants, and never more than what is left; lots are refunded once; at most
+//! one call is in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::line::{Grant, Known, Lot, Out, Refused, Step, Waiter, Waits, Want};
 use super::portion::{Hold, Portion, remaining};
-use crate::core::{Decided, Decision};
-use crate::store::{Check, Receipt};
+use crate::core::{Decided, Decision, Source};
+use crate::store::Check;
 
 /// How long units are held that nobody takes.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
-
-/// A portion that the store admitted.
-#[derive(Debug)]
-pub(super) struct Lot {
-    pub(super) receipt: Receipt,
-    /// The units of the portion.
-    pub(super) units: u64,
-    pub(super) left: u64,
-    at: Instant,
-}
-
-/// What somebody waits for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Want {
-    /// The units without which it goes on waiting.
-    pub(super) least: u64,
-    /// The units that it can use.
-    pub(super) most: u64,
-    pub(super) patience: Patience,
-}
-
-/// What somebody who needs units that are not there waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// A call.
-    None,
-    /// Time to pass, unless the next decision is that of another policy.
-    Wary,
-    /// Time to pass.
-    Full,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    id: u64,
-    want: Want,
-    waker: Waker,
-}
-
-impl Waiter {
-    /// Returns the units that those behind cannot have until they are gained.
-    fn keeps(&self) -> u64 {
-        if self.want.patience == Patience::Full { self.want.least } else { 0 }
-    }
-}
-
-#[derive(Debug)]
-enum Grant {
-    Units(u64, Instant),
-    /// The store refused, or failed.
-    Nothing,
-}
-
-/// Why nothing was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused;
-
-/// What is known about units that are not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    /// The store may admit them.
-    Nothing,
-    /// The store refuses them until a time; `None` if no wait can help.
-    Until(Option<Instant>),
-    /// They are more than can ever be taken at once.
-    Never,
-}
-
-/// What is to be done next.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Ask the store for these units.
-    Ask(u64),
-    /// Come again at this time.
-    Wait(Instant),
-    /// There is nothing to do until somebody takes units.
-    Rest,
-}
-
-/// What is to be done without the lock.
-#[derive(Debug, Default)]
-#[must_use = "lots are to be returned, and waiters to be woken"]
-pub(super) struct Out {
-    /// Lots that are over.
-    pub(super) lots: SmallVec<[Lot; 1]>,
-    pub(super) wakers: SmallVec<[Waker; 4]>,
-}
 
 #[derive(Debug)]
 pub(super) struct Book {
@@ -124,10 +37,10 @@ pub(super) struct Book {
     /// When the last portion was admitted.
     admitted: Option<Instant>,
     /// Whether a call is in flight.
-    asking: bool,
+    in_flight: bool,
     /// Whether less than a quarter of a portion was left when units were taken.
     is_low: bool,
-    /// What [`try_take`](Self::take) did not find, to be asked for.
+    /// What [`try_take`](Self::take) did not find, to be leased.
     missed: u64,
     /// The last decision.
     pub(super) decision: Option<Decision>,
@@ -146,7 +59,7 @@ impl Book {
             portion: Portion::of(checks),
             hold: None,
             admitted: None,
-            asking: false,
+            in_flight: false,
             is_low: false,
             missed: 0,
             decision: None,
@@ -180,7 +93,7 @@ impl Book {
 
     /// Returns whether a portion is needed soon.
     pub(super) fn is_low(&self) -> bool {
-        self.is_low && !self.asking
+        self.is_low && !self.in_flight
     }
 
     /// Returns what is known about units that are not there.
@@ -188,12 +101,12 @@ impl Book {
         if units > self.portion.capacity() {
             return Known::Never;
         }
-        let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return Known::Nothing };
+        let Some(hold) = self.hold.as_ref().filter(|hold| now < hold.until) else { return Known::MayFit };
         let needs = self.line.iter().map(Waiter::keeps).fold(units, u64::saturating_add);
         if needs > hold.left(now).saturating_add(self.available()) {
-            return Known::Until(hold.ready(needs - self.available()));
+            return Known::Until(hold.retry(needs - self.available()));
         }
-        Known::Nothing
+        Known::MayFit
     }
 
     /// Joins the line. Returns the number to [`poll`](Self::poll) with.
@@ -216,7 +129,10 @@ impl Book {
             }));
         }
         let place = self.line.binary_search_by_key(&id, |waiter| waiter.id).ok()?;
-        self.line[place].waker.clone_from(waker);
+        let own = &mut self.line[place].waker;
+        if !own.will_wake(waker) {
+            out.old.push(mem::replace(own, waker.clone()));
+        }
         Some(Poll::Pending)
     }
 
@@ -224,11 +140,11 @@ impl Book {
     pub(super) fn leave(&mut self, id: u64, now: Instant, out: &mut Out) {
         if let Some(Grant::Units(units, _)) = self.grants.remove(&id) {
             self.granted -= units;
-            self.give_back(units, now, out);
+            self.expire_lots(units, now, out);
         } else if let Ok(place) = self.line.binary_search_by_key(&id, |waiter| waiter.id) {
-            self.line.remove(place);
+            out.old.extend(self.line.remove(place).map(|waiter| waiter.waker));
             if place == 0 {
-                self.give_back(u64::MAX, now, out);
+                self.expire_lots(u64::MAX, now, out);
             }
         }
         self.grant(now, out);
@@ -248,7 +164,7 @@ impl Book {
         self.is_low |= self.available() < self.portion.units().div_ceil(4);
     }
 
-    /// Returns what to do now. An [ask](Step::Ask) has to be followed by [`asked`](Self::asked) or
+    /// Returns what to do now. A [call](Step::Call) has to be followed by [`leased`](Self::leased) or
     /// [`failed`](Self::failed).
     pub(super) fn step(&mut self, now: Instant, out: &mut Out) -> Step {
         self.expire(now, out);
@@ -257,15 +173,15 @@ impl Book {
             hold.shorten(wanted, now);
         }
         self.hold.take_if(|hold| hold.until <= now);
-        if !self.asking
+        if !self.in_flight
             && let Some(units) = self.due(now)
         {
-            (self.asking, self.is_low, self.missed) = (true, false, 0);
-            return Step::Ask(units);
+            (self.in_flight, self.is_low, self.missed) = (true, false, 0);
+            return Step::Call(units);
         }
         // After a long wait, nobody who has taken units may be there any more.
         let is_needed = |hold: &&Hold| !self.line.is_empty() || self.is_low && !hold.is_long;
-        let again = self.hold.as_ref().filter(|_| !self.asking).filter(is_needed).map(|hold| hold.until);
+        let again = self.hold.as_ref().filter(|_| !self.in_flight).filter(is_needed).map(|hold| hold.until);
         // One that is late is granted, and over with its grant.
         let oldest = self.lots.front().filter(|_| self.line.is_empty()).map(|lot| lot.at + IDLE);
         let oldest = oldest.filter(|at| *at > now);
@@ -276,18 +192,22 @@ impl Book {
         again.into_iter().chain(oldest).chain(grants.min()).min().map_or(Step::Rest, Step::Wait)
     }
 
-    /// Returns the units to ask for, if it is time.
+    /// Returns the units of the next call, if it is time.
     fn due(&mut self, now: Instant) -> Option<u64> {
         let front = self.line.front().map(|waiter| waiter.want);
         let need = front.map_or(self.missed, |want| want.least.max(1));
         if need == 0 && !self.is_low {
             return None;
         }
-        let (available, lack) = (self.available(), self.lack());
+        // Where nothing is enforced, several may need all that a number holds.
+        let (available, lack) = (self.available(), self.lack().min(u64::MAX - self.left));
+        if lack == 0 {
+            return None;
+        }
         let Some(hold) = &self.hold else { return Some(lack) };
         // Until it is over no more than this is there: of use to those who need no more, and cannot wait for a portion.
         let units = lack.min(hold.left(now));
-        let is_urgent = hold.is_long || front.is_none_or(|want| want.patience == Patience::None);
+        let is_urgent = hold.is_long || front.is_none_or(|want| want.waits == Waits::ForCall);
         (units > 0 && need > 0 && need <= available + units && is_urgent).then_some(units)
     }
 
@@ -297,18 +217,26 @@ impl Book {
         self.portion.units().max(need).saturating_sub(self.available()).clamp(1, self.portion.capacity())
     }
 
-    /// Returns the units to wait for: a whole portion, as otherwise the last ones would be asked for one by one.
+    /// Returns the units that the front of the line still needs, whether or not they can be taken at once. Where
+    /// everything is admitted they take no further decisions.
+    fn lack_of_front(&self) -> u64 {
+        let need = self.line.front().map_or(0, |waiter| waiter.want.least);
+        need.saturating_sub(self.available()).min(u64::MAX - self.left)
+    }
+
+    /// Returns the units to wait for: a whole portion, as otherwise the last ones would be leased one by one.
     fn wanted(&self) -> u64 {
         self.lack().max(self.portion.units())
     }
 
-    /// Notes the decision about the units that were asked for.
-    pub(super) fn asked(&mut self, units: u64, decided: Decided, now: Instant, out: &mut Out) {
-        self.asking = false;
+    /// Notes the decision about the units of a call.
+    pub(super) fn leased(&mut self, units: u64, decided: Decided, now: Instant, out: &mut Out) {
+        self.in_flight = false;
         let Decided { decision, receipt } = decided;
         if decision.is_allowed() {
             let since = self.admitted.replace(now).map(|last| now - last);
             self.portion.admitted(since, remaining(&decision));
+            let units = if decision.source() == Source::Open { units.max(self.lack_of_front()) } else { units };
             self.left += units;
             self.lots.push_back(Lot { receipt, units, left: units, at: now });
         } else {
@@ -322,7 +250,7 @@ impl Book {
 
     /// Notes that no decision was made, for whatever reason. All who wait are refused.
     pub(super) fn failed(&mut self, out: &mut Out) {
-        self.asking = false;
+        self.in_flight = false;
         self.decision = None;
         for waiter in mem::take(&mut self.line) {
             self.grants.insert(waiter.id, Grant::Nothing);
@@ -330,13 +258,13 @@ impl Book {
         }
     }
 
-    /// Notes that the task which asked, or waited for time to pass, is gone: those in line have another one do it.
-    pub(super) fn lost(&mut self, was_asking: bool, out: &mut Out) {
-        self.asking &= !was_asking;
+    /// Notes that the task which waited for a call, or for time to pass, is gone: those in line have another one do it.
+    pub(super) fn lost(&mut self, was_in_flight: bool, out: &mut Out) {
+        self.in_flight &= !was_in_flight;
         out.wakers.extend(self.line.iter().map(|waiter| waiter.waker.clone()));
     }
 
-    /// Follows new quotas. Returns how many of the units can be asked for at once.
+    /// Follows new quotas. Returns how many of the units one call can be for.
     pub(super) fn adapt(&mut self, checks: &[Check], units: u64) -> u64 {
         self.portion.adapt(checks);
         units.min(self.portion.capacity())
@@ -365,7 +293,7 @@ impl Book {
         let (grants, mut needs) = (&mut self.grants, 0_u64);
         self.line.retain(|waiter| {
             needs = needs.saturating_add(waiter.keeps());
-            let stays = waiter.want.patience == Patience::Full
+            let stays = waiter.want.waits == Waits::ForQuota
                 || needs.saturating_add(waiter.want.least) <= available.saturating_add(left);
             if !stays {
                 grants.insert(waiter.id, Grant::Nothing);
@@ -387,16 +315,16 @@ impl Book {
         });
         self.granted -= back;
         if back > 0 {
-            self.give_back(back, now, out);
+            self.expire_lots(back, now, out);
             self.grant(now, out);
         }
         if self.line.is_empty() {
-            self.give_back(u64::MAX, now, out);
+            self.expire_lots(u64::MAX, now, out);
         }
     }
 
     /// Returns lots that have not been used for long, of at most so many units, and which nobody has.
-    fn give_back(&mut self, most: u64, now: Instant, out: &mut Out) {
+    fn expire_lots(&mut self, most: u64, now: Instant, out: &mut Out) {
         let mut most = most.min(self.available());
         while let Some(lot) = self.lots.front().filter(|lot| lot.at + IDLE <= now && lot.left <= most) {
             most -= lot.left;
@@ -413,6 +341,9 @@ impl Book {
     /// Returns all lots, as nobody takes units any more.
     pub(super) fn close(&mut self) -> Out {
         (self.left, self.granted) = (0, 0);
-        Out { lots: mem::take(&mut self.lots).into_iter().collect(), wakers: SmallVec::new() }
+        Out { lots: mem::take(&mut self.lots).into_iter().collect(), ..Out::default() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,7 +63,8 @@ impl FlowError {
         }
     }
 
-    /// Returns whether nothing refuses: a portion has been asked for, and the units may be there in a moment.
+    /// Returns whether nothing refuses the units: a call for a portion is in flight, and they may be leased in a
+    /// moment.
     pub fn is_pending(&self) -> bool {
         matches!(self.0, Reason::Pending)
     }

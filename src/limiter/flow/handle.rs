@@ -5,15 +5,17 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::book::{Patience, Want};
+use arc_swap::ArcSwap;
+
 use super::error::FlowError;
+use super::line::{Waits, Want};
 use super::pool::{Pool, Ticket};
 use crate::core::{Decision, PolicyName};
 
 /// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
 ///
 /// [`Limiter::flow`](crate::Limiter::flow) returns the flow of a key. It takes units from the store in portions, before
-/// they pass, and asks for the next portion before the last one is used up; so most units pass without a call. All
+/// they pass, and takes the next portion before the last one is used up; so most units pass without a call. All
 /// flows of one key in a process share their portions, and clones are flows of the same key.
 ///
 /// | method | if no units are leased | for |
@@ -32,10 +34,13 @@ use crate::core::{Decision, PolicyName};
 /// interval *d* all processes together pass at most what the quota admits in *d* + 2 s. Units for a
 /// [`take`](Self::take) of more than that are charged as the quota gains them.
 ///
+/// A refusal is kept for as long as it lasts, and for 5.5 s at most: so long, a refund, a reset or a lifted ban may go
+/// unnoticed.
+///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
 ///
-/// A flow belongs to the runtime in which it was begun: while that runtime is not driven, whoever waits in another one
-/// goes on waiting.
+/// Each runtime has portions of its own: a flow that finds no units leased goes on with those of the runtime in which
+/// it is used.
 ///
 /// # Failures
 ///
@@ -60,24 +65,37 @@ use crate::core::{Decision, PolicyName};
 /// ```
 #[must_use = "a flow that takes nothing limits nothing"]
 pub struct Flow {
-    pool: Arc<Pool>,
+    /// Replaced by that of another runtime when it would have to wait there.
+    pool: ArcSwap<Pool>,
     /// The place of [`poll_take`](Self::poll_take) in the line.
     ticket: Option<Ticket>,
 }
 
 impl Flow {
     pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Self { pool, ticket: None }
+        Self { pool: ArcSwap::new(pool), ticket: None }
+    }
+
+    /// Returns the pool of the runtime of the caller, in which somebody may wait: that of another may stand still.
+    fn pool_here(&self) -> Arc<Pool> {
+        let pool = self.pool.load_full();
+        let Some(here) = pool.here() else { return pool };
+        self.pool.store(Arc::clone(&here));
+        here
     }
 
     /// Takes units that are leased already, without waiting for anything.
     ///
     /// # Errors
     ///
-    /// If too few are leased, or others wait for them. [`FlowError::is_pending`] says that nothing refuses: a portion
-    /// has been asked for.
+    /// If too few are leased, or others wait for them. With [`FlowError::is_pending`] nothing refuses them: a call for
+    /// a portion is in flight.
     pub fn try_take(&self, units: u64) -> Result<(), FlowError> {
-        if units == 0 { Ok(()) } else { self.pool.try_take(units) }
+        let want = Want { least: units, most: units, waits: Waits::ForCall };
+        if units == 0 || self.pool.load().take(want, true).is_some() {
+            return Ok(());
+        }
+        self.pool_here().try_take(units)
     }
 
     /// Takes units, and waits for a call to the store if too few are leased.
@@ -90,10 +108,11 @@ impl Flow {
     ///
     /// If the future is dropped, nothing is taken.
     pub async fn check(&self, units: u64) -> Result<(), FlowError> {
-        self.wait(Want { least: units, most: units, patience: Patience::None }).await
+        self.wait(Want { least: units, most: units, waits: Waits::ForCall }).await
     }
 
-    /// Takes units, and waits until the quota has gained them; whoever came first is served first.
+    /// Takes units, and waits until the quota has gained them; whoever came first is served first. Needs a tokio
+    /// runtime with timers.
     ///
     /// # Errors
     ///
@@ -120,7 +139,7 @@ impl Flow {
     /// # }
     /// ```
     pub async fn take(&self, units: u64) -> Result<(), FlowError> {
-        self.wait(Want { least: units, most: units, patience: Patience::Full }).await
+        self.wait(Want { least: units, most: units, waits: Waits::ForQuota }).await
     }
 
     async fn wait(&self, want: Want) -> Result<(), FlowError> {
@@ -128,7 +147,7 @@ impl Flow {
         if want.least == 0 {
             return Ok(());
         }
-        poll_fn(|cx| self.pool.poll_take(want, &mut ticket, cx)).await.map(drop)
+        poll_fn(|cx| self.poll_with(&mut ticket, cx, want)).await.map(drop)
     }
 
     /// Polls for units, as [`take`](Self::take): for streams, sinks and bodies of your own.
@@ -142,42 +161,56 @@ impl Flow {
         if units == 0 {
             return Poll::Ready(Ok(()));
         }
-        let want = Want { least: units, most: units, patience: Patience::Full };
-        self.pool.poll_take(want, &mut self.ticket, cx).map_ok(drop)
+        let want = Want { least: units, most: units, waits: Waits::ForQuota };
+        self.poll(cx, want).map_ok(drop)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, want: Want) -> Poll<Result<u64, FlowError>> {
+        let mut ticket = self.ticket.take();
+        let polled = self.poll_with(&mut ticket, cx, want);
+        self.ticket = ticket;
+        polled
+    }
+
+    /// Polls for units, with a place in the line of the present runtime.
+    fn poll_with(&self, ticket: &mut Option<Ticket>, cx: &mut Context<'_>, want: Want) -> Poll<Result<u64, FlowError>> {
+        if ticket.is_none()
+            && let Some(units) = self.pool.load().take(want, true)
+        {
+            return Poll::Ready(Ok(units));
+        }
+        let pool = self.pool_here();
+        *ticket = ticket.take().filter(|ticket| ticket.is_of(&pool));
+        pool.poll_take(want, ticket, cx)
     }
 
     /// Counts a body that a policy has cut.
     pub(crate) fn count_cut(&self, policy: &PolicyName) {
-        self.pool.count_cut(policy);
+        self.pool.load().count_cut(policy);
     }
 
-    /// Polls for some of these units. A caller that is not patient receives a chunk at least: otherwise it would wait
+    /// Polls for some of these units. A caller that waits for a call receives a chunk at least: otherwise it would wait
     /// for each unit that the quota gains.
-    pub(crate) fn poll_some(
-        &mut self,
-        cx: &mut Context<'_>,
-        most: u64,
-        patience: Patience,
-    ) -> Poll<Result<u64, FlowError>> {
-        let least = if patience == Patience::None { most.min(self.pool.chunk()) } else { 1 };
-        self.pool.poll_take(Want { least, most, patience }, &mut self.ticket, cx)
+    pub(crate) fn poll_some(&mut self, cx: &mut Context<'_>, most: u64, waits: Waits) -> Poll<Result<u64, FlowError>> {
+        let least = if waits == Waits::ForCall { most.min(self.pool.load().chunk()) } else { 1 };
+        self.poll(cx, Want { least, most, waits })
     }
 
     /// Waits for a first portion, unless something is leased.
     pub(in crate::limiter) async fn begin(&self) -> Result<(), FlowError> {
-        self.wait(Want { least: 1, most: 0, patience: Patience::None }).await
+        self.wait(Want { least: 1, most: 0, waits: Waits::ForCall }).await
     }
 
     /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was
     /// none, or if the last one could not be made.
     pub fn decision(&self) -> Option<Decision> {
-        self.pool.decision()
+        self.pool.load().decision()
     }
 }
 
 impl Clone for Flow {
     fn clone(&self) -> Self {
-        Self::new(Arc::clone(&self.pool))
+        Self::new(self.pool.load_full())
     }
 }
 

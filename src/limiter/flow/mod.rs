@@ -3,8 +3,9 @@
 //! A key and rules come in, as the checks of one decision; a [`Flow`] goes out, from which units are taken mostly
 //! without a call. Flows of one key share a [`pool`].
 //!
-//! - `book.rs` is what a pool holds and who waits for it: no store, no runtime; `portion.rs` says how much to ask for.
-//! - `pool.rs` asks the store, returns what is not used, and keeps the time.
+//! - `book.rs` is what a pool holds and who waits for it ([`line`]): no store, no runtime; `portion.rs` says how large
+//!   portions are.
+//! - `pool.rs` calls the store ([`lessor`]); `pool/tasks.rs` waits for the result, and keeps the time.
 //! - `checks.rs` has the checks of a portion; `pools.rs` all pools of a limiter; `handle.rs` is what users hold.
 //! - `stream.rs` paces streams and sinks (feature `stream`).
 //!
@@ -15,17 +16,19 @@ mod book;
 mod checks;
 mod error;
 mod handle;
+mod lessor;
+mod line;
 mod pool;
 mod pools;
 mod portion;
 #[cfg(feature = "stream")]
 mod stream;
 
-pub(crate) use self::book::Patience;
 pub(crate) use self::checks::can_flow;
 pub(in crate::limiter) use self::checks::{Each, FlowChecks, can_lease};
 pub use self::error::FlowError;
 pub use self::handle::Flow;
+pub(crate) use self::line::Waits;
 pub(crate) use self::pools::Pools;
 pub(crate) use self::portion::refuses_frames;
 #[cfg(feature = "stream")]

@@ -1,37 +1,38 @@
-//! A pool: the units that the flows of one key share in this process, and who asks the store for more.
+//! A pool: the units that the flows of one key share in this process, and who calls the store for more.
 //!
-//! Whoever needs units asks the store in place; if it does not decide at once, a task waits for the decision, as the
-//! caller may leave. Another task comes back when units are to be returned, or the store is to be asked again. Neither
-//! holds the pool: with its last flow it returns what is left, and the tasks end.
+//! Whoever needs units calls the store in place; if it does not decide at once, a task waits for the decision, as the
+//! caller may leave. Another task comes back when units are to be refunded, or the store is to be called again. Neither
+//! holds the pool: with its last flow it refunds what is left, and the tasks end.
 //!
-//! A lock is never held while the store is called, a task is spawned or a caller is woken.
+//! A lock is never held while the store is called, a task is spawned, or a waker is woken or dropped.
+
+mod tasks;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::thread;
-use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use super::book::{Book, Known, Lot, Out, Patience, Refused, Step, Want};
+use self::tasks::{InFlight, Timing, elsewhere};
+use super::book::Book;
 use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
+use super::lessor::{Lessor, PoolStore};
+use super::line::{Known, Out, Refused, Step, Waits, Want};
+use super::pools::{Home, here};
 use crate::core::error::Kind;
 use crate::core::observer::FlowObserver;
 use crate::core::{Decision, Error, PolicyName};
-use crate::store::{Answer, Change, Check, Deadline, Decided, FailureStore, Receipt, Settlement, SharedStore, Store};
-
-/// The store of a pool, behind the rule for failures.
-pub(in crate::limiter) type PoolStore = Arc<FailureStore<SharedStore>>;
+use crate::store::{Answer, Check, Deadline, Decided, Store};
 
 /// The units that flows of one key share.
 pub(super) struct Pool {
     state: Mutex<State>,
-    checks: FlowChecks,
+    checks: Arc<FlowChecks>,
+    home: Home,
     lessor: Lessor,
     /// Woken when the timer has to come back sooner than it thinks.
     sooner: Arc<Notify>,
@@ -46,39 +47,19 @@ struct State {
     failure: Option<Arc<Error>>,
 }
 
-/// Where portions come from and are returned to; it does not hold the pool.
-#[derive(Clone)]
-struct Lessor {
-    store: PoolStore,
-    observer: FlowObserver,
-}
-
-impl Lessor {
-    /// Returns what is left of a lot, and counts it.
-    fn close(&self, lot: Lot) {
-        let Lot { receipt, units, left, .. } = lot;
-        for taken in receipt.taken() {
-            self.observer.closed(&taken.counter.policy, units - left, left);
-        }
-        self.refund(receipt, left);
-    }
-
-    /// Refunds units of a receipt.
-    fn refund(&self, receipt: Receipt, units: u64) {
-        let changes: SmallVec<[Settlement; 2]> = match units {
-            0 => SmallVec::new(),
-            _ => (0..receipt.taken().len()).map(|check| Settlement::new(check, Change::Refund(units))).collect(),
-        };
-        // The changes are made whether or not their result is waited for.
-        drop(self.store.settle(receipt, &changes));
-    }
-}
-
 impl Pool {
-    pub(super) fn new(checks: FlowChecks, store: PoolStore, observer: FlowObserver) -> Self {
+    pub(super) fn new(checks: Arc<FlowChecks>, store: PoolStore, observer: FlowObserver, home: Home) -> Self {
         let book = Book::new(checks.first());
         let state = State { book, timer: None, failure: None };
-        Self { state: Mutex::new(state), checks, lessor: Lessor { store, observer }, sooner: Arc::default() }
+        let lessor = Lessor { store, observer };
+        Self { state: Mutex::new(state), checks, home, lessor, sooner: Arc::default() }
+    }
+
+    /// Returns the pool of the same checks in the runtime of the caller, unless this is it. Outside of a runtime, each
+    /// one will do.
+    pub(super) fn here(&self) -> Option<Arc<Self>> {
+        let is_other = here().is_some_and(|here| self.home.runtime != Some(here));
+        is_other.then(|| self.home.pools.pool(Arc::clone(&self.checks), &self.lessor.store))
     }
 
     /// Locks the state. Nothing panics while it is locked.
@@ -104,19 +85,14 @@ impl Pool {
         self.state().book.decision.clone()
     }
 
-    /// Returns whether no decision could be made the last time.
-    fn has_failed(&self) -> bool {
-        self.state().failure.is_some()
-    }
-
     /// Counts a body that a policy has cut.
     pub(super) fn count_cut(&self, policy: &PolicyName) {
         self.lessor.observer.cut(policy);
     }
 
-    /// Takes units that are leased; otherwise has a portion be asked for.
+    /// Takes units that are leased; otherwise calls the store for a portion.
     pub(super) fn try_take(self: &Arc<Self>, units: u64) -> Result<(), FlowError> {
-        let want = Want { least: units, most: units, patience: Patience::None };
+        let want = Want { least: units, most: units, waits: Waits::ForCall };
         if self.take(want, true).is_some() {
             return Ok(());
         }
@@ -124,7 +100,7 @@ impl Pool {
             return Err(self.refusal(units));
         }
         self.state().book.miss(units);
-        self.ask();
+        self.lease();
         // A store that decides at once has done so.
         if self.take(want, false).is_some() {
             return Ok(());
@@ -143,21 +119,21 @@ impl Pool {
         is_never()
     }
 
-    /// Takes units that are leased, if nobody waits before; `may_ask` unless that was just done.
-    fn take(self: &Arc<Self>, want: Want, may_ask: bool) -> Option<u64> {
+    /// Takes units that are leased, if nobody waits before; `may_call` unless that was just done.
+    pub(super) fn take(self: &Arc<Self>, want: Want, may_call: bool) -> Option<u64> {
         let mut out = Out::default();
         let mut state = self.state();
         if state.timer.is_none() && state.book.is_stale(Instant::now()) {
             drop(state);
-            self.ask();
+            self.lease();
             state = self.state();
         }
         let taken = state.book.take(want, &mut out);
         let is_low = state.book.is_low();
         drop(state);
         self.finish(out);
-        if is_low && may_ask && taken.is_some() {
-            self.ask();
+        if is_low && may_call && taken.is_some() {
+            self.lease();
         }
         taken
     }
@@ -169,46 +145,69 @@ impl Pool {
         ticket: &mut Option<Ticket>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<u64, FlowError>> {
-        if let Some(own) = ticket {
-            let mut out = Out::default();
-            let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
-            self.finish(out);
-            match polled {
-                // It was polled so late that the store is back.
-                Some(Poll::Ready(Err(Refused))) if want.patience == Patience::Full && !self.has_failed() => {
-                    own.is_done = true;
-                }
-                Some(Poll::Ready(result)) => {
-                    self.lessor.observer.waited(self.checks.first(), own.since.elapsed());
-                    own.is_done = true;
-                    *ticket = None;
-                    let result = result.map_err(|Refused| self.refusal(want.least));
-                    self.ask();
-                    return Poll::Ready(result);
-                }
-                Some(Poll::Pending) => {
-                    self.ask();
-                    return self.again(want, ticket, cx);
-                }
-                // The grant was taken back, as nobody claimed it.
-                None => own.is_done = true,
+        if let Some(Poll::Ready(result)) = self.poll_line(want, ticket, cx) {
+            return Poll::Ready(result);
+        }
+        if ticket.is_none() {
+            if let Some(taken) = self.take_at_once(want) {
+                return Poll::Ready(taken);
             }
-            *ticket = None;
+            self.join(want, ticket, cx);
         }
+        self.lease();
+        // The store may have decided at once.
+        self.poll_line(want, ticket, cx).unwrap_or_else(|| {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+    }
+
+    /// Takes units, or returns why not, if that is known without waiting.
+    fn take_at_once(self: &Arc<Self>, want: Want) -> Option<Result<u64, FlowError>> {
         if let Some(units) = self.take(want, true) {
-            return Poll::Ready(Ok(units));
+            return Some(Ok(units));
         }
-        if want.patience == Patience::None && self.state().book.known(want.least, Instant::now()) != Known::Nothing {
-            return Poll::Ready(Err(self.refusal(want.least)));
+        if want.waits != Waits::ForCall {
+            return None;
         }
-        if Runtime::try_current().is_err() && want.patience == Patience::None {
+        if self.state().book.known(want.least, Instant::now()) != Known::MayFit {
+            return Some(Err(self.refusal(want.least)));
+        }
+        Runtime::try_current().is_err().then(|| {
             self.state().book.miss(want.least);
-            self.ask();
-            return Poll::Ready(self.take(want, false).ok_or_else(|| self.refusal(want.least)));
+            self.lease();
+            self.take(want, false).ok_or_else(|| self.refusal(want.least))
+        })
+    }
+
+    /// Polls for the grant of the caller's place. `None` if it has none any more, and is to join the line again: it did
+    /// not claim its grant in time, or what refused it is over.
+    fn poll_line(
+        self: &Arc<Self>,
+        want: Want,
+        ticket: &mut Option<Ticket>,
+        cx: &Context<'_>,
+    ) -> Option<Poll<Result<u64, FlowError>>> {
+        let own = ticket.as_mut()?;
+        let mut out = Out::default();
+        let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
+        self.finish(out);
+        if let Some(Poll::Pending) = polled {
+            return Some(Poll::Pending);
         }
-        self.join(want, ticket, cx);
-        self.ask();
-        self.again(want, ticket, cx)
+        let since = own.since;
+        own.is_done = true;
+        *ticket = None;
+        let Some(Poll::Ready(granted)) = polled else { return None };
+        let result = granted.map_err(|Refused| self.refusal(want.least));
+        // It was polled so late that the units were gained, or the store is back.
+        let waits = want.waits == Waits::ForQuota;
+        if result.as_ref().is_err_and(|error| error.is_pending() || waits && !error.is_unavailable()) {
+            return None;
+        }
+        self.lessor.observer.waited(self.checks.first(), since.elapsed());
+        self.lease();
+        Some(Poll::Ready(result))
     }
 
     /// Joins the line.
@@ -216,26 +215,6 @@ impl Pool {
         let since = Instant::now();
         let id = self.state().book.join(want, cx.waker());
         *ticket = Some(Ticket { pool: Arc::clone(self), id, since, is_done: false });
-    }
-
-    /// Polls again after the store was asked, as it may have decided at once.
-    fn again(
-        self: &Arc<Self>,
-        want: Want,
-        ticket: &mut Option<Ticket>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<u64, FlowError>> {
-        let Some(own) = ticket else { return Poll::Pending };
-        let mut out = Out::default();
-        let polled = self.state().book.poll(own.id, cx.waker(), &mut out);
-        self.finish(out);
-        let Some(Poll::Ready(result)) = polled else { return Poll::Pending };
-        self.lessor.observer.waited(self.checks.first(), own.since.elapsed());
-        own.is_done = true;
-        *ticket = None;
-        let result = result.map_err(|Refused| self.refusal(want.least));
-        self.ask();
-        Poll::Ready(result)
     }
 
     /// Returns why these units are not there.
@@ -246,14 +225,14 @@ impl Pool {
         }
         let decision = state.book.decision.as_ref();
         match state.book.known(units, now) {
-            Known::Nothing => FlowError::pending(),
+            Known::MayFit => FlowError::pending(),
             Known::Until(at) => FlowError::refused(decision, at.map(|at| at - now)),
             Known::Never => FlowError::refused(decision, None),
         }
     }
 
     /// Asks the store for what is needed, until it does not decide at once, and has the timer come back.
-    fn ask(self: &Arc<Self>) {
+    fn lease(self: &Arc<Self>) {
         loop {
             let (mut out, now) = (Out::default(), Instant::now());
             let (step, comes) = {
@@ -267,30 +246,30 @@ impl Pool {
             };
             self.finish(out);
             self.start(comes);
-            let Step::Ask(units) = step else { return };
+            let Step::Call(units) = step else { return };
             let checks = self.checks.now();
             let units = self.state().book.adapt(&checks, units);
             let checks: Each = checks.into_iter().map(|check| check.cost(units)).collect();
-            let mut asking = Asking { pool: Arc::downgrade(self), is_done: false };
+            let mut in_flight = InFlight { pool: Arc::downgrade(self), is_done: false };
             match self.lessor.store.decide(&checks, Deadline::none()) {
                 Answer::Ready(decided) => {
-                    asking.is_done = true;
-                    self.asked(&checks, units, decided);
+                    in_flight.is_done = true;
+                    self.leased(&checks, units, decided);
                 }
-                pending @ Answer::Pending(_) => return self.wait(asking, checks, units, pending),
+                pending @ Answer::Pending(_) => return self.wait(in_flight, checks, units, pending),
             }
         }
     }
 
     /// Applies the result of a call.
-    fn asked(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
+    fn leased(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
         let (mut out, now) = (Out::default(), Instant::now());
         let mut state = self.state();
         match decided {
             Ok(decided) => {
-                self.lessor.observer.asked(checks, decided.decision.is_allowed());
+                self.lessor.observer.decided(checks, decided.decision.is_allowed());
                 state.failure = None;
-                state.book.asked(units, decided, now, &mut out);
+                state.book.leased(units, decided, now, &mut out);
             }
             Err(error) => {
                 state.failure = Some(Arc::new(error));
@@ -302,16 +281,16 @@ impl Pool {
     }
 
     /// Has a task wait for the result of a call.
-    fn wait(self: &Arc<Self>, asking: Asking, checks: Each, units: u64, pending: Answer<Result<Decided, Error>>) {
+    fn wait(self: &Arc<Self>, in_flight: InFlight, checks: Each, units: u64, pending: Answer<Result<Decided, Error>>) {
         let lessor = self.lessor.clone();
         let Ok(runtime) = Runtime::try_current() else {
-            drop(asking);
+            drop(in_flight);
             let error = Error::new(Kind::Store, "a flow needs a tokio runtime, as its store does not decide at once");
-            return self.asked(&checks, units, Err(error));
+            return self.leased(&checks, units, Err(error));
         };
         runtime.spawn(async move {
             let decided = pending.wait().await;
-            asking.done(&lessor, &checks, units, decided);
+            in_flight.done(&lessor, &checks, units, decided);
         });
         elsewhere(&runtime);
     }
@@ -349,106 +328,19 @@ enum Timer {
     Starts,
 }
 
-/// A worker runs the task that it spawned last by itself, when the current one waits: which never happens in a handler
-/// that blocks its thread. So that others can run a task of ours, another one is that last one.
-fn elsewhere(runtime: &Runtime) {
-    runtime.spawn(async {});
-}
-
-/// A call in flight. If it is dropped, its runtime has ended, and others are to ask again; or the store has panicked,
-/// which is a failure.
-struct Asking {
-    pool: Weak<Pool>,
-    is_done: bool,
-}
-
-impl Asking {
-    /// Passes the result on; if the pool is gone, nobody needs the units.
-    fn done(mut self, lessor: &Lessor, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
-        self.is_done = true;
-        match (self.pool.upgrade(), decided) {
-            (Some(pool), decided) => {
-                pool.asked(checks, units, decided);
-                pool.ask();
-            }
-            (None, Ok(decided)) => lessor.refund(decided.receipt, units),
-            (None, Err(_)) => {}
-        }
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        let Some(pool) = self.pool.upgrade().filter(|_| !self.is_done) else { return };
-        if thread::panicking() {
-            return pool.asked(&[], 0, Err(Error::new(Kind::Store, "the store panicked")));
-        }
-        let mut out = Out::default();
-        pool.state().book.lost(true, &mut out);
-        pool.finish(out);
-    }
-}
-
-/// The timer of a pool. If it is dropped before its time, its runtime has ended: others are to start one.
-struct Timing(Weak<Pool>);
-
-impl Timing {
-    async fn run(mut self, sooner: Arc<Notify>) {
-        while let Some(at) = self.next() {
-            // Notified, it looks for the new time.
-            if timeout_at(at, sooner.notified()).await.is_err() && !self.ring(at) {
-                // Another timer may run by now.
-                self.0 = Weak::new();
-                return;
-            }
-        }
-    }
-
-    /// Returns when to come back.
-    fn next(&self) -> Option<Instant> {
-        self.0.upgrade()?.state().timer
-    }
-
-    /// Does what is due. Returns whether the timer goes on, as there is a new time.
-    fn ring(&self, at: Instant) -> bool {
-        let Some(pool) = self.0.upgrade() else { return false };
-        // After all others, so that it is set anew and no second timer is started.
-        let none = at + NEVER;
-        pool.state().timer = Some(none);
-        pool.ask();
-        let mut state = pool.state();
-        let goes_on = state.timer != Some(none);
-        if !goes_on {
-            state.timer = None;
-        }
-        goes_on
-    }
-}
-
-/// Longer than any wait of a timer.
-const NEVER: Duration = Duration::from_secs(86_400);
-
-impl Drop for Timing {
-    fn drop(&mut self) {
-        let Some(pool) = self.0.upgrade() else { return };
-        let mut out = Out::default();
-        {
-            let mut state = pool.state();
-            if state.timer.take().is_none() {
-                return;
-            }
-            state.book.lost(false, &mut out);
-        }
-        pool.finish(out);
-    }
-}
-
 /// A place in the line of a pool, which is left when it is dropped.
 pub(super) struct Ticket {
     pool: Arc<Pool>,
     id: u64,
     since: Instant,
     is_done: bool,
+}
+
+impl Ticket {
+    /// Returns whether it is a place in the line of this pool.
+    pub(super) fn is_of(&self, pool: &Arc<Pool>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
 }
 
 impl Drop for Ticket {
@@ -473,6 +365,7 @@ impl Drop for Pool {
         let out = self.state().book.close();
         self.finish(out);
         self.sooner.notify_one();
+        self.home.pools.remove(self.home.runtime, self.checks.first());
     }
 }
 

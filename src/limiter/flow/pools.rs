@@ -2,36 +2,39 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ahash::RandomState;
 use tokio::runtime::{Handle as Runtime, Id};
 
 use super::checks::{Each, FlowChecks};
 use super::handle::Flow;
-use super::pool::{Pool, PoolStore};
+use super::lessor::PoolStore;
+use super::pool::Pool;
 use crate::core::observer::FlowObserver;
 use crate::metrics;
+use crate::store::Check;
 
 /// Flows of one runtime share a pool if they take from the same counters: a runtime that stands still must not keep
 /// those of others waiting.
 type Key = (Option<Id>, Each);
 
-/// The pools that have flows.
+/// The pools that have flows. A pool removes itself when it is dropped.
 pub(crate) struct Pools {
-    each: Mutex<Table>,
+    each: Mutex<HashMap<Key, Weak<Pool>, RandomState>>,
     observer: FlowObserver,
 }
 
-#[derive(Default)]
-struct Table {
-    pools: HashMap<Key, Weak<Pool>, RandomState>,
-    /// The size at which those without flows are removed.
-    full: usize,
+/// Where a pool is found.
+pub(super) struct Home {
+    pub(super) pools: Arc<Pools>,
+    pub(super) runtime: Option<Id>,
 }
 
-/// The least size at which pools without flows are removed.
-const FULL: usize = 64;
+/// Returns the runtime of the caller.
+pub(super) fn here() -> Option<Id> {
+    Runtime::try_current().ok().map(|runtime| runtime.id())
+}
 
 impl Default for Pools {
     fn default() -> Self {
@@ -41,29 +44,62 @@ impl Default for Pools {
 
 impl Pools {
     /// Returns a flow of these checks, with nothing leased unless they have a pool already.
-    pub(in crate::limiter) fn flow(&self, checks: FlowChecks, store: &PoolStore) -> Flow {
-        Flow::new(self.pool(checks, store))
+    pub(in crate::limiter) fn flow(self: &Arc<Self>, checks: FlowChecks, store: &PoolStore) -> Flow {
+        Flow::new(self.pool(Arc::new(checks), store))
     }
 
-    /// Returns the pool of these checks.
-    fn pool(&self, checks: FlowChecks, store: &PoolStore) -> Arc<Pool> {
-        let key = (Runtime::try_current().ok().map(|runtime| runtime.id()), checks.first().into());
-        let mut table = self.each.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = table.pools.get(&key).and_then(Weak::upgrade) {
+    /// Returns the pool of these checks in the runtime of the caller.
+    pub(super) fn pool(self: &Arc<Self>, checks: Arc<FlowChecks>, store: &PoolStore) -> Arc<Pool> {
+        let key = (here(), checks.first().into());
+        let mut each = self.each();
+        if let Some(pool) = each.get(&key).and_then(Weak::upgrade) {
             return pool;
         }
-        let pool = Arc::new(Pool::new(checks, Arc::clone(store), self.observer.clone()));
-        if table.pools.len() >= table.full.max(FULL) {
-            table.pools.retain(|_, pool| pool.strong_count() > 0);
-            table.full = 2 * table.pools.len();
-        }
-        table.pools.insert(key, Arc::downgrade(&pool));
+        let home = Home { pools: Arc::clone(self), runtime: key.0 };
+        let pool = Arc::new(Pool::new(checks, Arc::clone(store), self.observer.clone(), home));
+        each.insert(key, Arc::downgrade(&pool));
         pool
+    }
+
+    /// Removes a pool that is being dropped, unless there is a new one in its place.
+    pub(super) fn remove(&self, runtime: Option<Id>, checks: &[Check]) {
+        let (key, mut each) = ((runtime, checks.into()), self.each());
+        if each.get(&key).is_some_and(|pool| pool.strong_count() == 0) {
+            each.remove(&key);
+        }
+    }
+
+    /// Locks the pools. None is dropped while they are locked.
+    fn each(&self) -> MutexGuard<'_, HashMap<Key, Weak<Pool>, RandomState>> {
+        self.each.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Pools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pools").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Counter, Key, PolicyName, Quota};
+    use crate::limiter::flows::flow_of;
+    use crate::limiter::limits::Limits;
+    use crate::store::MemoryStore;
+
+    #[test]
+    fn pools_without_flows_are_gone() {
+        let limits = Limits::new(Arc::new(MemoryStore::new()));
+        let policy = || PolicyName::try_from("bytes").expect("valid");
+        let counter = |key| Counter::new(policy(), Key::new("user", key), Quota::per_second(10));
+        let flow = |key| flow_of(&limits, [Check::new(counter(key), 0)]);
+        let (ada, again, bob) = (flow("ada"), flow("ada"), flow("bob"));
+        assert_eq!(limits.pools.each().len(), 2);
+        drop((ada, bob));
+        assert_eq!(limits.pools.each().len(), 1);
+        drop(again);
+        assert_eq!(limits.pools.each().len(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! How large portions are: by what quotas gain in a moment, and by how fast portions are used up.
 //!
-//! Quotas and decisions come in; the units to ask for, and until when it is of no use to ask, go out. All is arithmetic
+//! Quotas and decisions come in; the units of a call, and until when none is of use, go out. All is arithmetic
 //! on what the store has replied: a portion that is too large or too small costs calls or waits, and never admits more.
 
 use std::time::Duration;
@@ -90,29 +90,32 @@ impl Portion {
 pub(super) struct Hold {
     decision: Decision,
     at: Instant,
+    /// The units that were decided about.
+    cost: u64,
     wanted: u64,
-    /// When to ask again for as much as is wanted.
+    /// When to call again for as much as is wanted.
     pub(super) until: Instant,
-    /// Whether the wait is so long that it is worth asking for little.
+    /// Whether the wait is so long that a call for little is worth it.
     pub(super) is_long: bool,
     /// Whether the store refused what it said was left.
-    is_empty: bool,
+    refused_what_was_left: bool,
 }
 
 impl Hold {
     /// What a decision on `cost` units says, if `wanted` units are wanted next; `None` if they may be there.
     pub(super) fn of(decision: &Decision, cost: u64, wanted: u64, now: Instant) -> Option<Self> {
         let decision = decision.clone();
-        let mut hold = Self { decision, at: now, wanted, until: now, is_long: false, is_empty: false };
+        let mut hold =
+            Self { decision, at: now, cost, wanted, until: now, is_long: false, refused_what_was_left: false };
         if hold.decision.is_allowed() && hold.left(now) >= wanted {
             return None;
         }
-        hold.is_empty = !hold.decision.is_allowed() && hold.left(now) >= cost;
+        hold.refused_what_was_left = !hold.decision.is_allowed() && hold.left(now) >= cost;
         (hold.until, hold.is_long) = hold.wait(now);
         Some(hold)
     }
 
-    /// Returns when to ask again for what is wanted, and whether that wait is long.
+    /// Returns when to call again for what is wanted, and whether that wait is long.
     fn wait(&self, now: Instant) -> (Instant, bool) {
         let wait = self.ready(self.wanted).map(|ready| ready - now);
         let most = wait.unwrap_or(LONGEST_HOLD).clamp(Duration::from_millis(1), LONGEST_HOLD);
@@ -132,21 +135,36 @@ impl Hold {
     /// Returns the units that are left now, unless others took some.
     pub(super) fn left(&self, now: Instant) -> u64 {
         let left = |outcome: &Outcome| {
-            let quota = outcome.quota();
-            let gain = if quota.facts().returns_evenly { gained(quota, now - self.at) } else { 0 };
+            let gain = if returns_evenly(outcome) { gained(outcome.quota(), now - self.at) } else { 0 };
             outcome.remaining().saturating_add(gain)
         };
-        if self.is_empty { 0 } else { self.outcomes().map(left).min().unwrap_or(u64::MAX) }
+        if self.refused_what_was_left { 0 } else { self.outcomes().map(left).min().unwrap_or(u64::MAX) }
     }
 
     /// Returns when units may be left; `None` if no wait can help.
     pub(super) fn ready(&self, units: u64) -> Option<Instant> {
         let mut ready = self.at;
-        for outcome in self.outcomes().filter(|outcome| self.is_empty || outcome.remaining() < units) {
-            let wait = if self.is_empty { outcome.wait()? } else { until(outcome, units)? };
+        for outcome in self.outcomes().filter(|outcome| self.refused_what_was_left || outcome.remaining() < units) {
+            let wait = if self.refused_what_was_left { outcome.wait()? } else { until(outcome, units)? };
             ready = ready.max(self.at.checked_add(wait)?);
         }
         Some(ready)
+    }
+
+    /// Returns when units are admitted that are not left now, unless others take them; `None` if no wait can help.
+    pub(super) fn retry(&self, units: u64) -> Option<Instant> {
+        let mut retry = self.ready(units)?;
+        for outcome in self.outcomes() {
+            let lacks = outcome.remaining() < units;
+            if !self.refused_what_was_left && (!lacks || returns_evenly(outcome)) {
+                continue;
+            }
+            // The store is not called before the hold is over. Of more than it has refused, only the reset is known.
+            let is_known = !outcome.is_allowed() && units <= self.cost;
+            let reset = if lacks && !is_known { outcome.reset_after() } else { Duration::ZERO };
+            retry = retry.max(self.until).max(self.at.checked_add(reset)?);
+        }
+        Some(retry)
     }
 
     fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
@@ -154,10 +172,15 @@ impl Hold {
     }
 }
 
+/// Returns whether units return one by one: those of a window do not, and nothing is left while a key is banned.
+fn returns_evenly(outcome: &Outcome) -> bool {
+    outcome.quota().facts().returns_evenly && !outcome.is_banned()
+}
+
 /// Returns how long to wait until `units` are left, which are more than there are; `None` if no wait can help.
 fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
     let quota = outcome.quota();
-    if quota.facts().returns_evenly {
+    if returns_evenly(outcome) {
         let lack = u128::from(units.saturating_sub(outcome.remaining()));
         let nanos = (quota.window().as_nanos() * lack).div_ceil(u128::from(quota.limit()));
         return Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
@@ -165,7 +188,7 @@ fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
     if outcome.is_allowed() && outcome.remaining() > 0 { Some(USUAL) } else { outcome.wait() }
 }
 
-/// Returns the units that are worth a frame: fewer may be gained again and again while somebody asks for them.
+/// Returns the units that are worth a frame: fewer may be gained again and again while somebody waits for them.
 fn chunk_of(quota: &Quota) -> u64 {
     if quota.facts().windows == 1 {
         return 1;
@@ -177,7 +200,14 @@ fn chunk_of(quota: &Quota) -> u64 {
 /// can be left at most.
 pub(crate) fn refuses_frames(outcome: &Outcome, free: u64) -> Option<Outcome> {
     let chunk = chunk_of(outcome.quota()).min((free / 4).max(1));
-    (outcome.remaining() < chunk).then(|| outcome.refused(until(outcome, chunk)))
+    let wait = || match chunk {
+        // That of the store, which may have decided by a share of the quota.
+        1 => outcome.wait(),
+        _ if returns_evenly(outcome) => until(outcome, chunk),
+        // When a part of a window returns is not known.
+        _ => Some(outcome.reset_after()),
+    };
+    (outcome.remaining() < chunk).then(|| outcome.refused(wait()))
 }
 
 /// Returns the least units that remain of an admitted decision, of all its policies.

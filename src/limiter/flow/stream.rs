@@ -51,6 +51,7 @@ impl<T> Waiting<T> {
 
 /// The error of a [`Paced`] sink.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum PacedError<E> {
     /// That of the inner sink.
     Inner(E),

@@ -21,6 +21,7 @@ pub(super) const CASES: &[Case] = cases![
     a_request_that_is_refused_twice_strikes_two_bans,
     in_shadow_mode_a_ban_refuses_nothing_and_takes_nothing,
     strikes_that_are_carried_along_count,
+    strikes_that_are_carried_for_longer_than_a_window_count_for_a_moment,
     carried_strikes_may_ban_with_an_admitted_request,
     a_ban_is_only_looked_at_where_checks_do_not_count,
     a_lifted_key_starts_anew,
@@ -224,6 +225,17 @@ async fn strikes_that_are_carried_along_count(on: &Subject) -> Checked {
     let banned = decide(on, 71 * S, &[of(0, seconds(0))]).await?;
     are_banned(on, &banned, &[true], "after the third strike");
     on.equal(banned.retry_after(), Some(seconds(100)), || "the time to retry");
+    Ok(())
+}
+
+async fn strikes_that_are_carried_for_longer_than_a_window_count_for_a_moment(on: &Subject) -> Checked {
+    let of = |carried, age| check("ada", QUOTA, 1).ban(BanCheck::new(ban()).carried(carried, age));
+    are_banned(on, &decide(on, 0, &[of(2, seconds(60))]).await?, &[false], "with two strikes of a minute ago");
+    for now in [1, 2] {
+        are_banned(on, &decide(on, now * S, &[of(0, seconds(0))]).await?, &[false], "those two are over");
+    }
+    let banned = decide(on, 3 * S, &[of(1, seconds(7_200))]).await?;
+    are_banned(on, &banned, &[true], "with the third and fourth strike");
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use http::StatusCode;
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use tokio::time::{Instant, sleep};
-use tollgate::{FlowError, Over, Policy, Quota};
+use tollgate::{FlowError, Key, Limiter, Over, Policy, Quota, Rule};
 
 use super::rig::{Rig, body, left, pattern};
 
@@ -75,6 +75,31 @@ async fn a_cut_body_fails_with_the_limit_and_later_requests_are_refused() {
     let refused = rig.send(body([], false)).await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(left(&rig, "bytes", HOUR).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_of_a_request_whose_body_would_be_cut_is_never_early() {
+    let minute = Duration::from_secs(60);
+    let windows = [Quota::fixed_window, Quota::sliding_window, Quota::sliding_log].map(|of| of(10_000, minute));
+    for quota in windows.into_iter().chain([Quota::per_minute(10_000)]) {
+        for left in [0, 1, 10] {
+            let rig = Rig::new([bytes(quota, Over::Cut)]);
+            let limiter = Limiter::new(rig.store.clone(), [Rule::new("bytes", quota)]);
+            let _ = limiter.check_n(&Key::new("global", ""), 4_000).await.expect("memory decides");
+            sleep(Duration::from_millis(5_300)).await;
+            let rest = limiter.peek(&Key::new("global", "")).await.expect("memory decides").outcomes()[0].remaining();
+            let _ = limiter.check_n(&Key::new("global", ""), rest - left).await.expect("memory decides");
+            let refused = rig.send(body([], false)).await;
+            if refused.status() == StatusCode::OK {
+                assert!(left > 0, "{quota}");
+                continue;
+            }
+            let wait = refused.headers()["retry-after"].to_str().expect("text").parse().expect("a number");
+            assert!(wait <= 120, "{wait} s of {quota}");
+            sleep(Duration::from_secs(wait)).await;
+            assert_eq!(rig.send(body([], false)).await.status(), StatusCode::OK, "{quota}, {left} left, {wait} s");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

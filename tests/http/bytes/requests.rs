@@ -79,12 +79,28 @@ async fn a_handler_may_limit_the_body_itself() {
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_body_that_nobody_limits_is_logged() {
+/// How often it is logged that nobody limits the body of a request, if the service responds with this status.
+async fn logged(request: http::request::Builder, status: StatusCode) -> usize {
     let log = Log::default();
     let _noting = log.note(Level::WARN);
-    let layer = layer(Quota::per_hour(100), Over::Cut);
-    let inner = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
-    layer.layer(inner).oneshot(Request::new(())).await.expect("a response");
-    assert_eq!(log.count("unlimited_bytes"), 1, "{}", log.text());
+    let inner = service_fn(move |_: Request<()>| async move {
+        Response::builder().status(status).body(String::new()).map_err(|error| panic!("{error}"))
+    });
+    let service = layer(Quota::per_hour(100), Over::Cut).layer(inner);
+    let sent: Result<_, Infallible> = service.oneshot(request.body(()).expect("valid")).await;
+    assert_eq!(sent.expect("a response").status(), status);
+    log.count("unlimited_bytes")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_nobody_limits_is_logged() {
+    for status in [StatusCode::UNAUTHORIZED, StatusCode::SEE_OTHER, StatusCode::PAYLOAD_TOO_LARGE] {
+        let request = Request::post("/").header("content-length", "5");
+        assert_eq!(logged(request, status).await, 0, "{status}: it may not have been read");
+    }
+    let empty = Request::post("/").header("content-length", "0");
+    for request in [Request::get("/"), empty] {
+        assert_eq!(logged(request, StatusCode::OK).await, 0, "there is no body");
+    }
+    assert_eq!(logged(Request::post("/").header("transfer-encoding", "chunked"), StatusCode::OK).await, 1);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Settlement, Settling};
+use tollgate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Requirement, Settlement, Settling};
 use tollgate::{Error, Key, Limiter, Quota, Rule, Store};
 
 use crate::support::doubles::passes_on;
@@ -49,6 +49,10 @@ pub(super) struct Audit<S> {
 impl<S: Store> Store for Audit<S> {
     passes_on!(inner: adjust, reset);
 
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        self.inner.supports(requirements)
+    }
+
     fn decide(&self, checks: &[Check], deadline: Deadline) -> Answer<Result<Decided, Error>> {
         let counts = Arc::clone(&self.counts);
         match self.inner.decide(checks, deadline) {
@@ -76,9 +80,14 @@ impl<S: Store> Store for Audit<S> {
 
 /// A limiter of one rule over an audited store, and its counts.
 pub(super) fn limiter(store: impl Store, quota: Quota) -> (Limiter, Arc<Counts>) {
+    limiter_of(store, Rule::new("bytes", quota))
+}
+
+/// The same, of a rule that is more than a quota.
+pub(super) fn limiter_of(store: impl Store, rule: Rule) -> (Limiter, Arc<Counts>) {
     let counts = Arc::<Counts>::default();
     let audit = Audit { inner: store, counts: Arc::clone(&counts) };
-    (Limiter::new(audit, [Rule::new("bytes", quota)]), counts)
+    (Limiter::new(audit, [rule]), counts)
 }
 
 pub(super) fn ada() -> Key {

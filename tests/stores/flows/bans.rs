@@ -1,23 +1,35 @@
 //! Flows of keys that a rule bans.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use tollgate::{Ban, Limiter, Policy, Quota, RateLimitLayer, Rule, key};
 
-use super::audit::ada;
+use super::audit::{Counts, ada, limiter_of};
 use super::taking::memory;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A limiter of 100 units a minute, which bans after two refusals.
-fn limiter() -> Limiter {
-    Limiter::new(memory(), [Rule::new("bytes", Quota::fixed_window(100, MINUTE)).ban(Ban::new(2, MINUTE, 5 * MINUTE))])
+const WINDOW: Quota = Quota::fixed_window(100, MINUTE);
+const BUCKET: Quota = Quota::per_minute(100);
+
+/// A limiter of 100 units a minute, which bans after two refusals, and its counts.
+fn limiter(quota: Quota) -> (Limiter, Arc<Counts>) {
+    limiter_of(memory(), Rule::new("bytes", quota).ban(Ban::new(2, MINUTE, 5 * MINUTE)))
+}
+
+/// Has the key banned.
+async fn ban(limiter: &Limiter) {
+    let _ = limiter.check_n(&ada(), 100).await.expect("memory decides");
+    for is_banned in [false, true] {
+        assert_eq!(limiter.check(&ada()).await.expect("memory decides").is_banned(), is_banned);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn portions_that_are_refused_are_no_strikes() {
-    let limiter = limiter();
+    let (limiter, _) = limiter(WINDOW);
     let flow = limiter.flow(&ada()).await.expect("a flow");
     let mut refused = 0;
     for _ in 0..20 {
@@ -31,19 +43,31 @@ async fn portions_that_are_refused_are_no_strikes() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_leased_to_a_banned_key() {
-    let limiter = limiter();
-    let _ = limiter.check_n(&ada(), 100).await.expect("memory decides");
-    for is_banned in [false, true] {
-        assert_eq!(limiter.check(&ada()).await.expect("memory decides").is_banned(), is_banned);
+    for quota in [WINDOW, BUCKET] {
+        let (limiter, _) = limiter(quota);
+        ban(&limiter).await;
+        // All units are there again.
+        sleep(2 * MINUTE).await;
+        let flow = limiter.flow(&ada()).await.expect("a flow");
+        let error = flow.check(1).await.expect_err("the key is banned");
+        assert!(error.is_refused() && flow.decision().expect("there was one").is_banned(), "{error}");
+        assert_eq!(error.retry_after(), Some(3 * MINUTE), "{quota}");
+        sleep(3 * MINUTE).await;
+        flow.check(1).await.expect("the ban has ended");
     }
-    sleep(2 * MINUTE).await;
-    // The window is new.
-    let flow = limiter.flow(&ada()).await.expect("a flow");
-    let error = flow.check(1).await.expect_err("the key is banned");
-    assert!(error.is_refused() && flow.decision().expect("there was one").is_banned(), "{error}");
-    assert_eq!(error.retry_after(), Some(3 * MINUTE));
-    sleep(3 * MINUTE).await;
-    flow.check(1).await.expect("the ban has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_end_of_a_ban_calls_the_store_every_five_seconds() {
+    for quota in [WINDOW, BUCKET] {
+        let (limiter, counts) = limiter(quota);
+        ban(&limiter).await;
+        let flow = limiter.flow(&ada()).await.expect("a flow");
+        let before = counts.calls();
+        timeout(MINUTE, flow.take(1)).await.expect_err("the ban takes five");
+        let calls = counts.calls() - before;
+        assert!((5..=14).contains(&calls), "{calls} calls of {quota}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

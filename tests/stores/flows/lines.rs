@@ -1,10 +1,15 @@
 //! Lines in which somebody leaves, stops polling, or needs more than can be taken at once.
 
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::thread;
 use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::Quota;
+use tollgate::test_util::FailingStore;
+use tollgate::{Flow, Limiter, MemoryStore, Quota, Rule};
 
 use super::audit::{ada, limiter};
 use super::taking::memory;
@@ -72,4 +77,55 @@ async fn a_flow_begins_and_a_check_ends_although_somebody_waits_for_much() {
     let error = timeout(SECOND, other.check(1)).await.expect("a call at most").expect_err("others wait");
     assert!(error.is_refused(), "{error}");
     large.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_enforced_several_take_all_that_a_number_holds() {
+    let store = FailingStore::new(memory());
+    store.delay(Duration::from_millis(20));
+    let limiter = Limiter::new(store.clone(), [Rule::new("bytes", Quota::per_second(10)).shadow()]);
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    let mut takes = [(); 3].map(|()| Box::pin(flow.take(u64::MAX)));
+    assert!(takes.iter_mut().all(|take| take.now_or_never().is_none()), "a call is in flight");
+    // The first one is granted all of them, and has not claimed them when the second one could be decided.
+    store.work();
+    sleep(Duration::from_millis(100)).await;
+    assert!((&mut takes[1]).now_or_never().is_none(), "no number holds both");
+    for take in takes {
+        timeout(SECOND, take).await.expect("nothing limits it").expect("memory decides");
+    }
+}
+
+/// A task whose waker is all that is left of it: it holds a flow, and takes a unit in its destructor.
+struct LastWaker(Flow);
+
+impl Wake for LastWaker {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for LastWaker {
+    fn drop(&mut self) {
+        let _ = self.0.try_take(1);
+    }
+}
+
+#[test]
+fn a_waker_may_drop_a_task_that_holds_a_flow_of_the_same_key() {
+    let (sender, receiver) = mpsc::channel();
+    // If it came to a deadlock, the test could not end.
+    thread::spawn(move || {
+        let (limiter, _) = limiter(MemoryStore::new(), Quota::per_hour(1));
+        let flow = limiter.flow(&ada()).now_or_never().expect("memory decides").expect("a flow");
+        flow.try_take(1).expect("it is leased");
+        let waker = || Waker::from(Arc::new(LastWaker(flow.clone())));
+        let mut other = pin!(flow.take(1));
+        for _ in 0..2 {
+            assert!(other.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+        }
+        let mut left = Box::pin(flow.take(1));
+        assert!(left.as_mut().poll(&mut Context::from_waker(&waker())).is_pending());
+        drop(left);
+        sender.send(()).expect("it is received");
+    });
+    receiver.recv_timeout(5 * SECOND).expect("no lock is held while wakers are dropped");
 }

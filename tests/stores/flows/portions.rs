@@ -80,6 +80,46 @@ async fn the_last_units_of_a_window_pass() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_check_that_waits_for_retry_after_is_admitted() {
+    let (minute, seconds) = (Duration::from_secs(60), Duration::from_secs);
+    for number in 0..200 {
+        let (limiter, _) = limiter(memory(), Quota::fixed_window(100, minute));
+        let flow = limiter.flow(&Key::new("user", number.to_string())).await.expect("a flow");
+        flow.check(100).await.expect("the window has 100");
+        let wait = flow.check(1).await.expect_err("no more").retry_after().expect("the next window");
+        sleep(wait.saturating_sub(seconds(3))).await;
+        let wait = flow.check(1).await.expect_err("no more").retry_after().expect("the next window");
+        assert!(wait <= seconds(4), "{wait:?}");
+        sleep(wait).await;
+        flow.check(1).await.expect("it was waited for");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_for_more_than_a_window_has_left_waits_for_the_next_one() {
+    let hour = Duration::from_secs(3_600);
+    for quota in [Quota::fixed_window(36 * MB, hour), Quota::sliding_window(36 * MB, hour)] {
+        let (limiter, _) = limiter(memory(), quota);
+        let _ = limiter.check_n(&ada(), 36 * MB - 2_505).await.expect("memory decides");
+        let flow = limiter.flow(&ada()).await.expect("a flow, with a portion of 2500");
+        let wait = flow.check(2_510).await.expect_err("5 are missing").retry_after().expect("the next window");
+        sleep(wait).await;
+        flow.check(2_510).await.expect("it was waited for");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_for_more_than_the_store_was_called_for_waits_until_that_is_gained() {
+    let (limiter, _) = limiter(memory(), Quota::sliding_window(100, Duration::from_secs(60)));
+    let flow = limiter.flow(&ada()).await.expect("a flow");
+    flow.check(100).await.expect("the window has 100");
+    flow.check(1).await.expect_err("no more");
+    let wait = flow.check(90).await.expect_err("no more").retry_after().expect("a wait helps");
+    sleep(wait).await;
+    flow.check(90).await.expect("it was waited for");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reset_is_noticed_by_who_waits() {
     let (limiter, _) = limiter(memory(), Quota::fixed_window(10, Duration::from_secs(3_600)));
     let flow = limiter.flow(&ada()).await.expect("a flow");

@@ -1,7 +1,9 @@
 //! Flows whose runtime ends, or whose threads are busy.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use tollgate::test_util::FailingStore;
@@ -35,6 +37,29 @@ fn a_flow_goes_on_after_its_runtime_has_ended() {
     waiting.join().expect("no panic").expect("the second runtime asks anew");
     drop(flow);
     assert!(counts.taken() >= 600, "what passed was admitted");
+}
+
+#[test]
+fn a_flow_of_a_runtime_that_stands_still_goes_on_in_another() {
+    let (limiter, counts) = limiter(MemoryStore::new(), Quota::per_second(1_000));
+    let (first, second) = (runtime(), runtime());
+    let mut flow = first.block_on(limiter.flow(&ada())).expect("a flow");
+    first.block_on(async {
+        flow.take(1_000).await.expect("the burst");
+        // The timer that comes back for these is a task of the first runtime.
+        assert!(futures::poll!(pin!(flow.take(300))).is_pending());
+    });
+    let start = Instant::now();
+    second.block_on(async {
+        for _ in 0..3 {
+            soon(flow.take(100)).await.expect("memory decides");
+        }
+        soon(poll_fn(|cx| flow.poll_take(cx, 100))).await.expect("memory decides");
+    });
+    // A timeout polls once more when it is over.
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    drop(flow);
+    assert_eq!(counts.taken(), 1_400, "what was leased in the first runtime is refunded");
 }
 
 #[test]

@@ -52,6 +52,17 @@ fn bans_grow_to_the_longest_and_start_anew_after_that_time_without_one() {
 }
 
 #[test]
+fn strikes_that_are_brought_along_too_late_count_as_the_oldest_ones() {
+    let ban = Ban::new(3, ms(1_000), ms(100));
+    for age in [999, 1_000, 1_001, NOW + 1] {
+        let mut counter = Counter::default();
+        assert_eq!(counter.strikes(NOW, &ban, 2, age), None);
+        assert_eq!(look(counter.state.as_ref(), NOW, &ban).strikes, 2, "{age}");
+        assert_eq!(look(counter.state.as_ref(), NOW + 1, &ban).strikes, 0, "{age}");
+    }
+}
+
+#[test]
 fn strikes_of_two_windows_do_not_ban() {
     let ban = Ban::new(3, ms(1_000), ms(100));
     let mut counter = Counter::default();

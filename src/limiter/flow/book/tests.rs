@@ -1,0 +1,29 @@
+use super::*;
+use crate::core::{Counter, Key, Outcome, PolicyName, Quota, StoreId};
+use crate::store::Receipt;
+
+/// A check of ten units a second.
+fn check() -> Check {
+    let policy = PolicyName::try_from("bytes").expect("valid");
+    Check::new(Counter::new(policy, Key::new("user", "ada"), Quota::per_second(10)), 0)
+}
+
+/// A decision without a store, which admits everything.
+fn open() -> Decided {
+    let decision = Decision::new([Outcome::allowed(&check(), 10)], Source::Open);
+    Decided::new(decision, Receipt::new(StoreId::new(), []))
+}
+
+#[test]
+fn where_everything_is_admitted_what_is_taken_needs_one_decision() {
+    let (mut book, mut out, now) = (Book::new(&[check()]), Out::default(), Instant::now());
+    for units in [1_000_000, u64::MAX, u64::MAX - 5] {
+        let want = Want { least: units, most: units, waits: Waits::ForQuota };
+        let id = book.join(want, Waker::noop());
+        let Step::Call(called) = book.step(now, &mut out) else { panic!("nothing is left") };
+        assert!(called <= 10, "{called}");
+        book.leased(called, open(), now, &mut out);
+        assert_eq!(book.poll(id, Waker::noop(), &mut out), Some(Poll::Ready(Ok(units))));
+        assert_eq!(book.available(), 0);
+    }
+}

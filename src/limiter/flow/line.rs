@@ -1,0 +1,99 @@
+//! What the book of a pool is about: lots, those in line and what they want, grants, and what is to be done.
+
+use std::task::Waker;
+
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use crate::store::Receipt;
+
+/// A portion that the store admitted.
+#[derive(Debug)]
+pub(super) struct Lot {
+    pub(super) receipt: Receipt,
+    /// The units of the portion.
+    pub(super) units: u64,
+    pub(super) left: u64,
+    pub(super) at: Instant,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Want {
+    /// The units without which it goes on waiting.
+    pub(super) least: u64,
+    /// The units that it can use.
+    pub(super) most: u64,
+    pub(super) waits: Waits,
+}
+
+/// What somebody who needs units that are not there waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// A call.
+    ForCall,
+    /// The quota, unless the next decision is that of a policy that cuts.
+    UnlessCut,
+    /// The quota.
+    ForQuota,
+}
+
+/// Somebody in line.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) id: u64,
+    pub(super) want: Want,
+    pub(super) waker: Waker,
+}
+
+impl Waiter {
+    /// Returns the units that those behind cannot have until they are gained.
+    pub(super) fn keeps(&self) -> u64 {
+        if self.want.waits == Waits::ForQuota { self.want.least } else { 0 }
+    }
+}
+
+/// What somebody who was in line may claim.
+#[derive(Debug)]
+pub(super) enum Grant {
+    Units(u64, Instant),
+    /// The store refused, or failed.
+    Nothing,
+}
+
+/// Why nothing was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused;
+
+/// What is known about units that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// The store may admit them.
+    MayFit,
+    /// The store refuses them until a time; `None` if no wait can help.
+    Until(Option<Instant>),
+    /// They are more than can ever be taken at once.
+    Never,
+}
+
+/// What is to be done next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Call the store for these units.
+    Call(u64),
+    /// Come again at this time.
+    Wait(Instant),
+    /// There is nothing to do until somebody takes units.
+    Rest,
+}
+
+/// What is to be done without the lock.
+#[derive(Debug, Default)]
+#[must_use = "lots are to be closed, and waiters to be woken"]
+pub(super) struct Out {
+    /// Lots that are over.
+    pub(super) lots: SmallVec<[Lot; 1]>,
+    pub(super) wakers: SmallVec<[Waker; 4]>,
+    /// Wakers that nobody needs. They are dropped without the lock, as that may drop a task.
+    pub(super) old: SmallVec<[Waker; 1]>,
+}
