@@ -36,6 +36,7 @@ mod map;
 mod memory;
 mod name;
 mod outage;
+mod ratio;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod slots;
@@ -57,6 +58,7 @@ pub(crate) use failure::{FailureRules, FailureStore, SharedStore};
 pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
+pub use ratio::{CounterId, MemoryTally, Offered, Report, Tally, Totals};
 #[cfg(feature = "redis")]
 pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
 pub use slots::SlotGuard;
