@@ -19,6 +19,7 @@ mod lazy;
 mod outages;
 #[allow(dead_code, reason = "features leave some of it out")]
 mod proxy;
+mod ratios;
 #[cfg(unix)]
 mod reconnect;
 mod refusals;
