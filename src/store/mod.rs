@@ -39,6 +39,7 @@ mod outage;
 mod ratio;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod share;
 mod slots;
 mod traits;
 
@@ -58,7 +59,7 @@ pub(crate) use failure::{FailureRules, FailureStore, SharedStore};
 pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
-pub use ratio::{CounterId, MemoryTally, Offered, Report, Tally, Totals};
+pub use ratio::{CounterId, MemoryTally, Offered, RatioStore, RatioStoreBuilder, Report, Tally, Totals};
 #[cfg(feature = "redis")]
 pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
 pub use slots::SlotGuard;
