@@ -13,6 +13,7 @@ mod combining;
 mod connecting;
 mod contents;
 mod expiry;
+mod fleet;
 mod foreign;
 mod functions;
 mod lazy;
