@@ -154,7 +154,9 @@ pub use lookup::RawValues;
 pub use store::RedisCellStore;
 #[cfg(feature = "redis")]
 pub use store::RedisStore;
-pub use store::{BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, SlotGuard, Store};
+pub use store::{
+    BreakerState, DenyCache, HybridStore, LeaseStore, MemoryStore, OnFailure, RatioStore, SlotGuard, Store,
+};
 
 /// Compiles and runs the code in the readme, which uses these features.
 #[cfg(all(doctest, feature = "axum", feature = "calendar", feature = "sentinel", feature = "cluster"))]

@@ -45,6 +45,7 @@ const WITHIN: [Order<'static>; 2] = [
             "server_time",
             "engine",
             "settle",
+            "tally",
             "apart",
             "store",
             "builder",

@@ -102,6 +102,8 @@ pub enum Source {
     /// This process, with units that it has leased ([`LeaseStore`](crate::LeaseStore)) or will charge later
     /// ([`HybridStore`](crate::HybridStore)).
     Lease,
+    /// This process, by the ratio that all processes drop ([`RatioStore`](crate::RatioStore)).
+    Ratio,
     /// A local store, while the shared one is unavailable.
     Fallback,
     /// Nothing (fail-open): the store is unavailable, and [`OnFailure::Allow`](crate::OnFailure::Allow) admits all.

@@ -40,6 +40,7 @@ struct Handles {
     deny_cache: BySource,
     /// Decisions on leased units.
     lease: BySource,
+    ratio: BySource,
     /// Decisions of the local store during an outage.
     fallback: BySource,
     /// Requests that were admitted without a limit during an outage.
@@ -151,6 +152,7 @@ impl Handles {
             store: BySource::new("store"),
             deny_cache: BySource::new("deny_cache"),
             lease: BySource::new("lease"),
+            ratio: BySource::new("ratio"),
             fallback: BySource::new("fallback"),
             open: BySource::new("open"),
             undecided: Undecided::new(),
@@ -166,6 +168,7 @@ impl Handles {
             Source::Store => &self.store,
             Source::DenyCache => &self.deny_cache,
             Source::Lease => &self.lease,
+            Source::Ratio => &self.ratio,
             Source::Fallback => &self.fallback,
             Source::Open => &self.open,
         };

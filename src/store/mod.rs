@@ -36,8 +36,10 @@ mod map;
 mod memory;
 mod name;
 mod outage;
+mod ratio;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod share;
 mod slots;
 mod traits;
 
@@ -57,6 +59,7 @@ pub(crate) use failure::{FailureRules, FailureStore, SharedStore};
 pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
+pub use ratio::{CounterId, MemoryTally, Offered, RatioStore, RatioStoreBuilder, Report, Tally, Totals};
 #[cfg(feature = "redis")]
 pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
 pub use slots::SlotGuard;

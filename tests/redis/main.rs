@@ -13,12 +13,14 @@ mod combining;
 mod connecting;
 mod contents;
 mod expiry;
+mod fleet;
 mod foreign;
 mod functions;
 mod lazy;
 mod outages;
 #[allow(dead_code, reason = "features leave some of it out")]
 mod proxy;
+mod ratios;
 #[cfg(unix)]
 mod reconnect;
 mod refusals;

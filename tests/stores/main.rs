@@ -6,6 +6,7 @@ mod flows;
 #[cfg(feature = "redis")]
 mod leases;
 mod memory;
+mod ratios;
 #[cfg(feature = "redis")]
 mod slots;
 #[allow(dead_code, reason = "other rooms use more of it")]

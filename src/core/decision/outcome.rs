@@ -56,12 +56,21 @@ pub struct Outcome {
     delay_us: u64,
     /// Strikes until the key is banned, as many as fit; [`BANNED`] if it is, and 0 if there is no ban.
     strikes_left: u16,
-    /// Whether a ban began with this request.
-    began: bool,
+    mark: Mark,
     /// Whether headers and status documents leave it out.
     pub(super) hidden: bool,
     /// The length of the window that counts, if it is a calendar's; else 0.
     minutes: u16,
+}
+
+/// What only some outcomes have, and none has both of: one byte, as outcomes are in every decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    None,
+    /// A ban began with this request.
+    BanBegan,
+    /// The store does not know how long the request has to wait.
+    Guessed,
 }
 
 impl Outcome {
@@ -79,7 +88,7 @@ impl Outcome {
             reset_us: 0,
             delay_us: 0,
             strikes_left: 0,
-            began: false,
+            mark: Mark::None,
             hidden: check.is_only_for_ban(),
             minutes: 0,
         }
@@ -95,6 +104,25 @@ impl Outcome {
     /// Sets the time until all units are available again if none are taken, rounded up to microseconds.
     pub fn resets_after(self, reset_after: Duration) -> Self {
         Self { reset_us: micros(reset_after), ..self }
+    }
+
+    /// Returns the outcome with a time to retry that is a [guess](Self::retry_is_guess): the request may be refused
+    /// then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::store::{Check, Counter};
+    /// use tollgate::{Key, Outcome, PolicyName, Quota};
+    ///
+    /// let (policy, key) = (PolicyName::try_from("mail")?, Key::new("user", "ada"));
+    /// let check = Check::new(Counter::new(policy, key, Quota::per_hour(100)), 1);
+    /// assert!(Outcome::denied(&check, 0, Some(Duration::from_secs(1))).guessed().retry_is_guess());
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    pub fn guessed(self) -> Self {
+        Self { mark: Mark::Guessed, ..self }
     }
 
     /// Sets the length of the window that counts, if it is a calendar's.
@@ -124,7 +152,7 @@ impl Outcome {
 
     /// Returns the outcome of a request with which a ban may have begun.
     pub(crate) fn ban_began(self, began: bool) -> Self {
-        Self { began, ..self }
+        Self { mark: if began { Mark::BanBegan } else { self.mark }, ..self }
     }
 
     /// Returns the outcome, not to be shown to clients.
@@ -254,10 +282,10 @@ impl Outcome {
     }
 
     /// Returns whether [`retry_after`](Self::retry_after) is a guess: it is not known when a request ends that holds a
-    /// slot of a [concurrency](crate::Quota::concurrency).
+    /// slot of a [concurrency](crate::Quota::concurrency), or which requests a [`RatioStore`](crate::RatioStore) drops.
     pub fn retry_is_guess(&self) -> bool {
         let is_of_ban = self.is_banned() && self.wait_us <= self.delay_us;
-        !self.allowed && self.is_held() && self.wait_us != NO_WAIT && !is_of_ban
+        !self.allowed && (self.is_held() || self.mark == Mark::Guessed) && self.wait_us != NO_WAIT && !is_of_ban
     }
 
     /// Returns whether the key is banned.
@@ -311,13 +339,12 @@ impl Outcome {
 
     /// Returns whether the policy has a ban, as far as the outcome shows it.
     pub(crate) fn has_ban(&self) -> bool {
-        self.strikes_left > 0 || self.began
+        self.strikes_left > 0 || self.has_begun_ban()
     }
 
     /// Returns whether a ban of the key began with the request.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "it is for metrics"))]
     pub(crate) fn has_begun_ban(&self) -> bool {
-        self.began
+        self.mark == Mark::BanBegan
     }
 
     /// Returns how many more strikes ban the key; 0 if it is banned, or there is no ban.

@@ -6,8 +6,7 @@
 //!
 //! - `rule.rs` is the public rule, [`OnFailure`], and its settings.
 //! - `store.rs` calls the inner store, limits its time, and runs probes.
-//! - `without.rs` decides instead of it, reports outcomes to the circuit breaker, and logs.
-//! - `fallback.rs` decides by a local memory store with this process's share of each quota.
+//! - `without.rs` decides instead of it, by rules or by this process's share of each quota, reports outcomes to the circuit breaker, and logs.
 //! - `streak.rs` measures failures of servers that otherwise reply.
 //!
 //! Invariants: every call with a permit is reported to the breaker once; a receipt is settled by the
@@ -15,7 +14,6 @@
 //! and limiters know `FailureStore` and `FailureRules`; this module uses the breaker, the memory
 //! store and the metrics of store failures, and does not depend on HTTP.
 
-mod fallback;
 mod rule;
 mod store;
 mod streak;

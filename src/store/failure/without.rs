@@ -18,7 +18,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use super::fallback;
 use super::rule::{FailureRules, OnFailure};
 use super::streak::Streak;
 use crate::core::Error;
@@ -27,6 +26,7 @@ use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::observer::StoreObserver;
 use crate::metrics;
 use crate::store::breaker::{Breaker, FIRST_WAIT_MS, Permit, millis};
+use crate::store::share;
 use crate::store::{BreakerState, Check, Clock, Decided, MemoryStore, Mode, Receipt, SystemClock};
 
 /// The rules, the state of the store, and the local store.
@@ -188,7 +188,7 @@ impl Without {
     /// Returns what is decided instead of an error; `None` if the error is the result.
     fn instead(&self, checks: &[Check], error: &Error) -> Option<Result<Decided, Error>> {
         match self.rule(error) {
-            OnFailure::Fallback => Some(fallback::decide(&self.local, self.rules.instances.into(), checks)),
+            OnFailure::Fallback => Some(share::decide(&self.local, self.rules.instances.into(), checks)),
             OnFailure::Deny if checks.iter().any(|check| check.mode == Mode::Enforce) => None,
             OnFailure::Allow | OnFailure::Deny => Some(Ok(admit(&self.local, checks))),
         }

@@ -19,6 +19,7 @@
 //! | `servers.rs` | one server, or a Cluster |
 //! | `engine.rs` | a decision within a budget |
 //! | `settle.rs` | changes to what was taken |
+//! | `tally.rs` | reports of what was offered |
 //! | `apart.rs` | decisions over several slots |
 //! | `store.rs` | the store itself |
 //! | `builder/` | its settings, and connecting |
@@ -37,6 +38,7 @@ mod server_time;
 mod servers;
 mod settle;
 mod store;
+mod tally;
 mod wire;
 
 pub use builder::RedisStoreBuilder;

@@ -4,6 +4,8 @@
 //! is the only place outside `cluster/` and `builder/` in which calls differ for a
 //! Cluster: one server is treated as a Cluster whose slots are all slot 0.
 
+use deadpool_redis::redis::RedisError;
+use deadpool_redis::redis::aio::MultiplexedConnection;
 use tokio::runtime::{Handle, Id};
 
 use super::batch::{Job, Lanes, Timeout, no_runtime};
@@ -68,6 +70,47 @@ impl Servers {
             Self::Cluster(cluster) if cluster.is_unknown() => Box::pin(cluster.find(timeout)).await,
             #[cfg(feature = "cluster")]
             Self::Cluster(_) => {}
+        }
+    }
+
+    /// Returns whether two slots are on the same server, as far as is known.
+    pub(super) fn is_same(&self, slot: u16, other: u16) -> bool {
+        match self {
+            Self::One(_) => true,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => slot == other || cluster.is_same(slot, other),
+        }
+    }
+
+    /// Returns how the Lua files are called.
+    pub(super) fn calls(&self) -> Calls {
+        match self {
+            Self::One(lanes) => lanes.calls(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.calls(),
+        }
+    }
+
+    /// Makes a call of its own to the server that has a slot, once, within the timeout.
+    ///
+    /// # Errors
+    ///
+    /// If there is no reply in time, no server or connection, or the server refuses the call. On a Cluster the slots
+    /// are then looked up again.
+    ///
+    /// # Cancellation
+    ///
+    /// The call may have been sent.
+    pub(super) async fn call<T>(
+        &self,
+        slot: u16,
+        timeout: Timeout,
+        command: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+    ) -> Result<T, Error> {
+        match self {
+            Self::One(lanes) => lanes.call(timeout, command).await.map_err(|failure| timeout.error_of(failure)),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.call(slot, timeout, command).await,
         }
     }
 

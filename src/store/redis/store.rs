@@ -6,6 +6,7 @@
 //! the engine's.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use crate::store::deny::{CacheLookup, Snapshot};
 use crate::store::evaluate::of_any;
 use crate::store::traits::with_few_bans;
 use crate::store::{
-    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+    Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Report, Settlement, Settling,
+    Store, Tally, Totals,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -199,6 +201,15 @@ impl Store for RedisStore {
 
     fn recall(&self, checks: &[Check]) -> Option<Decided> {
         self.engine.refusals.as_ref().and_then(|refusals| refusals.recall(checks))
+    }
+}
+
+/// What processes report is in Redis for four ticks, by its clock: also for a store with a
+/// [clock](crate::store::RedisStoreBuilder::with_clock) of its own. A report has the store's budget, and at most a
+/// quarter of a tick. It takes [more rules](crate::store::RedisStoreBuilder::connect) than decisions.
+impl Tally for RedisStore {
+    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
+        Box::pin(Arc::clone(&self.engine).report(report))
     }
 }
 

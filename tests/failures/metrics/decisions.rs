@@ -69,6 +69,7 @@ async fn each_source_has_its_name() {
         (Source::Store, "store"),
         (Source::DenyCache, "deny_cache"),
         (Source::Lease, "lease"),
+        (Source::Ratio, "ratio"),
         (Source::Fallback, "fallback"),
         (Source::Open, "open"),
     ] {

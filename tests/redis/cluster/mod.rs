@@ -14,4 +14,5 @@ mod rig;
 mod runtimes;
 mod settling;
 mod storm;
+mod tally;
 mod together;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::{Client, cmd};
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{Change, Deadline, Decided, RedisStoreBuilder, Settlement, Store};
+use tollgate::store::{
+    Change, CounterId, Deadline, Decided, Offered, RedisStoreBuilder, Report, Settlement, Store, Tally,
+};
 use tollgate::{Error, Quota, RedisStore};
 
 use crate::support::checks::{check, counter};
@@ -25,6 +27,9 @@ const BY_SCRIPTS: [&str; 8] =
 /// What functions take.
 const BY_FUNCTIONS: [&str; 8] =
     ["~tollgate:*", "+fcall", "+function|load", "+time", "+mget", "+set", "+setrange", "+del"];
+
+/// What a tally takes besides, and what it takes of the above.
+const OF_A_TALLY: [&str; 5] = ["+hmget", "+hset", "+hincrby", "+hlen", "+pexpire"];
 
 /// Lets a user do what these rules say, and tells how to connect as that user.
 fn user(server: &RedisServer, rules: &[&str]) -> String {
@@ -108,6 +113,37 @@ async fn a_user_with_the_documented_rules_can_do_all_by_functions_and_none_of_th
     assert_least(&BY_FUNCTIONS, || settings().functions()).await;
 }
 
+/// Reports twice, so that the second one finds what the first has added.
+async fn report(settings: RedisStoreBuilder, url: &str) -> Result<(), Error> {
+    let store = settings.connect(url).await?;
+    let offered = Offered::new(CounterId::from_bytes([7; CounterId::LENGTH]), 1, 1, 1);
+    for _ in 0..2 {
+        drop(store.report(Report::new(Duration::from_secs(60), 0).counters([offered])).await?);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tally_takes_some_rules_more_none_of_which_is_idle_and_without_one_leaves_no_key_forever() {
+    let server = RedisServer::start();
+    for (rules, by_functions) in [(&BY_SCRIPTS, false), (&BY_FUNCTIONS, true)] {
+        let settings = || if by_functions { settings().functions() } else { settings() };
+        let rules = [&rules[..4], &OF_A_TALLY].concat();
+        let url = user(&server, &rules);
+        report(settings(), &url).await.expect("the rules are enough");
+        for rule in &rules {
+            let fewer: Vec<&str> = rules.iter().filter(|kept| *kept != rule).copied().collect();
+            let (): () = server.ask(&["FLUSHALL"]);
+            let (): () = server.ask(&["FUNCTION", "FLUSH"]);
+            let (): () = server.ask(&["SCRIPT", "FLUSH"]);
+            let url = user(&server, &fewer);
+            let error = report(settings(), &url).await.expect_err("each rule is needed");
+            assert!(error.is_store() || error.is_connection(), "without {rule}: {error:#}");
+            server.assert_every_key_expires();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_pool_whose_connections_others_use_too_takes_two_rules_more() {
     let server = RedisServer::start();
@@ -132,7 +168,7 @@ async fn a_database_in_the_url_takes_one_rule_more() {
 #[test]
 fn the_rules_are_those_that_the_documentation_has() {
     let documented = include_str!("../../../src/store/redis/builder/connect.rs");
-    for rules in [&BY_SCRIPTS[..], &BY_SCRIPTS[1..3], &BY_FUNCTIONS[1..3], &["+ping", "+unwatch"]] {
+    for rules in [&BY_SCRIPTS[..], &BY_SCRIPTS[1..3], &BY_FUNCTIONS[1..3], &OF_A_TALLY, &["+ping", "+unwatch"]] {
         let rules = rules.join(" ");
         assert!(documented.contains(&rules), "{rules}");
     }

@@ -2,7 +2,7 @@
 //!
 //! A caller borrows the lane's connection and sends on it by itself, next to the batches that the
 //! lane sends; the lane drives the connection for both. Loading scripts when a store connects,
-//! lookups of slots on a Redis Cluster, and redis-cell's `CL.THROTTLE` are made in this way.
+//! lookups of slots on a Redis Cluster, reports to a tally, and redis-cell's `CL.THROTTLE` are made in this way.
 //!
 //! Such a call bypasses the queue and the server's circuit breaker. A plain command is limited by
 //! its timeout, and its outcome is reported to the connection: a reply is counted, so that the
@@ -60,7 +60,6 @@ impl Lanes {
     /// # Cancellation
     ///
     /// Dropped, the call may have been sent or not. The connection stays in use.
-    #[cfg_attr(not(any(feature = "cluster", feature = "redis-cell")), allow(dead_code, reason = "scripts need none"))]
     pub(in crate::store::redis) async fn call<T>(
         &self,
         timeout: Timeout,

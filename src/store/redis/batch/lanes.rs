@@ -34,6 +34,7 @@ use super::timeout::Timeout;
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::connections::Source;
+use crate::store::redis::wire::Calls;
 
 /// The lanes to one server. Clones share them.
 #[derive(Clone)]
@@ -116,6 +117,11 @@ impl Lanes {
             Some(lane) => push(&lane, job),
             None => Err(job),
         }
+    }
+
+    /// Returns how the Lua files are called.
+    pub(in crate::store::redis) fn calls(&self) -> Calls {
+        self.home.settings.calls
     }
 
     /// Adds a settlement to a lane, or keeps it until there is one. It may be called from `Drop`,

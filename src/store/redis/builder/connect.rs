@@ -35,7 +35,8 @@ impl RedisStoreBuilder {
     /// ```
     ///
     /// For [`functions`](Self::functions), `+fcall +function|load` take the place of `+evalsha +script|load`. A
-    /// database in the URL takes `+select`, a pool whose connections others use too `+ping +unwatch`.
+    /// database in the URL takes `+select`, a pool whose connections others use too `+ping +unwatch`, and a
+    /// [`Tally`](crate::store::Tally) `+hmget +hset +hincrby +hlen +pexpire`.
     ///
     /// # Errors
     ///

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::RedisError;
+use deadpool_redis::redis::aio::MultiplexedConnection;
 use tokio::runtime::Id;
 
 use super::address::Address;
@@ -20,7 +21,8 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
 use crate::store::outage::Outage;
-use crate::store::redis::batch::{Job, no_runtime};
+use crate::store::redis::batch::{Job, Timeout, no_runtime};
+use crate::store::redis::wire::Calls;
 
 impl Cluster {
     /// Adds a job to the lane of the primary that has its slot. Returns the ID of the calling
@@ -52,6 +54,41 @@ impl Cluster {
         self.look_again(None);
         tracing::warn!("a settlement was not sent: no primary of the Redis Cluster has its slot");
         job.complete(Err(no_primary().unsent()));
+    }
+
+    /// Makes a call of its own to the primary that has a slot, once, within the timeout. It is not counted by the
+    /// circuit breaker.
+    ///
+    /// # Errors
+    ///
+    /// If no primary has the slot, there is no reply in time, or the call is refused or redirected: then the slots are
+    /// looked up again.
+    pub(in crate::store::redis) async fn call<T>(
+        self: &Arc<Self>,
+        slot: u16,
+        timeout: Timeout,
+        command: impl AsyncFnOnce(&mut MultiplexedConnection) -> Result<T, RedisError>,
+    ) -> Result<T, Error> {
+        let Some(owner) = self.owner(slot) else {
+            self.look_again(None);
+            return Err(self.error_of_slot(slot, no_primary()));
+        };
+        owner.lanes.call(timeout, command).await.map_err(|failure| {
+            // Another one may have the slot by now.
+            self.look_again(Some(owner.address.clone()));
+            timeout.error_of(failure).of_one_server(owner.outage())
+        })
+    }
+
+    /// Returns whether one primary has two slots, as far as is known.
+    pub(in crate::store::redis) fn is_same(&self, slot: u16, other: u16) -> bool {
+        let [one, other] = [slot, other].map(|slot| self.owner(slot));
+        one.zip(other).is_some_and(|(one, other)| Arc::ptr_eq(&one, &other))
+    }
+
+    /// Returns how the Lua files are called.
+    pub(in crate::store::redis) fn calls(&self) -> Calls {
+        self.plan.settings.calls
     }
 
     /// Returns the error of a call for a slot if its primary's circuit breaker is open and no probe

@@ -9,8 +9,8 @@
 //! decision ◀── verdict ── ReplyPart ◀── reply ── the bytes that the script returns
 //! ```
 //!
-//! The format of both directions is defined once, at the head of `lua/wire.lua`; this folder is its
-//! other side. A number is big-endian, of 7 bytes unless documented otherwise, and below 2^52, so
+//! The format of both directions is defined once, at the head of `lua/wire.lua`; that of reports to a
+//! tally (`ratio.rs`) is at the head of `lua/ratio.lua`. This folder is the other side of both. A number is big-endian, of 7 bytes unless documented otherwise, and below 2^52, so
 //! that Lua's doubles hold it exactly.
 //!
 //! Nothing here uses a connection, or waits for anything: all of it can be tested without a
@@ -19,6 +19,7 @@
 mod names;
 mod needs;
 mod packed;
+mod ratio;
 mod reply;
 mod request;
 mod script;
@@ -29,6 +30,7 @@ mod verdict;
 pub(super) use names::cell_key;
 pub(super) use names::redis_key;
 pub(super) use packed::Packed;
+pub(super) use ratio::{ShardReport, ShardTotals};
 pub(super) use reply::{Reply, ReplyPart, no_decision};
 pub(super) use request::{MOST_CHECKS, Request};
 pub(super) use script::{CHECK, Calls, Program, Way};

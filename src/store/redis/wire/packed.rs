@@ -74,7 +74,7 @@ impl<'a> Packed<'a> {
     pub(in crate::store::redis) fn command(self, calls: Calls, now: &str) -> (&'static Program, Cmd) {
         let program = Program::of(calls, self.needs);
         let room = self.keys.iter().map(|key| key.len()).sum::<usize>() + now.len() + self.bytes.len();
-        let mut call = program.command(self.needs, self.keys.len() + 3, room);
+        let mut call = program.command(self.needs.entry(), self.keys.len() + 3, room);
         call.arg(self.keys.len()).arg(self.keys).arg(now).arg(self.bytes);
         (program, call)
     }

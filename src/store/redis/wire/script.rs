@@ -19,6 +19,9 @@ mod tests;
 /// that of Redis does.
 pub(in crate::store::redis) const CHECK: &str = include_str!("../../../../lua/check.lua");
 
+/// The entry that adds reports to a tally: the only one that is no decision.
+const RATIO: &str = "ratio";
+
 /// Bytes to reserve in a command for the name of what is called, and for the number of keys.
 const ROOM: usize = 64;
 
@@ -62,7 +65,16 @@ impl Program {
     pub(super) fn of(calls: Calls, needs: Needs) -> &'static Self {
         static SCRIPTS: [OnceLock<Program>; Needs::SETS] = [const { OnceLock::new() }; Needs::SETS];
         match calls {
-            Calls::Scripts => SCRIPTS[needs.set()].get_or_init(|| Self::script(needs)),
+            Calls::Scripts => SCRIPTS[needs.set()].get_or_init(|| Self::script(needs, needs.entry())),
+            Calls::Functions => Self::library(),
+        }
+    }
+
+    /// Returns the program that adds reports to a tally. Its script is loaded by the first report.
+    pub(super) fn ratio(calls: Calls) -> &'static Self {
+        static SCRIPT: OnceLock<Program> = OnceLock::new();
+        match calls {
+            Calls::Scripts => SCRIPT.get_or_init(|| Self::script(Needs::default(), RATIO)),
             Calls::Functions => Self::library(),
         }
     }
@@ -74,8 +86,8 @@ impl Program {
     }
 
     /// Makes the script for some needs: the statements, and a line that calls the entry.
-    fn script(needs: Needs) -> Self {
-        let source = format!("{}return {}(KEYS, ARGV)\n", statements_for(needs, &[needs.entry()]), needs.entry());
+    fn script(needs: Needs, entry: &str) -> Self {
+        let source = format!("{}return {entry}(KEYS, ARGV)\n", statements_for(needs, &[entry]));
         let name = Script::new(&source).get_hash().to_owned();
         Self { calls: Calls::Scripts, source, name }
     }
@@ -88,7 +100,7 @@ impl Program {
         static LIBRARY: OnceLock<Program> = OnceLock::new();
         LIBRARY.get_or_init(|| {
             let [batch, single, singles] = Needs::all().entries().map(Needs::entry);
-            let entries = [batch, Needs::all().bans().entry(), single, singles];
+            let entries = [batch, Needs::all().bans().entry(), single, singles, RATIO];
             let statements = statements_for(Needs::all().bans(), &entries);
             let statements = format!("{statements}{CHECK}");
             let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);
@@ -114,13 +126,13 @@ impl Program {
         cmd("FCALL").arg(format!("{}_check", self.name)).arg(0).take()
     }
 
-    /// Begins the call that does all that is needed. Its keys and arguments are added by the
+    /// Begins the call of an entry. Its keys and arguments are added by the
     /// caller; there is room for `args` of them, of together so many `bytes`.
-    pub(super) fn command(&self, needs: Needs, args: usize, bytes: usize) -> Cmd {
+    pub(super) fn command(&self, entry: &str, args: usize, bytes: usize) -> Cmd {
         let mut call = Cmd::with_capacity(args + 2, bytes + ROOM);
         match self.calls {
             Calls::Scripts => call.arg("EVALSHA").arg(&self.name),
-            Calls::Functions => call.arg("FCALL").arg(format!("{}_{}", self.name, needs.entry())),
+            Calls::Functions => call.arg("FCALL").arg(format!("{}_{entry}", self.name)),
         };
         call
     }

@@ -41,6 +41,7 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "bans",
     "single",
     "singles",
+    "ratio",
 };
 
 /// Returns the statements that some entries need, in the order of the files, without a line that
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn no_statement_of_any_file_is_lost_where_all_is_needed() {
-        let script = statements_for(Needs::all().bans(), &["batch", "bans", "single", "singles"]);
+        let script = statements_for(Needs::all().bans(), &["batch", "bans", "single", "singles", "ratio"]);
         let (constants, statements) = read();
         for line in statements.iter().flat_map(|statement| statement.lines()).filter(|line| is_code(line)) {
             assert!(script.contains(&with_constants(line, &constants)), "{line}");
@@ -207,6 +208,17 @@ mod tests {
             assert!(bans.contains(needed), "{needed}");
         }
         assert!(!bans.contains("function batch("));
+    }
+
+    #[test]
+    fn a_tally_has_nothing_of_decisions() {
+        let script = statements_for(Needs::default(), &["ratio"]);
+        for needed in ["local function ratio(", "local function div_ceil(", "local function bind("] {
+            assert!(script.contains(needed), "{needed}");
+        }
+        for idle in ["ALGORITHMS", "read_rules", "mul_div", "function reply(", "function write("] {
+            assert!(!script.contains(idle), "{idle}");
+        }
     }
 
     #[test]

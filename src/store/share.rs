@@ -24,7 +24,7 @@ use crate::store::{
 /// # Errors
 ///
 /// Those of the memory store, for checks that it cannot decide.
-pub(super) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
+pub(in crate::store) fn decide(local: &MemoryStore, instances: u64, checks: &[Check]) -> Result<Decided, Error> {
     let shares: SmallVec<[Check; 2]> = checks.iter().map(|check| share(check, instances)).collect();
     let Answer::Ready(decided) = local.decide(&shares, Deadline::none()) else {
         unreachable!("memory decides at once")

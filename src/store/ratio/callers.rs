@@ -1,0 +1,92 @@
+//! The callers of one key, so that small ones are not dropped for a large one.
+//!
+//! Requests come in with the hash of their caller; the keep of each caller goes out, so that together they are admitted
+//! as much as the key is. It moves drops from one caller to another within this process and leaves their sum as it was,
+//! so nothing of it is reported.
+//!
+//! At most 64 callers are listed. One more takes the place of the smallest, with its count ("space saving"): so counts
+//! add up to what was offered, none is too low, and each caller with more than 1/64 of the units is listed.
+
+use std::mem;
+
+use super::law::{Deviation, Draws, keep_of, level};
+
+/// Callers of a key that are counted.
+const MOST_CALLERS: usize = 64;
+
+/// The callers of one kind of requests of a key.
+#[derive(Debug, Default)]
+pub(super) struct Callers {
+    listed: Vec<Caller>,
+    /// The keep of callers that were not listed in the last tick; `None` before one was computed.
+    others: Option<u64>,
+}
+
+/// What one caller was offered in the current tick and in the last one.
+#[derive(Debug)]
+struct Caller {
+    hash: u64,
+    offered: u64,
+    last: u64,
+    /// Its keep; `None` before one was computed.
+    keep: Option<u64>,
+    deviation: Deviation,
+}
+
+impl Callers {
+    /// Counts a request of a caller, and returns whether it is admitted: by `keep`, if none is known of the caller.
+    pub(super) fn admits(&mut self, hash: u64, cost: u64, keep: u64, draws: &mut Draws) -> bool {
+        let caller = self.offer(hash, cost);
+        caller.deviation.admits(caller.keep.unwrap_or(keep), cost, draws.draw())
+    }
+
+    /// Counts units of a caller.
+    pub(super) fn count(&mut self, hash: u64, cost: u64) {
+        self.offer(hash, cost);
+    }
+
+    fn offer(&mut self, hash: u64, cost: u64) -> &mut Caller {
+        let listed = self.listed.iter().position(|caller| caller.hash == hash);
+        let place = listed.unwrap_or_else(|| self.list(hash));
+        let caller = &mut self.listed[place];
+        caller.offered = caller.offered.saturating_add(cost);
+        caller
+    }
+
+    /// Lists a caller, and returns its place.
+    fn list(&mut self, hash: u64) -> usize {
+        let mut caller = Caller { hash, offered: 0, last: 0, keep: self.others, deviation: Deviation::default() };
+        if self.listed.len() < MOST_CALLERS {
+            self.listed.push(caller);
+            return self.listed.len() - 1;
+        }
+        let units = |place: &usize| self.listed[*place].offered.max(self.listed[*place].last);
+        let smallest = (0..self.listed.len()).min_by_key(units).unwrap_or_default();
+        caller.offered = self.listed[smallest].offered;
+        self.listed[smallest] = caller;
+        smallest
+    }
+
+    /// Begins a tick.
+    pub(super) fn roll(&mut self) {
+        self.listed.iter_mut().for_each(|caller| caller.last = mem::take(&mut caller.offered));
+        self.listed.retain(|caller| caller.last > 0);
+    }
+
+    /// Divides `room` units of the last tick among the callers: each is admitted what it was offered, up to a level.
+    pub(super) fn divide(&mut self, room: u64) {
+        let mut offered: Vec<u64> = self.listed.iter().map(|caller| caller.last).collect();
+        offered.sort_unstable();
+        let level = level(&offered, room).unwrap_or(u64::MAX);
+        self.listed.iter_mut().for_each(|caller| caller.keep = Some(keep_of(level, caller.last)));
+        // One that is not listed was offered no more than the smallest.
+        let most = offered.first().filter(|_| offered.len() == MOST_CALLERS);
+        self.others = Some(keep_of(level, most.copied().unwrap_or_default()));
+    }
+
+    /// Forgets what was divided.
+    pub(super) fn forget(&mut self) {
+        self.listed.iter_mut().for_each(|caller| caller.keep = None);
+        self.others = None;
+    }
+}

@@ -1,0 +1,179 @@
+//! The arithmetic of ratios: integers, without a clock or a map.
+//!
+//! A *keep* is the share of requests that is admitted, in parts of 2^32: the drop ratio is 1 less the keep. A *rate* is
+//! what a quota admits in a tick, in parts of 2^20 of a unit, as a tick is often shorter than its window.
+
+use std::time::Duration;
+
+use super::tally::MOST_UNITS;
+use crate::core::Quota;
+
+/// The keep that drops nothing.
+pub(super) const ALL: u64 = 1 << 32;
+
+/// The bits of a rate behind its point.
+const POINT: u32 = 20;
+
+/// The error of drops is bounded by this many times the cost of a request.
+const MOST_ERROR: i128 = 8;
+
+/// What a quota admits in one tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rate {
+    /// Units, in parts of 2^20; more than 0, and at most 2^60.
+    parts: u64,
+}
+
+impl Rate {
+    /// Returns what `quota` admits in a tick.
+    pub(super) fn new(quota: &Quota, tick: Duration) -> Self {
+        let parts = (u128::from(quota.limit()) * tick.as_micros()) << POINT;
+        let parts = parts.div_ceil(quota.window().as_micros().max(1));
+        Self { parts: u64::try_from(parts).unwrap_or(u64::MAX).clamp(1, MOST_UNITS << POINT) }
+    }
+
+    /// Returns the units, rounded up.
+    pub(super) fn units(self) -> u64 {
+        self.parts.div_ceil(1 << POINT)
+    }
+
+    /// Returns the rate above which one of `live` processes reports a counter exactly: half of its share.
+    pub(super) fn threshold(self, live: u64) -> Self {
+        Self { parts: (self.parts / live.max(1) / 2).max(1) }
+    }
+
+    /// Returns whether so many units are more.
+    pub(super) fn is_below(self, units: u64) -> bool {
+        u128::from(units) << POINT > self.parts.into()
+    }
+
+    /// Returns `units` divided by the rate, in parts of 2^32: at most `u64::MAX`.
+    pub(super) fn share_of(self, units: u64) -> u64 {
+        u64::try_from((u128::from(units) << (32 + POINT)) / u128::from(self.parts)).unwrap_or(u64::MAX)
+    }
+
+    /// Returns what is left of the limit of a quota in its whole window, if a tick had `total` units.
+    pub(super) fn left(self, quota: &Quota, total: u64) -> u64 {
+        let used = (u128::from(total) * u128::from(quota.limit())) << POINT;
+        let used = used.div_ceil(self.parts.into());
+        quota.limit().saturating_sub(u64::try_from(used).unwrap_or(u64::MAX))
+    }
+}
+
+/// Returns the keeps of requests that may not use the reserve, and of others, from what all processes were offered of
+/// each kind.
+///
+/// Others are dropped only if they alone exceed the rate. The first kind has what they leave, and at most what is
+/// outside of the reserve, which is `floor` of `capacity`.
+pub(super) fn keeps(rate: Rate, [ordinary, critical]: [u64; 2], (floor, capacity): (u64, u64)) -> [u64; 2] {
+    let rate = u128::from(rate.parts);
+    let offered = |units: u64| u128::from(units) << POINT;
+    let capacity = u128::from(capacity.max(1));
+    let outside = rate * capacity.saturating_sub(floor.into()) / capacity;
+    let left = outside.min(rate.saturating_sub(offered(critical)));
+    [part(left, offered(ordinary)), part(rate, offered(critical))]
+}
+
+/// Returns `room` divided by `offered` as a keep.
+fn part(room: u128, offered: u128) -> u64 {
+    if room >= offered {
+        return ALL;
+    }
+    u64::try_from((room << 32) / offered).map_or(ALL, |keep| keep.min(ALL))
+}
+
+/// Returns the keep of `offered` units of which `room` may be admitted.
+pub(super) fn keep_of(room: u64, offered: u64) -> u64 {
+    part(room.into(), offered.into())
+}
+
+/// Returns the share of `units` that a keep admits, rounded down.
+pub(super) fn kept(keep: u64, units: u64) -> u64 {
+    u64::try_from((u128::from(keep) * u128::from(units)) >> 32).unwrap_or(u64::MAX)
+}
+
+/// How far what was admitted is behind its share, in parts of 2^32 of a unit: feedback that keeps a sequence of random
+/// drops as exact as a regular one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Deviation(i128);
+
+impl Deviation {
+    /// Returns whether a request is admitted, by a random number below 2^32.
+    ///
+    /// It is by the keep and a quarter of the error: by chance alone the sum would drift, and by the error alone
+    /// clients whose requests alternate would be dropped all or never.
+    pub(super) fn admits(&mut self, keep: u64, cost: u64, drawn: u64) -> bool {
+        if keep >= ALL {
+            *self = Self::default();
+            return true;
+        }
+        let (keep, cost, drawn) = (i128::from(keep), i128::from(cost), i128::from(drawn));
+        let admits = 4 * drawn * cost < 4 * keep * cost + self.0;
+        let taken = if admits { cost << 32 } else { 0 };
+        let most = MOST_ERROR * (cost << 32);
+        self.0 = (self.0 + keep * cost - taken).clamp(-most, most);
+        admits
+    }
+}
+
+/// Returns by how much a count of `units` may differ from what it should be without being significant.
+pub(super) fn slack(units: u64) -> u64 {
+    4 * units.isqrt() + 4
+}
+
+/// Returns the level up to which each of `offered`, which is sorted, is admitted, so that together they are `room`;
+/// `None` if all of each is.
+pub(super) fn level(offered: &[u64], mut room: u64) -> Option<u64> {
+    for (index, units) in offered.iter().enumerate() {
+        let others = u64::try_from(offered.len() - index).unwrap_or(u64::MAX);
+        // All that follow have at least as much.
+        if u128::from(*units) * u128::from(others) >= room.into() {
+            return Some(room / others);
+        }
+        room -= units;
+    }
+    None
+}
+
+/// Random numbers that repeat with their seed: xorshift64*.
+#[derive(Clone, Debug)]
+pub(super) struct Draws(u64);
+
+impl Draws {
+    /// The numbers of a seed, mixed so that neighbouring seeds have different ones.
+    pub(super) fn new(seed: u64) -> Self {
+        let mixed = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self((mixed ^ (mixed >> 32)).max(1))
+    }
+
+    /// Returns a number below 2^32.
+    pub(super) fn draw(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
+    }
+
+    /// Returns `units` × `up` / `down`, rounded at random so that it is exact on average.
+    pub(super) fn scaled(&mut self, units: u64, up: u128, down: u128) -> u64 {
+        let (product, down) = (u128::from(units) * up, down.max(1));
+        let rest = ((product % down) << 32) / down;
+        let scaled = product / down + u128::from(u128::from(self.draw()) < rest);
+        u64::try_from(scaled).unwrap_or(MOST_UNITS).min(MOST_UNITS)
+    }
+
+    /// Returns what is reported of a counter at or below the threshold: both kinds of units, or nothing, so that it is
+    /// exact on average.
+    pub(super) fn sample(&mut self, units: [u64; 2], threshold: Rate) -> Option<[u64; 2]> {
+        let all = units[0].saturating_add(units[1]);
+        if self.draw() >= threshold.share_of(all) {
+            return None;
+        }
+        let down = u128::from(all) << POINT;
+        Some(units.map(|units| self.scaled(units, threshold.parts.into(), down)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,325 @@
+//! The ratio store and its settings.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::decide::decide;
+use super::shared::{Settings, Shared};
+use super::tally::Tally;
+use super::ticking::{close, start};
+use crate::core::algorithm::Algorithm;
+use crate::core::{Error, PolicyName, Requirement};
+use crate::random;
+use crate::store::around::settle_each;
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settles, Settling, Store,
+};
+
+const DEFAULT_TICK: Duration = Duration::from_secs(1);
+const TICKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+/// Of a life, in ticks.
+const LIVES: [u32; 2] = [2, 600];
+const DEFAULT_LIFE: u32 = 10;
+const DEFAULT_REPORT: usize = 256;
+const MOST_REPORT: usize = 512;
+const MOST_SHARDS: u8 = 16;
+const DEFAULT_CAPACITY: usize = 10_000;
+const LONGEST_WINDOW: Duration = Duration::from_secs(60);
+
+/// A store that calls no server for a request: it admits the share of each key's requests that fits the limit of all
+/// processes.
+///
+/// **The law**: every process counts what it is *offered*, and reports it to a [`Tally`] once in each tick, 1 s by
+/// default. From the totals of all processes each computes the same drop ratio, 1 - limit / offered, and drops that share
+/// of its requests at random. Requests with a [reserve](crate::Policy::reserve) that they may use are dropped only if
+/// they alone exceed the limit.
+///
+/// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the third
+/// tick on. A burst from nothing passes for up to 3 ticks, though never more than the whole limit in each process; load
+/// that changes faster than in 3 ticks is limited badly. Use a [`LeaseStore`](crate::LeaseStore) for it.
+///
+/// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks without a request. No
+/// request waits.
+///
+/// **Without the tally**: the last ratios hold for their life, 10 ticks by default. From then on, and before the first
+/// totals, each process admits its share of each limit: the limit divided by the number of processes that reported last.
+///
+/// **Several policies** of one layer are a cascade in their order: a policy is offered what the enforced ones before it
+/// admit. Put narrow policies first. For an exact limit of each user beside a global one, nest two layers, the exact one
+/// outside.
+///
+/// Limits are rates: of token buckets, fixed and sliding windows of up to 60 s; a burst only bounds what one process
+/// admits before it knows a ratio. There are no refunds, no bans and no changes of counters, and a
+/// [reset](Store::reset) is one of this process. The time to retry is a [guess](crate::Outcome::retry_is_guess).
+///
+/// All processes need the same ticks, shards and limits. Needs a tokio runtime: outside of one, shares are admitted.
+///
+/// # Examples
+///
+/// ```
+/// use tollgate::store::MemoryTally;
+/// use tollgate::{Policy, Quota, RateLimitLayer, RatioStore, key};
+///
+/// let policy = Policy::new("all", Quota::per_second(50_000)).key(key::global());
+/// let layer = RateLimitLayer::new(RatioStore::new(MemoryTally::new()), policy);
+/// # let _ = layer;
+/// ```
+#[derive(Clone)]
+pub struct RatioStore {
+    shared: Arc<Shared>,
+}
+
+/// Settings of a [`RatioStore`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::RatioStore;
+/// use tollgate::store::MemoryTally;
+///
+/// let settings = RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(500)).report(64);
+/// assert!(settings.build().is_ok());
+/// ```
+#[must_use]
+pub struct RatioStoreBuilder {
+    tally: Box<dyn Tally>,
+    tick: Duration,
+    life: Option<Duration>,
+    report: usize,
+    capacity: usize,
+    shards: u8,
+    instances: NonZeroU32,
+    fair: Option<(String, String)>,
+    seed: Option<u64>,
+}
+
+impl RatioStore {
+    /// Ratios from `tally`, with the default settings.
+    ///
+    /// # Panics
+    ///
+    /// Never: the default settings are valid.
+    pub fn new(tally: impl Tally) -> Self {
+        Self::builder(tally).build().expect("the default settings are valid")
+    }
+
+    /// Returns settings of a store with ratios from `tally`: ticks of 1 s, a life of 10 ticks, and reports of 256
+    /// counters.
+    pub fn builder(tally: impl Tally) -> RatioStoreBuilder {
+        RatioStoreBuilder {
+            tally: Box::new(tally),
+            tick: DEFAULT_TICK,
+            life: None,
+            report: DEFAULT_REPORT,
+            capacity: DEFAULT_CAPACITY,
+            shards: 1,
+            instances: NonZeroU32::MIN,
+            fair: None,
+            seed: None,
+        }
+    }
+
+    /// Returns the drop ratio of a counter's requests, of those that may not use the reserve: from 0 to 1. `None` if
+    /// none is known.
+    pub fn ratio(&self, counter: &Counter) -> Option<f64> {
+        let hash = self.shared.hash(counter);
+        let part = self.shared.parts.lock(hash);
+        let moment = self.shared.moment(Instant::now(), part.since);
+        part.find(hash, counter).and_then(|entry| entry.ratio(&moment))
+    }
+
+    /// Returns how many processes reported in the last tick; `None` if that is not known, as before the first totals and
+    /// a life after the last ones.
+    pub fn live(&self) -> Option<u64> {
+        self.shared.is_known(Instant::now()).then(|| self.shared.live())
+    }
+
+    /// Reports once more, and ends the task. The last ratios hold for their life.
+    ///
+    /// # Cancellation
+    ///
+    /// The last report may be lost if the future is dropped; the task ends all the same.
+    pub async fn close(&self) {
+        close(&self.shared).await;
+    }
+}
+
+impl RatioStoreBuilder {
+    /// Sets how often this process reports, instead of every second: whole milliseconds from 100 ms to 60 s. It is the
+    /// same in all processes.
+    pub fn tick(self, tick: Duration) -> Self {
+        Self { tick, ..self }
+    }
+
+    /// Sets how long the last ratio holds if the tally does not reply, instead of 10 ticks: from 2 to 600 ticks.
+    pub fn life(self, life: Duration) -> Self {
+        Self { life: Some(life), ..self }
+    }
+
+    /// Sets how many counters a report has at most in each shard, instead of 256: from 1 to 512. The others are limited
+    /// by the share of this process.
+    pub fn report(self, counters: usize) -> Self {
+        Self { report: counters, ..self }
+    }
+
+    /// Sets how many keys are kept at most, instead of 10,000; 0 is taken as 1. Further ones are limited by the share of
+    /// this process.
+    pub fn capacity(self, keys: usize) -> Self {
+        Self { capacity: keys.max(1), ..self }
+    }
+
+    /// Sets into how many shards the tally divides counters, instead of 1: from 1 to 16, the same in all processes. On a
+    /// Redis Cluster they are in different slots.
+    pub fn shards(self, shards: u8) -> Self {
+        Self { shards, ..self }
+    }
+
+    /// Sets how many processes there are before the tally has replied, by default 1; from then on it is at least the
+    /// number that reported last.
+    pub fn instances(self, instances: NonZeroU32) -> Self {
+        Self { instances, ..self }
+    }
+
+    /// Has requests of `policy` dropped by callers, which are the keys of policy `caller`, so that small callers are not
+    /// dropped for a large one.
+    ///
+    /// Each caller is admitted up to a level, the same for all in this process. It moves drops only within a process, so
+    /// it needs requests of each caller to be spread over all of them. Requests without a check of `caller` are dropped
+    /// alike. At most 64 callers of a key are counted; of further ones the smallest share a count.
+    pub fn fair(self, policy: &str, caller: &str) -> Self {
+        Self { fair: Some((policy.to_owned(), caller.to_owned())), ..self }
+    }
+
+    /// Sets the seed of all random numbers, so that a test repeats itself: which requests are dropped, and when this
+    /// process reports.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed: Some(seed), ..self }
+    }
+
+    /// Builds the store. In a tokio runtime it calls the tally at once, to learn what other processes drop.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is outside of its bounds.
+    pub fn build(self) -> Result<RatioStore, Error> {
+        let Self { tick, report, shards, .. } = self;
+        if !(TICKS[0]..=TICKS[1]).contains(&tick) || tick.subsec_nanos() % 1_000_000 > 0 {
+            let text = format!("a tick of {tick:?} is not allowed: give 100ms to 60s, in whole milliseconds");
+            return Err(Error::invalid(text));
+        }
+        let (life, [least, most]) = (self.life.unwrap_or(tick * DEFAULT_LIFE), LIVES.map(|ticks| tick * ticks));
+        if life < least {
+            let text = format!("a life of {life:?} is shorter than two ticks of {tick:?}: give {least:?} to {most:?}");
+            return Err(Error::invalid(text));
+        }
+        if life > most {
+            let text = format!("a life of {life:?} is longer than 600 ticks of {tick:?}: give {least:?} to {most:?}");
+            return Err(Error::invalid(text));
+        }
+        if !(1..=MOST_REPORT).contains(&report) {
+            return Err(Error::invalid(format!("a report of {report} counters is not allowed: give 1 to 512")));
+        }
+        if !(1..=MOST_SHARDS).contains(&shards) {
+            return Err(Error::invalid(format!("{shards} shards are not allowed: give 1 to 16")));
+        }
+        let name = |name: String| PolicyName::try_from(name.as_str());
+        let fair = self.fair.map(|(policy, by)| Ok::<_, Error>((name(policy)?, name(by)?))).transpose()?;
+        let (capacity, instances) = (self.capacity, u64::from(self.instances.get()));
+        let seed = self.seed.unwrap_or_else(|| random::up_to(u64::MAX));
+        let settings = Settings { tick, life, report, capacity, shards, instances, fair, seed };
+        let shared = Arc::new(Shared::new(self.tally, settings));
+        // So that hot keys are known before the first request.
+        start(&shared, Instant::now());
+        Ok(RatioStore { shared })
+    }
+}
+
+impl Store for RatioStore {
+    fn decide(&self, checks: &[Check], _: Deadline) -> Answer<Result<Decided, Error>> {
+        Answer::Ready(decide(&self.shared, checks))
+    }
+
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        if receipt.store() == self.shared.local.id() {
+            return self.shared.local.settle(receipt, changes);
+        }
+        settle_each(&receipt, changes, |_, taken, _| Answer::Ready(Ok(vec![Applied::new(0, taken.stamp)])))
+    }
+
+    fn adjust(&self, counter: &Counter, _: Change) -> Answer<Result<Applied, Error>> {
+        Answer::Ready(Err(Error::invalid(format!(
+            "policy {:?} is limited by a ratio, and has no counter to change: use another store for it",
+            counter.policy.as_str()
+        ))))
+    }
+
+    fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
+        let hash = self.shared.hash(counter);
+        let is_own =
+            |entry: &super::entry::Entry| entry.counter.policy == counter.policy && entry.counter.key == counter.key;
+        drop(self.shared.parts.lock(hash).table.remove(hash, is_own));
+        self.shared.local.reset(counter)
+    }
+
+    fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
+        requirements.iter().try_for_each(supports)?;
+        let Some((policy, by)) = &self.shared.settings.fair else { return Ok(()) };
+        let has = |name: &PolicyName| requirements.iter().any(|requirement| requirement.policy == name);
+        match [policy, by].into_iter().find(|name| has(policy) && !has(name)) {
+            Some(name) => Err(Error::invalid(format!(
+                "policy {:?} is dropped by callers of {:?}, which is no policy of the same layer: add it, or change `fair`",
+                policy.as_str(),
+                name.as_str()
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Checks that a policy can be limited by a ratio.
+fn supports(Requirement { policy, quota, settles, bans, .. }: &Requirement<'_>) -> Result<(), Error> {
+    let name = policy.as_str();
+    let is_rate =
+        matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow);
+    let text = if quota.calendar().is_some() || !is_rate {
+        let algorithm = quota.algorithm().name();
+        format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
+    } else if quota.window() > LONGEST_WINDOW {
+        let window = quota.window();
+        format!(
+            "policy {name:?} has a window of {window:?}, and ratios are of rates: give at most 60s, or use another store"
+        )
+    } else if *settles == Settles::ByOutcome {
+        format!("policy {name:?} settles units by the outcome, and a ratio refunds none: use another store for it")
+    } else if *bans {
+        format!("policy {name:?} has a ban, which this store does not have: leave it out, or choose another store")
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid(text))
+}
+
+impl fmt::Debug for RatioStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RatioStore")
+            .field("tick", &self.shared.settings.tick)
+            .field("life", &self.shared.settings.life)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RatioStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RatioStoreBuilder")
+            .field("tick", &self.tick)
+            .field("life", &self.life)
+            .field("report", &self.report)
+            .field("shards", &self.shards)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,152 @@
+//! The task that reports once in each tick.
+//!
+//! It begins with the store, or with a decision, and ends after a while without any, or with the last clone of the
+//! store, of which it holds none while it waits. A task that is dropped with its runtime clears the mark, and the next decision starts another
+//! one.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::choose::{begin, choose, hear};
+use super::shared::Shared;
+use super::tally::{CounterId, Report};
+use crate::core::Error;
+use crate::core::error::Kind;
+
+/// The task of a store: what it knows of the tally's clock.
+struct Ticking {
+    weak: Weak<Shared>,
+    /// The time of the tally at the start of the store, in microseconds; `None` before it has replied.
+    epoch: Option<u64>,
+    /// The tick of the last report.
+    last: Option<u64>,
+    outage: Outage,
+}
+
+/// Since when the tally does not reply.
+#[derive(Default)]
+struct Outage {
+    since: Option<Instant>,
+    /// Whether it was logged that the last ratios no longer hold.
+    ended: bool,
+}
+
+/// Starts the task, unless there is one or the store was closed; without a runtime there is none.
+pub(super) fn start(shared: &Arc<Shared>, now: Instant) {
+    shared.touch(now);
+    if shared.ticks.load(Ordering::Relaxed) || shared.closed.load(Ordering::Relaxed) {
+        return;
+    }
+    let Some(runtime) = shared.runtime() else { return };
+    if shared.ticks.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    begin(shared, now);
+    let weak = Arc::downgrade(shared);
+    let ticking = Ticking { weak, epoch: None, last: None, outage: Outage::default() };
+    drop(runtime.spawn(ticking.run()));
+}
+
+/// Reports once more, and has the task end.
+pub(super) async fn close(shared: &Arc<Shared>) {
+    if shared.closed.swap(true, Ordering::SeqCst) || !shared.ticks.load(Ordering::SeqCst) {
+        return;
+    }
+    let counters = choose(shared, Instant::now());
+    let report = Report::new(shared.settings.tick, 0).shards(shared.settings.shards).live(false);
+    let _ = call(shared, report.counters(counters)).await;
+}
+
+impl Ticking {
+    async fn run(mut self) {
+        loop {
+            let Some(shared) = self.weak.upgrade() else { return };
+            if shared.closed.load(Ordering::SeqCst) || shared.is_idle(Instant::now()) {
+                return;
+            }
+            self.tick(&shared).await;
+            let next = self.next(&shared);
+            drop(shared);
+            sleep_until(next).await;
+        }
+    }
+
+    /// Reports what was offered; the first call only reads the tally's clock, and what all processes know.
+    async fn tick(&mut self, shared: &Shared) {
+        let began = Instant::now();
+        let base = Report::new(shared.settings.tick, 0).shards(shared.settings.shards);
+        let report = match self.epoch {
+            None => base.live(false),
+            Some(epoch) => {
+                let current = shared.phase.tick_of(epoch.saturating_add(shared.micros(began)));
+                let target = self.last.map_or(current, |last| current.max(last + 1));
+                self.last = Some(target);
+                Report { target, ..base }.counters(choose(shared, began))
+            }
+        };
+        let reported: Vec<CounterId> = report.counters.iter().map(|offered| offered.id).collect();
+        match call(shared, report).await {
+            Ok(totals) => {
+                let now = Instant::now();
+                let middle = u64::midpoint(shared.micros(began), shared.micros(now));
+                let time = u64::try_from(totals.now.as_micros()).unwrap_or(u64::MAX);
+                self.epoch = Some(time.saturating_sub(middle));
+                self.outage.end();
+                hear(shared, &reported, totals, now);
+            }
+            Err(error) => self.outage.note(shared, &error),
+        }
+    }
+
+    /// Returns when to call next.
+    fn next(&self, shared: &Shared) -> Instant {
+        let (now, tick) = (Instant::now(), shared.settings.tick);
+        let Some(epoch) = self.epoch else { return now + tick };
+        // What was offered in less than a quarter of a tick waits for the next one.
+        let least = if self.last.is_none() { tick / 4 } else { Duration::ZERO };
+        let from = epoch.saturating_add(shared.micros(now + least));
+        let next = shared.phase.next(from, self.last);
+        shared.start + Duration::from_micros(next.saturating_sub(epoch))
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        if let Some(shared) = self.weak.upgrade() {
+            shared.ticks.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Calls the tally, for a quarter of a tick at most.
+async fn call(shared: &Shared, report: Report) -> Result<super::tally::Totals, Error> {
+    let limit = shared.settings.tick / 4;
+    let late = |late| Error::new(Kind::Timeout, format!("the tally did not reply in {limit:?}")).with_source(late);
+    timeout(limit, shared.tally.report(report)).await.map_err(late)?
+}
+
+impl Outage {
+    fn note(&mut self, shared: &Shared, error: &Error) {
+        shared.observer.failed(error);
+        let (now, life) = (Instant::now(), shared.settings.life);
+        let since = *self.since.get_or_insert_with(|| {
+            let error = format!("{error:#}");
+            tracing::warn!(error, ?life, "the tally does not reply: the last ratios hold for their life");
+            now
+        });
+        if !self.ended && now.saturating_duration_since(since) >= life {
+            self.ended = true;
+            tracing::warn!("the tally does not reply: this process admits its share of each limit");
+        }
+    }
+
+    fn end(&mut self) {
+        if self.since.take().is_some() {
+            self.ended = false;
+            tracing::info!("the tally replies again");
+        }
+    }
+}

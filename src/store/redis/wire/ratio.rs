@@ -1,0 +1,262 @@
+//! Reports to a tally, byte by byte as `lua/ratio.lua` reads them, and its replies.
+//!
+//! The part of a report that is of one shard comes in; the keys and arguments of a call go out, and the totals of
+//! its counters come back. The hashes of a shard are in one slot, and different shards in different ones.
+//!
+//! As in replies to decisions, no length is trusted: bytes that are no reply to the report are `None`.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use deadpool_redis::redis::Cmd;
+
+use super::script::{Calls, Program};
+use crate::core::Error;
+use crate::store::{CounterId, Offered, Report};
+
+/// The most shards of a report.
+const MOST_SHARDS: u8 = 16;
+
+/// The most counters of a report in one shard.
+const MOST_COUNTERS: usize = 512;
+
+/// The shortest and the longest tick.
+const TICKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)];
+
+/// The most units of a kind, the largest limit, and bytes of each.
+const MOST_UNITS: u64 = 1 << 40;
+const UNITS_SIZE: usize = 6;
+
+/// Units in a reply are below this; a counter that has no room has so many.
+const NEVER: u64 = 1 << 52;
+
+/// Bytes of a counter in a report, and of a hot one in a reply.
+const OFFERED_SIZE: usize = CounterId::LENGTH + 3 * UNITS_SIZE;
+const HOT_SIZE: usize = CounterId::LENGTH + 14;
+
+/// What is sent to one shard.
+pub(in crate::store::redis) struct ShardReport {
+    /// The hashes of the ticks that are 0, 1 and 2 modulo 3.
+    keys: [String; 3],
+    /// The tick, the target and whether the process is live.
+    head: Vec<u8>,
+    /// The counters.
+    counters: Vec<u8>,
+    /// The places of the counters in the whole report.
+    places: Vec<usize>,
+}
+
+/// What one shard replies.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::store::redis) struct ShardTotals {
+    pub(in crate::store::redis) now_us: u64,
+    pub(in crate::store::redis) live: u64,
+    /// The totals of the counters that were sent, each with its place in the whole report.
+    pub(in crate::store::redis) counters: Vec<(usize, Option<[u64; 2]>)>,
+    pub(in crate::store::redis) hot: Vec<(CounterId, [u64; 2])>,
+}
+
+impl ShardReport {
+    /// Returns the parts of a report, one for each shard.
+    ///
+    /// # Errors
+    ///
+    /// If the tick, or the number of shards or of counters in one, is not allowed.
+    pub(in crate::store::redis) fn all(prefix: &str, report: &Report) -> Result<Vec<Self>, Error> {
+        let (tick, shards) = (report.tick, report.shards);
+        if tick < TICKS[0] || tick > TICKS[1] || tick.subsec_nanos() % 1_000 != 0 {
+            return Err(Error::invalid(format!("a tick of {tick:?} is not allowed: give 10ms to 60s, in whole µs")));
+        }
+        if shards == 0 || shards > MOST_SHARDS {
+            return Err(Error::invalid(format!("{shards} shards are not allowed: give 1 to {MOST_SHARDS}")));
+        }
+        let parts: Vec<Self> = (0..shards).map(|shard| Self::new(prefix, report, shard)).collect();
+        let most = parts.iter().map(|part| part.places.len()).max().unwrap_or_default();
+        if most > MOST_COUNTERS {
+            let text = format!("{most} counters of one shard are too many: give at most {MOST_COUNTERS}");
+            return Err(Error::invalid(text));
+        }
+        Ok(parts)
+    }
+
+    fn new(prefix: &str, report: &Report, shard: u8) -> Self {
+        let tick_us = u64::try_from(report.tick.as_micros()).unwrap_or(u64::MAX);
+        let key = |place: u8| format!("{prefix}:{{ratio-{tick_us}-{shard}}}:{place}");
+        let mut part = Self { keys: [0, 1, 2].map(key), head: Vec::new(), counters: Vec::new(), places: Vec::new() };
+        push(&mut part.head, tick_us, 7);
+        push(&mut part.head, report.target.min(NEVER), 7);
+        part.head.push(u8::from(report.live));
+        for (place, offered) in report.counters.iter().enumerate() {
+            if offered.id.shard(report.shards) == shard {
+                part.places.push(place);
+                push_offered(&mut part.counters, offered);
+            }
+        }
+        part
+    }
+
+    /// Makes the report for the current tick of the shard's server, whatever tick that is.
+    pub(in crate::store::redis) fn without_target(mut self) -> Self {
+        self.head[7..14].fill(0);
+        self
+    }
+
+    /// Returns a key of the shard, all of which are in one slot.
+    pub(in crate::store::redis) fn key(&self) -> &str {
+        &self.keys[0]
+    }
+
+    /// Returns the program to call, and the call itself.
+    pub(in crate::store::redis) fn command(&self, calls: Calls) -> (&'static Program, Cmd) {
+        let program = Program::ratio(calls);
+        let room = self.keys.iter().map(String::len).sum::<usize>() + self.head.len() + self.counters.len();
+        let mut call = program.command("ratio", self.keys.len() + 3, room);
+        call.arg(self.keys.len()).arg(&self.keys).arg(&self.head).arg(&self.counters);
+        (program, call)
+    }
+
+    /// Reads the reply to it; `None` if that is something else.
+    pub(in crate::store::redis) fn read(&self, mut reply: Bytes) -> Option<ShardTotals> {
+        let now_us = reply.try_get_uint(7).ok()?;
+        let live = reply.try_get_uint(4).ok()?;
+        let units = |place: &usize| Some((*place, Some(read_units(&mut reply)?).filter(has_room)));
+        let counters = self.places.iter().map(units).collect::<Option<_>>()?;
+        let mut hot = Vec::with_capacity(reply.len() / HOT_SIZE);
+        while reply.has_remaining() {
+            let mut id = [0; CounterId::LENGTH];
+            reply.try_copy_to_slice(&mut id).ok()?;
+            hot.push((CounterId::from_bytes(id), read_units(&mut reply).filter(has_room)?));
+        }
+        Some(ShardTotals { now_us, live, counters, hot })
+    }
+}
+
+/// Adds a number of so many bytes, big-endian.
+fn push(bytes: &mut Vec<u8>, number: u64, size: usize) {
+    bytes.extend_from_slice(&number.to_be_bytes()[8 - size..]);
+}
+
+/// Adds a counter of a report.
+fn push_offered(bytes: &mut Vec<u8>, offered: &Offered) {
+    bytes.reserve(OFFERED_SIZE);
+    bytes.extend_from_slice(offered.id.as_bytes());
+    for units in [offered.ordinary, offered.critical, offered.limit] {
+        push(bytes, units.min(MOST_UNITS), UNITS_SIZE);
+    }
+}
+
+/// Reads the units of a counter, of which the first kind is `NEVER` if there is no room for it.
+fn read_units(reply: &mut Bytes) -> Option<[u64; 2]> {
+    let [ordinary, critical] = [reply.try_get_uint(7).ok()?, reply.try_get_uint(7).ok()?];
+    (ordinary <= NEVER && critical < NEVER).then_some([ordinary, critical])
+}
+
+/// Returns whether a counter has room.
+fn has_room(units: &[u64; 2]) -> bool {
+    units[0] < NEVER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_secs(1);
+
+    fn id(first: u8) -> CounterId {
+        CounterId::from_bytes([first; CounterId::LENGTH])
+    }
+
+    fn report(counters: impl IntoIterator<Item = Offered>) -> Report {
+        Report::new(TICK, 7).counters(counters)
+    }
+
+    fn only(report: &Report) -> ShardReport {
+        ShardReport::all("tollgate", report).expect("the report is valid").remove(0)
+    }
+
+    /// Bytes of numbers, each with its size.
+    fn bytes(numbers: &[(u64, usize)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (number, size) in numbers {
+            push(&mut bytes, *number, *size);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_report_is_written_as_the_script_reads_it() {
+        let mut too_much = Offered::new(id(2), 1, 2, 3);
+        too_much.ordinary = u64::MAX;
+        let part = only(&report([Offered::new(id(1), 5, 6, 7), too_much]));
+        assert_eq!(part.head, bytes(&[(1_000_000, 7), (7, 7), (1, 1)]));
+        let expected =
+            [&[1; 16][..], &bytes(&[(5, 6), (6, 6), (7, 6)]), &[2; 16], &bytes(&[(MOST_UNITS, 6), (2, 6), (3, 6)])];
+        assert_eq!(part.counters, expected.concat());
+        assert_eq!(part.keys[2], "tollgate:{ratio-1000000-0}:2");
+        assert_eq!(part.without_target().head, bytes(&[(1_000_000, 7), (0, 7), (1, 1)]));
+    }
+
+    #[test]
+    fn counters_are_in_the_shard_of_their_identity_in_the_order_of_the_report() {
+        let counters = [3, 4, 5, 7, 0].map(|first| Offered::new(id(first), 1, 0, 1));
+        let parts = ShardReport::all("t", &report(counters).shards(4)).expect("the report is valid");
+        let places: Vec<&[usize]> = parts.iter().map(|part| &part.places[..]).collect();
+        assert_eq!(places, [&[1, 4][..], &[2], &[], &[0, 3]]);
+        assert_eq!(parts[3].key(), "t:{ratio-1000000-3}:0");
+        assert_eq!(parts[3].counters.len(), 2 * OFFERED_SIZE);
+    }
+
+    #[test]
+    fn what_a_script_could_not_count_is_refused() {
+        let many = (0..513_u16).map(|place| {
+            let mut id = [0; CounterId::LENGTH];
+            id[1..3].copy_from_slice(&place.to_be_bytes());
+            Offered::new(CounterId::from_bytes(id), 1, 0, 1)
+        });
+        for (report, says) in [
+            (Report::new(Duration::from_millis(9), 0), "a tick of 9ms is not allowed: give 10ms to 60s"),
+            (Report::new(Duration::ZERO, 0), "a tick of 0ns"),
+            (Report::new(TICK * 61, 0), "a tick of 61s"),
+            (Report::new(TICK + Duration::from_nanos(1), 0), "in whole µs"),
+            (report([]).shards(0), "0 shards are not allowed: give 1 to 16"),
+            (report([]).shards(17), "17 shards"),
+            (report(many), "513 counters of one shard are too many: give at most 512"),
+        ] {
+            let error = ShardReport::all("tollgate", &report).err().expect(says);
+            assert!(error.is_invalid() && error.to_string().contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_reply_has_the_totals_of_all_counters_and_of_hot_ones() {
+        let part = only(&report([1, 2].map(|first| Offered::new(id(first), 1, 0, 1))));
+        let head = bytes(&[(1_000_001, 7), (9, 4)]);
+        let units = bytes(&[(5, 7), (6, 7), (NEVER, 7), (8, 7)]);
+        let hot = [vec![3; 16], bytes(&[(NEVER - 1, 7), (0, 7)])].concat();
+        let all = [&head[..], &units, &hot].concat();
+        let totals = part.read(all.clone().into()).expect("it is a reply");
+        let counters = vec![(0, Some([5, 6])), (1, None)];
+        assert_eq!(totals, ShardTotals { now_us: 1_000_001, live: 9, counters, hot: vec![(id(3), [NEVER - 1, 0])] });
+        for length in (0..all.len()).filter(|length| *length != all.len() - hot.len()) {
+            assert_eq!(part.read(Bytes::copy_from_slice(&all[..length])), None, "{length} bytes");
+        }
+        assert_eq!(part.read([&all[..], &[0]].concat().into()), None);
+    }
+
+    #[test]
+    fn units_that_no_script_replies_are_no_reply() {
+        let part = only(&report([Offered::new(id(1), 1, 0, 1)]));
+        let reply = |units: [u64; 2], hot: &[u64]| {
+            let mut reply = bytes(&[(1, 7), (1, 4), (units[0], 7), (units[1], 7)]);
+            for units in hot {
+                reply.extend([&[3; 16][..], &bytes(&[(*units, 7), (0, 7)])].concat());
+            }
+            part.read(reply.into())
+        };
+        assert!(reply([1, 1], &[1]).is_some());
+        assert_eq!(reply([NEVER + 1, 0], &[]), None);
+        assert_eq!(reply([0, NEVER], &[]), None);
+        assert_eq!(reply([NEVER, NEVER], &[]), None);
+        assert_eq!(reply([1, 1], &[NEVER]), None, "a hot counter has room");
+    }
+}

@@ -1,0 +1,95 @@
+//! A tally whose shards are on several primaries.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tollgate::RedisStore;
+use tollgate::store::{CounterId, Offered, Report, Tally};
+
+use super::moves::set_slot;
+use super::rig::{Cluster, PATIENCE, id};
+
+const TICK: Duration = Duration::from_secs(1);
+const SHARDS: u8 = 4;
+
+fn counter(first: u8) -> CounterId {
+    CounterId::from_bytes([first; CounterId::LENGTH])
+}
+
+fn report(target: u64) -> Report {
+    let counters = (0..20).map(|first| Offered::new(counter(first), u64::from(first) + 1, 1, 30));
+    Report::new(TICK, target).shards(SHARDS).counters(counters)
+}
+
+/// The places of the primaries that have hashes of the tally.
+fn places(cluster: &Cluster) -> BTreeSet<usize> {
+    (0..cluster.primaries().len()).filter(|place| !cluster.nodes[*place].keys().is_empty()).collect()
+}
+
+/// Two processes report in one tick; returns what is read in the next, or `None` if the machine was too busy.
+async fn counted(tally: &RedisStore) -> Option<(u64, Vec<Option<[u64; 2]>>, usize)> {
+    let look = async || tally.report(report(0).live(false).counters([])).await.expect("the Cluster is there");
+    let wait = async || {
+        let into = look().await.now.subsec_micros();
+        tokio::time::sleep(Duration::from_micros(1_005_000 - u64::from(into))).await;
+    };
+    wait().await;
+    let begin = look().await.now.as_secs();
+    for _ in 0..2 {
+        drop(tally.report(report(begin)).await.expect("the Cluster is there"));
+    }
+    let end = look().await.now.as_secs();
+    wait().await;
+    let totals = tally.report(report(0).live(false)).await.expect("the Cluster is there");
+    (begin == end && totals.now.as_secs() == begin + 1).then_some((totals.live, totals.counters, totals.hot.len()))
+}
+
+async fn first_counted(tally: &RedisStore) -> (u64, Vec<Option<[u64; 2]>>, usize) {
+    for _ in 0..10 {
+        if let Some(counted) = counted(tally).await {
+            return counted;
+        }
+    }
+    panic!("the machine is too busy");
+}
+
+/// All but the first six are hot, as they were offered 15 units or more; what was reported before may be hot, too.
+fn assert_both_counted((live, counters, hot): (u64, Vec<Option<[u64; 2]>>, usize)) {
+    let expected: Vec<_> = (0..20).map(|first| Some([2 * (first + 1), 2])).collect();
+    assert_eq!((live, counters), (2, expected));
+    assert!(hot >= 14, "{hot}");
+}
+
+#[tokio::test]
+async fn shards_on_several_primaries_are_one_tally() {
+    let cluster = Cluster::start();
+    let tally = cluster.store(PATIENCE).await;
+    assert_both_counted(first_counted(&tally).await);
+    let places = places(&cluster);
+    assert!(places.len() > 1, "all shards are on {places:?}");
+    cluster.primaries().iter().for_each(|primary| primary.assert_every_key_expires());
+}
+
+#[tokio::test]
+async fn a_shard_that_moved_is_found_again() {
+    let cluster = Cluster::start();
+    let tally = cluster.store(PATIENCE).await;
+    drop(tally.report(report(0)).await.expect("the Cluster is there"));
+    let key = "tollgate:{ratio-1000000-0}:0";
+    let slot: u16 = cluster.nodes[0].ask(&["CLUSTER", "KEYSLOT", key]);
+    let from = usize::from(slot) * 3 / 16_384;
+    let to = (from + 1) % 3;
+    // Its hashes expire.
+    tokio::time::sleep(TICK * 5).await;
+    for node in [to, from] {
+        set_slot(&cluster.nodes[node], &slot.to_string(), &["NODE", &id(&cluster.nodes[to])]);
+    }
+    let (start, mut failed) = (Instant::now(), 0);
+    while let Err(error) = tally.report(report(0)).await {
+        assert!(start.elapsed() < PATIENCE && !error.is_invalid(), "{error:#}");
+        failed += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(failed > 0, "the first report is redirected");
+    assert_both_counted(first_counted(&tally).await);
+}

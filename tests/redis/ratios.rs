@@ -1,0 +1,393 @@
+//! A tally in Redis: what processes report there is what all of them read, whatever becomes of the server.
+
+use std::ops::Range;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use tollgate::store::{CounterId, MemoryTally, Offered, Report, Tally, Totals};
+use tollgate::test_util::ManualClock;
+use tollgate::{Error, RedisStore};
+
+use super::stores::{PATIENCE, patient_store};
+use crate::support::server::RedisServer;
+use crate::support::slow;
+
+/// A tick in which a busy machine gets things done. Reports have a quarter of it.
+const LONG: Duration = Duration::from_secs(60);
+/// A tick that a test can wait for.
+const SHORT: Duration = Duration::from_millis(400);
+
+fn id(number: u64) -> CounterId {
+    let mut id = [0; CounterId::LENGTH];
+    id[..8].copy_from_slice(&number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
+    id[8..].copy_from_slice(&number.to_be_bytes());
+    CounterId::from_bytes(id)
+}
+
+fn number(of: &Totals, tick: Duration) -> u64 {
+    u64::try_from(of.now.as_micros() / tick.as_micros()).expect("it is not so late")
+}
+
+/// Sleeps until a tick has just begun.
+async fn next_tick(tally: &RedisStore, tick: Duration) -> u64 {
+    let now = look(tally, tick, []).await.now;
+    let left = tick.as_micros() - now.as_micros() % tick.as_micros();
+    tokio::time::sleep(Duration::from_micros(u64::try_from(left).expect("it is a tick at most") + 1_000)).await;
+    number(&look(tally, tick, []).await, tick)
+}
+
+/// Reads totals, and counts for nothing itself.
+async fn look<const N: usize>(tally: &RedisStore, tick: Duration, counters: [u64; N]) -> Totals {
+    let counters = counters.map(|counter| Offered::new(id(counter), 0, 0, 1_000));
+    tally.report(Report::new(tick, 0).live(false).counters(counters)).await.expect("the server is there")
+}
+
+/// Both tallies, and what is random.
+struct Pair {
+    server: RedisServer,
+    redis: RedisStore,
+    memory: MemoryTally,
+    clock: ManualClock,
+    rng: Rng,
+}
+
+impl Pair {
+    async fn start(seed: u64) -> Self {
+        let (server, clock) = (RedisServer::start(), ManualClock::new());
+        let redis = RedisStore::builder().budget(PATIENCE).connect(&server.url()).await.expect("the server is there");
+        let memory = MemoryTally::with_clock(clock.clone());
+        Self { server, redis, memory, clock, rng: Rng::with_seed(seed) }
+    }
+
+    /// Sends a report to both, at the same time; returns what they agree on.
+    async fn report(&self, report: Report) -> Result<Totals, Error> {
+        let totals = self.redis.report(report.clone()).await?;
+        self.clock.set(totals.now);
+        let expected = self.memory.report(report.clone()).await?;
+        assert_eq!(totals, expected, "{report:?}");
+        Ok(totals)
+    }
+
+    /// Deletes all, after a report that may have been added or not.
+    async fn clear(&self) {
+        // By now it has been.
+        let _ = look(&self.redis, LONG, []).await;
+        let (): () = self.server.ask(&["FLUSHALL"]);
+        self.memory.clear();
+    }
+
+    fn offered(&mut self, counters: Range<u64>) -> Offered {
+        let units = [self.rng.u64(0..2_000), self.rng.choice([0, 0, 17]).expect("there are some")];
+        let most = self.rng.choice([1_000, 1_000, 0, u64::MAX]).expect("there are some");
+        Offered::new(id(self.rng.u64(counters)), units[0], units[1], most)
+    }
+
+    fn random(&mut self, tick: Duration, seen: u64) -> Report {
+        let many = self.rng.u64(0..12);
+        let mut counters: Vec<Offered> = (0..many).map(|_| self.offered(0..60)).collect();
+        counters.sort_unstable_by_key(|offered| offered.id);
+        counters.dedup_by_key(|offered| offered.id);
+        self.rng.shuffle(&mut counters);
+        let target = self.rng.choice([0, seen, seen.saturating_sub(1), seen + 5, 3]).expect("there are some");
+        Report::new(tick, target).live(self.rng.u8(..5) > 0).counters(counters)
+    }
+
+    /// A tick that does not end in the next seconds.
+    async fn long_tick(&self) -> Duration {
+        let now = look(&self.redis, LONG, []).await.now;
+        let left = |tick: &Duration| tick.as_secs() - now.as_secs() % tick.as_secs() > 5;
+        [LONG, Duration::from_secs(53)].into_iter().find(left).expect("one has just begun, or has not ended")
+    }
+}
+
+#[tokio::test]
+async fn redis_and_memory_add_random_reports_up_alike() {
+    const TICK: Duration = Duration::from_millis(40);
+    let mut pair = Pair::start(7).await;
+    let (start, mut seen, mut compared, mut late, mut lasts) = (Instant::now(), 0, 0, 0, 0);
+    while compared < slow::many([1_000, 10_000]) && start.elapsed() < Duration::from_secs(60) {
+        let report = pair.random(TICK, seen);
+        let target = report.target;
+        match pair.report(report).await {
+            Ok(totals) => {
+                seen = number(&totals, TICK);
+                compared += 1;
+                lasts += u32::from(target + 1 == seen);
+            }
+            Err(_) => pair.clear().await,
+        }
+        if pair.rng.u8(..20) == 0 {
+            let pause = pair.rng.choice([5, 30, 60, 200]).expect("there are some");
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            late += 1;
+        }
+    }
+    assert!(compared >= 300 && lasts > 20 && late > 5, "{compared} reports, {lasts} to the last tick, {late} pauses");
+}
+
+#[tokio::test]
+async fn shards_are_added_up_as_one_tally() {
+    let mut pair = Pair::start(3).await;
+    let tick = pair.long_tick().await;
+    for _ in 0..100 {
+        let report = pair.random(tick, 0).shards(3);
+        drop(pair.report(report).await.expect("the server is there"));
+    }
+    assert_eq!(pair.server.keys().len(), 3, "one of each shard");
+}
+
+#[tokio::test]
+async fn a_full_tick_has_no_room_for_further_counters_and_goes_on_with_those_it_has() {
+    let pair = Pair::start(1).await;
+    let tick = pair.long_tick().await;
+    let offered = |counters: Range<u64>| counters.map(|counter| Offered::new(id(counter), 5, 1, 100));
+    let mut without_room = Vec::new();
+    for part in (0..8).chain([0, 3]) {
+        let report = Report::new(tick, 0).counters(offered(512 * part..512 * (part + 1)));
+        let totals = pair.report(report).await.expect("the server is there");
+        without_room.push(totals.counters.iter().filter(|units| units.is_none()).count());
+    }
+    assert_eq!(without_room, [0, 0, 512, 512, 512, 512, 512, 512, 0, 512], "of two fields each");
+    let mut fields = 0;
+    for key in pair.server.keys() {
+        fields += pair.server.ask::<u64>(&["HLEN", &key]);
+        assert_eq!(pair.server.ask::<String>(&["OBJECT", "ENCODING", &key]), "hashtable");
+    }
+    assert!(fields <= 3_100, "{fields}");
+}
+
+#[tokio::test]
+async fn a_tick_that_is_hot_all_over_lists_thirty_two_counters() {
+    let pair = Pair::start(2).await;
+    let report = |live| {
+        let counters = (0..100).map(|counter| Offered::new(id(counter), 500, 0, 1_000));
+        Report::new(SHORT, 0).live(live).counters(counters)
+    };
+    let mut most = 0;
+    for _ in 0..3 {
+        drop(pair.report(report(true)).await.expect("the server is there"));
+        next_tick(&pair.redis, SHORT).await;
+        let totals = pair.report(report(true)).await.expect("the server is there");
+        // Of one that did not report any.
+        let seen = pair.report(Report::new(SHORT, 0).live(false)).await.expect("the server is there");
+        assert_eq!(seen.hot, totals.hot);
+        most = most.max(totals.hot.len());
+    }
+    assert!((32..=64).contains(&most), "of two ticks: {most}");
+}
+
+#[tokio::test]
+async fn hashes_of_a_tick_expire_after_four_and_there_are_three_of_a_shard() {
+    let server = RedisServer::start();
+    let tally = patient_store(&server).await;
+    let report = || Report::new(SHORT, 0).shards(2).counters((0..9).map(|counter| Offered::new(id(counter), 1, 1, 1)));
+    for _ in 0..6 {
+        next_tick(&tally, SHORT).await;
+        drop(tally.report(report()).await.expect("the server is there"));
+        server.assert_every_key_expires();
+        let keys = server.keys();
+        assert!(keys.len() <= 6 && keys.iter().all(|key| key.starts_with("tollgate:{ratio-400000-")), "{keys:?}");
+        let lives = keys.iter().map(|key| server.ask::<i64>(&["PTTL", key]));
+        assert!(lives.max().is_some_and(|most| most <= 1_600), "four ticks");
+    }
+    assert_eq!(server.keys().len(), 6);
+    tokio::time::sleep(4 * SHORT + Duration::from_millis(10)).await;
+    assert_eq!(server.keys(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_hash_of_an_older_tick_that_is_still_there_counts_for_nothing() {
+    let server = RedisServer::start();
+    let tally = patient_store(&server).await;
+    let offered = |units| [Offered::new(id(1), units, units, 0)];
+    for (counters, live) in [(vec![], false), (offered(0).to_vec(), true)] {
+        let tried = async || {
+            let tick = next_tick(&tally, SHORT).await;
+            tokio::time::sleep(SHORT * 3 / 4).await;
+            let report = Report::new(SHORT, tick).counters(offered(5));
+            let added = number(&tally.report(report).await.expect("the server is there"), SHORT);
+            tokio::time::sleep(SHORT * 3).await;
+            let now = next_tick(&tally, SHORT).await;
+            let is_there = server.keys().contains(&format!("tollgate:{{ratio-400000-0}}:{}", tick % 3));
+            let target = if live { 0 } else { now - 1 };
+            let report = Report::new(SHORT, target).live(live).counters(counters.clone());
+            let totals = tally.report(report).await.expect("the server is there");
+            let in_time = added == tick && now == tick + 4 && number(&totals, SHORT) == now;
+            (is_there && in_time).then_some(totals)
+        };
+        let totals = first(tried).await;
+        let of_each = vec![Some([0, 0]); counters.len()];
+        assert_eq!((totals.live, totals.counters), (0, of_each));
+        assert!(totals.hot.iter().all(|(_, units)| *units == [0, 0]), "{:?}", totals.hot);
+    }
+}
+
+#[tokio::test]
+async fn a_look_writes_nothing() {
+    let server = RedisServer::start();
+    let tally = patient_store(&server).await;
+    assert_eq!(look(&tally, LONG, []).await.live, 0);
+    assert_eq!(server.keys(), [""; 0]);
+}
+
+/// Reports five units of a counter at the begin of a tick, and returns what is read of it in the next one, and how
+/// many processes were live; `None` if the machine was too busy.
+async fn counted(tally: &RedisStore, before: impl Fn()) -> Option<(u64, [u64; 2])> {
+    let tick = next_tick(tally, SHORT).await;
+    before();
+    let report = Report::new(SHORT, tick).counters([Offered::new(id(1), 3, 2, 100)]);
+    let added = number(&tally.report(report).await.expect("the server is there"), SHORT);
+    let read = (next_tick(tally, SHORT).await, look(tally, SHORT, [1]).await);
+    (added == tick && read.0 == tick + 1 && number(&read.1, SHORT) == read.0)
+        .then(|| (read.1.live, read.1.counters[0].expect("there is room")))
+}
+
+/// The first that is there, of several tries.
+async fn first<T, F: Future<Output = Option<T>>>(mut tried: impl FnMut() -> F) -> T {
+    for _ in 0..20 {
+        if let Some(found) = tried().await {
+            return found;
+        }
+    }
+    panic!("the machine is too busy");
+}
+
+#[tokio::test]
+async fn a_report_counts_once_though_the_server_has_lost_its_scripts() {
+    let server = RedisServer::start();
+    let tally = patient_store(&server).await;
+    let flush = || server.ask::<()>(&["SCRIPT", "FLUSH"]);
+    assert_eq!(first(|| counted(&tally, flush)).await, (1, [3, 2]));
+}
+
+#[tokio::test]
+async fn functions_report_to_the_tally_of_scripts() {
+    let server = RedisServer::start();
+    let functions = RedisStore::builder().functions().budget(PATIENCE).connect(&server.url()).await.unwrap();
+    let scripts = patient_store(&server).await;
+    let both = async || {
+        let tick = next_tick(&scripts, SHORT).await;
+        for (tally, units) in [(&scripts, 3), (&functions, 4)] {
+            let report = Report::new(SHORT, tick).counters([Offered::new(id(1), units, 0, 9)]);
+            drop(tally.report(report).await.expect("the server is there"));
+        }
+        let read = next_tick(&functions, SHORT).await == tick + 1;
+        let [of_functions, of_scripts] = [look(&functions, SHORT, [1]).await, look(&scripts, SHORT, [1]).await];
+        let in_time = read && number(&of_scripts, SHORT) == tick + 1;
+        in_time.then_some((of_functions.live, of_functions.counters, of_scripts.counters))
+    };
+    assert_eq!(first(both).await, (2, vec![Some([7, 0])], vec![Some([7, 0])]));
+}
+
+#[tokio::test]
+async fn an_emptied_server_has_no_live_processes_and_counts_from_the_next_report_on() {
+    let mut server = RedisServer::start();
+    let tally = patient_store(&server).await;
+    for restarts in [false, true] {
+        assert_eq!(first(|| counted(&tally, || ())).await, (1, [3, 2]));
+        if restarts {
+            server.kill();
+            let start = Instant::now();
+            let lost = tally.report(Report::new(SHORT, 0)).await.expect_err("the server is gone");
+            assert!(!lost.is_invalid() && start.elapsed() < SHORT, "{lost:#}");
+            server.restart();
+            while tally.report(Report::new(SHORT, 0).live(false)).await.is_err() {
+                assert!(start.elapsed() < PATIENCE);
+            }
+        } else {
+            let (): () = server.ask(&["FLUSHALL"]);
+        }
+        let emptied = look(&tally, SHORT, [1]).await;
+        assert_eq!((emptied.live, &emptied.counters[..], emptied.hot.len()), (0, &[Some([0, 0])][..], 0));
+    }
+    assert_eq!(first(|| counted(&tally, || ())).await, (1, [3, 2]));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_report_to_a_silent_server_fails_after_a_quarter_of_a_tick() {
+    let server = RedisServer::start();
+    let tally = patient_store(&server).await;
+    let _ = look(&tally, SHORT, []).await;
+    server.pause();
+    let start = Instant::now();
+    let error = tally.report(Report::new(SHORT, 0)).await.expect_err("there is no reply");
+    let waited = start.elapsed();
+    server.resume();
+    assert_eq!(error.to_string(), "Redis did not reply within 100ms");
+    assert!(error.is_timeout() && waited < PATIENCE / 10, "{waited:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_report_is_refused_before_it_is_sent() {
+    let tally = RedisStore::connect_lazy("redis://127.0.0.1:1").expect("the URL is one");
+    let error = tally.report(Report::new(Duration::ZERO, 0)).await.expect_err("there is no such tick");
+    assert!(error.is_invalid(), "{error}");
+}
+
+#[tokio::test]
+async fn a_key_of_another_kind_is_an_error_and_stays() {
+    let server = RedisServer::start();
+    let tally = patient_store(&server).await;
+    for place in 0..3 {
+        let _: String = server.ask(&["SET", &format!("tollgate:{{ratio-60000000-0}}:{place}"), "mine"]);
+    }
+    let error = tally.report(Report::new(LONG, 0)).await.expect_err("it cannot be added");
+    assert!(error.is_store() && format!("{error:#}").contains("WRONGTYPE"), "{error:#}");
+    assert_eq!(server.ask::<String>(&["GET", "tollgate:{ratio-60000000-0}:1"]), "mine");
+}
+
+/// Has eight processes report at the same time, each in a runtime of its own; returns the number of the tick that each
+/// report was added to.
+fn report_together(tallies: &[RedisStore], tick: u64, units: impl Fn(usize) -> u64 + Sync) -> Vec<u64> {
+    let barrier = Barrier::new(tallies.len());
+    let (barrier, units) = (&barrier, &units);
+    thread::scope(|scope| {
+        let reporting = tallies.iter().enumerate().map(|(process, tally)| {
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                runtime.block_on(async {
+                    // Connects, so that all report at once.
+                    let _ = look(tally, LONG, []).await;
+                    barrier.wait();
+                    let counters = [0, 1].map(|counter| Offered::new(id(counter), units(process), counter, 1_000));
+                    let report = Report::new(SHORT, tick).counters(counters);
+                    number(&tally.report(report).await.expect("the server is there"), SHORT)
+                })
+            })
+        });
+        let reporting: Vec<_> = reporting.collect();
+        reporting.into_iter().map(|process| process.join().expect("it reported")).collect()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_processes_read_what_all_of_them_were_offered() {
+    let server = RedisServer::start();
+    let reader = patient_store(&server).await;
+    let mut tallies = Vec::new();
+    for _ in 0..8 {
+        tallies.push(patient_store(&server).await);
+    }
+    let even = |_| 1_000_u64;
+    let skewed = |process: usize| if process == 0 { 1 << 40 } else { 1 };
+    for (units, sum) in [(&even as &(dyn Fn(usize) -> u64 + Sync), 8_000), (&skewed, (1 << 40) + 7)] {
+        let round = async || {
+            let tick = next_tick(&reader, SHORT).await;
+            let added = tokio::task::block_in_place(|| report_together(&tallies, tick, units));
+            let in_time = next_tick(&reader, SHORT).await == tick + 1;
+            let read = look(&reader, SHORT, [1, 0]).await;
+            let is_whole = in_time && added == [tick; 8] && number(&read, SHORT) == tick + 1;
+            is_whole.then_some(read)
+        };
+        let read = first(round).await;
+        assert_eq!((read.live, read.counters), (8, vec![Some([sum, 8]), Some([sum, 0])]));
+        let mut hot: Vec<_> = read.hot.iter().map(|(counter, _)| *counter).collect();
+        hot.sort_unstable();
+        let mut both = [0, 1].map(id);
+        both.sort_unstable();
+        assert_eq!(hot, both);
+    }
+}

@@ -1,0 +1,83 @@
+//! Many keys: which are reported, and what becomes of the others.
+
+use std::collections::HashSet;
+
+use tokio::time::sleep;
+use tollgate::Quota;
+use tollgate::store::{Check, CounterId};
+
+use super::{Steps, Switch, TICK, all, counter, decide, load};
+
+#[tokio::test]
+async fn a_new_process_knows_hot_keys_before_its_first_request() {
+    let tally = Switch::new();
+    let stores = tally.stores(2);
+    load(&stores, &Check::new(all(), 1), 1_000, 5).await;
+    let new = tally.store(9).build().expect("valid settings");
+    sleep(TICK / 50).await;
+    assert_eq!(new.live(), Some(2));
+    let mut admitted = 0;
+    for _ in 0..200 {
+        admitted += u32::from(decide(&new, &[Check::new(all(), 1)]).is_allowed());
+    }
+    assert!((30..=50).contains(&admitted), "{admitted} of 200 at a ratio of 0.8");
+}
+
+#[tokio::test]
+async fn keys_that_no_report_has_room_for_are_limited_by_shares() {
+    let tally = Switch::new();
+    let build = |seed| tally.store(seed).report(1).build().expect("valid settings");
+    let stores = [build(1), build(2)];
+    let keys = ["a", "b", "c"].map(|key| Check::new(counter("key", key, Quota::per_second(100)), 1));
+    let mut admitted = [0_u64; 3];
+    let mut steps = Steps::new();
+    for step in 0..15 * 50 {
+        for store in &stores {
+            for (key, admitted) in keys.iter().zip(&mut admitted) {
+                for _ in 0..5 {
+                    let is_allowed = decide(store, std::slice::from_ref(key)).is_allowed();
+                    *admitted += u64::from(is_allowed && step >= 5 * 50);
+                }
+            }
+        }
+        steps.next().await;
+    }
+    assert!(tally.reports().iter().all(|report| report.counters.len() <= 1));
+    assert!(admitted.iter().all(|units| units.abs_diff(1_000) <= 200), "10 s of 100 each: {admitted:?}");
+}
+
+#[tokio::test]
+async fn made_up_keys_take_neither_memory_nor_reports() {
+    let tally = Switch::new();
+    let store = tally.store(1).capacity(1_000).build().expect("valid settings");
+    for key in 0..50_000 {
+        let check = Check::new(counter("key", &key.to_string(), Quota::per_second(10)), 1);
+        assert!(decide(&store, &[check]).is_allowed());
+        if key % 5_000 == 0 {
+            sleep(TICK / 2).await;
+        }
+    }
+    sleep(3 * TICK).await;
+    assert!(tally.reports().iter().all(|report| report.counters.len() <= 256));
+    assert!(tally.reports().iter().any(|report| report.counters.len() == 256));
+}
+
+#[tokio::test]
+async fn most_keys_of_a_large_fleet_are_never_reported() {
+    let tally = Switch::new();
+    let stores = tally.stores(50);
+    let mut ids = HashSet::new();
+    for round in 0..8_u64 {
+        for (place, store) in stores.iter().enumerate() {
+            let key = format!("{round}-{place}");
+            let check = Check::new(counter("key", &key, Quota::per_second(1_000)), 1);
+            ids.insert(CounterId::of(&check.counter));
+            assert!(decide(store, &[check]).is_allowed());
+        }
+        sleep(TICK).await;
+    }
+    // From the third round on; one unit is a tenth of the threshold of 1,000 / (2 × 50).
+    let late = tally.reports().into_iter().skip(200).flat_map(|report| report.counters);
+    let sent: HashSet<_> = late.map(|offered| offered.id).collect();
+    assert!(sent.len() * 4 < ids.len(), "{} of {}", sent.len(), ids.len());
+}

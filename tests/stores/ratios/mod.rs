@@ -1,0 +1,111 @@
+//! Ratios: what several processes admit together, on simulated time.
+
+mod keys;
+mod outages;
+mod policies;
+mod steady;
+mod tally;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use tollgate::store::{Answer, Check, Counter, Deadline, MemoryTally, RatioStoreBuilder, Report, Tally, Totals};
+use tollgate::test_util::ManualClock;
+use tollgate::{Decision, Error, Key, Quota, RatioStore, Store};
+
+const TICK: Duration = Duration::from_secs(1);
+
+/// Of all processes together, in a second.
+const LIMIT: u64 = 400;
+
+/// A tally that a test can switch off, with the reports that it received.
+#[derive(Clone)]
+struct Switch {
+    tally: MemoryTally,
+    is_off: Arc<AtomicBool>,
+    reports: Arc<Mutex<Vec<Report>>>,
+}
+
+impl Switch {
+    /// A tally on the paused time of the test's runtime.
+    fn new() -> Self {
+        let clock = ManualClock::paused();
+        Self { tally: MemoryTally::with_clock(clock), is_off: Arc::default(), reports: Arc::default() }
+    }
+
+    fn set_off(&self, is_off: bool) {
+        self.is_off.store(is_off, Ordering::Relaxed);
+    }
+
+    fn reports(&self) -> Vec<Report> {
+        self.reports.lock().expect("no test panicked").clone()
+    }
+
+    fn store(&self, seed: u64) -> RatioStoreBuilder {
+        RatioStore::builder(self.clone()).seed(seed)
+    }
+
+    fn stores(&self, count: u64) -> Vec<RatioStore> {
+        (0..count).map(|seed| self.store(seed).build().expect("valid settings")).collect()
+    }
+}
+
+impl Tally for Switch {
+    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
+        if self.is_off.load(Ordering::Relaxed) {
+            let error = Error::connection("it is off", io::Error::from(io::ErrorKind::ConnectionRefused));
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.reports.lock().expect("no test panicked").push(report.clone());
+        self.tally.report(report)
+    }
+}
+
+/// Steps of 1/50 of a tick, which do not drift.
+struct Steps(Instant, u32);
+
+impl Steps {
+    fn new() -> Self {
+        Self(Instant::now(), 0)
+    }
+
+    async fn next(&mut self) {
+        self.1 += 1;
+        sleep_until(self.0 + TICK * self.1 / 50).await;
+    }
+}
+
+fn counter(policy: &str, key: &str, quota: Quota) -> Counter {
+    Counter::new(policy.try_into().expect("a valid name"), Key::new("k", key), quota)
+}
+
+/// The counter of all requests.
+fn all() -> Counter {
+    counter("all", "all", Quota::per_second(LIMIT))
+}
+
+fn decide(store: &RatioStore, checks: &[Check]) -> Decision {
+    let Answer::Ready(decided) = store.decide(checks, Deadline::none()) else { panic!("a request waits") };
+    decided.expect("it decides").decision
+}
+
+/// Sends requests of one unit evenly to all stores, for some seconds; returns what was admitted in each.
+async fn load(stores: &[RatioStore], check: &Check, each: u64, seconds: usize) -> Vec<u64> {
+    let mut admitted = vec![0; seconds];
+    let mut steps = Steps::new();
+    for second in &mut admitted {
+        for _ in 0..50 {
+            for store in stores {
+                for _ in 0..each / 50 {
+                    *second += u64::from(decide(store, std::slice::from_ref(check)).is_allowed());
+                }
+            }
+            steps.next().await;
+        }
+    }
+    admitted
+}

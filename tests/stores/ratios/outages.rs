@@ -1,0 +1,122 @@
+//! A tally that does not reply, is emptied, or has nonsense.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tollgate::Source;
+use tollgate::store::{Check, CounterId, Offered, Report, Tally};
+
+use super::{LIMIT, Switch, TICK, all, decide, load};
+
+#[tokio::test]
+async fn the_last_ratio_holds_for_its_life_and_then_the_share_of_an_instance() {
+    let tally = Switch::new();
+    let stores = tally.stores(4);
+    let check = Check::new(all(), 1);
+    load(&stores, &check, 500, 5).await;
+    tally.set_off(true);
+    let admitted = load(&stores, &check, 500, 9).await;
+    assert!(admitted.iter().all(|second| second.abs_diff(LIMIT) <= LIMIT / 10), "{admitted:?}");
+    assert!(stores[0].ratio(&all()).is_some());
+    load(&stores, &check, 500, 2).await;
+    assert_eq!((stores[0].ratio(&all()), stores[0].live()), (None, None));
+    assert_eq!(decide(&stores[0], std::slice::from_ref(&check)).source(), Source::Fallback);
+    let admitted = load(&stores, &check, 500, 5).await;
+    assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT) <= LIMIT / 10), "{admitted:?}");
+    tally.set_off(false);
+    let admitted = load(&stores, &check, 500, 14).await;
+    let mean = admitted[4..].iter().sum::<u64>() / 10;
+    assert!(mean.abs_diff(LIMIT) * 20 <= LIMIT, "{admitted:?}");
+    assert_eq!(stores[0].live(), Some(4));
+}
+
+#[tokio::test]
+async fn before_the_first_totals_shares_are_admitted() {
+    let tally = Switch::new();
+    tally.set_off(true);
+    let stores =
+        [1, 2].map(|seed| tally.store(seed).instances(4.try_into().expect("not 0")).build().expect("valid settings"));
+    let admitted = load(&stores, &Check::new(all(), 1), 1_000, 5).await;
+    // Two of four processes are there; buckets begin full.
+    assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT / 2) <= 4), "{admitted:?}");
+}
+
+#[tokio::test]
+async fn an_emptied_tally_is_no_data() {
+    let tally = Switch::new();
+    let stores = tally.stores(2);
+    load(&stores, &Check::new(all(), 1), 1_000, 5).await;
+    let before = stores[0].ratio(&all()).expect("it is known");
+    for _ in 0..10 {
+        tally.tally.clear();
+        sleep(TICK / 10).await;
+    }
+    assert_eq!((stores[0].ratio(&all()), stores[0].live()), (Some(before), Some(2)));
+}
+
+#[tokio::test]
+async fn a_false_report_holds_a_key_for_three_ticks_at_most() {
+    let tally = Switch::new();
+    let stores = tally.stores(2);
+    let check = Check::new(all(), 1);
+    load(&stores, &check, 100, 4).await;
+    let report = Report::new(TICK, 0).counters([Offered::new(CounterId::of(&all()), u64::MAX, u64::MAX, u64::MAX)]);
+    drop(tally.tally.report(report).await.expect("it replies"));
+    let admitted = load(&stores, &check, 100, 8).await;
+    assert!(admitted.iter().filter(|second| **second < 100).count() <= 3, "{admitted:?}");
+    assert!(admitted.iter().any(|second| *second < 100), "it was read: {admitted:?}");
+    assert_eq!(admitted[4..], [200; 4], "of all that is offered");
+}
+
+#[tokio::test]
+async fn a_silent_tally_is_waited_for_a_quarter_of_a_tick() {
+    struct Silent;
+    impl Tally for Silent {
+        fn report(
+            &self,
+            _: Report,
+        ) -> std::pin::Pin<Box<dyn Future<Output = Result<tollgate::store::Totals, tollgate::Error>> + Send + '_>>
+        {
+            Box::pin(std::future::pending())
+        }
+    }
+    tokio::time::pause();
+    let store = tollgate::RatioStore::new(Silent);
+    let admitted = load(std::slice::from_ref(&store), &Check::new(all(), 1), 1_000, 3).await;
+    assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT) <= 8), "{admitted:?}");
+}
+
+#[tokio::test]
+async fn the_task_ends_without_requests_and_with_the_last_clone() {
+    let tally = Switch::new();
+    let store = tally.stores(1).remove(0);
+    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
+    sleep(Duration::from_secs(65)).await;
+    let reports = tally.reports().len();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(tally.reports().len(), reports, "60 ticks without requests");
+    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
+    assert!(tally.reports().len() > reports, "it begins anew");
+    drop(store);
+    sleep(2 * TICK).await;
+    assert_eq!(Arc::strong_count(&tally.is_off), 1, "the task has dropped the tally");
+}
+
+#[tokio::test]
+async fn a_closed_store_reports_once_more() {
+    let tally = Switch::new();
+    let store = tally.stores(1).remove(0);
+    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 2).await;
+    let before = tally.reports().len();
+    store.close().await;
+    let last = tally.reports().split_off(before);
+    let [report] = &last[..] else { panic!("{last:?}") };
+    assert!(
+        report.counters[0].critical > 0 && !report.live,
+        "what is left, of a process that has reported: {report:?}"
+    );
+    let reports = tally.reports().len();
+    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
+    assert_eq!(tally.reports().len(), reports);
+}

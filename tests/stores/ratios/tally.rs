@@ -1,0 +1,93 @@
+//! The tally in memory.
+
+use tollgate::store::{Counter, CounterId, MemoryTally, Offered, Report, Tally, Totals};
+use tollgate::test_util::ManualClock;
+
+use super::{TICK, all, counter};
+
+fn tally() -> (MemoryTally, ManualClock) {
+    let clock = ManualClock::new();
+    (MemoryTally::with_clock(clock.clone()), clock)
+}
+
+async fn report(tally: &MemoryTally, target: u64, offered: &[(&Counter, [u64; 2])]) -> Totals {
+    let counters = offered.iter().map(|(counter, units)| Offered::new(CounterId::of(counter), units[0], units[1], 100));
+    tally.report(Report::new(TICK, target).counters(counters)).await.expect("it replies")
+}
+
+#[tokio::test]
+async fn totals_are_those_of_the_last_complete_tick() {
+    let (tally, clock) = tally();
+    let other = counter("all", "other", all().quota);
+    for _ in 0..3 {
+        let totals = report(&tally, 0, &[(&all(), [5, 2])]).await;
+        assert_eq!((totals.live, totals.counters), (0, vec![Some([0, 0])]));
+    }
+    clock.advance(TICK);
+    let totals = report(&tally, 0, &[(&other, [1, 0]), (&all(), [0, 0])]).await;
+    assert_eq!((totals.now, totals.live), (clock.now(), 3));
+    assert_eq!(totals.counters, [Some([0, 0]), Some([15, 6])]);
+    clock.advance(TICK);
+    let totals = report(&tally, 0, &[(&other, [0, 0])]).await;
+    assert_eq!((totals.live, totals.counters), (1, vec![Some([1, 0])]));
+    clock.advance(2 * TICK);
+    let totals = report(&tally, 0, &[(&all(), [0, 0])]).await;
+    assert_eq!((totals.live, totals.counters), (0, vec![Some([0, 0])]));
+}
+
+#[tokio::test]
+async fn a_late_report_counts_in_the_last_tick_and_an_older_one_in_this() {
+    let (tally, clock) = tally();
+    let tick = clock.now().as_secs();
+    clock.advance(TICK);
+    let totals = report(&tally, tick, &[(&all(), [7, 0])]).await;
+    assert_eq!((totals.live, totals.counters), (1, vec![Some([7, 0])]));
+    for target in [tick - 1, tick + 5, u64::MAX] {
+        drop(report(&tally, target, &[(&all(), [1, 0])]).await);
+    }
+    clock.advance(TICK);
+    assert_eq!(report(&tally, 0, &[(&all(), [0, 0])]).await.counters, [Some([3, 0])]);
+}
+
+#[tokio::test]
+async fn hot_counters_are_returned_to_all() {
+    let (tally, clock) = tally();
+    let (hot, cold) = (all(), counter("all", "cold", all().quota));
+    drop(report(&tally, 0, &[(&hot, [30, 20]), (&cold, [49, 0])]).await);
+    clock.advance(TICK);
+    assert_eq!(report(&tally, 0, &[(&hot, [0, 0]), (&cold, [0, 0])]).await.hot, [(CounterId::of(&hot), [30, 20])]);
+    assert_eq!(report(&tally, 0, &[]).await.hot, [(CounterId::of(&hot), [30, 20])]);
+    clock.advance(TICK);
+    assert_eq!(report(&tally, 0, &[]).await.hot, [(CounterId::of(&hot), [0, 0])], "it was, a tick ago");
+    clock.advance(TICK);
+    assert_eq!(report(&tally, 0, &[]).await.hot, []);
+}
+
+#[tokio::test]
+async fn counters_without_room_are_marked_and_those_there_still_count() {
+    let (tally, clock) = tally();
+    let counters: Vec<Counter> = (0..1_536).map(|key| counter("all", &key.to_string(), all().quota)).collect();
+    for (part, has_room) in counters.chunks(512).zip([true, true, false]) {
+        let offered: Vec<_> = part.iter().map(|counter| (counter, [1, 1])).collect();
+        let totals = report(&tally, 0, &offered).await;
+        assert!(totals.counters.iter().all(|totals| totals.is_some() == has_room));
+    }
+    assert_eq!(report(&tally, 0, &[(&counters[0], [1, 0])]).await.counters, [Some([0, 0])]);
+    clock.advance(TICK);
+    assert_eq!(report(&tally, 0, &[(&counters[0], [0, 0])]).await.counters, [Some([2, 1])]);
+}
+
+#[tokio::test]
+async fn shards_are_one_tally() {
+    let (tally, clock) = tally();
+    let counters: Vec<Counter> = (0..64).map(|key| counter("all", &key.to_string(), all().quota)).collect();
+    let report = || {
+        let offered = counters.iter().map(|counter| Offered::new(CounterId::of(counter), 3, 0, 4));
+        tally.report(Report::new(TICK, 0).shards(4).counters(offered))
+    };
+    drop(report().await.expect("it replies"));
+    clock.advance(TICK);
+    let totals = report().await.expect("it replies");
+    assert_eq!((totals.live, totals.hot.len()), (1, 64), "32 hot ones a shard");
+    assert_eq!(totals.counters, vec![Some([3, 0]); 64]);
+}
