@@ -207,20 +207,8 @@ impl RatioStoreBuilder {
     ///
     /// If a setting is outside of its bounds.
     pub fn build(self) -> Result<RatioStore, Error> {
+        let life = self.checked_life()?;
         let Self { tick, report, shards, .. } = self;
-        if !(TICKS[0]..=TICKS[1]).contains(&tick) || tick.subsec_nanos() % 1_000_000 > 0 {
-            let text = format!("a tick of {tick:?} is not allowed: give 100ms to 60s, in whole milliseconds");
-            return Err(Error::invalid(text));
-        }
-        let (life, [least, most]) = (self.life.unwrap_or(tick * DEFAULT_LIFE), LIVES.map(|ticks| tick * ticks));
-        if life < least {
-            let text = format!("a life of {life:?} is shorter than two ticks of {tick:?}: give {least:?} to {most:?}");
-            return Err(Error::invalid(text));
-        }
-        if life > most {
-            let text = format!("a life of {life:?} is longer than 600 ticks of {tick:?}: give {least:?} to {most:?}");
-            return Err(Error::invalid(text));
-        }
         if !(1..=MOST_REPORT).contains(&report) {
             return Err(Error::invalid(format!("a report of {report} counters is not allowed: give 1 to 512")));
         }
@@ -236,6 +224,24 @@ impl RatioStoreBuilder {
         // So that hot keys are known before the first request.
         start(&shared, Instant::now());
         Ok(RatioStore { shared })
+    }
+
+    /// Returns the life, if it and the tick are within their bounds.
+    fn checked_life(&self) -> Result<Duration, Error> {
+        let tick = self.tick;
+        if !(TICKS[0]..=TICKS[1]).contains(&tick) || !tick.subsec_nanos().is_multiple_of(1_000_000) {
+            let text = format!("a tick of {tick:?} is not allowed: give 100ms to 60s, in whole milliseconds");
+            return Err(Error::invalid(text));
+        }
+        let (life, [least, most]) = (self.life.unwrap_or(tick * DEFAULT_LIFE), LIVES.map(|ticks| tick * ticks));
+        let is_wrong = if life < least {
+            format!("is shorter than two ticks of {tick:?}")
+        } else if life > most {
+            format!("is longer than 600 ticks of {tick:?}")
+        } else {
+            return Ok(life);
+        };
+        Err(Error::invalid(format!("a life of {life:?} {is_wrong}: give {least:?} to {most:?}")))
     }
 }
 
