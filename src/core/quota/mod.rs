@@ -4,6 +4,7 @@ mod advice;
 mod bounds;
 mod build;
 mod decide;
+mod share;
 mod tick;
 
 use std::fmt;
