@@ -46,7 +46,7 @@
 //! - Handlers find the [`Decision`] and a [`Handle`] in the extensions of the request: the handle charges and refunds
 //!   units, and checks further policies.
 //! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit
-//!   by unit: bytes, or the items of a stream.
+//!   by unit: bytes, or the items of a stream. A [`BackPressureLayer`] makes services wait for one.
 //!
 //! # Guarantees
 //!
@@ -138,9 +138,9 @@ pub use ipnet;
 
 pub use self::core::{Algorithm, Ban, Calendar, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use self::http::{
-    AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy,
-    RateLimit, RateLimitLayer, RealCost, RequestBody, RequestBodyLayer, ResponseBody, ResponseFuture, StatusService,
-    key,
+    AccessList, BackPressure, BackPressureFuture, BackPressureLayer, Count, Dialect, EXPOSED_HEADERS, Handle, Headers,
+    LimitRequestBody, MissingKey, Over, Policy, RateLimit, RateLimitLayer, RealCost, RequestBody, RequestBodyLayer,
+    ResponseBody, ResponseFuture, StatusService, key,
 };
 #[cfg(feature = "lookup")]
 pub use limiter::TierLookup;

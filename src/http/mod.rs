@@ -9,6 +9,7 @@
 
 mod account;
 mod admission;
+mod back_pressure;
 mod gate;
 mod grpc;
 mod headers;
@@ -20,6 +21,7 @@ mod service;
 mod status;
 
 pub use self::account::{Handle, RealCost, RequestBody};
+pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use self::key::MissingKey;
 pub use self::layer::RateLimitLayer;

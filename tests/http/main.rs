@@ -1,5 +1,6 @@
 //! Requests and responses: through the layer, over sockets, behind and before proxies, and of the example server.
 
+mod back_pressure;
 mod bans;
 mod bytes;
 #[cfg(feature = "calendar")]
