@@ -18,6 +18,7 @@ mod proxy;
 mod queueing;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 mod server;
+mod shed;
 mod slots;
 #[cfg(feature = "axum")]
 mod sockets;
