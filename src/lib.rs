@@ -47,6 +47,7 @@
 //!   units, and checks further policies.
 //! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit
 //!   by unit: bytes, or the items of a stream. A [`BackPressureLayer`] makes services wait for one.
+//! - When there is too much load, the [load shedders](shed) refuse less important requests, and never critical ones.
 //!
 //! # Guarantees
 //!
@@ -87,6 +88,10 @@
 //! | `tollgate_flow_portions_total` | counter | `policy`, `verdict` |
 //! | `tollgate_flow_wait_seconds` | histogram | `policy` |
 //! | `tollgate_flow_cuts_total` | counter | `policy` |
+//! | `tollgate_shed_offered_total` | counter | `policy`, `class` |
+//! | `tollgate_shed_total` | counter | `policy`, `class` |
+//! | `tollgate_shed_level` | gauge | `policy` |
+//! | `tollgate_shed_utilization` | gauge | `policy` |
 //! | `tollgate_slots_held` | gauge | |
 //! | `tollgate_slots_lost_total` | counter | |
 //!
@@ -140,7 +145,7 @@ pub use self::core::{Algorithm, Ban, Calendar, Decision, Error, Key, Outcome, Po
 pub use self::http::{
     AccessList, BackPressure, BackPressureFuture, BackPressureLayer, Count, Dialect, EXPOSED_HEADERS, Handle, Headers,
     LimitRequestBody, MissingKey, Over, Policy, RateLimit, RateLimitLayer, RealCost, RequestBody, RequestBodyLayer,
-    ResponseBody, ResponseFuture, StatusService, key,
+    ResponseBody, ResponseFuture, StatusService, key, shed,
 };
 #[cfg(feature = "lookup")]
 pub use limiter::TierLookup;
@@ -165,6 +170,11 @@ struct Readme;
 #[cfg(all(doctest, feature = "test-util"))]
 #[doc = include_str!("../docs/testing.md")]
 struct Testing;
+
+/// Compiles and runs the code in the page on load shedding.
+#[cfg(all(doctest, feature = "config"))]
+#[doc = include_str!("../docs/shedding.md")]
+struct Shedding;
 
 /// Compiles and runs the code in the page on stores.
 #[cfg(all(doctest, feature = "test-util"))]

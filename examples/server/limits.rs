@@ -1,14 +1,19 @@
-//! The layer: the limits of a file, or built-in ones.
+//! The layers: the limits of a file, or built-in ones, and the fleet shedder of a file.
 
 use std::time::Duration;
 
 use tollgate::config::Config;
+use tollgate::shed::FleetShedLayer;
 use tollgate::{Error, Quota, RateLimitLayer, Store, key};
 
-pub(crate) fn layer(store: impl Store, config: Option<&Config>) -> Result<RateLimitLayer, Error> {
-    let Some(config) = config else { return Ok(built_in(RateLimitLayer::composite(store))) };
+/// Returns the layer, and the fleet shedder around it, if the file has one.
+pub(crate) fn layers(
+    store: impl Store + Clone,
+    config: Option<&Config>,
+) -> Result<(RateLimitLayer, Option<FleetShedLayer>), Error> {
+    let Some(config) = config else { return Ok((built_in(RateLimitLayer::composite(store)), None)) };
     warn_of_no_policies(config);
-    config.layer(store)
+    Ok((config.layer(store.clone())?, config.fleet(store)?))
 }
 
 /// Three policies, with few requests per address, so that a dozen of them show a refusal.

@@ -46,9 +46,9 @@ async fn run() -> Result<(), BoxError> {
     let args = Args::read(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))?;
     let file = args.config.as_deref().map(ConfigFile::open).transpose()?;
     let config = file.as_ref().map(ConfigFile::config);
-    let (layer, store) = match &args.redis {
-        Some(url) => (limits::layer(RedisStore::connect_lazy(url)?, config)?, "redis"),
-        None => (limits::layer(MemoryStore::new(), config)?, "memory"),
+    let ((layer, shedder), store) = match &args.redis {
+        Some(url) => (limits::layers(RedisStore::connect_lazy(url)?, config)?, "redis"),
+        None => (limits::layers(MemoryStore::new(), config)?, "memory"),
     };
     let stop = shutdown::signal()?;
     if let Some(file) = file {
@@ -60,7 +60,7 @@ async fn run() -> Result<(), BoxError> {
     let address = listener.local_addr()?;
     writeln!(std::io::stdout(), "listening on http://{address}, store: {store}")?;
     tracing::info!(%address, store, "ready");
-    let app = routes::app(&layer);
+    let app = routes::app(&layer, shedder);
     #[cfg(feature = "metrics")]
     let app = app.route("/metrics", metrics::record()?);
     shutdown::serve(listener, app, stop).await

@@ -11,18 +11,24 @@ use axum::routing::{get, get_service, post};
 use axum::{Form, Json, Router};
 use serde::Deserialize;
 use tollgate::RateLimitLayer;
+use tollgate::shed::FleetShedLayer;
 
 const SLOWEST: Duration = Duration::from_secs(60);
 
-pub(crate) fn app(layer: &RateLimitLayer) -> Router {
-    Router::new()
+pub(crate) fn app(layer: &RateLimitLayer, shedder: Option<FleetShedLayer>) -> Router {
+    let limited = Router::new()
         .route("/", get(async || "hello\n"))
         .route("/search", get(async || "found nothing\n"))
         .route("/login", post(login))
         .route("/slow", get(slow))
         .route("/status/{code}", get(status))
-        .layer(layer.clone())
-        // Added after the layer, so neither is limited.
+        .layer(layer.clone());
+    let shedding = match shedder {
+        Some(shedder) => limited.layer(shedder),
+        None => limited,
+    };
+    shedding
+        // Added after the layers, so neither is limited or shed.
         .route("/healthz", get(async || "ok\n"))
         .route("/rate_limit", get_service(layer.status_service_for(is_local)))
 }

@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use super::document::{Field, parse};
 use super::error::{Source, one_line};
+use super::fleet::Fleet;
 use super::policy::read_policy;
 use super::server::Server;
 use crate::core::Error;
+use crate::http::shed::FleetShedLayer;
 use crate::http::{Policy, RateLimitLayer};
 use crate::store::Store;
 
@@ -42,6 +44,8 @@ pub struct Config {
     policies: Vec<Policy>,
     /// The table `[server]`, or its defaults.
     server: Server,
+    /// The table `[fleet]`.
+    fleet: Option<Fleet>,
 }
 
 impl Config {
@@ -141,12 +145,51 @@ impl Config {
     /// # }
     /// ```
     pub fn layer(&self, store: impl Store) -> Result<RateLimitLayer, Error> {
-        let Self { policies, server } = self;
+        let Self { policies, server, .. } = self;
         let layer = RateLimitLayer::composite(store).on_failure(server.on_failure());
         let layer = layer.allow_for(server.allow_for()).instances(server.instances());
         #[cfg(feature = "axum")]
         let layer = layer.client(server.client().clone());
         layer.try_policies(policies.iter().cloned())
+    }
+
+    /// Returns the fleet shedder of the file, if it has one, with the [`instances`](Server::instances) of the server.
+    ///
+    /// It takes effect at the start: [`update`](Self::update) does not change it, and
+    /// [`has_fleet_of`](Self::has_fleet_of) returns whether a newer file would.
+    ///
+    /// # Errors
+    ///
+    /// If the store has no slots: all else was checked when the file was read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    /// use tollgate::config::Config;
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let config = Config::from_toml(
+    ///     r#"
+    ///     [fleet]
+    ///     limit = 500
+    ///     reserve = 0.2
+    ///     critical = { header = "x-priority", value = "high" }
+    ///     "#,
+    /// )?;
+    /// assert!(config.fleet(MemoryStore::new())?.is_some());
+    /// assert!(Config::default().fleet(MemoryStore::new())?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fleet(&self, store: impl Store) -> Result<Option<FleetShedLayer>, Error> {
+        let layer = |fleet: &Fleet| Ok(fleet.layer(store)?.instances(self.server.instances()));
+        self.fleet.as_ref().map(layer).transpose()
+    }
+
+    /// Returns whether another file has the same fleet shedder, or none as well.
+    pub fn has_fleet_of(&self, other: &Self) -> bool {
+        self.fleet == other.fleet
     }
 
     /// Updates a layer in use, its clones and its services, to this file: that of a [layer](Self::layer)
@@ -196,15 +239,17 @@ impl Config {
     /// Reads and checks a whole file. The server's settings come first, as keys depend on its proxies.
     fn read(source: &Source<'_>) -> Result<Self, Error> {
         let root = parse(source)?;
-        let file = Field::new("the file", &root, source).table("a table")?.only(&["policy", "server"])?;
+        let file = Field::new("the file", &root, source).table("a table")?.only(&["policy", "server", "fleet"])?;
         let server = file.get("server").map(Server::read).transpose()?.unwrap_or_default();
-        let policies = file.get("policy").map(|given| read_policies(given, &server)).transpose()?.unwrap_or_default();
-        Ok(Self { policies, server })
+        let policies = file.get("policy").map(|given| read_policies(given, &server)).transpose()?;
+        let (policies, lines) = policies.unwrap_or_default();
+        let fleet = file.get("fleet").map(|given| Fleet::read(given, &lines)).transpose()?;
+        Ok(Self { policies, server, fleet })
     }
 }
 
-/// Reads the sequence of policies; no two may have the same name.
-fn read_policies(given: Field<'_>, server: &Server) -> Result<Vec<Policy>, Error> {
+/// Reads the sequence of policies, and returns the line of each name; no two may have the same one.
+fn read_policies(given: Field<'_>, server: &Server) -> Result<(Vec<Policy>, HashMap<String, usize>), Error> {
     let tables = given.as_list("policy");
     let tables = tables.ok_or_else(|| given.wrong("a sequence of tables, each under [[policy]]"))?;
     if let Some(policy) = tables.get(MOST_POLICIES) {
@@ -220,5 +265,5 @@ fn read_policies(given: Field<'_>, server: &Server) -> Result<Vec<Policy>, Error
         }
         policies.push(policy);
     }
-    Ok(policies)
+    Ok((policies, lines))
 }

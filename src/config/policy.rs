@@ -191,7 +191,11 @@ fn read_window(form: Form, table: Table<'_>) -> Result<Period, Error> {
 }
 
 /// The quota with the burst, the queue and the times of slots that are given.
-fn with_extras(mut quota: Quota, table: Table<'_>, error: impl Fn(Field<'_>, Error) -> Error) -> Result<Quota, Error> {
+pub(super) fn with_extras(
+    mut quota: Quota,
+    table: Table<'_>,
+    error: impl Fn(Field<'_>, Error) -> Error,
+) -> Result<Quota, Error> {
     for (name, set) in UNITS {
         if let Some(field) = table.get(name) {
             quota = set(quota, field.whole()?).map_err(|wrong| error(field, wrong))?;

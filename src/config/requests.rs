@@ -198,7 +198,7 @@ pub(super) fn with_reserve(policy: Policy, table: Table<'_>) -> Result<Policy, E
 }
 
 /// The field, and the header and its value that make a request critical.
-fn read_critical(given: Field<'_>) -> Result<(Field<'_>, HeaderName, String), Error> {
+pub(super) fn read_critical(given: Field<'_>) -> Result<(Field<'_>, HeaderName, String), Error> {
     let table = given.table("a table such as { header = \"x-priority\", value = \"high\" }")?;
     let table = table.only(&["header", "value"])?;
     let header = table.required("header", "missing field `header`: add header = \"...\" to critical")?;

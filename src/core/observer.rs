@@ -1,6 +1,6 @@
-//! Reports of decisions, of slots, of flows and of the health of stores, for metrics and traces.
+//! Reports of decisions, of slots, of flows, of shedding and of the health of stores, for metrics and traces.
 //!
-//! Limiters, layers and stores report here, by types of this module's neighbours only; they do not depend on who
+//! Limiters, layers, shedders and stores report here, by types of this module's neighbours only; they do not depend on who
 //! observes them. [`metrics`](crate::metrics) does, with the feature of that name. Without an observer a report costs a
 //! branch, and no clock is read.
 
@@ -78,6 +78,18 @@ pub(crate) trait ObserveFlows: fmt::Debug + Send + Sync {
 
     /// A body was cut.
     fn cut(&self, policy: &PolicyName);
+}
+
+/// Observes a shedder. Dropped with it. Classes are given by their names.
+pub(crate) trait ObserveShed: fmt::Debug + Send + Sync {
+    /// A request of a class came.
+    fn offered(&self, class: &'static str);
+
+    /// It was shed.
+    fn shed(&self, class: &'static str);
+
+    /// The level of shedding after a sample of the utilization.
+    fn level(&self, level: f64, utilization: f64);
 }
 
 /// The observer of flows, if there is one. Clones share it.
@@ -235,6 +247,39 @@ impl SlotObserver {
     pub(crate) fn lost(&self, slots: u64) {
         if let Some(observer) = self.0.as_ref().filter(|_| slots > 0) {
             observer.lost(slots);
+        }
+    }
+}
+
+/// The observer of a shedder, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct ShedObserver(Option<Box<dyn ObserveShed>>);
+
+impl ShedObserver {
+    /// Reports to `observer`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn new(observer: impl ObserveShed + 'static) -> Self {
+        Self(Some(Box::new(observer)))
+    }
+
+    /// See [`ObserveShed::offered`].
+    pub(crate) fn offered(&self, class: &'static str) {
+        if let Some(observer) = &self.0 {
+            observer.offered(class);
+        }
+    }
+
+    /// See [`ObserveShed::shed`].
+    pub(crate) fn shed(&self, class: &'static str) {
+        if let Some(observer) = &self.0 {
+            observer.shed(class);
+        }
+    }
+
+    /// See [`ObserveShed::level`].
+    pub(crate) fn level(&self, level: f64, utilization: f64) {
+        if let Some(observer) = &self.0 {
+            observer.level(level, utilization);
         }
     }
 }

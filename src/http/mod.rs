@@ -2,7 +2,8 @@
 //!
 //! Requests come in, and responses with the headers of their limits go out. Between the two, [`admission`] turns the
 //! head of a request into one decision, [`account`] keeps what it took until that is settled, and [`headers`] and
-//! [`response`] write what the client receives. [`gate`] holds what all services of one layer share.
+//! [`response`] write what the client receives. [`gate`] holds what all services of one layer share. [`shed`] refuses
+//! the less important requests when there is too much load.
 //!
 //! No module below this one depends on HTTP. How much is left is decided below it, by [`limiter`](crate::limiter) and
 //! the [stores](crate::store), which see policies as rules and clients as keys.
@@ -18,6 +19,7 @@ mod layer;
 pub(crate) mod policy;
 mod response;
 mod service;
+pub mod shed;
 mod status;
 
 pub use self::account::{Handle, RealCost, RequestBody};

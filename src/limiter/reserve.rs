@@ -31,7 +31,7 @@ impl Share {
 
     /// Returns the units that must remain after a check that is not critical: this share of the quota's capacity, rounded
     /// up.
-    pub(super) fn of(self, quota: &Quota) -> u64 {
+    pub(crate) fn of(self, quota: &Quota) -> u64 {
         let kept = (u128::from(quota.capacity()) * u128::from(self.0)).div_ceil(u128::from(MILLION));
         u64::try_from(kept).unwrap_or(u64::MAX)
     }

@@ -1,6 +1,7 @@
-//! Metrics for operators, through the `metrics` crate: decisions, refusals, slots, flows, and the health of stores.
+//! Metrics for operators, through the `metrics` crate: decisions, refusals, slots, flows, shedding, and the
+//! health of stores.
 //!
-//! Limiters, layers and stores get their [observers](crate::core::observer) here and report to them; series go out to
+//! Limiters, layers, shedders and stores get their [observers](crate::core::observer) here and report to them; series go out to
 //! the recorder that the program installed. docs/metrics.md lists them, with what to alert on.
 //!
 //! Labels are names of policies and words of this crate, never anything of a request, so clients cannot make the number
@@ -19,9 +20,12 @@ mod names;
 #[cfg(feature = "metrics")]
 mod refusals;
 #[cfg(feature = "metrics")]
+mod shed;
+#[cfg(feature = "metrics")]
 mod slots;
 
-use crate::core::observer::{DecisionObserver, FlowObserver, SlotObserver, StoreObserver};
+use crate::core::PolicyName;
+use crate::core::observer::{DecisionObserver, FlowObserver, ShedObserver, SlotObserver, StoreObserver};
 
 /// Returns the observer of a layer or limiter.
 pub(crate) fn of_decisions() -> DecisionObserver {
@@ -56,5 +60,15 @@ pub(crate) fn of_flows() -> FlowObserver {
     let observer = FlowObserver::new(flows::Flows::default());
     #[cfg(not(feature = "metrics"))]
     let observer = FlowObserver::default();
+    observer
+}
+
+/// Returns the observer of a shedder.
+#[cfg_attr(not(feature = "metrics"), allow(unused_variables, reason = "it has no labels then"))]
+pub(crate) fn of_shed(name: &PolicyName) -> ShedObserver {
+    #[cfg(feature = "metrics")]
+    let observer = ShedObserver::new(shed::Shedding::new(name));
+    #[cfg(not(feature = "metrics"))]
+    let observer = ShedObserver::default();
     observer
 }

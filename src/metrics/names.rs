@@ -114,6 +114,31 @@ pub(super) const FLOW_CUTS: Metric = Metric {
     text: "Bodies that were cut, as the limit of their bytes was reached.",
 };
 
+/// Labels: `policy`, `class`.
+pub(super) const SHED_OFFERED: Metric = Metric {
+    name: "tollgate_shed_offered_total",
+    unit: Unit::Count,
+    text: "Requests that came to a shedder, by their class.",
+};
+
+/// Labels: `policy`, `class`.
+pub(super) const SHED: Metric =
+    Metric { name: "tollgate_shed_total", unit: Unit::Count, text: "Requests that a shedder shed, by their class." };
+
+/// Labels: `policy`.
+pub(super) const SHED_LEVEL: Metric = Metric {
+    name: "tollgate_shed_level",
+    unit: Unit::Count,
+    text: "How far shedding by a worker shedder has come, from 0 to 1.",
+};
+
+/// Labels: `policy`.
+pub(super) const SHED_UTILIZATION: Metric = Metric {
+    name: "tollgate_shed_utilization",
+    unit: Unit::Count,
+    text: "How much is in progress by the last sample of a worker shedder, where 1 is full.",
+};
+
 impl Metric {
     /// Returns the counter of fixed labels.
     pub(super) fn counter<const N: usize>(&self, labels: [(&'static str, &'static str); N]) -> Counter {
@@ -128,8 +153,13 @@ impl Metric {
 
     /// Returns the gauge, which has no labels.
     pub(super) fn gauge(&self) -> Gauge {
+        self.gauge_of(Vec::new())
+    }
+
+    /// Returns the gauge of labels; one of them may be the name of a policy.
+    pub(super) fn gauge_of(&self, labels: Vec<Label>) -> Gauge {
         metrics::describe_gauge!(self.name, self.unit, self.text);
-        metrics::gauge!(self.name)
+        metrics::gauge!(self.name, labels)
     }
 
     /// Returns the histogram of a label.

@@ -13,6 +13,7 @@ mod redis;
 mod rig;
 mod rules;
 mod shares;
+mod shed;
 mod slots;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]

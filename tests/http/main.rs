@@ -19,6 +19,7 @@ mod proxy;
 mod queueing;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
 mod server;
+mod shed;
 mod slots;
 #[cfg(feature = "axum")]
 mod sockets;

@@ -24,9 +24,9 @@ pub use self::bytes::Over;
 pub use self::count::Count;
 pub(crate) use self::count::Refused;
 pub(crate) use self::options::Options;
-#[cfg(all(feature = "axum", feature = "config"))]
-pub(crate) use self::scope::check_route;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
+#[cfg(all(feature = "axum", feature = "config"))]
+pub(crate) use self::scope::{check_route, is_route};
 use crate::core::{Error, Mode, Quota};
 use crate::http::key;
 use crate::http::key::{Bannable, KeyExtractor, ListEntry, MissingKey};

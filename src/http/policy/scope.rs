@@ -113,8 +113,9 @@ fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS && headers.contains_key(ORIGIN) && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
+/// Returns whether the route that matched a request is one of these templates.
 #[cfg(feature = "axum")]
-fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
+pub(crate) fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
     matched(parts).is_some_and(|matched| routes.iter().any(|route| normal_template(route) == matched))
 }
 

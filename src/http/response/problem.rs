@@ -112,6 +112,16 @@ pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     response
 }
 
+/// Returns a 503, as the shedder `name` sheds requests, to be retried in about so many seconds.
+pub(crate) fn shed(seconds: u64, name: &str) -> Response<Bytes> {
+    // A name needs no escaping.
+    let body = retry_in(REDUCED_CAPACITY, "Retry in about ", seconds) + ",\"violated-policies\":[\"" + name + "\"]}";
+    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, body);
+    response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
+    response.headers_mut().insert(RETRY_AFTER, number(seconds));
+    response
+}
+
 /// Returns a document whose detail is when to retry, without its closing brace.
 fn retry_in(head: &str, retry: &str, seconds: u64) -> String {
     let unit = if seconds == 1 { " second." } else { " seconds." };

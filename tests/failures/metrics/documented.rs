@@ -1,10 +1,14 @@
 //! The documents name what there is.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::time::Duration;
 
+use http::{Request, Response};
 use metrics_util::MetricKind;
-use tollgate::{Ban, Key, MemoryStore, Policy, RateLimitLayer, key};
+use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;
 use crate::rig::{MANY, ask, per_user};
@@ -17,8 +21,18 @@ async fn first_seen() -> Vec<(String, MetricKind, String)> {
     let policies = [per_user(MANY).ban(ban), trial.ban(ban)];
     let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
     ask(&layer, "ada").await;
+    shed_by_both().await;
     drop(layer.limiter().flow(&Key::new("user", "ada")).await.expect("memory never fails"));
     watch.all().into_iter().map(|(series, kind, text, _)| (series, kind, text)).collect()
+}
+
+/// Sends a request through a shedder of each kind.
+async fn shed_by_both() {
+    let inner = || service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    let fleet = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(10), 0.2);
+    fleet.layer(inner()).oneshot(Request::default()).await.expect("a response");
+    let worker = WorkerShedLayer::measured("worker", || 0.5);
+    worker.layer(inner()).oneshot(Request::default()).await.expect("a response");
 }
 
 /// The rows of a document's table of metrics: name, type, unit, and each label with its values.
@@ -91,11 +105,13 @@ async fn as_many_series_as_are_told() {
     let ambiguous = count("tollgate_ambiguous_keys_total");
     let bans = count("tollgate_bans_total") + count("tollgate_ban_refusals_total");
     let flows = count("tollgate_flow_");
-    let stores = all - decisions - times - policies - ambiguous - bans - flows;
+    let sheds = count("tollgate_shed_");
+    let stores = all - decisions - times - policies - ambiguous - bans - flows - sheds;
     let told = format!("{decisions} series of decisions, {times} of times (each with its buckets), {stores} of stores");
     let document = include_str!("../../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(document.contains(&told), "{told}");
-    assert_eq!((policies, ambiguous, bans, flows), (2, 2, 4, 2 * 6));
+    // Those of a fleet shedder are two policies more.
+    assert_eq!((policies, ambiguous, bans, flows, sheds), (4, 4, 4, 2 * 6, 8 + 10));
 }
 
 /// A metric's labels, each with the values it takes, in the order in which they are made.

@@ -6,5 +6,6 @@ mod documented;
 mod flows;
 mod labels;
 mod outages;
+mod shed;
 mod slots;
 mod watch;

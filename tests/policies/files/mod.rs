@@ -8,6 +8,7 @@ use tollgate::{Algorithm, OnFailure, Quota};
 #[cfg(feature = "calendar")]
 mod calendar;
 mod effect;
+mod fleet;
 mod garbage;
 mod identity;
 mod layer;
@@ -84,7 +85,7 @@ fn keys() -> Vec<String> {
 fn the_example_file_says_everything_there_is() {
     let config = Config::from_toml(ALL).unwrap();
     assert!(config.policies().len() > 9, "{:?}", config.policies());
-    for table in ["[[policy]]", "[server]"] {
+    for table in ["[[policy]]", "[server]", "[fleet]"] {
         let fields = known(table, "unknown_field = 1");
         assert!(fields.len() > 5, "{fields:?}");
         for field in fields {
@@ -108,7 +109,7 @@ fn the_example_file_says_everything_there_is() {
 #[test]
 fn what_a_file_may_say_is_documented() {
     let module = include_str!("../../../src/config/mod.rs");
-    for field in [known("[[policy]]", "unknown_field = 1"), known("[server]", "unknown_field = 1")].concat() {
+    for field in ["[[policy]]", "[server]", "[fleet]"].map(|table| known(table, "unknown_field = 1")).concat() {
         assert!(module.contains(&format!("//! | `{field}` | ")), "src/config/mod.rs lacks a row of {field}");
     }
     let names = include_str!("../../../docs/names.md");
@@ -276,7 +277,7 @@ fn every_mistake_in_a_policy_names_its_line() {
 
 #[test]
 fn every_mistake_outside_a_policy_names_its_line() {
-    refused("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`"]);
+    refused("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`", "`fleet`"]);
     refused("[policy]\nname = \"a\"", 1, &["a sequence"]);
     refused("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]);
     refused("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]);

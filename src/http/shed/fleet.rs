@@ -1,0 +1,275 @@
+//! The fleet shedder: keeps a part of the slots of all processes for critical requests.
+//!
+//! It is a [`RateLimitLayer`] with two policies, which one call decides: how many requests are in progress, and how many
+//! of them are not critical. A reserve of a policy would be a floor, which the critical requests in progress raise:
+//! the last slots would stay empty.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use tokio::time::Instant;
+use tower::{Layer, Service};
+
+use super::class::{Class, Classifier};
+use super::report::Report;
+use super::response::response;
+use crate::core::{Error, PolicyName, Quota};
+use crate::http::headers::Headers;
+use crate::http::key;
+use crate::http::layer::RateLimitLayer;
+use crate::http::policy::Policy;
+use crate::http::service::{RateLimit, ResponseBody, ResponseFuture};
+use crate::limiter::Share;
+use crate::random;
+use crate::store::{BreakerState, Store};
+
+/// What the name of the policy for requests that are not critical ends with.
+pub(crate) const OTHERS: &str = ".others";
+
+/// The longest name of a shedder: with [`OTHERS`] it is one of a policy.
+const LONGEST: usize = 64 - OTHERS.len();
+
+/// The least time in `Retry-After`, to which up to twice as much is added: slots come free at any time.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// A [`Layer`] that sheds requests which are not critical when the fleet has too many in progress.
+///
+/// All processes that share the store, and the name, share the slots of the quota. A part of them is kept for
+/// [critical](Class::Critical) requests; others are shed when all others have the rest, or when all slots are taken.
+/// Critical requests take slots, but are never shed: not even beyond the quota.
+///
+/// | in progress | a critical request | another one |
+/// | --- | --- | --- |
+/// | fewer than the quota, of which others have less than their part | is served | is served |
+/// | fewer than the quota, but others have their part | is served | is shed |
+/// | the quota or more | is served | is shed |
+///
+/// A request holds its slot until the end of its response's body, or until that is dropped, as with any
+/// [`Quota::concurrency`]; a [`Handle`](crate::Handle) can hold it longer. CORS preflights take none.
+///
+/// While the store is unavailable, each process sheds by its share of the slots, of which it has as many as
+/// [`instances`](Self::instances) says.
+///
+/// If this layer is the innermost, handlers find its [`Decision`](crate::Decision) in the extensions of a request. So
+/// put it outside of the limits of users: then they find those.
+///
+/// # Examples
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::shed::{Class, FleetShedLayer};
+/// use tollgate::{MemoryStore, Quota};
+///
+/// // With a `RedisStore`, all processes together serve 400 requests at once that are not critical.
+/// let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(500), 0.2)
+///     .classify(|parts| if parts.uri.path() == "/charges" { Class::Critical } else { Class::of(parts) });
+/// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+/// # let _ = app;
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct FleetShedLayer {
+    limits: RateLimitLayer,
+    class: Classifier,
+    report: Arc<Reports>,
+}
+
+/// What operators see of the shedder, by its own clock.
+struct Reports {
+    report: Report,
+    start: Instant,
+}
+
+impl FleetShedLayer {
+    /// Creates a shedder for as many requests at once as `quota` has slots, in all processes together, of which the
+    /// fraction `reserve` is kept for critical ones.
+    ///
+    /// # Panics
+    ///
+    /// Where [`try_new`](Self::try_new) returns an error.
+    pub fn new(store: impl Store, name: &str, quota: Quota, reserve: f64) -> Self {
+        Self::try_new(store, name, quota, reserve)
+            .expect("a concurrency, a fraction of it, a name and a store with slots")
+    }
+
+    /// Creates a shedder, as [`new`](Self::new), and returns an error where that panics.
+    ///
+    /// # Errors
+    ///
+    /// If the quota is not a [`Quota::concurrency`], the reserve is not a fraction above 0 and below 1 or leaves nothing
+    /// for other requests, the name is not that of a policy or has more than 57 characters, or the store has no slots.
+    pub fn try_new(store: impl Store, name: &str, quota: Quota, reserve: f64) -> Result<Self, Error> {
+        if !quota.facts().held {
+            let message = format!("a fleet shedder counts requests at once, not {quota}: give Quota::concurrency(...)");
+            return Err(Error::invalid(message));
+        }
+        let name = fleet_name(name)?;
+        let policies = policies(&name, quota, reserve)?;
+        let limits = RateLimitLayer::composite(store).headers(Headers::none()).try_policies(policies)?;
+        let report = Arc::new(Reports { report: Report::new(name), start: Instant::now() });
+        let rejecting = Arc::clone(&report);
+        let limits = limits.on_reject(move |parts, _| rejecting.shed(parts));
+        Ok(Self { limits, class: Classifier::default(), report })
+    }
+
+    /// Sets how the class of requests is determined, instead of by [`Class::of`]. It is called once for each request.
+    pub fn classify(self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
+        Self { class: Classifier::new(class), ..self }
+    }
+
+    /// Sets how many processes share the slots, instead of 1: without the store, each sheds above its share of them.
+    pub fn instances(self, instances: NonZeroU32) -> Self {
+        Self { limits: self.limits.instances(instances), ..self }
+    }
+
+    /// Sets the budget of one decision, as that of a [layer](RateLimitLayer::budget).
+    pub fn budget(self, budget: Duration) -> Self {
+        Self { limits: self.limits.budget(budget), ..self }
+    }
+
+    /// Returns the state of the circuit breaker in front of the store.
+    pub fn breaker_state(&self) -> BreakerState {
+        self.limits.breaker_state()
+    }
+}
+
+/// Returns the policies of a shedder: for all requests, where critical ones have a tier that never refuses, and for the
+/// others.
+///
+/// Limits are no part of what identifies a counter: so critical requests are counted in the counter of all.
+fn policies(name: &PolicyName, quota: Quota, reserve: f64) -> Result<[Policy; 2], Error> {
+    let others = not_reserved(quota, reserve)?;
+    let most = quota.algorithm().most_units(quota.window_ticks());
+    let (any, others) = (quota.with_units(most, most), quota.with_units(others, others));
+    let of_all = Policy::try_new(name.as_str(), quota)?.tier(move |parts| is_critical(parts).then_some(any));
+    let of_others = Policy::try_new(&format!("{name}{OTHERS}"), others)?.when(|parts| !is_critical(parts));
+    Ok([of_all, of_others].map(|policy| policy.key(key::global()).unadvertised()))
+}
+
+/// Returns the name of a shedder.
+///
+/// # Errors
+///
+/// If it is too long, or not that of a policy.
+pub(crate) fn fleet_name(name: &str) -> Result<PolicyName, Error> {
+    if name.len() > LONGEST {
+        let length = name.chars().count();
+        return Err(Error::invalid(format!("shedder name {name:?} has {length} characters: give at most {LONGEST}")));
+    }
+    PolicyName::try_from(name)
+}
+
+/// Returns how many slots are for requests that are not critical.
+///
+/// # Errors
+///
+/// If the reserve is not a fraction above 0 and below 1, or leaves none.
+pub(crate) fn not_reserved(quota: Quota, reserve: f64) -> Result<u64, Error> {
+    let limit = quota.limit();
+    let others = limit - Share::new(reserve)?.of(&quota);
+    if others > 0 {
+        return Ok(others);
+    }
+    Err(Error::invalid(format!(
+        "reserve {reserve} of {limit} leaves nothing for requests that are not critical: give a larger limit or a \
+         smaller reserve"
+    )))
+}
+
+/// Returns whether a request was classified as critical.
+fn is_critical(parts: &Parts) -> bool {
+    parts.extensions.get() == Some(&Class::Critical)
+}
+
+impl Reports {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Reports a request that is shed, and returns its response.
+    fn shed(&self, parts: &Parts) -> Response<Bytes> {
+        let class = Class::of(parts);
+        self.report.shed(class, self.now(), None);
+        response(parts, self.report.name(), class, WAIT + Duration::from_secs(random::up_to(2)))
+    }
+}
+
+impl<S> Layer<S> for FleetShedLayer {
+    type Service = FleetShed<S>;
+
+    fn layer(&self, inner: S) -> FleetShed<S> {
+        let (class, report) = (self.class.clone(), Arc::clone(&self.report));
+        FleetShed { inner: self.limits.layer(inner), class, report }
+    }
+}
+
+impl fmt::Debug for FleetShedLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.report.report.name();
+        f.debug_struct("FleetShedLayer").field("name", name).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// A [`Service`] that sheds requests which are not critical, as a [`FleetShedLayer`] sets.
+///
+/// A request that is shed gets a response of this crate, and the service inside is not called. Errors of the inner
+/// service are passed on, and this service adds none.
+#[derive(Clone)]
+#[must_use = "services do nothing unless called"]
+pub struct FleetShed<S> {
+    inner: RateLimit<S>,
+    class: Classifier,
+    report: Arc<Reports>,
+}
+
+impl<S> FleetShed<S> {
+    /// Returns a reference to the inner service.
+    pub fn get_ref(&self) -> &S {
+        self.inner.get_ref()
+    }
+
+    /// Returns a mutable reference to the inner service.
+    pub fn get_mut(&mut self) -> &mut S {
+        self.inner.get_mut()
+    }
+
+    /// Returns the inner service, which sheds nothing.
+    pub fn into_inner(self) -> S {
+        self.inner.into_inner()
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for FleetShed<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone,
+    R: Body,
+    R::Data: From<Bytes>,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        let class = self.class.classify(&mut parts);
+        self.report.report.offered(class, self.report.now());
+        self.inner.call(Request::from_parts(parts, body))
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for FleetShed<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FleetShed").field("inner", self.get_ref()).finish_non_exhaustive()
+    }
+}

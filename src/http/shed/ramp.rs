@@ -1,0 +1,230 @@
+//! How utilization over time turns into a level of shedding, and a level into a share of each class.
+//!
+//! Samples of the utilization come in, each with its time; the [`Progress`] of a ramp goes out. All of it is arithmetic
+//! on what is given: no clock is read, and nothing is shed here.
+//!
+//! The slopes are constant: however bad the utilization is, the level moves by no more than the same small part in a
+//! second, and it stops moving between both thresholds. So the loop of shedding and utilization comes to rest there,
+//! instead of swinging from all to nothing.
+
+use std::time::Duration;
+
+use super::class::Class;
+use crate::core::Error;
+
+/// No sample speaks for more time than this: so shedding needs at least three bad ones, and a request after an hour of
+/// silence sheds nothing.
+const GAP: Duration = Duration::from_secs(10);
+
+/// The longest time of a ramp.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// The level below which only test traffic is shed.
+const ALL_TESTS: f64 = 0.1;
+/// The level from which all reads are shed, and some writes.
+const ALL_READS: f64 = 0.55;
+
+/// How utilization turns into shedding: thresholds and times.
+///
+/// While the utilization is bad, shedding begins after a time and grows from then on: test traffic first, reads next,
+/// then writes, and critical requests never. While it is good, it declines at a slower rate. In between nothing changes.
+///
+/// | after bad utilization for | by default | is shed |
+/// | --- | --- | --- |
+/// | `first` | 30 s | the first test traffic |
+/// | a tenth of the way from `first` to `all` | 39 s | all test traffic, the first reads |
+/// | 55 % of it | 79.5 s | all reads, the first writes |
+/// | `all` | 120 s | all writes |
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::shed::{Class, Ramp};
+///
+/// let ramp = Ramp::new();
+/// let bad_for = |seconds| ramp.level((0..=seconds).map(|second| (Duration::from_secs(second), 0.9)));
+/// assert_eq!(bad_for(30), 0.0);
+/// assert_eq!(Ramp::share(bad_for(40), Class::Test), 1.0);
+/// assert_eq!(Ramp::share(bad_for(40), Class::Write), 0.0);
+/// assert_eq!(Ramp::share(bad_for(120), Class::Write), 1.0);
+/// assert_eq!(Ramp::share(bad_for(600), Class::Critical), 0.0);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub struct Ramp {
+    /// Utilization below this recovers.
+    good: f64,
+    /// Utilization above this is bad.
+    bad: f64,
+    /// For how long it is bad before anything is shed.
+    first: Duration,
+    /// For how long it is bad until all is shed that may be.
+    all: Duration,
+    /// For how long it is good until the longest bad time is forgotten.
+    recovery: Duration,
+}
+
+/// How far a ramp has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// The time of the last sample, if there was one.
+    at: Option<Duration>,
+    /// For how long utilization has been bad, less what it has recovered from since.
+    bad_for: Duration,
+}
+
+impl Ramp {
+    /// The default: good below 0.7, bad above 0.8, first after 30 s, all after 120 s, and a recovery of 240 s.
+    pub const fn new() -> Self {
+        Self {
+            good: 0.7,
+            bad: 0.8,
+            first: Duration::from_secs(30),
+            all: Duration::from_secs(120),
+            recovery: Duration::from_secs(240),
+        }
+    }
+
+    /// Sets the utilization below which shedding declines, and the one above which it grows.
+    ///
+    /// # Panics
+    ///
+    /// If `good` is not above 0 and below `bad`, or `bad` is not finite.
+    pub fn thresholds(self, good: f64, bad: f64) -> Self {
+        self.try_thresholds(good, bad).expect("good is above 0 and below bad")
+    }
+
+    /// Sets both thresholds, as [`thresholds`](Self::thresholds), and returns an error where that panics.
+    ///
+    /// # Errors
+    ///
+    /// If `good` is not above 0 and below `bad`, or `bad` is not finite.
+    pub fn try_thresholds(self, good: f64, bad: f64) -> Result<Self, Error> {
+        if good > 0.0 && good < bad && bad.is_finite() {
+            return Ok(Self { good, bad, ..self });
+        }
+        Err(Error::invalid(format!("thresholds {good} and {bad} are out of order: give good above 0 and below bad")))
+    }
+
+    /// Sets for how long utilization is bad before the first requests are shed, and until all are that may be.
+    ///
+    /// [`recovery`](Self::recovery) must not be shorter than `all`: set it first if `all` becomes longer than 240 s.
+    ///
+    /// # Panics
+    ///
+    /// If `first` is below 1 s or not below `all`, or `all` is above a day or the recovery.
+    pub fn after(self, first: Duration, all: Duration) -> Self {
+        self.try_after(first, all).expect("first is at least 1 s, and all after it and up to the recovery")
+    }
+
+    /// Sets both times, as [`after`](Self::after), and returns an error where that panics.
+    ///
+    /// # Errors
+    ///
+    /// If `first` is below 1 s or not below `all`, or `all` is above a day or the recovery.
+    pub fn try_after(self, first: Duration, all: Duration) -> Result<Self, Error> {
+        if first < Duration::from_secs(1) || first >= all || all > LONGEST {
+            return Err(Error::invalid(format!(
+                "shedding from {first:?} to {all:?} is out of order: give a first time of at least 1s, and a later one \
+                 for all, at most 1 day"
+            )));
+        }
+        Self { first, all, ..self }.checked()
+    }
+
+    /// Sets for how long utilization is good until it is forgotten that all were shed.
+    ///
+    /// # Panics
+    ///
+    /// If it is shorter than the time until all are shed, or longer than a day.
+    pub fn recovery(self, time: Duration) -> Self {
+        self.try_recovery(time).expect("the recovery is not shorter than the time until all are shed, or a day")
+    }
+
+    /// Sets the recovery, as [`recovery`](Self::recovery), and returns an error where that panics.
+    ///
+    /// # Errors
+    ///
+    /// If it is shorter than the time until all are shed, or longer than a day.
+    pub fn try_recovery(self, time: Duration) -> Result<Self, Error> {
+        Self { recovery: time, ..self }.checked()
+    }
+
+    /// Returns the level of shedding, from 0 to 1, after a history: the time and the utilization of each sample, in
+    /// order.
+    ///
+    /// It depends on nothing else, so a history of your own shows what would have been shed. A sample speaks for the
+    /// time since the one before it, but not for more than 10 s of bad utilization. NaN is a sample of which nothing is
+    /// known: it changes nothing.
+    pub fn level(&self, history: impl IntoIterator<Item = (Duration, f64)>) -> f64 {
+        let after = |progress, (now, utilization)| self.next(progress, now, utilization);
+        self.level_at(history.into_iter().fold(Progress::default(), after))
+    }
+
+    /// Returns which share of a class is shed at a level, from 0 to 1.
+    pub fn share(level: f64, class: Class) -> f64 {
+        match class {
+            Class::Critical => 0.0,
+            Class::Write => between(level, ALL_READS, 1.0),
+            Class::Read => between(level, ALL_TESTS, ALL_READS),
+            Class::Test => between(level, 0.0, ALL_TESTS),
+        }
+    }
+
+    /// Returns the progress after a sample.
+    pub(super) fn next(&self, progress: Progress, now: Duration, utilization: f64) -> Progress {
+        let at = progress.at.map_or(now, |at| at.max(now));
+        let passed = at.saturating_sub(progress.at.unwrap_or(at));
+        let bad_for = if utilization > self.bad {
+            self.all.min(progress.bad_for + passed.min(GAP))
+        } else if utilization < self.good {
+            progress.bad_for.saturating_sub(self.recovered(passed))
+        } else {
+            // Between the thresholds, or unknown.
+            progress.bad_for
+        };
+        Progress { at: Some(at), bad_for }
+    }
+
+    /// Returns the level at a progress.
+    pub(super) fn level_at(&self, progress: Progress) -> f64 {
+        let (come, whole) = (progress.bad_for.saturating_sub(self.first), self.all.saturating_sub(self.first));
+        (come.as_secs_f64() / whole.as_secs_f64()).clamp(0.0, 1.0)
+    }
+
+    /// Returns of how much bad time a good one recovers.
+    fn recovered(&self, good: Duration) -> Duration {
+        let nanos = good.as_nanos().saturating_mul(self.all.as_nanos()) / self.recovery.as_nanos();
+        // More than is ever to be recovered from.
+        u64::try_from(nanos).map_or(LONGEST, Duration::from_nanos)
+    }
+
+    /// Checks that the recovery is not faster than shedding.
+    fn checked(self) -> Result<Self, Error> {
+        let Self { all, recovery, .. } = self;
+        if recovery < all {
+            let message =
+                format!("recovery {recovery:?} is faster than shedding, {all:?}: it would flap; give at least that");
+            return Err(Error::invalid(message));
+        }
+        if recovery > LONGEST {
+            return Err(Error::invalid(format!("recovery {recovery:?} is not allowed: give at most 1 day")));
+        }
+        Ok(self)
+    }
+}
+
+impl Default for Ramp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Returns where a level is between two others, exactly 0 and 1 at both.
+fn between(level: f64, from: f64, to: f64) -> f64 {
+    if level >= to { 1.0 } else { ((level - from) / (to - from)).max(0.0) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! What operators see of a shedder: metrics, and one log line when an episode of shedding begins, and one when it ends.
+//!
+//! An episode begins with the first request that is shed, and ends with the first request that comes a minute or more
+//! after the last one that was shed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::class::Class;
+use crate::core::PolicyName;
+use crate::core::observer::ShedObserver;
+use crate::lookup::Warning;
+use crate::metrics;
+
+/// After so long without a request that was shed an episode is over.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Reports what one shedder does.
+#[derive(Debug)]
+pub(super) struct Report {
+    name: PolicyName,
+    observer: ShedObserver,
+    unknown: Warning,
+    /// Whether there is an episode: without one, a request needs no lock.
+    is_shedding: AtomicBool,
+    episode: Mutex<Option<Episode>>,
+}
+
+/// A time in which requests are shed.
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    began: Duration,
+    /// When the last request was shed.
+    last: Duration,
+    /// How many were.
+    shed: u64,
+}
+
+impl Report {
+    pub(super) fn new(name: PolicyName) -> Self {
+        let observer = metrics::of_shed(&name);
+        let (unknown, is_shedding) = (Warning::new(), AtomicBool::new(false));
+        Self { name, observer, unknown, is_shedding, episode: Mutex::default() }
+    }
+
+    pub(super) fn name(&self) -> &PolicyName {
+        &self.name
+    }
+
+    /// A request comes, which may be shed.
+    pub(super) fn offered(&self, class: Class, now: Duration) {
+        self.observer.offered(class.as_str());
+        if !self.is_shedding.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut episode = self.episode();
+        if let Some(ended) = episode.take_if(|episode| now.saturating_sub(episode.last) >= QUIET) {
+            self.is_shedding.store(false, Ordering::Relaxed);
+            drop(episode);
+            let (policy, shed) = (self.name.as_str(), ended.shed);
+            let lasted = ended.last.saturating_sub(ended.began);
+            tracing::info!(code = "shedding_ended", policy, shed, ?lasted, "no request was shed for a minute");
+        }
+    }
+
+    /// A request is shed, at a utilization if that is the reason.
+    pub(super) fn shed(&self, class: Class, now: Duration, utilization: Option<f64>) {
+        self.observer.shed(class.as_str());
+        let mut episode = self.episode();
+        let running = episode.get_or_insert(Episode { began: now, last: now, shed: 0 });
+        running.last = running.last.max(now);
+        running.shed += 1;
+        let is_first = running.shed == 1;
+        self.is_shedding.store(true, Ordering::Relaxed);
+        drop(episode);
+        if is_first {
+            let (policy, class) = (self.name.as_str(), class.as_str());
+            tracing::warn!(code = "shedding", policy, class, utilization, "requests are shed: too much is in progress");
+        }
+    }
+
+    /// A sample of the utilization led to a level.
+    pub(super) fn level(&self, level: f64, utilization: f64) {
+        self.observer.level(level, utilization);
+        if utilization.is_nan() && self.unknown.is_due() {
+            let policy = self.name.as_str();
+            tracing::warn!(
+                code = "utilization_unknown",
+                policy,
+                "the closure of a shedder returned NaN: it was ignored"
+            );
+        }
+    }
+
+    fn episode(&self) -> MutexGuard<'_, Option<Episode>> {
+        self.episode.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

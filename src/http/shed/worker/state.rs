@@ -1,0 +1,189 @@
+//! What all services of a worker shedder share, and what becomes of a request.
+//!
+//! The utilization is sampled once a second at most, by a request that comes or ends. A request that is shed is never
+//! in progress: else shedding would keep up the load that it is caused by.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+
+use crate::core::PolicyName;
+use crate::http::shed::class::Classifier;
+use crate::http::shed::ramp::{Progress, Ramp};
+use crate::http::shed::report::Report;
+use crate::http::shed::response::response;
+use crate::http::shed::usage::Usage;
+use crate::random;
+use crate::store::Clock;
+
+/// The time between two samples.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// How the utilization is known.
+#[derive(Clone)]
+pub(super) enum Gauge {
+    /// By the requests in progress, of so many that fit.
+    InProgress(NonZeroU32),
+    /// By a closure, where 1 is full.
+    Measured(Arc<dyn Fn() -> f64 + Send + Sync>),
+}
+
+/// What a layer is built with.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) name: PolicyName,
+    pub(super) gauge: Gauge,
+    pub(super) ramp: Ramp,
+    pub(super) class: Classifier,
+    pub(super) clock: Arc<dyn Clock>,
+    /// The least time in `Retry-After`.
+    pub(super) wait: Duration,
+}
+
+/// A shedder in use.
+pub(super) struct State {
+    settings: Settings,
+    report: Report,
+    now: Mutex<Now>,
+    /// The level of shedding.
+    level: Number,
+    /// The utilization by the last sample.
+    utilization: Number,
+}
+
+/// A number that is read without a lock, by its bits.
+#[derive(Default)]
+struct Number(AtomicU64);
+
+impl Number {
+    fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, number: f64) {
+        self.0.store(number.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// What changes from request to request.
+struct Now {
+    usage: Usage,
+    progress: Progress,
+    /// When the next sample is due.
+    due: Duration,
+}
+
+impl State {
+    pub(super) fn new(settings: Settings) -> Self {
+        let report = Report::new(settings.name.clone());
+        let usage = Usage::new(settings.clock.now());
+        let now = Mutex::new(Now { usage, progress: Progress::default(), due: Duration::ZERO });
+        Self { settings, report, now, level: Number::default(), utilization: Number::default() }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn level(&self) -> f64 {
+        self.level.get()
+    }
+
+    /// Admits a request, which is in progress as long as the guard is there, or returns the response to one that is
+    /// shed. Its class is inserted into its extensions.
+    pub(super) fn admit(self: &Arc<Self>, parts: &mut Parts) -> Result<InProgress, Box<Response<Bytes>>> {
+        let now = self.settings.clock.now();
+        self.sample(now);
+        let class = self.settings.class.classify(parts);
+        self.report.offered(class, now);
+        if is_drawn(Ramp::share(self.level(), class)) {
+            self.report.shed(class, now, Some(self.utilization.get()));
+            return Err(Box::new(response(parts, &self.settings.name, class, self.wait())));
+        }
+        let counts = matches!(self.settings.gauge, Gauge::InProgress(_));
+        if counts {
+            self.now().usage.begin(now);
+        }
+        Ok(InProgress(counts.then(|| Arc::clone(self))))
+    }
+
+    /// Samples the utilization if that is due.
+    fn sample(&self, now: Duration) {
+        let mut state = self.now();
+        if now < state.due {
+            return;
+        }
+        state.due = now.saturating_add(SAMPLE);
+        let utilization = match &self.settings.gauge {
+            Gauge::InProgress(at_once) => state.usage.take(now) / f64::from(at_once.get()),
+            Gauge::Measured(measure) => {
+                // It may take a time, and may call the layer.
+                drop(state);
+                let utilization = measure();
+                state = self.now();
+                utilization
+            }
+        };
+        state.progress = self.settings.ramp.next(state.progress, now, utilization);
+        let level = self.settings.ramp.level_at(state.progress);
+        self.level.set(level);
+        self.utilization.set(utilization);
+        drop(state);
+        self.report.level(level, utilization);
+    }
+
+    /// Ends a request in progress.
+    fn end(&self) {
+        let now = self.settings.clock.now();
+        self.now().usage.end(now);
+        self.sample(now);
+    }
+
+    /// Returns when to retry: clients that are shed together should not come back together.
+    fn wait(&self) -> Duration {
+        let least = self.settings.wait;
+        let jitter = random::up_to(u64::try_from(least.as_millis()).unwrap_or(u64::MAX));
+        least.saturating_add(Duration::from_millis(jitter))
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns whether a request is one of a share, by chance: of requests in turns, every n-th would always be the same
+/// client's.
+fn is_drawn(share: f64) -> bool {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
+    let bound = (share * 2_f64.powi(64)) as u64;
+    share >= 1.0 || random::up_to(u64::MAX - 1) < bound
+}
+
+/// A request in progress, until this is dropped; nothing if requests are not counted.
+pub(super) struct InProgress(Option<Arc<State>>);
+
+impl InProgress {
+    pub(super) fn ended() -> Self {
+        Self(None)
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        if let Some(state) = self.0.take() {
+            state.end();
+        }
+    }
+}
+
+impl fmt::Debug for InProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InProgress").field(&self.0.is_some()).finish()
+    }
+}

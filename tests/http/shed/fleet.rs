@@ -1,0 +1,308 @@
+//! What a fleet shedder sheds, by counters in memory and in Redis.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+#[cfg(feature = "redis")]
+use tollgate::RedisStore;
+use tollgate::shed::{Class, FleetShedLayer, WorkerShedLayer};
+use tollgate::store::{Check, Counter, Deadline};
+use tollgate::test_util::ManualClock;
+use tollgate::{Handle, Key, MemoryStore, Quota, Store};
+use tower::{Service as _, ServiceExt};
+
+use super::rig::{Service, Text, behind, hello, is_shed, of_class, said, serving, text};
+#[cfg(feature = "redis")]
+use crate::support::server::RedisServer;
+
+/// Ten at once, of which two are kept.
+const TEN: Quota = Quota::concurrency(10);
+
+/// A store that may be shared by several layers.
+struct Shared {
+    name: &'static str,
+    store: Arc<dyn Store>,
+    #[cfg(feature = "redis")]
+    _server: Option<RedisServer>,
+}
+
+impl Shared {
+    fn shedder(&self, name: &str, quota: Quota) -> FleetShedLayer {
+        FleetShedLayer::new(Arc::clone(&self.store), name, quota, 0.2).classify(said)
+    }
+
+    /// How many slots are taken: of all requests, and of those that are not critical.
+    async fn taken(&self, name: &str) -> [u64; 2] {
+        let mut taken = [0; 2];
+        for (place, policy) in [name.to_owned(), format!("{name}.others")].into_iter().enumerate() {
+            let policy = policy.as_str().try_into().expect("a name");
+            let counter = Counter::new(policy, Key::new("global", ""), Quota::concurrency(1_000));
+            let look = self.store.decide(&[Check::new(counter, 0)], Deadline::none()).wait().await;
+            taken[place] = 1_000 - look.expect("the store is there").decision.outcomes()[0].remaining();
+        }
+        taken
+    }
+
+    /// Waits until so many slots are taken, as releases are sent in the background.
+    async fn becomes(&self, name: &str, expected: [u64; 2]) {
+        for _ in 0..2_500 {
+            if self.taken(name).await == expected {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(4)).await;
+        }
+        panic!("{}: {:?} instead of {expected:?}", self.name, self.taken(name).await);
+    }
+}
+
+async fn on_each_store(test: impl AsyncFn(&Shared)) {
+    let memory = Arc::new(MemoryStore::new());
+    test(&Shared {
+        name: "memory",
+        store: memory,
+        #[cfg(feature = "redis")]
+        _server: None,
+    })
+    .await;
+    #[cfg(feature = "redis")]
+    {
+        let server = RedisServer::start();
+        let settings = RedisStore::builder().budget(Duration::from_secs(10));
+        let store = Arc::new(settings.connect(&server.url()).await.expect("the server was started"));
+        test(&Shared { name: "Redis", store, _server: Some(server) }).await;
+    }
+}
+
+async fn ask(service: &Service, request: Request<()>) -> Response<Text> {
+    service.clone().oneshot(request).await.expect("the service does not fail")
+}
+
+/// Sends requests of a class, and returns the responses of those that were served, whose bodies hold their slots.
+async fn served(service: &Service, requests: usize, class: Class) -> Vec<Response<Text>> {
+    let mut served = Vec::new();
+    for _ in 0..requests {
+        let response = ask(service, of_class(class)).await;
+        if !is_shed(&response) {
+            served.push(response);
+        }
+    }
+    served
+}
+
+#[tokio::test]
+async fn others_get_what_is_not_reserved_and_critical_requests_are_always_served() {
+    on_each_store(async |shared: &Shared| {
+        // How many critical requests are in progress, and how many others are served then, of 10.
+        for (round, (critical, others)) in
+            [(0, 8), (1, 8), (2, 8), (3, 7), (9, 1), (10, 0), (15, 0)].into_iter().enumerate()
+        {
+            let name = format!("round-{round}");
+            let service = behind(&shared.shedder(&name, TEN), hello());
+            let first = served(&service, critical, Class::Critical).await;
+            assert_eq!(first.len(), critical, "{}", shared.name);
+            let rest = served(&service, 10, Class::Write).await;
+            assert_eq!(rest.len(), others, "{} with {critical} critical requests", shared.name);
+            assert_eq!(served(&service, 5, Class::Critical).await.len(), 5);
+            shared.becomes(&name, [(critical + others) as u64, others as u64]).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn others_are_served_again_when_fewer_than_the_quota_are_in_progress() {
+    on_each_store(async |shared: &Shared| {
+        let service = behind(&shared.shedder("fleet", TEN), hello());
+        let mut critical = served(&service, 15, Class::Critical).await;
+        for left in [13, 11, 10] {
+            critical.truncate(left);
+            shared.becomes("fleet", [left as u64, 0]).await;
+            assert!(served(&service, 1, Class::Read).await.is_empty(), "{left}");
+        }
+        critical.truncate(9);
+        shared.becomes("fleet", [9, 0]).await;
+        assert_eq!(served(&service, 1, Class::Read).await.len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn layers_of_one_name_share_their_slots_and_of_two_names_none() {
+    on_each_store(async |shared: &Shared| {
+        let [one, two] = [(); 2].map(|()| behind(&shared.shedder("fleet", TEN), hello()));
+        let first = served(&one, 5, Class::Read).await;
+        let second = served(&two, 5, Class::Read).await;
+        assert_eq!((first.len(), second.len()), (5, 3));
+        let other = behind(&shared.shedder("other", TEN), hello());
+        assert_eq!(served(&other, 10, Class::Read).await.len(), 8);
+        drop((first, second));
+        shared.becomes("fleet", [0, 0]).await;
+        assert_eq!(served(&two, 10, Class::Read).await.len(), 8);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_a_thousand_at_once_exactly_those_are_served_that_fit() {
+    on_each_store(async |shared: &Shared| {
+        let service = behind(&shared.shedder("fleet", Quota::concurrency(100)), hello());
+        let responses = join_all((0..1_000).map(|_| ask(&service, of_class(Class::Write)))).await;
+        assert_eq!(responses.iter().filter(|response| !is_shed(*response)).count(), 80, "{}", shared.name);
+        drop(responses);
+        shared.becomes("fleet", [0, 0]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn slots_of_clients_that_vanish_are_released() {
+    on_each_store(async |shared: &Shared| {
+        let layer = shared.shedder("fleet", TEN);
+        let service = behind(&layer, hello());
+        // Before the decision.
+        for _ in 0..20 {
+            let mut response = Box::pin(ask(&service, of_class(Class::Critical)));
+            let _ = response.as_mut().now_or_never();
+        }
+        shared.becomes("fleet", [0, 0]).await;
+        // While the handler works.
+        let never = tower::service_fn(|_: Request<()>| std::future::pending());
+        let never = behind(&layer, Service::new(never));
+        for class in [Class::Critical, Class::Read] {
+            assert!(tokio::time::timeout(Duration::from_millis(50), ask(&never, of_class(class))).await.is_err());
+        }
+        shared.becomes("fleet", [0, 0]).await;
+        // In the body, or after it.
+        let mut response = ask(&service, of_class(Class::Read)).await;
+        shared.becomes("fleet", [1, 1]).await;
+        assert!(response.body_mut().frame().await.is_some());
+        shared.becomes("fleet", [0, 0]).await;
+        drop(ask(&service, of_class(Class::Read)).await);
+        shared.becomes("fleet", [0, 0]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_class_of_a_request_is_determined_once_and_found_further_inside() {
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&calls);
+    let class = move |_: &http::request::Parts| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Class::Critical
+    };
+    let fleet = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
+    let worker = WorkerShedLayer::new("worker", NonZeroU32::MIN).classify(class);
+    let inner = serving(|request| {
+        assert_eq!(request.extensions().get(), Some(&Class::Critical));
+        Response::new(text("hello"))
+    });
+    let service = behind(&worker, behind(&fleet, inner));
+    let responses = served(&service, 5, Class::Read).await;
+    assert_eq!((responses.len(), calls.load(Ordering::Relaxed)), (5, 5));
+}
+
+#[tokio::test]
+async fn without_a_class_in_its_extensions_a_request_is_what_its_method_says() {
+    for (method, class) in [
+        (Method::GET, Class::Read),
+        (Method::HEAD, Class::Read),
+        (Method::OPTIONS, Class::Read),
+        (Method::TRACE, Class::Read),
+        (Method::POST, Class::Write),
+        (Method::DELETE, Class::Write),
+        (Method::from_bytes(b"PURGE").expect("a method"), Class::Write),
+    ] {
+        let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
+        let inner = serving(move |request| {
+            assert_eq!(request.extensions().get(), Some(&class));
+            Response::new(text("hello"))
+        });
+        let request = Request::builder().method(&method).body(()).expect("a request");
+        assert_eq!(ask(&behind(&layer, inner), request).await.status(), 200, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_preflight_takes_no_slot() {
+    let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
+    let service = behind(&layer, hello());
+    let _held = ask(&service, Request::new(())).await;
+    assert!(is_shed(&ask(&service, Request::new(())).await));
+    let preflight = Request::builder().method(Method::OPTIONS).header("origin", "https://example.com");
+    let preflight = preflight.header("access-control-request-method", "GET").body(()).expect("a request");
+    assert!(!is_shed(&ask(&service, preflight).await));
+}
+
+#[tokio::test]
+async fn a_handle_holds_the_slots_of_an_upgrade() {
+    on_each_store(async |shared: &Shared| {
+        let (guards, mut taken) = futures::channel::mpsc::unbounded();
+        let inner = serving(move |request| {
+            let handle = request.extensions().get::<Handle>().expect("of the shedder");
+            guards.unbounded_send(handle.slots()).expect("the test waits");
+            Response::new(text(""))
+        });
+        drop(ask(&behind(&shared.shedder("fleet", TEN), inner), of_class(Class::Read)).await);
+        assert_eq!(shared.taken("fleet").await, [1, 1]);
+        drop(taken.try_recv().expect("the service was called"));
+        shared.becomes("fleet", [0, 0]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn slots_are_renewed_as_long_as_they_are_held() {
+    let store = MemoryStore::builder().with_clock(ManualClock::paused()).build();
+    let quota = TEN.slot_life(Duration::from_secs(3));
+    let service = behind(&FleetShedLayer::new(store, "fleet", quota, 0.2).classify(said), hello());
+    let _critical = served(&service, 6, Class::Critical).await;
+    let _others = served(&service, 4, Class::Read).await;
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(served(&service, 1, Class::Read).await.is_empty());
+    }
+}
+
+#[test]
+fn what_can_never_work_is_an_error() {
+    let memory = MemoryStore::new;
+    let message = |quota, reserve, name: &str| {
+        let error = FleetShedLayer::try_new(memory(), name, quota, reserve).expect_err("it can never work");
+        assert!(error.is_invalid());
+        error.to_string()
+    };
+    let rate = Quota::per_minute(100);
+    assert_eq!(
+        message(rate, 0.2, "fleet"),
+        format!("a fleet shedder counts requests at once, not {rate}: give Quota::concurrency(...)")
+    );
+    for reserve in [0.0, 1.0, 1.5, -0.5, f64::NAN] {
+        let told = format!("reserve {reserve} is not allowed: give a fraction above 0 and below 1");
+        assert_eq!(message(TEN, reserve, "fleet"), told);
+    }
+    assert_eq!(
+        message(Quota::concurrency(1), 0.2, "fleet"),
+        "reserve 0.2 of 1 leaves nothing for requests that are not critical: give a larger limit or a smaller reserve"
+    );
+    let long = "a".repeat(58);
+    let told = format!("shedder name {long:?} has 58 characters: give at most 57");
+    assert_eq!(message(TEN, 0.2, &long), told);
+    assert!(message(TEN, 0.2, "two words").contains("\"two words\""));
+    assert!(FleetShedLayer::try_new(memory(), &"a".repeat(57), TEN, 0.2).is_ok());
+}
+
+#[tokio::test]
+async fn readiness_is_that_of_the_service_inside() {
+    let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
+    let mut service = behind(&layer, hello());
+    let _held = service.ready().await.expect("ready").call(Request::new(())).await;
+    assert!(service.ready().now_or_never().is_some(), "a full quota is a response");
+    assert!(is_shed(&service.call(Request::new(())).await.expect("a response")));
+}

@@ -1,0 +1,7 @@
+//! Shedders: what is shed when, with which response, and what counts as in progress.
+
+mod documents;
+mod fleet;
+mod held;
+mod rig;
+mod worker;

@@ -1,0 +1,161 @@
+//! What a worker shedder sheds: by class, by chance, and by samples that are a second apart.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tollgate::shed::{Class, Ramp, WorkerShedLayer};
+use tollgate::test_util::ManualClock;
+use tower::{Layer, Service as _, ServiceExt};
+use tower_test::mock;
+use tracing::Level;
+
+use super::rig::{Load, SECOND, bad_for, behind, hello, is_shed, measured, of_class, pass, said, send, shed_of};
+use crate::support::log::Log;
+
+#[test]
+fn classes_are_shed_in_their_order_and_critical_requests_never() {
+    const ALL: [Class; 4] = [Class::Test, Class::Read, Class::Write, Class::Critical];
+    let shed = |seconds| ALL.map(|class| shed_of(&mut bad_for(seconds).1, 300, class));
+    assert_eq!(shed(30), [0; 4]);
+    let [test, others @ ..] = shed(35);
+    assert!((50..250).contains(&test) && others == [0; 3], "{test} {others:?}");
+    let [test, read, others @ ..] = shed(60);
+    assert!(test == 300 && (50..250).contains(&read) && others == [0; 2], "{test} {read} {others:?}");
+    let [test, read, write, critical] = shed(100);
+    assert!([test, read, critical] == [300, 300, 0] && (50..250).contains(&write), "{write}");
+    assert_eq!(shed(120), [300, 300, 300, 0]);
+    assert_eq!(shed(3_600), [300, 300, 300, 0]);
+}
+
+#[test]
+fn of_a_class_each_request_has_the_same_chance() {
+    let (layer, mut service) = bad_for(59);
+    let share = Ramp::share(layer.level(), Class::Read);
+    assert!((0.45..0.55).contains(&share));
+    let found = f64::from(shed_of(&mut service, 10_000, Class::Read));
+    let (mean, deviation) = (share * 10_000.0, (share * (1.0 - share) * 10_000.0).sqrt());
+    assert!((found - mean).abs() < 6.0 * deviation, "{found} of {mean}");
+}
+
+#[test]
+fn shedding_declines_when_there_is_less_to_do() {
+    let (load, clock) = (Load::default(), ManualClock::new());
+    let (layer, mut service) = measured(&load, &clock);
+    load.set(90);
+    pass(&mut service, &clock, 130);
+    assert!(layer.level() >= 1.0);
+    load.set(75);
+    pass(&mut service, &clock, 600);
+    assert!(layer.level() >= 1.0, "neither good nor bad");
+    load.set(50);
+    pass(&mut service, &clock, 179);
+    assert!(layer.level() > 0.0);
+    pass(&mut service, &clock, 1);
+    assert!(layer.level() <= 0.0);
+    assert_eq!(shed_of(&mut service, 100, Class::Test), 0);
+}
+
+#[test]
+fn clones_and_services_of_a_layer_share_its_level_and_a_setter_makes_another() {
+    let (layer, service) = bad_for(120);
+    let clone = layer.clone();
+    assert!(clone.level() >= 1.0);
+    assert_eq!(shed_of(&mut behind(&clone, hello()), 10, Class::Test), 10);
+    assert_eq!(shed_of(&mut service.clone(), 10, Class::Test), 10);
+    assert!(layer.retry_after(Duration::ZERO).level() <= 0.0);
+}
+
+#[test]
+fn a_closure_is_called_once_a_second_and_may_use_the_layer() {
+    let (calls, clock) = (Arc::new(AtomicU32::new(0)), ManualClock::new());
+    let layer = Arc::new(OnceLock::<WorkerShedLayer>::new());
+    let (counted, used) = (Arc::clone(&calls), Arc::clone(&layer));
+    let measure = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let shedder = used.get().expect("it was made");
+        // A request within the closure is one too.
+        assert!(!is_shed(&send(&mut behind(shedder, hello()), of_class(Class::Test))));
+        shedder.level()
+    };
+    let shedder = WorkerShedLayer::measured("worker", measure).with_clock(clock.clone());
+    let mut service = behind(layer.get_or_init(|| shedder), hello());
+    for _ in 0..100 {
+        send(&mut service, of_class(Class::Read));
+        clock.advance(SECOND / 10);
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 10);
+}
+
+#[test]
+fn a_closure_that_panics_does_so_in_one_request() {
+    let clock = ManualClock::new();
+    let layer = WorkerShedLayer::measured("worker", || panic!("no measure")).with_clock(clock.clone());
+    let mut service = behind(&layer, hello());
+    for _ in 0..3 {
+        assert!(catch_unwind(AssertUnwindSafe(|| send(&mut service, of_class(Class::Read)))).is_err());
+        assert!(!is_shed(&send(&mut service, of_class(Class::Read))));
+        clock.advance(SECOND);
+    }
+}
+
+#[test]
+fn what_a_closure_does_not_know_changes_nothing_and_is_logged() {
+    let (log, clock) = (Log::default(), ManualClock::new());
+    let _noting = log.note(Level::WARN);
+    let layer = WorkerShedLayer::measured("worker", || f64::NAN).with_clock(clock.clone());
+    pass(&mut behind(&layer.clone().classify(said), hello()), &clock, 300);
+    assert!(layer.level() <= 0.0);
+    let lines = log.lines("utilization_unknown");
+    assert!(!lines.is_empty() && lines[0].contains("policy=\"worker\""), "{lines:?}");
+}
+
+#[test]
+fn an_episode_of_shedding_is_logged_when_it_begins_and_when_it_ends() {
+    let (log, load, clock) = (Log::default(), Load::default(), ManualClock::new());
+    let _noting = log.note(Level::INFO);
+    let (_, mut service) = measured(&load, &clock);
+    load.set(95);
+    pass(&mut service, &clock, 121);
+    assert_eq!(log.text(), "");
+    for _ in 0..10 {
+        assert_eq!(shed_of(&mut service, 2, Class::Write), 2);
+        clock.advance(SECOND);
+    }
+    let began = log.lines("code=\"shedding\"");
+    assert_eq!(began.len(), 1, "{began:?}");
+    for part in ["WARN", "policy=\"worker\"", "class=\"write\"", "utilization=0.95"] {
+        assert!(began[0].contains(part), "{part}: {began:?}");
+    }
+    load.set(10);
+    pass(&mut service, &clock, 57);
+    assert_eq!(log.count("shedding_ended"), 0);
+    pass(&mut service, &clock, 600);
+    let ended = log.lines("code=\"shedding_ended\"");
+    assert!(ended.len() == 1 && ended[0].contains("shed=20 lasted=9s"), "{ended:?}");
+    assert_eq!(log.text().lines().count(), 2);
+}
+
+#[test]
+fn a_name_that_no_policy_may_have_is_an_error() {
+    let error = WorkerShedLayer::try_measured("two words", || 0.0).expect_err("a name");
+    assert!(error.is_invalid() && error.to_string().contains("\"two words\""), "{error}");
+}
+
+#[tokio::test]
+async fn the_ready_instance_is_called_and_none_is_for_a_request_that_is_shed() {
+    let (layer, _) = bad_for(120);
+    let (inner, mut handle) = mock::pair::<Request<()>, Response<String>>();
+    let mut service = layer.layer(inner);
+    handle.allow(1);
+    let shed = service.ready().await.expect("ready").call(of_class(Class::Write)).await.expect("a response");
+    assert!(is_shed(&shed));
+    // It has not used the readiness up: the mock panics if it is called without.
+    let response = service.ready().await.expect("ready").call(of_class(Class::Critical));
+    let (request, respond) = handle.next_request().await.expect("it is called");
+    assert_eq!(request.extensions().get(), Some(&Class::Critical));
+    respond.send_response(Response::new(String::new()));
+    assert_eq!(response.await.expect("a response").status(), 200);
+}

@@ -1,0 +1,162 @@
+//! The table `[fleet]`: what it makes critical, and what every mistake in it is told.
+
+use std::convert::Infallible;
+
+use futures::FutureExt;
+use http::{Request, Response};
+use tollgate::config::Config;
+use tollgate::shed::{Class, FleetShedLayer};
+use tollgate::{MemoryStore, ResponseBody};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::refused;
+
+const FLEET: &str = r#"
+[fleet]
+limit = 4
+reserve = 0.5
+critical = { header = "x-priority", value = "high" }
+"#;
+
+#[track_caller]
+fn shedder(file: &str) -> FleetShedLayer {
+    let config = Config::from_toml(file).expect("a good file");
+    config.fleet(MemoryStore::new()).expect("memory has slots").expect("the file has a fleet")
+}
+
+/// The status and the class of a request.
+#[track_caller]
+fn send(layer: &FleetShedLayer, request: Request<String>) -> (u16, Option<Class>, Response<ResponseBody<String>>) {
+    let hello = |request: Request<String>| {
+        let mut response = Response::new("hello".to_owned());
+        response.extensions_mut().insert(*request.extensions().get::<Class>().expect("a class"));
+        std::future::ready(Ok::<_, Infallible>(response))
+    };
+    let response =
+        layer.layer(service_fn(hello)).oneshot(request).now_or_never().expect("at once").expect("a response");
+    (response.status().as_u16(), response.extensions().get().copied(), response)
+}
+
+fn with(priority: &[&str]) -> Request<String> {
+    let request = priority.iter().fold(Request::post("/"), |request, value| request.header("x-priority", *value));
+    request.body(String::new()).expect("a request")
+}
+
+#[test]
+fn a_file_without_a_fleet_has_no_shedder() {
+    assert!(Config::from_toml("").unwrap().fleet(MemoryStore::new()).unwrap().is_none());
+}
+
+#[test]
+fn a_header_makes_requests_critical_and_others_are_shed() {
+    let layer = shedder(FLEET);
+    let mut held = Vec::new();
+    for expected in [200, 200, 503, 503] {
+        let (status, class, response) = send(&layer, with(&[]));
+        assert_eq!(status, expected);
+        assert!(status == 503 || class == Some(Class::Write));
+        held.push(response);
+    }
+    for priority in [&["low"][..], &["HIGH"], &["high", "low"], &[""]] {
+        assert_eq!(send(&layer, with(priority)).0, 503, "{priority:?}");
+    }
+    for _ in 0..10 {
+        let (status, class, response) = send(&layer, with(&["high"]));
+        assert_eq!((status, class), (200, Some(Class::Critical)));
+        held.push(response);
+    }
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn routes_make_requests_critical() {
+    use axum::routing::get;
+    let file = "[fleet]\nlimit = 2\nreserve = 0.5\ncritical_routes = [\"/charges/{id}\", \"/pay\"]";
+    let class =
+        |request: Request<axum::body::Body>| async move { request.extensions().get::<Class>().unwrap().as_str() };
+    let routes = ["/charges/{id}", "/charges", "/pay", "/other"];
+    let app = routes.iter().fold(axum::Router::new(), |app, route| app.route(route, get(class)));
+    let app = app.layer(shedder(file));
+    for (path, class) in [("/charges/7", "critical"), ("/charges", "read"), ("/pay", "critical"), ("/other", "read")] {
+        let request = Request::get(path).body(axum::body::Body::empty()).expect("a request");
+        let response = app.clone().oneshot(request).await.expect("a response");
+        assert_eq!(axum::body::to_bytes(response.into_body(), 100).await.unwrap(), class, "{path}");
+    }
+}
+
+#[test]
+fn two_files_with_the_same_fleet_are_told_from_those_with_another() {
+    let config = |file: &str| Config::from_toml(file).unwrap();
+    let running = config(FLEET);
+    assert!(running.has_fleet_of(&config(&format!("{FLEET}\nname = \"fleet\"\n[server]\ninstances = 3"))));
+    for (from, to) in [("4", "5"), ("0.5", "0.6"), ("\"high\"", "\"low\""), ("x-priority", "x-class")] {
+        assert!(!running.has_fleet_of(&config(&FLEET.replace(from, to))), "{to}");
+    }
+    assert!(!running.has_fleet_of(&config(&format!("{FLEET}slot_life = \"10s\""))));
+    assert!(!running.has_fleet_of(&Config::default()));
+    assert!(Config::default().has_fleet_of(&config("[server]\ninstances = 2")));
+}
+
+/// A file whose fleet is good but for the lines given; they begin on line 2.
+fn fleet(lines: &str) -> String {
+    let mut file = format!("[fleet]\n{lines}\n");
+    let good = [
+        ("limit", "limit = 10"),
+        ("reserve", "reserve = 0.2"),
+        ("critical", FLEET.lines().last().expect("it has lines")),
+    ];
+    for (field, line) in good {
+        let given = |line: &str| line.starts_with(field) || line.starts_with(&format!("# no {field}"));
+        if !lines.lines().any(given) {
+            file = file + line + "\n";
+        }
+    }
+    file
+}
+
+#[test]
+fn every_mistake_in_a_fleet_names_its_line() {
+    let critical =
+        "reserve has no critical requests: add critical = { header = \"...\", value = \"...\" } or critical_routes";
+    for (lines, line, fragments) in [
+        ("colour = 1", 2, &["unknown field `colour`", "`critical_routes`"][..]),
+        ("# no limit", 1, &["the fleet has no limit: add a line limit = N"]),
+        ("# no reserve", 1, &["the fleet has no reserve: add a line reserve = 0.2"]),
+        ("reserve = 0.2\n# no critical", 2, &[critical]),
+        ("limit = 0", 2, &["limit 0", "at least 1"]),
+        ("limit = 2_000_000", 2, &["limit 2000000 is too large"]),
+        ("limit = -1", 2, &["`-1`"]),
+        ("window = \"1s\"", 2, &["unknown field `window`"]),
+        ("\nslot_life = \"1s\"", 3, &["slot life 1s is shorter than two heartbeats"]),
+        ("hold_at_most = \"10ms\"", 2, &["hold at most 10ms is too short"]),
+        ("reserve = 0", 2, &["reserve 0 is not allowed: give a fraction above 0 and below 1"]),
+        ("reserve = 1", 2, &["reserve 1 is not allowed"]),
+        ("reserve = 1.5", 2, &["reserve 1.5 is not allowed"]),
+        ("reserve = nan", 2, &["reserve NaN is not allowed"]),
+        ("reserve = \"0.2\"", 2, &["a fraction such as 0.2, without quotes"]),
+        ("limit = 1\n\nreserve = 0.2", 4, &["reserve 0.2 of 1 leaves nothing for requests that are not critical"]),
+        ("name = \"two words\"", 2, &["policy name \"two words\" is not allowed"]),
+        ("name = 7", 2, &["integer `7`", "string"]),
+        ("critical = \"high\"", 2, &["a table such as { header"]),
+        ("critical = { header = \"x\" }", 2, &["missing field `value`"]),
+        ("critical_routes = []\n# no critical", 2, &["critical_routes is an empty list"]),
+        ("critical_routes = [\"/a\",\n\"charges\"]", 3, &["route \"charges\" can never match"]),
+    ] {
+        refused(&fleet(lines), line, fragments);
+    }
+    let long = format!("name = \"{}\"", "a".repeat(60));
+    refused(&fleet(&long), 2, &["has 60 characters: give at most 57 (column 8)"]);
+    refused("fleet = 3", 1, &["the integer `3`: give a table, under [fleet]"]);
+}
+
+#[test]
+fn a_name_of_a_policy_is_told_with_its_line() {
+    let file = |policy: &str, name: &str| {
+        format!("[[policy]]\n\nname = \"{policy}\"\nlimit = 1\nwindow = \"1s\"\n{FLEET}{name}")
+    };
+    let told = |name: &str| format!("name {name:?} is that of the policy on line 3: give another");
+    refused(&file("ip", "name = \"ip\""), 11, &[&told("ip")]);
+    refused(&file("fleet", ""), 7, &[&told("fleet")]);
+    refused(&file("ip.others", "name = \"ip\""), 11, &[&told("ip.others")]);
+    assert!(Config::from_toml(&file("ip", "name = \"ip2\"")).is_ok());
+}
