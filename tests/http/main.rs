@@ -23,6 +23,10 @@ mod shed;
 mod slots;
 #[cfg(feature = "axum")]
 mod sockets;
+#[cfg(all(feature = "axum", feature = "redis"))]
+mod stack;
+#[cfg(feature = "axum")]
+mod stampede;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -118,7 +118,7 @@ impl Count {
     /// refund.
     ///
     /// A request is refused by a layer if it has a response of this crate: 429, 503, and the 403 or 400 to a request
-    /// without its key. What the service inside refuses counts, also by
+    /// without its key. So it is if it was [shed](crate::shed). What the service inside refuses counts, also by
     /// [`Handle::refusal`](crate::Handle::refusal), and so do errors of the inner service.
     ///
     /// As with any count, units are taken until the response is known, and refusals of such a policy are not cached. A
