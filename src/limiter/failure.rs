@@ -49,7 +49,7 @@ impl Limiter {
     }
 
     /// Sets the timeout of one decision, lookups included; 0 becomes 1 ms. The default is the
-    /// [budget of the store](Store::budget), or 100 ms if it has none.
+    /// [budget of the store](crate::Store::budget), or 100 ms if it has none.
     ///
     /// The shorter of this budget and that of the store applies: see
     /// [`RateLimitLayer::budget`](crate::RateLimitLayer::budget).
