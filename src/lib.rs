@@ -46,7 +46,7 @@
 //! - Handlers find the [`Decision`] and a [`Handle`] in the extensions of the request: the handle charges and refunds
 //!   units, and checks further policies.
 //! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit
-//!   by unit: bytes, or the items of a stream.
+//!   by unit: bytes, or the items of a stream. A [`BackPressureLayer`] makes services wait for one.
 //! - When there is too much load, the [load shedders](shed) refuse less important requests, and never critical ones.
 //!
 //! # Guarantees
@@ -143,9 +143,9 @@ pub use ipnet;
 
 pub use self::core::{Algorithm, Ban, Calendar, Decision, Error, Key, Outcome, PolicyName, Quota, Source};
 pub use self::http::{
-    AccessList, Count, Dialect, EXPOSED_HEADERS, Handle, Headers, LimitRequestBody, MissingKey, Over, Policy,
-    RateLimit, RateLimitLayer, RealCost, RequestBody, RequestBodyLayer, ResponseBody, ResponseFuture, StatusService,
-    key, shed,
+    AccessList, BackPressure, BackPressureFuture, BackPressureLayer, Count, Dialect, EXPOSED_HEADERS, Handle, Headers,
+    LimitRequestBody, MissingKey, Over, Policy, RateLimit, RateLimitLayer, RealCost, RequestBody, RequestBodyLayer,
+    ResponseBody, ResponseFuture, StatusService, key, shed,
 };
 #[cfg(feature = "lookup")]
 pub use limiter::TierLookup;

@@ -45,7 +45,7 @@
 //! | `cost` | units a request takes, where 0 takes nothing; or `"header:NAME"`, a header with that number, in digits | 1 |
 //! | `unit` | what is counted: `"requests"`, or `"response_bytes"` or `"request_bytes"`, without `cost`, `count`, `metered`, `refund_dropped` and `ban`: see [`Policy::response_bytes`](crate::Policy::response_bytes) and [`Policy::request_bytes`](crate::Policy::request_bytes) | `"requests"` |
 //! | `over` | with bytes: whether a body whose limit is reached waits (`"pace"`), or fails (`"cut"`): see [`Over`](crate::Over) | `"pace"` |
-//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others) or a list of statuses from 100 to 999 | `"all"` |
+//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others), `"served"` (all but what a layer inside refused: see [`Count::served`](crate::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](crate::MissingKey) | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
 //! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |

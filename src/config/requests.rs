@@ -31,7 +31,8 @@ const METHODS: &[(&str, &Method)] = &[
 type Make = fn() -> Count;
 
 /// The words of the field `count`.
-const COUNTS: &[(&str, Make)] = &[("all", Count::all), ("failures", Count::failures), ("successes", Count::successes)];
+const COUNTS: &[(&str, Make)] =
+    &[("all", Count::all), ("failures", Count::failures), ("successes", Count::successes), ("served", Count::served)];
 
 /// Sets the bytes that count.
 type CountBytes = fn(Policy, Over) -> Policy;
@@ -159,7 +160,7 @@ pub(super) fn read_count(given: Field<'_>) -> Result<Count, Error> {
     if given.as_text().is_some() {
         return Ok(given.choose(COUNTS)?());
     }
-    let expected = "\"all\", \"failures\", \"successes\", or a list of statuses such as [401, 403]";
+    let expected = "\"all\", \"failures\", \"successes\", \"served\", or a list of statuses such as [401, 403]";
     let statuses = given.as_list("status").ok_or_else(|| given.wrong(expected))?;
     if statuses.is_empty() {
         let message = "count is an empty list, so this policy limits nothing: give at least one status";

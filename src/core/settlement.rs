@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::{Change, Outcome, Receipt, Taken};
 
 /// The result of a [`Change`].
@@ -60,6 +62,12 @@ impl Settlement {
     /// A change to what the check of this index took, where 0 is the first check of the decision.
     pub fn new(check: usize, change: Change) -> Self {
         Self { check, change }
+    }
+
+    /// Returns what refunds all that a decision took, except slots: what holds them releases them.
+    pub(crate) fn refunds(receipt: &Receipt) -> SmallVec<[Self; 2]> {
+        let taken = receipt.taken().iter().enumerate().filter(|(_, taken)| taken.units > 0 && !taken.holds_slots());
+        taken.map(|(check, taken)| Self::new(check, Change::Refund(taken.units))).collect()
     }
 
     /// Returns what the checks before this one took.

@@ -14,7 +14,7 @@ use http::Response;
 use http::request::Parts;
 
 use super::key::KeyExtractor;
-use super::policy::Policy;
+use super::policy::{Policy, Refused};
 use super::response::{Refusal, Responses};
 use crate::core::Error;
 use crate::limiter::{Limits, Published};
@@ -90,9 +90,11 @@ impl Gate {
         Ok(policies)
     }
 
-    /// Returns the response to a request that is not admitted.
+    /// Returns the response to a request that is not admitted, by which outer layers know that it was refused.
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts) -> Response<Bytes> {
-        self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error))
+        let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
+        response.extensions_mut().insert(Refused);
+        response
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod account;
 mod admission;
+mod back_pressure;
 mod gate;
 mod grpc;
 mod headers;
@@ -22,6 +23,7 @@ pub mod shed;
 mod status;
 
 pub use self::account::{Handle, RealCost, RequestBody};
+pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use self::key::MissingKey;
 pub use self::layer::RateLimitLayer;

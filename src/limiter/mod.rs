@@ -18,6 +18,7 @@ mod plan;
 mod reserve;
 mod resolve;
 mod rule;
+mod take;
 #[cfg(feature = "lookup")]
 mod tier;
 #[cfg(not(feature = "lookup"))]
@@ -40,16 +41,20 @@ pub(crate) use self::plan::{Draft, PendingCheck, Places, Plan, Resolution};
 pub(crate) use self::reserve::Share;
 use self::resolve::{counter, looks, plan_for};
 pub use self::rule::Rule;
+pub(crate) use self::take::Permit;
 #[cfg(feature = "lookup")]
 pub use self::tier::TierLookup;
 #[cfg(not(feature = "lookup"))]
 pub(crate) use self::untiered::TierLookup;
 use crate::core::{Decision, Error, Key};
 use crate::random;
-use crate::store::{Change, Deadline, Decided, SlotGuard, Store};
+use crate::store::{Change, Deadline, Decided, FailureStore, SharedStore, SlotGuard, Store};
 
 /// The resolution of tokio's timers: no wait and no budget is shorter.
-const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
+pub(crate) const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
+
+/// The store that decides by limits, or stands in for the one that they were given.
+type DecidingStore = Arc<FailureStore<SharedStore>>;
 
 /// Limits any key by rules, for work other than HTTP requests.
 ///
@@ -341,6 +346,14 @@ impl Limiter {
 
     /// Decides as [`decide`](Self::decide), and returns a guard of the slots that were taken.
     async fn decide_holding(&self, key: &Key, units: Option<u64>) -> Result<(Decision, SlotGuard), Error> {
+        let (store, Decided { decision, receipt }) = self.decide_owing(key, units).await?;
+        let slots = SlotGuard::new(store.hold(&receipt));
+        drop(store.settle(receipt, &[]));
+        Ok((decision, slots))
+    }
+
+    /// Decides as [`decide`](Self::decide), and returns the receipt, with the store that has to settle it.
+    async fn decide_owing(&self, key: &Key, units: Option<u64>) -> Result<(DecidingStore, Decided), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
         let plan = plan_for(limits, key, units);
@@ -353,15 +366,12 @@ impl Limiter {
             (timer, decided)
         };
         limits.observer.decided(timer, &decided);
-        let Decided { decision, receipt } = decided?;
-        let slots = SlotGuard::new(limits.store.hold(&receipt));
-        drop(limits.store.settle(receipt, &[]));
-        Ok((decision, slots))
+        Ok((Arc::clone(&limits.store), decided?))
     }
 }
 
 /// Returns a random part of a tenth of `wait`.
-fn jitter(wait: Duration) -> Duration {
+pub(crate) fn jitter(wait: Duration) -> Duration {
     let most = u64::try_from(wait.as_nanos() / 10).unwrap_or(u64::MAX);
     Duration::from_nanos(random::up_to(most))
 }

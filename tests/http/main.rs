@@ -1,5 +1,6 @@
 //! Requests and responses: through the layer, over sockets, behind and before proxies, and of the example server.
 
+mod back_pressure;
 mod bans;
 mod bytes;
 #[cfg(feature = "calendar")]
@@ -22,6 +23,10 @@ mod shed;
 mod slots;
 #[cfg(feature = "axum")]
 mod sockets;
+#[cfg(all(feature = "axum", feature = "redis"))]
+mod stack;
+#[cfg(feature = "axum")]
+mod stampede;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -15,7 +15,7 @@ use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Over};
 use crate::limiter::{Flow, FlowError, Waits, flow_of, refuses_frames};
 use crate::lookup::Warning;
-use crate::store::{Change, Check, Decided, Mode, Receipt, Settlement, Store};
+use crate::store::{Check, Decided, Mode, Receipt, Settlement, Store};
 
 /// Limits how often `tier_without_portions` is logged.
 static TIER: Warning = Warning::new();
@@ -66,8 +66,7 @@ impl ByteChecks {
         let decision = Decision::new(outcomes.collect::<Vec<_>>(), decision.source());
         // Slots are released as such.
         drop(gate.limits.store.hold(&receipt));
-        let taken = receipt.taken().iter().enumerate().filter(|(_, taken)| taken.units > 0 && !taken.holds_slots());
-        let refunds: Vec<_> = taken.map(|(check, taken)| Settlement::new(check, Change::Refund(taken.units))).collect();
+        let refunds = Settlement::refunds(&receipt);
         let empty = Receipt::new(receipt.store(), []);
         drop(gate.limits.store.settle(receipt, &refunds));
         Decided::new(decision, empty)

@@ -45,6 +45,10 @@ pub struct Count {
     rule: Rule,
 }
 
+/// In the extensions of a response with which a layer of this crate refused the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused;
+
 /// What decides whether a response counts.
 #[derive(Clone)]
 enum Rule {
@@ -105,6 +109,50 @@ impl Count {
     /// Counts only responses for whose head a closure returns `true`; errors of the inner service count.
     pub fn when(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self::by_head(counts, true)
+    }
+
+    /// Counts all but requests that a layer of this crate inside refused: their units are refunded.
+    ///
+    /// So no layer charges for what another one refuses. That is for layers that have to be apart, as authentication is
+    /// in between: policies that can be decided together belong in one layer, which makes one call and has nothing to
+    /// refund.
+    ///
+    /// A request is refused by a layer if it has a response of this crate: 429, 503, and the 403 or 400 to a request
+    /// without its key. So it is if it was [shed](crate::shed). What the service inside refuses counts, also by
+    /// [`Handle::refusal`](crate::Handle::refusal), and so do errors of the inner service.
+    ///
+    /// As with any count, units are taken until the response is known, and refusals of such a policy are not cached. A
+    /// flood of requests that are refused inside is not limited by it: leave it out where the policy has to
+    /// keep such floods from the layers inside. A service in between that builds its own response out of that
+    /// of a layer has to keep the extensions.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use std::convert::Infallible;
+    /// use tollgate::{Count, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let hello = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    /// let inside = RateLimitLayer::new(MemoryStore::new(), Policy::new("user", Quota::per_hour(1)));
+    /// let outside = Policy::new("address", Quota::per_hour(100)).count(Count::served());
+    /// let outside = RateLimitLayer::new(MemoryStore::new(), outside);
+    /// let service = outside.layer(inside.layer(hello));
+    ///
+    /// for status in [200, 429, 429] {
+    ///     let response = service.clone().oneshot(Request::new(String::new())).await?;
+    ///     assert_eq!(response.status(), status);
+    /// }
+    /// let left = outside.limiter().peek(&Key::new("global", "")).await?;
+    /// assert_eq!(left.outcomes()[0].remaining(), 99);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn served() -> Self {
+        Self::by_head(|response| response.extensions.get::<Refused>().is_none(), true)
     }
 
     fn by_head(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static, errors: bool) -> Self {

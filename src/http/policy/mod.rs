@@ -22,6 +22,7 @@ pub(crate) use self::access::advice;
 pub(crate) use self::bytes::Direction;
 pub use self::bytes::Over;
 pub use self::count::Count;
+pub(crate) use self::count::Refused;
 pub(crate) use self::options::Options;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
 #[cfg(all(feature = "axum", feature = "config"))]

@@ -13,6 +13,7 @@ use super::class::Class;
 use crate::core::PolicyName;
 use crate::http::grpc;
 use crate::http::headers::whole_seconds;
+use crate::http::policy::Refused;
 use crate::http::response::{problem, without_body};
 
 /// In the extensions of the response to a request that was shed: by which shedder, and as what.
@@ -63,6 +64,7 @@ impl Shed {
 pub(super) fn response(parts: &Parts, name: &PolicyName, class: Class, wait: Duration) -> Response<Bytes> {
     let mut response =
         if grpc::is_call(parts) { grpc::unavailable(wait) } else { problem::shed(whole_seconds(wait).max(1), name) };
+    response.extensions_mut().insert(Refused);
     response.extensions_mut().insert(Shed { name: name.clone(), class });
     if parts.method == Method::HEAD { without_body(response) } else { response }
 }

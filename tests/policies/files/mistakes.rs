@@ -27,7 +27,7 @@ fn costs_counts_scopes_and_lists_are_checked() {
         ("cost = \"header:x y\"", 3, &["\"x y\""]),
         ("cost = [1]", 3, &["a whole number, 0 or more, or \"header:NAME\""]),
         ("cost = 1.5", 3, &["a whole number"]),
-        ("count = \"errors\"", 3, &["count \"errors\" is unknown", "all, failures, successes"]),
+        ("count = \"errors\"", 3, &["count \"errors\" is unknown", "all, failures, successes, served"]),
         ("count = 401", 3, &["integer `401`", "a list of statuses"]),
         ("count = []", 3, &["count is an empty list", "at least one"]),
         ("count = [401,\n99]", 4, &["status 99", "100 to 999"]),

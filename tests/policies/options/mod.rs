@@ -14,6 +14,7 @@ mod replaced;
 mod reserve;
 mod rig;
 mod scope;
+mod served;
 mod shadow;
 mod tier_lookup;
 mod tiers;

@@ -1,0 +1,50 @@
+//! A service with all kinds of layers in their order ([`app`]), and a loop of workers with back-pressure: limits by
+//! address, both load shedders, authentication, and the limits of users.
+//!
+//! `cargo run --example stack` counts in memory; pass the URL of a Redis server to count there.
+
+mod app;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use tollgate::{BackPressureLayer, Key, Limiter, MemoryStore, Quota, RedisStore, Rule, Store};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// Sends mails, of which at most two a second may begin, and two may be in progress. The loop takes the next one only
+/// when it may begin: until then it stays in the queue, where another process may take it.
+async fn send_mails(store: impl Store) -> Result<(), Error> {
+    let rules = [Rule::new("mail", Quota::per_second(2).burst(1)), Rule::new("mail-at-once", Quota::concurrency(2))];
+    let limits = BackPressureLayer::try_new(Limiter::try_new(store, rules)?, Key::new("job", "mail"))?;
+    let start = Instant::now();
+    let mut service = limits.layer(service_fn(|mail: u32| async move {
+        println!("mail {mail} begins after {:.1} s", start.elapsed().as_secs_f32());
+        Ok::<_, Infallible>(())
+    }));
+    for mail in 1..=5 {
+        service.ready().await?.call(mail).await?;
+    }
+    Ok(())
+}
+
+async fn run(store: impl Store + Clone) -> Result<(), Error> {
+    let mails = send_mails(store.clone());
+    tokio::spawn(async move { mails.await.unwrap_or_else(|error| println!("no more mails: {error}")) });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    let address = listener.local_addr()?;
+    println!("try: curl -i -X POST -H 'Authorization: Bearer ada' http://{address}/charges");
+    axum::serve(listener, app::app(store, app::worker()).into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    tracing_subscriber::fmt::init();
+    match std::env::args().nth(1).or_else(|| std::env::var("REDIS_URL").ok()) {
+        Some(url) => run(RedisStore::connect(&url).await?).await,
+        None => run(MemoryStore::new()).await,
+    }
+}

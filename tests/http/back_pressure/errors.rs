@@ -1,0 +1,102 @@
+//! What can never be ready is an error, and a store that fails makes a service wait.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tollgate::key::header;
+use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
+use tollgate::{
+    BackPressureLayer, Ban, Error, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule,
+};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+use super::{SECOND, is_ready, key};
+use crate::support::time::memory;
+
+fn error(rule: Rule) -> Error {
+    let limiter = Limiter::new(MemoryStore::new(), [Rule::new("fine", Quota::per_hour(5)), rule]);
+    BackPressureLayer::try_new(limiter, key()).expect_err("it would never be ready")
+}
+
+#[test]
+fn rules_that_would_never_be_ready_are_errors() {
+    let ban = error(Rule::new("mail", Quota::per_hour(5)).ban(Ban::new(3, SECOND, SECOND)));
+    assert!(ban.is_invalid());
+    assert_eq!(ban.to_string(), "rule \"mail\" bans keys that wait: leave out the ban");
+    let cost = error(Rule::new("mail", Quota::per_hour(5)).cost(10));
+    assert_eq!(cost.to_string(), "rule \"mail\" costs 10 and holds 5 at most: it would never be ready");
+    let shadow = Rule::new("mail", Quota::per_hour(5)).cost(10).shadow();
+    assert!(BackPressureLayer::try_new(Limiter::new(MemoryStore::new(), [shadow]), key()).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_waits_while_no_decision_can_be_made_and_goes_on_after_that() {
+    let store = FailingStore::new(memory(&ManualClock::paused()));
+    store.fail();
+    let limiter = Limiter::new(store.clone(), [Rule::new("mail", Quota::per_hour(5))]).on_failure(OnFailure::Deny);
+    let mut service =
+        BackPressureLayer::new(limiter, key()).layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    let start = Instant::now();
+    let waiting = tokio::spawn(async move { service.ready().await.unwrap().call(1).await });
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(!waiting.is_finished());
+    store.work();
+    assert_eq!(waiting.await.unwrap(), Ok(1));
+    assert!(start.elapsed() <= Duration::from_millis(6_200), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fallback_admits_what_is_its_share() {
+    let store = FailingStore::new(MemoryStore::new());
+    store.fail();
+    let limiter = Limiter::new(store, [Rule::new("mail", Quota::per_hour(2))]);
+    let layer = BackPressureLayer::new(limiter, key());
+    let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    for job in 0..2 {
+        assert_eq!(service.ready().await.unwrap().call(job).await, Ok(job));
+    }
+    assert!(!is_ready(&mut service));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_are_replaced_are_followed() {
+    let store = RecordingStore::new(memory(&ManualClock::paused()));
+    let policy = |quota| Policy::new("mail", quota).key(header("x-job"));
+    let hour = Quota::per_hour(1);
+    let limits = RateLimitLayer::new(store.clone(), policy(hour));
+    let layer = BackPressureLayer::new(limits.limiter(), key());
+    let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    service.ready().await.unwrap().call(1).await.unwrap();
+
+    // It would be banned if it went on to call the store.
+    limits
+        .replace_policies([policy(hour).ban(Ban::new(2, 100 * SECOND, 1_000 * SECOND).of_verified_keys())])
+        .expect("they are valid");
+    store.take();
+    let waiting = tokio::spawn(async move { service.ready().await.unwrap().call(2).await });
+    tokio::time::sleep(100 * SECOND).await;
+    assert!(!waiting.is_finished());
+    assert!(!store.take().iter().any(|call| matches!(call, Recorded::Decide(_))));
+
+    let start = Instant::now();
+    limits.replace_policies([policy(Quota::per_hour(100))]).expect("they are valid");
+    assert_eq!(waiting.await.unwrap(), Ok(2));
+    assert!(start.elapsed() <= 2 * SECOND, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_that_are_replaced_during_a_long_pause_are_followed_within_about_a_minute() {
+    let limits = RateLimitLayer::new(
+        memory(&ManualClock::paused()),
+        Policy::new("mail", Quota::fixed_window(1, 86_400 * SECOND)),
+    );
+    let layer = BackPressureLayer::new(limits.limiter(), Key::new("global", ""));
+    let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    service.ready().await.unwrap().call(1).await.unwrap();
+    assert!(!is_ready(&mut service));
+    limits.replace_policies([Policy::new("mail", Quota::fixed_window(100, 86_400 * SECOND))]).expect("they are valid");
+    let start = Instant::now();
+    service.ready().await.unwrap();
+    assert!(start.elapsed() <= 66 * SECOND + SECOND / 10, "{:?}", start.elapsed());
+}

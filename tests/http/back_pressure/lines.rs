@@ -1,0 +1,182 @@
+//! Waiting in line: who is ready when, and what that costs.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use tokio::time::Instant;
+use tollgate::test_util::Recorded;
+use tollgate::{BackPressureLayer, Limiter, MemoryStore, Quota, Rule};
+use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_test::mock;
+
+use super::{SECOND, is_ready, key, layer, left, limiter};
+
+fn echo() -> impl Service<u32, Response = u32, Error = Infallible, Future: Send> + Clone + Send + Sync {
+    service_fn(async |job| Ok(job))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_ready_as_often_as_its_quota_allows() {
+    let (start, mut service) = (Instant::now(), layer(Quota::per_second(2).burst(2)).layer(echo()));
+    let mut times = Vec::new();
+    for job in 0..6 {
+        assert_eq!(service.ready().await.unwrap().call(job).await, Ok(job));
+        times.push(start.elapsed());
+    }
+    assert!(times[1].is_zero(), "{times:?}");
+    for (time, least) in times[2..].iter().zip([500, 1_000, 1_500, 2_000].map(Duration::from_millis)) {
+        // Each wait is up to a tenth longer, and by the timer's grain.
+        let most = least + least / 10 + Duration::from_millis(5);
+        assert!((least..=most).contains(time), "{times:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_has_to_wait_for_itself() {
+    let (limiter, _) = limiter(Quota::per_hour(2));
+    let mut service = BackPressureLayer::new(limiter.clone(), key()).layer(echo());
+    assert!(is_ready(&mut service));
+    assert_eq!(left(&limiter).await, 1);
+    let mut clone = service.clone();
+    assert_eq!(left(&limiter).await, 1, "a clone has taken nothing");
+    assert!(is_ready(&mut clone));
+    assert!(is_ready(&mut service), "it still is");
+    assert_eq!(left(&limiter).await, 0);
+    assert!(!is_ready(&mut service.clone()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_ready_and_is_dropped_is_refunded_and_the_next_in_line_wakes() {
+    let (limiter, _) = limiter(Quota::per_hour(1));
+    let layer = BackPressureLayer::new(limiter.clone(), key());
+    let mut first = layer.layer(echo());
+    assert!(is_ready(&mut first));
+    let mut second = layer.layer(echo());
+    let start = Instant::now();
+    let waiting = tokio::spawn(async move { second.ready().await.unwrap().call(2).await });
+    tokio::time::sleep(SECOND).await;
+    assert!(!waiting.is_finished());
+    drop(first);
+    assert_eq!(waiting.await.unwrap(), Ok(2));
+    assert_eq!(start.elapsed(), SECOND, "at once");
+    assert_eq!(left(&limiter).await, 0, "what was called stays taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_dropped_gives_up_its_place() {
+    let layer = layer(Quota::per_second(1).burst(1));
+    let mut first = layer.layer(echo());
+    assert_eq!(first.ready().await.unwrap().call(1).await, Ok(1));
+    let mut gone = layer.layer(echo());
+    assert!(!is_ready(&mut gone));
+    drop(gone);
+    let start = Instant::now();
+    assert_eq!(first.ready().await.unwrap().call(2).await, Ok(2));
+    assert!(start.elapsed() <= SECOND * 12 / 10, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_are_ready_in_the_order_in_which_they_came() {
+    let layer = layer(Quota::per_second(10).burst(1));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let all = (0..20).map(|number| {
+        let (mut service, order) = (layer.layer(echo()), Arc::clone(&order));
+        async move {
+            service.ready().await.unwrap().call(number).await.unwrap();
+            order.lock().unwrap().push(number);
+        }
+    });
+    join_all(all).await;
+    assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_that_wait_call_the_store_as_often_as_one() {
+    let (limiter, store) = limiter(Quota::per_second(1).burst(1));
+    let layer = BackPressureLayer::new(limiter, key());
+    let workers: Vec<_> = (0..1_000)
+        .map(|number| {
+            let mut service = layer.layer(echo());
+            tokio::spawn(async move { service.ready().await.unwrap().call(number).await })
+        })
+        .collect();
+    tokio::time::sleep(10 * SECOND).await;
+    let decides = store.take().iter().filter(|call| matches!(call, Recorded::Decide(_))).count();
+    let done = workers.iter().filter(|worker| worker.is_finished()).count();
+    assert!((9..=11).contains(&done), "{done}");
+    assert!(decides <= 3 * 10, "{decides}");
+    workers.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_first_in_the_queue_of_a_leaky_bucket_waits_for_its_turn() {
+    let layer = layer(Quota::leaky_bucket(10, SECOND).queue(5));
+    let start = Instant::now();
+    let all = (0..4).map(|number| {
+        let mut service = layer.layer(echo());
+        async move {
+            service.ready().await.unwrap().call(number).await.unwrap();
+            start.elapsed().as_millis()
+        }
+    });
+    let times = join_all(all).await;
+    for (time, turn) in times.iter().zip([0, 100, 200, 300]) {
+        assert!((turn..=turn + 4).contains(time), "{times:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_inner_service_is_polled_only_when_the_call_is_admitted() {
+    let layer = layer(Quota::per_second(1).burst(1));
+    let (mut service, mut handle) = mock::spawn_with(|inner| layer.layer(inner));
+    handle.allow(2);
+    tokio_test::assert_ready_ok!(service.poll_ready());
+    let _first = service.call("first");
+    assert_eq!(handle.next_request().await.expect("a request").0, "first");
+
+    tokio_test::assert_pending!(service.poll_ready());
+    handle.send_error("broken");
+    tokio_test::assert_pending!(service.poll_ready(), "the service has not seen the error of the inner one");
+    tokio::time::sleep(2 * SECOND).await;
+    tokio_test::assert_ready_err!(service.poll_ready());
+    let _: () = drop::<mock::Handle<&str, ()>>(handle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_not_ready_yet_keeps_what_was_admitted() {
+    let (limiter, store) = limiter(Quota::per_hour(5));
+    let layer = BackPressureLayer::new(limiter.clone(), key());
+    let (mut service, mut handle) = mock::spawn_with::<&str, (), _, _>(|inner| layer.layer(inner));
+    handle.allow(0);
+    for _ in 0..3 {
+        tokio_test::assert_pending!(service.poll_ready());
+    }
+    assert_eq!(store.take().iter().filter(|call| matches!(call, Recorded::Decide(_))).count(), 1);
+    handle.allow(1);
+    tokio_test::assert_ready_ok!(service.poll_ready());
+    assert_eq!(left(&limiter).await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "`poll_ready` must return ready before each `call`")]
+async fn a_call_without_readiness_panics() {
+    let mut service = layer(Quota::per_hour(5)).layer(echo());
+    assert!(is_ready(&mut service));
+    assert!(service.call(1).now_or_never().is_some());
+    drop(service.call(2));
+}
+
+#[test]
+fn services_can_be_shared_and_sent() {
+    fn check<T: Clone + Send + Sync + 'static>(_: T) {}
+    check(layer_outside().layer(echo()));
+    check(layer_outside());
+}
+
+fn layer_outside() -> BackPressureLayer {
+    let rule = Rule::new("mail", Quota::per_hour(5));
+    BackPressureLayer::new(Limiter::new(MemoryStore::new(), [rule]), key())
+}

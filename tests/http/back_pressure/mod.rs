@@ -1,0 +1,43 @@
+//! Services that are ready once a limiter has admitted the next call.
+
+mod errors;
+mod lines;
+mod slots;
+#[cfg(feature = "redis")]
+mod stores;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tollgate::test_util::{ManualClock, RecordingStore};
+use tollgate::{BackPressureLayer, Key, Limiter, MemoryStore, Quota, Rule};
+use tower::{Service, ServiceExt};
+
+use crate::support::time::memory;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn key() -> Key {
+    Key::new("job", "mail")
+}
+
+/// A limiter of one rule on the runtime's time, and its store.
+fn limiter(quota: Quota) -> (Limiter, RecordingStore<MemoryStore>) {
+    let store = RecordingStore::new(memory(&ManualClock::paused()));
+    (Limiter::new(store.clone(), [Rule::new("mail", quota)]), store)
+}
+
+/// A layer of one rule on the runtime's time.
+fn layer(quota: Quota) -> BackPressureLayer {
+    BackPressureLayer::new(limiter(quota).0, key())
+}
+
+async fn left(limiter: &Limiter) -> u64 {
+    limiter.peek(&key()).await.expect("the store decides").outcomes()[0].remaining()
+}
+
+/// Whether a service is ready when it is polled once.
+fn is_ready<S: Service<u32, Error = Infallible>>(service: &mut S) -> bool {
+    service.ready().now_or_never().is_some()
+}

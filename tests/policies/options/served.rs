@@ -1,0 +1,165 @@
+//! Layers around layers that refuse: what one of them refuses, another does not charge for.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use tollgate::key::Ambiguous;
+use tollgate::test_util::FailingStore;
+use tollgate::{Count, Handle, Key, MissingKey, OnFailure, Policy, Quota, RateLimitLayer, ResponseBody, key};
+use tower::util::BoxCloneService;
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::rig::{HOUR, Rig, Service, Text, and, as_told, background, get, line, on_each_store, send, statuses, with};
+
+const FIVE: Quota = Quota::fixed_window(5, HOUR);
+const ONE: Quota = Quota::fixed_window(1, HOUR);
+
+type Nested = BoxCloneService<Request<Text>, Response<ResponseBody<ResponseBody<Text>>>, Infallible>;
+
+fn around(outer: &RateLimitLayer, inner: Service) -> Nested {
+    BoxCloneService::new(outer.layer(inner))
+}
+
+fn outer(rig: &Rig, name: &str, quota: Quota) -> RateLimitLayer {
+    rig.layer([Policy::new(name, quota).count(Count::served())])
+}
+
+/// A response, and what is sent in the background after it.
+async fn answer(service: &Nested, request: Request<Text>) -> Response<ResponseBody<ResponseBody<Text>>> {
+    let response = service.clone().oneshot(request).await.expect("the service does not fail");
+    background().await;
+    response
+}
+
+#[tokio::test]
+async fn what_a_layer_inside_refuses_is_refunded() {
+    on_each_store(async |rig| {
+        let quotas = [FIVE, Quota::token_bucket(5, HOUR), Quota::sliding_window(5, HOUR), Quota::sliding_log(5, HOUR)];
+        for (place, quota) in quotas.into_iter().enumerate() {
+            let (address, user) = (format!("address-{place}"), format!("user-{place}"));
+            let inner = rig.layer([Policy::new(&user, ONE)]);
+            let service = around(&outer(rig, &address, quota), as_told(&inner));
+            for (status, left) in [(200, 4), (429, 4), (429, 4)] {
+                assert_eq!(answer(&service, get()).await.status(), status, "{}: {quota}", rig.name);
+                assert_eq!(rig.left_of_all(&address, quota).await, left, "{}: {quota}", rig.name);
+            }
+            assert_eq!(rig.left_of_all(&user, ONE).await, 0);
+        }
+    })
+    .await;
+}
+
+/// Layers that refuse each request, each in another way, with the status of their responses.
+fn refusing(rig: &Rig) -> Vec<(&'static str, u16, RateLimitLayer)> {
+    let too_much = |name: &str| Policy::new(name, FIVE).cost(6);
+    let tenant = || Policy::new("tenant", FIVE).missing_key(MissingKey::Deny);
+    let ambiguous = tenant().key(key::from_fn(|_| Err::<Key, _>(Ambiguous)));
+    let missing = tenant().key(key::from_fn(|_| None::<Key>));
+    let teapot = || Response::builder().status(StatusCode::IM_A_TEAPOT).body(Bytes::new()).expect("a response");
+    let rejected = tenant().key(key::from_fn(move |_| Err::<Key, _>(Box::new(teapot()))));
+    let failing = FailingStore::new(Arc::clone(&rig.store));
+    failing.fail();
+    let failed = RateLimitLayer::new(failing, Policy::new("failed", FIVE)).on_failure(OnFailure::Deny);
+    vec![
+        ("a policy", 429, rig.layer([too_much("spent")])),
+        ("no key", 403, rig.layer([missing])),
+        ("an ambiguous key", 400, rig.layer([ambiguous])),
+        ("an extractor", 418, rig.layer([rejected])),
+        ("a failed store", 503, failed),
+        ("a response of the application", 418, rig.layer([too_much("own")]).on_reject(move |_, _| teapot())),
+    ]
+}
+
+#[tokio::test]
+async fn every_refusal_of_a_layer_inside_is_refunded() {
+    on_each_store(async |rig| {
+        for (place, (how, status, inner)) in refusing(rig).into_iter().enumerate() {
+            let name = format!("address-{place}");
+            let service = around(&outer(rig, &name, FIVE), as_told(&inner));
+            assert_eq!(answer(&service, get()).await.status(), status, "{}: {how}", rig.name);
+            assert_eq!(rig.left_of_all(&name, FIVE).await, 5, "{}: {how}", rig.name);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_grpc_call_is_refunded() {
+    on_each_store(async |rig| {
+        let inner = rig.layer([Policy::new("calls", FIVE).cost(6)]);
+        let service = around(&outer(rig, "address", FIVE), as_told(&inner));
+        let mut call = and(with("content-type", "application/grpc"), "te", "trailers");
+        (*call.method_mut(), *call.version_mut()) = (http::Method::POST, http::Version::HTTP_2);
+        let response = answer(&service, call).await;
+        assert_eq!((response.status().as_u16(), line(&response, "grpc-status")), (200, "8"), "{}", rig.name);
+        assert_eq!(rig.left_of_all("address", FIVE).await, 5, "{}", rig.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_service_itself_responds_counts() {
+    on_each_store(async |rig| {
+        let service = as_told(&outer(rig, "address", FIVE));
+        for (status, left) in [("200", 4), ("403", 3), ("429", 2), ("503", 1)] {
+            assert_eq!(send(&service, with("x-status", status)).await.status().as_str(), status);
+            assert_eq!(rig.left_of_all("address", FIVE).await, left, "{}: {status}", rig.name);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_handler_refuses_counts() {
+    on_each_store(async |rig| {
+        let inner = service_fn(async |request: Request<Text>| {
+            let handle = request.extensions().get::<Handle>().expect("the layer inserts it");
+            let decision = handle.check(&Policy::new("more", FIVE).cost(6), Key::new("global", "")).await;
+            Ok::<_, Infallible>(handle.refusal(&decision.expect("the store decides")).map(Text::new))
+        });
+        let response = outer(rig, "address", FIVE).layer(inner).oneshot(get()).await.expect("it does not fail");
+        assert_eq!(response.status(), 429);
+        background().await;
+        assert_eq!(rig.left_of_all("address", FIVE).await, 4, "{}", rig.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_error_of_the_service_counts() {
+    on_each_store(async |rig| {
+        let broken = service_fn(async |_: Request<Text>| Err::<Response<Text>, _>(std::io::Error::other("broken")));
+        outer(rig, "address", FIVE).layer(broken).oneshot(get()).await.expect_err("the service is broken");
+        background().await;
+        assert_eq!(rig.left_of_all("address", FIVE).await, 4, "{}", rig.name);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_layers_around_the_one_that_refuses_refund() {
+    on_each_store(async |rig| {
+        let inner = rig.layer([Policy::new("user", FIVE).cost(6)]);
+        let middle = around(&outer(rig, "middle", FIVE), as_told(&inner));
+        let response = outer(rig, "outer", FIVE).layer(middle).oneshot(get()).await.expect("it does not fail");
+        assert_eq!(response.status(), 429);
+        background().await;
+        for name in ["middle", "outer"] {
+            assert_eq!(rig.left_of_all(name, FIVE).await, 5, "{}: {name}", rig.name);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_layer_that_counts_what_is_served_refuses_for_itself() {
+    on_each_store(async |rig| {
+        let service = as_told(&outer(rig, "address", ONE));
+        let sent = [get(), get(), get()];
+        assert_eq!(statuses(&service, sent).await, [200, 429, 429], "{}", rig.name);
+        assert_eq!(rig.left_of_all("address", ONE).await, 0, "{}", rig.name);
+    })
+    .await;
+}
