@@ -92,6 +92,11 @@
 //! | `tollgate_shed_total` | counter | `policy`, `class` |
 //! | `tollgate_shed_level` | gauge | `policy` |
 //! | `tollgate_shed_utilization` | gauge | `policy` |
+//! | `tollgate_ratio_reports_total` | counter | `result` |
+//! | `tollgate_ratio_counters` | gauge | |
+//! | `tollgate_ratio_live` | gauge | |
+//! | `tollgate_ratio_highest` | gauge | `policy` |
+//! | `tollgate_ratio_dropped_units_total` | counter | `policy` |
 //! | `tollgate_slots_held` | gauge | |
 //! | `tollgate_slots_lost_total` | counter | |
 //!

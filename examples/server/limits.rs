@@ -4,16 +4,23 @@ use std::time::Duration;
 
 use tollgate::config::Config;
 use tollgate::shed::FleetShedLayer;
+use tollgate::store::Tally;
 use tollgate::{Error, Quota, RateLimitLayer, Store, key};
 
-/// Returns the layer, and the fleet shedder around it, if the file has one.
+/// Returns the layer, and the fleet shedder around it, if the file has one. With ratios in the file, the layer limits by
+/// them, and processes report to `tally`.
 pub(crate) fn layers(
     store: impl Store + Clone,
+    tally: impl Tally,
     config: Option<&Config>,
 ) -> Result<(RateLimitLayer, Option<FleetShedLayer>), Error> {
     let Some(config) = config else { return Ok((built_in(RateLimitLayer::composite(store)), None)) };
     warn_of_no_policies(config);
-    Ok((config.layer(store.clone())?, config.fleet(store)?))
+    let layer = match config.ratio_store(tally)? {
+        Some(ratios) => config.layer(ratios)?,
+        None => config.layer(store.clone())?,
+    };
+    Ok((layer, config.fleet(store)?))
 }
 
 /// Three policies, with few requests per address, so that a dozen of them show a refusal.

@@ -21,6 +21,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use tokio::net::TcpListener;
+use tollgate::store::MemoryTally;
 use tollgate::{MemoryStore, RedisStore};
 use tracing_subscriber::EnvFilter;
 
@@ -47,8 +48,11 @@ async fn run() -> Result<(), BoxError> {
     let file = args.config.as_deref().map(ConfigFile::open).transpose()?;
     let config = file.as_ref().map(ConfigFile::config);
     let ((layer, shedder), store) = match &args.redis {
-        Some(url) => (limits::layers(RedisStore::connect_lazy(url)?, config)?, "redis"),
-        None => (limits::layers(MemoryStore::new(), config)?, "memory"),
+        Some(url) => {
+            let store = RedisStore::connect_lazy(url)?;
+            (limits::layers(store.clone(), store, config)?, "redis")
+        }
+        None => (limits::layers(MemoryStore::new(), MemoryTally::new(), config)?, "memory"),
     };
     let stop = shutdown::signal()?;
     if let Some(file) = file {

@@ -12,11 +12,12 @@ use super::document::{Field, parse};
 use super::error::{Source, one_line};
 use super::fleet::Fleet;
 use super::policy::read_policy;
+use super::ratios::Ratios;
 use super::server::Server;
 use crate::core::Error;
 use crate::http::shed::FleetShedLayer;
 use crate::http::{Policy, RateLimitLayer};
-use crate::store::Store;
+use crate::store::{RatioStore, Store, Tally};
 
 /// One decision has no more checks than this.
 const MOST_POLICIES: usize = 128;
@@ -46,6 +47,8 @@ pub struct Config {
     server: Server,
     /// The table `[fleet]`.
     fleet: Option<Fleet>,
+    /// The table `[ratios]`.
+    ratios: Option<Ratios>,
 }
 
 impl Config {
@@ -192,6 +195,50 @@ impl Config {
         self.fleet == other.fleet
     }
 
+    /// Returns the ratio store of the file, if it has one, with the [`instances`](Server::instances) of the server, for
+    /// the [`layer`](Self::layer).
+    ///
+    /// It takes effect at the start: [`update`](Self::update) does not change it, and
+    /// [`has_ratios_of`](Self::has_ratios_of) returns whether a newer file would.
+    ///
+    /// # Errors
+    ///
+    /// None at present: all settings were checked when the file was read.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::config::Config;
+    /// use tollgate::store::MemoryTally;
+    ///
+    /// # fn main() -> Result<(), tollgate::Error> {
+    /// let config = Config::from_toml(
+    ///     r#"
+    ///     [[policy]]
+    ///     name = "all"
+    ///     limit = 50_000
+    ///     window = "1s"
+    ///
+    ///     [ratios]
+    ///     life = "20s"
+    ///     "#,
+    /// )?;
+    /// if let Some(store) = config.ratio_store(MemoryTally::new())? {
+    ///     let layer = config.layer(store)?;
+    /// #   let _ = layer;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ratio_store(&self, tally: impl Tally) -> Result<Option<RatioStore>, Error> {
+        self.ratios.as_ref().map(|ratios| ratios.store(tally, self.server.instances())).transpose()
+    }
+
+    /// Returns whether another file has the same ratios, or none as well.
+    pub fn has_ratios_of(&self, other: &Self) -> bool {
+        self.ratios == other.ratios
+    }
+
     /// Updates a layer in use, its clones and its services, to this file: that of a [layer](Self::layer)
     /// which was made of an older one.
     ///
@@ -239,31 +286,37 @@ impl Config {
     /// Reads and checks a whole file. The server's settings come first, as keys depend on its proxies.
     fn read(source: &Source<'_>) -> Result<Self, Error> {
         let root = parse(source)?;
-        let file = Field::new("the file", &root, source).table("a table")?.only(&["policy", "server", "fleet"])?;
+        let file =
+            Field::new("the file", &root, source).table("a table")?.only(&["policy", "server", "fleet", "ratios"])?;
         let server = file.get("server").map(Server::read).transpose()?.unwrap_or_default();
         let policies = file.get("policy").map(|given| read_policies(given, &server)).transpose()?;
-        let (policies, lines) = policies.unwrap_or_default();
-        let fleet = file.get("fleet").map(|given| Fleet::read(given, &lines)).transpose()?;
-        Ok(Self { policies, server, fleet })
+        let (policies, names) = policies.unwrap_or_default();
+        let fleet = file.get("fleet").map(|given| Fleet::read(given, &names)).transpose()?;
+        let ratios = file.get("ratios").map(|given| Ratios::read(given, &policies, &names)).transpose()?;
+        Ok(Self { policies, server, fleet, ratios })
     }
 }
 
-/// Reads the sequence of policies, and returns the line of each name; no two may have the same one.
-fn read_policies(given: Field<'_>, server: &Server) -> Result<(Vec<Policy>, HashMap<String, usize>), Error> {
+/// Policies, and the place of each name.
+type Policies<'a> = (Vec<Policy>, HashMap<String, Field<'a>>);
+
+/// Reads the sequence of policies; no two may have the same name.
+fn read_policies<'a>(given: Field<'a>, server: &Server) -> Result<Policies<'a>, Error> {
     let tables = given.as_list("policy");
     let tables = tables.ok_or_else(|| given.wrong("a sequence of tables, each under [[policy]]"))?;
     if let Some(policy) = tables.get(MOST_POLICIES) {
         return Err(policy.error(format!("there are more than {MOST_POLICIES} policies: join some")));
     }
-    let (mut policies, mut lines) = (Vec::new(), HashMap::new());
+    let (mut policies, mut names) = (Vec::new(), HashMap::new());
     for table in tables {
         let (policy, name) = read_policy(table, server)?;
         // Policies that share a name could share their counters.
-        if let Some(first) = lines.insert(policy.name().to_owned(), name.line()) {
+        if let Some(first) = names.insert(policy.name().to_owned(), name) {
+            let first = first.line();
             let message = format!("policy name {:?} is taken on line {first}: give each its own", policy.name());
             return Err(name.error(message));
         }
         policies.push(policy);
     }
-    Ok((policies, lines))
+    Ok((policies, names))
 }

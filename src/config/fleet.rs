@@ -43,8 +43,8 @@ struct Critical {
 }
 
 impl Fleet {
-    /// Reads the table; `policies` has the names of policies and their lines, none of which it may have.
-    pub(super) fn read(given: Field<'_>, policies: &HashMap<String, usize>) -> Result<Self, Error> {
+    /// Reads the table; `policies` has the names of policies and their places, none of which it may have.
+    pub(super) fn read(given: Field<'_>, policies: &HashMap<String, Field<'_>>) -> Result<Self, Error> {
         let table = given.table("a table, under [fleet]")?.only(FIELDS)?;
         let name = read_name(given, table, policies)?;
         let limit = table.required("limit", "the fleet has no limit: add a line limit = N")?;
@@ -92,13 +92,13 @@ impl Critical {
 }
 
 /// Reads the name, which must not be that of a policy, as neither may that of the policy for others.
-fn read_name(given: Field<'_>, table: Table<'_>, policies: &HashMap<String, usize>) -> Result<PolicyName, Error> {
+fn read_name(given: Field<'_>, table: Table<'_>, policies: &HashMap<String, Field<'_>>) -> Result<PolicyName, Error> {
     let field = table.get("name").unwrap_or(given);
     let text = table.get("name").map_or(Ok(NAME), |name| name.text())?;
     let name = fleet_name(text).map_err(|error| field.error(error))?;
     let others = format!("{text}{OTHERS}");
     for taken in [text, &others] {
-        if let Some(line) = policies.get(taken) {
+        if let Some(line) = policies.get(taken).map(Field::line) {
             let message = format!("name {taken:?} is that of the policy on line {line}: give another");
             return Err(field.error(message));
         }

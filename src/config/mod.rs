@@ -137,6 +137,20 @@
 //! `critical_routes` is required: all requests that neither of them makes critical are what
 //! [`Class::of`](crate::shed::Class::of) returns. Any client that can send the header is never shed.
 //!
+//! # `[ratios]`
+//!
+//! | field | what it holds | default |
+//! | --- | --- | --- |
+//! | `tick` | how often each process reports: `"100ms"` to `"60s"`, in whole milliseconds; the same in all processes | `"1s"` |
+//! | `life` | how long the last ratio holds if the tally does not reply: 2 to 600 ticks | 10 ticks |
+//! | `report` | how many counters a report has at most in each shard, 1 to 512 | 256 |
+//! | `keys` | how many keys are kept at most, 1 to 10000000 | 10000 |
+//! | `shards` | into how many shards the tally divides counters, 1 to 16; the same in all processes | 1 |
+//! | `fair` | `{ policy = "NAME", by = "NAME" }`: requests of the first policy are dropped by callers, which are the keys of the second: see [`RatioStoreBuilder::fair`](crate::store::RatioStoreBuilder::fair) | none |
+//!
+//! [`Config::ratio_store`] makes a [`RatioStore`](crate::RatioStore) of it, for the [layer](Config::layer). With the table
+//! a policy that has no ratio, such as one by a concurrency or with a ban, is an error at its name.
+//!
 //! Anything else in the file is an error that names the line and the column:
 //! `line 4: limit 0 admits nothing: give at least 1 (column 9)`.
 //!
@@ -144,7 +158,7 @@
 //!
 //! [`Config::update`] replaces the policies of a layer in use by those of a newer file. `trusted_proxies`,
 //! `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
-//! warning says so. `[fleet]` takes effect at the next start.
+//! warning says so. `[fleet]` and `[ratios]` take effect at the next start.
 
 mod access;
 #[cfg(feature = "axum")]
@@ -156,6 +170,7 @@ mod file;
 mod fleet;
 mod keys;
 mod policy;
+mod ratios;
 mod requests;
 mod server;
 mod window;

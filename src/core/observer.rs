@@ -1,14 +1,15 @@
-//! Reports of decisions, of slots, of flows, of shedding and of the health of stores, for metrics and traces.
+//! Reports of decisions, of slots, of flows, of shedding, of ratios and of the health of stores, for metrics and traces.
 //!
 //! Limiters, layers, shedders and stores report here, by types of this module's neighbours only; they do not depend on who
 //! observes them. [`metrics`](crate::metrics) does, with the feature of that name. Without an observer a report costs a
 //! branch, and no clock is read.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Check, Decided, Error, Mode, PolicyName};
+use super::{Check, Decided, Error, Mode, Outcome, PolicyName};
 
 /// The reason for which there was no decision on a request.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +91,19 @@ pub(crate) trait ObserveShed: fmt::Debug + Send + Sync {
 
     /// The level of shedding after a sample of the utilization.
     fn level(&self, level: f64, utilization: f64);
+}
+
+/// Observes a ratio store. Dropped with it.
+pub(crate) trait ObserveRatios: fmt::Debug + Send + Sync {
+    /// A report of so many counters was made, and the tally replied or not.
+    fn reported(&self, counters: usize, is_replied: bool);
+
+    /// What is known after a report: how many processes reported in the last tick, 0 if that is unknown, and of each
+    /// policy the highest drop ratio of its keys.
+    fn known(&self, live: u64, highest: &HashMap<PolicyName, f64>);
+
+    /// A policy dropped units by its ratio.
+    fn dropped(&self, policy: &PolicyName, units: u64);
 }
 
 /// The observer of flows, if there is one. Clones share it.
@@ -280,6 +294,43 @@ impl ShedObserver {
     pub(crate) fn level(&self, level: f64, utilization: f64) {
         if let Some(observer) = &self.0 {
             observer.level(level, utilization);
+        }
+    }
+}
+
+/// The observer of a ratio store, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct RatioObserver(Option<Box<dyn ObserveRatios>>);
+
+impl RatioObserver {
+    /// Reports to `observer`.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn new(observer: impl ObserveRatios + 'static) -> Self {
+        Self(Some(Box::new(observer)))
+    }
+
+    /// See [`ObserveRatios::reported`].
+    pub(crate) fn reported(&self, counters: usize, is_replied: bool) {
+        if let Some(observer) = &self.0 {
+            observer.reported(counters, is_replied);
+        }
+    }
+
+    /// See [`ObserveRatios::known`]; what is known is only collected if it is observed.
+    pub(crate) fn known(&self, collect: impl FnOnce() -> (u64, HashMap<PolicyName, f64>)) {
+        if let Some(observer) = &self.0 {
+            let (live, highest) = collect();
+            observer.known(live, &highest);
+        }
+    }
+
+    /// See [`ObserveRatios::dropped`]; for each outcome that a ratio refused, which are those whose wait is a guess.
+    pub(crate) fn dropped(&self, checks: &[Check], outcomes: &[Outcome]) {
+        let Some(observer) = &self.0 else { return };
+        for (check, outcome) in checks.iter().zip(outcomes) {
+            if !outcome.is_allowed() && outcome.retry_is_guess() {
+                observer.dropped(&check.counter.policy, check.cost);
+            }
         }
     }
 }

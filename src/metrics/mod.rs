@@ -1,5 +1,5 @@
-//! Metrics for operators, through the `metrics` crate: decisions, refusals, slots, flows, shedding, and the
-//! health of stores.
+//! Metrics for operators, through the `metrics` crate: decisions, refusals, slots, flows, shedding, ratios,
+//! and the health of stores.
 //!
 //! Limiters, layers, shedders and stores get their [observers](crate::core::observer) here and report to them; series go out to
 //! the recorder that the program installed. docs/metrics.md lists them, with what to alert on.
@@ -18,6 +18,8 @@ mod health;
 #[cfg(feature = "metrics")]
 mod names;
 #[cfg(feature = "metrics")]
+mod ratios;
+#[cfg(feature = "metrics")]
 mod refusals;
 #[cfg(feature = "metrics")]
 mod shed;
@@ -25,7 +27,7 @@ mod shed;
 mod slots;
 
 use crate::core::PolicyName;
-use crate::core::observer::{DecisionObserver, FlowObserver, ShedObserver, SlotObserver, StoreObserver};
+use crate::core::observer::{DecisionObserver, FlowObserver, RatioObserver, ShedObserver, SlotObserver, StoreObserver};
 
 /// Returns the observer of a layer or limiter.
 pub(crate) fn of_decisions() -> DecisionObserver {
@@ -70,5 +72,14 @@ pub(crate) fn of_shed(name: &PolicyName) -> ShedObserver {
     let observer = ShedObserver::new(shed::Shedding::new(name));
     #[cfg(not(feature = "metrics"))]
     let observer = ShedObserver::default();
+    observer
+}
+
+/// Returns the observer of a ratio store.
+pub(crate) fn of_ratios() -> RatioObserver {
+    #[cfg(feature = "metrics")]
+    let observer = RatioObserver::new(ratios::Ratios::default());
+    #[cfg(not(feature = "metrics"))]
+    let observer = RatioObserver::default();
     observer
 }

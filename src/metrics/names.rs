@@ -139,6 +139,41 @@ pub(super) const SHED_UTILIZATION: Metric = Metric {
     text: "How much is in progress by the last sample of a worker shedder, where 1 is full.",
 };
 
+/// Labels: `result`.
+pub(super) const RATIO_REPORTS: Metric = Metric {
+    name: "tollgate_ratio_reports_total",
+    unit: Unit::Count,
+    text: "Reports of ratio stores to their tally, by whether it replied.",
+};
+
+/// No labels.
+pub(super) const RATIO_COUNTERS: Metric = Metric {
+    name: "tollgate_ratio_counters",
+    unit: Unit::Count,
+    text: "Counters in the last report of a ratio store.",
+};
+
+/// No labels.
+pub(super) const RATIO_LIVE: Metric = Metric {
+    name: "tollgate_ratio_live",
+    unit: Unit::Count,
+    text: "Processes that reported in the last tick; 0 if that is not known.",
+};
+
+/// Labels: `policy`.
+pub(super) const RATIO_HIGHEST: Metric = Metric {
+    name: "tollgate_ratio_highest",
+    unit: Unit::Count,
+    text: "The highest drop ratio of a policy's keys in the last tick, from 0 to 1.",
+};
+
+/// Labels: `policy`.
+pub(super) const RATIO_DROPPED_UNITS: Metric = Metric {
+    name: "tollgate_ratio_dropped_units_total",
+    unit: Unit::Count,
+    text: "Units that a policy dropped by ratios, or, in shadow mode, would have dropped.",
+};
+
 impl Metric {
     /// Returns the counter of fixed labels.
     pub(super) fn counter<const N: usize>(&self, labels: [(&'static str, &'static str); N]) -> Counter {

@@ -60,6 +60,11 @@ pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use ratio::{CounterId, MemoryTally, Offered, RatioStore, RatioStoreBuilder, Report, Tally, Totals};
+#[cfg(feature = "config")]
+pub(crate) use ratio::{
+    check_life as ratio_life, check_policy as ratio_supports, check_report as ratio_report,
+    check_shards as ratio_shards, check_tick as ratio_tick,
+};
 #[cfg(feature = "redis")]
 pub use redis::{Credentials, RedisStore, RedisStoreBuilder};
 pub use slots::SlotGuard;

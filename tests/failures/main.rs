@@ -8,6 +8,7 @@ mod logs;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod probes;
+mod ratios;
 #[cfg(all(feature = "redis", feature = "axum"))]
 mod redis;
 mod rig;

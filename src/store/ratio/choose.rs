@@ -5,6 +5,7 @@
 //! report has room for are limited by the share of this process until one has.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -13,6 +14,7 @@ use super::entry::{Entry, Moment};
 use super::law::Draws;
 use super::shared::{Hot, Part, Shared};
 use super::tally::{CounterId, MOST_UNITS, Offered, Totals};
+use crate::core::PolicyName;
 
 /// A counter that is to be reported.
 struct Candidate {
@@ -115,4 +117,20 @@ pub(super) fn hear(shared: &Shared, reported: &[CounterId], totals: Totals, now:
     }
     shared.hot.store(std::sync::Arc::new(Hot { heard: Some(now), totals: hot }));
     shared.hear(now, totals.live);
+}
+
+/// Returns how many processes are known to report, 0 if none are, and of each policy the highest ratio of its keys.
+pub(super) fn known(shared: &Shared, now: Instant) -> (u64, HashMap<PolicyName, f64>) {
+    let mut highest = HashMap::new();
+    for mut part in shared.parts.each() {
+        let moment = shared.moment(now, part.since);
+        for entry in part.table.iter_mut() {
+            let ratio = entry.ratio(&moment).unwrap_or_default();
+            match highest.get_mut(&entry.counter.policy) {
+                Some(most) => *most = ratio.max(*most),
+                None => drop(highest.insert(entry.counter.policy.clone(), ratio)),
+            }
+        }
+    }
+    (if shared.is_known(now) { shared.live() } else { 0 }, highest)
 }

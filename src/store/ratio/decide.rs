@@ -43,6 +43,8 @@ pub(super) fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<Decided, 
         passes &= passes_by(check, &outcome);
         outcomes.push(outcome);
     }
+    drop(locked);
+    shared.ratios.dropped(checks, &outcomes);
     Ok(Decided::new(Decision::new(outcomes, Source::Ratio), Receipt::new(shared.id, [])))
 }
 

@@ -15,6 +15,7 @@
 //! | file | what it has |
 //! | --- | --- |
 //! | `store` | [`RatioStore`] and its builder |
+//! | `bounds` | which settings and policies it accepts |
 //! | `law` | the arithmetic, in integers |
 //! | `entry`, `callers` | the numbers of one counter; of its callers |
 //! | `shared` | what clones share: the bounded map, the last totals |
@@ -26,6 +27,7 @@
 //! Invariants: a request never waits; a report is sent once; no lock is held while the tally is called; what comes from
 //! a tally only sets ratios, which are from 0 to 1 whatever it is, and none holds for longer than a life.
 
+mod bounds;
 mod callers;
 mod choose;
 mod decide;
@@ -38,6 +40,8 @@ mod store;
 mod tally;
 mod ticking;
 
+#[cfg(feature = "config")]
+pub(crate) use bounds::{check_life, check_policy, check_report, check_shards, check_tick};
 pub use memory::MemoryTally;
 pub use store::{RatioStore, RatioStoreBuilder};
 pub use tally::{CounterId, Offered, Report, Tally, Totals};

@@ -16,7 +16,7 @@ use super::law::Draws;
 use super::phase::Phase;
 use super::tally::{CounterId, Tally};
 use crate::core::PolicyName;
-use crate::core::observer::StoreObserver;
+use crate::core::observer::{RatioObserver, StoreObserver};
 use crate::metrics;
 use crate::store::map::{CounterHasher, Locked, Shards, Table};
 use crate::store::{Check, Counter, MemoryStore, StoreId};
@@ -62,6 +62,7 @@ pub(super) struct Shared {
     pub(super) closed: AtomicBool,
     pub(super) phase: Phase,
     pub(super) observer: StoreObserver,
+    pub(super) ratios: RatioObserver,
     /// The first runtime that a request came from.
     runtime: OnceLock<Runtime>,
 }
@@ -109,6 +110,7 @@ impl Shared {
             closed: AtomicBool::new(false),
             phase,
             observer: metrics::of_store(),
+            ratios: metrics::of_ratios(),
             runtime: OnceLock::new(),
             settings,
         }

@@ -7,28 +7,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::bounds::{DEFAULT_LIFE, DEFAULT_TICK, check_life, check_policy, check_report, check_shards, check_tick};
 use super::decide::decide;
 use super::shared::{Settings, Shared};
 use super::tally::Tally;
 use super::ticking::{close, start};
-use crate::core::algorithm::Algorithm;
 use crate::core::{Error, PolicyName, Requirement};
 use crate::random;
 use crate::store::around::settle_each;
-use crate::store::{
-    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settles, Settling, Store,
-};
+use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
 
-const DEFAULT_TICK: Duration = Duration::from_secs(1);
-const TICKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
-/// Of a life, in ticks.
-const LIVES: [u32; 2] = [2, 600];
-const DEFAULT_LIFE: u32 = 10;
 const DEFAULT_REPORT: usize = 256;
-const MOST_REPORT: usize = 512;
-const MOST_SHARDS: u8 = 16;
 const DEFAULT_CAPACITY: usize = 10_000;
-const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 
 /// A store that calls no server for a request: it admits the share of each key's requests that fits the limit of all
 /// processes.
@@ -207,14 +197,12 @@ impl RatioStoreBuilder {
     ///
     /// If a setting is outside of its bounds.
     pub fn build(self) -> Result<RatioStore, Error> {
-        let life = self.checked_life()?;
         let Self { tick, report, shards, .. } = self;
-        if !(1..=MOST_REPORT).contains(&report) {
-            return Err(Error::invalid(format!("a report of {report} counters is not allowed: give 1 to 512")));
-        }
-        if !(1..=MOST_SHARDS).contains(&shards) {
-            return Err(Error::invalid(format!("{shards} shards are not allowed: give 1 to 16")));
-        }
+        check_tick(tick)?;
+        let life = self.life.unwrap_or(tick * DEFAULT_LIFE);
+        check_life(Some(tick), life)?;
+        check_report(u64::try_from(report).unwrap_or(u64::MAX))?;
+        check_shards(shards.into())?;
         let name = |name: String| PolicyName::try_from(name.as_str());
         let fair = self.fair.map(|(policy, by)| Ok::<_, Error>((name(policy)?, name(by)?))).transpose()?;
         let (capacity, instances) = (self.capacity, u64::from(self.instances.get()));
@@ -224,24 +212,6 @@ impl RatioStoreBuilder {
         // So that hot keys are known before the first request.
         start(&shared, Instant::now());
         Ok(RatioStore { shared })
-    }
-
-    /// Returns the life, if it and the tick are within their bounds.
-    fn checked_life(&self) -> Result<Duration, Error> {
-        let tick = self.tick;
-        if !(TICKS[0]..=TICKS[1]).contains(&tick) || !tick.subsec_nanos().is_multiple_of(1_000_000) {
-            let text = format!("a tick of {tick:?} is not allowed: give 100ms to 60s, in whole milliseconds");
-            return Err(Error::invalid(text));
-        }
-        let (life, [least, most]) = (self.life.unwrap_or(tick * DEFAULT_LIFE), LIVES.map(|ticks| tick * ticks));
-        let is_wrong = if life < least {
-            format!("is shorter than two ticks of {tick:?}")
-        } else if life > most {
-            format!("is longer than 600 ticks of {tick:?}")
-        } else {
-            return Ok(life);
-        };
-        Err(Error::invalid(format!("a life of {life:?} {is_wrong}: give {least:?} to {most:?}")))
     }
 }
 
@@ -273,7 +243,7 @@ impl Store for RatioStore {
     }
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        requirements.iter().try_for_each(supports)?;
+        requirements.iter().try_for_each(check_policy)?;
         let Some((policy, by)) = &self.shared.settings.fair else { return Ok(()) };
         let has = |name: &PolicyName| requirements.iter().any(|requirement| requirement.policy == name);
         match [policy, by].into_iter().find(|name| has(policy) && !has(name)) {
@@ -285,29 +255,6 @@ impl Store for RatioStore {
             None => Ok(()),
         }
     }
-}
-
-/// Checks that a policy can be limited by a ratio.
-fn supports(Requirement { policy, quota, settles, bans, .. }: &Requirement<'_>) -> Result<(), Error> {
-    let name = policy.as_str();
-    let is_rate =
-        matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow);
-    let text = if quota.calendar().is_some() || !is_rate {
-        let algorithm = quota.algorithm().name();
-        format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
-    } else if quota.window() > LONGEST_WINDOW {
-        let window = quota.window();
-        format!(
-            "policy {name:?} has a window of {window:?}, and ratios are of rates: give at most 60s, or use another store"
-        )
-    } else if *settles == Settles::ByOutcome {
-        format!("policy {name:?} settles units by the outcome, and a ratio refunds none: use another store for it")
-    } else if *bans {
-        format!("policy {name:?} has a ban, which this store does not have: leave it out, or choose another store")
-    } else {
-        return Ok(());
-    };
-    Err(Error::invalid(text))
 }
 
 impl fmt::Debug for RatioStore {

@@ -4,13 +4,14 @@
 //! store, of which it holds none while it waits. A task that is dropped with its runtime clears the mark, and the next decision starts another
 //! one.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::choose::{begin, choose, hear};
+use super::choose::{begin, choose, hear, known};
 use super::shared::Shared;
 use super::tally::{CounterId, Report};
 use crate::core::Error;
@@ -30,8 +31,8 @@ struct Ticking {
 #[derive(Default)]
 struct Outage {
     since: Option<Instant>,
-    /// Whether it was logged that the last ratios no longer hold.
-    ended: bool,
+    /// Whether it was logged that no ratios are known.
+    by_share: bool,
 }
 
 /// Starts the task, unless there is one or the store was closed; without a runtime there is none.
@@ -57,7 +58,10 @@ pub(super) async fn close(shared: &Arc<Shared>) {
     }
     let counters = choose(shared, Instant::now());
     let report = Report::new(shared.settings.tick, 0).shards(shared.settings.shards).live(false);
-    let _ = call(shared, report.counters(counters)).await;
+    let report = report.counters(counters);
+    let count = report.counters.len();
+    let is_replied = call(shared, report).await.is_ok();
+    shared.ratios.reported(count, is_replied);
 }
 
 impl Ticking {
@@ -88,7 +92,9 @@ impl Ticking {
             }
         };
         let reported: Vec<CounterId> = report.counters.iter().map(|offered| offered.id).collect();
-        match call(shared, report).await {
+        let result = call(shared, report).await;
+        shared.ratios.reported(reported.len(), result.is_ok());
+        match result {
             Ok(totals) => {
                 let now = Instant::now();
                 let middle = u64::midpoint(shared.micros(began), shared.micros(now));
@@ -99,6 +105,7 @@ impl Ticking {
             }
             Err(error) => self.outage.note(shared, &error),
         }
+        shared.ratios.known(|| known(shared, Instant::now()));
     }
 
     /// Returns when to call next.
@@ -117,6 +124,8 @@ impl Drop for Ticking {
     fn drop(&mut self) {
         if let Some(shared) = self.weak.upgrade() {
             shared.ticks.store(false, Ordering::SeqCst);
+            // What was known is not renewed.
+            shared.ratios.known(|| (0, HashMap::new()));
         }
     }
 }
@@ -132,21 +141,21 @@ impl Outage {
     fn note(&mut self, shared: &Shared, error: &Error) {
         shared.observer.failed(error);
         let (now, life) = (Instant::now(), shared.settings.life);
-        let since = *self.since.get_or_insert_with(|| {
-            let error = format!("{error:#}");
+        let (is_known, error) = (shared.is_known(now), format!("{error:#}"));
+        if self.since.is_none() && is_known {
             tracing::warn!(error, ?life, "the tally does not reply: the last ratios hold for their life");
-            now
-        });
-        if !self.ended && now.saturating_duration_since(since) >= life {
-            self.ended = true;
-            tracing::warn!("the tally does not reply: this process admits its share of each limit");
+        }
+        self.since.get_or_insert(now);
+        if !self.by_share && !is_known {
+            self.by_share = true;
+            tracing::warn!(error, "the tally does not reply: this process admits its share of each limit");
         }
     }
 
     fn end(&mut self) {
-        if self.since.take().is_some() {
-            self.ended = false;
-            tracing::info!("the tally replies again");
+        if let Some(since) = self.since.take() {
+            self.by_share = false;
+            tracing::info!(failed_for = ?since.elapsed(), "the tally replies again");
         }
     }
 }

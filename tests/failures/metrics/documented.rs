@@ -7,7 +7,8 @@ use std::time::Duration;
 use http::{Request, Response};
 use metrics_util::MetricKind;
 use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
-use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::store::MemoryTally;
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, RatioStore, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;
@@ -22,6 +23,7 @@ async fn first_seen() -> Vec<(String, MetricKind, String)> {
     let layer = RateLimitLayer::composite(MemoryStore::new()).policies(policies);
     ask(&layer, "ada").await;
     shed_by_both().await;
+    drop_by_ratio().await;
     drop(layer.limiter().flow(&Key::new("user", "ada")).await.expect("memory never fails"));
     watch.all().into_iter().map(|(series, kind, text, _)| (series, kind, text)).collect()
 }
@@ -33,6 +35,13 @@ async fn shed_by_both() {
     fleet.layer(inner()).oneshot(Request::default()).await.expect("a response");
     let worker = WorkerShedLayer::measured("worker", || 0.5);
     worker.layer(inner()).oneshot(Request::default()).await.expect("a response");
+}
+
+/// Sends a request through a layer with ratios, and waits for the first report.
+async fn drop_by_ratio() {
+    let layer = RateLimitLayer::new(RatioStore::new(MemoryTally::new()), per_user(Quota::per_second(100)));
+    ask(&layer, "ada").await;
+    tokio::task::yield_now().await;
 }
 
 /// The rows of a document's table of metrics: name, type, unit, and each label with its values.
@@ -106,12 +115,13 @@ async fn as_many_series_as_are_told() {
     let bans = count("tollgate_bans_total") + count("tollgate_ban_refusals_total");
     let flows = count("tollgate_flow_");
     let sheds = count("tollgate_shed_");
-    let stores = all - decisions - times - policies - ambiguous - bans - flows - sheds;
+    let ratios = count("tollgate_ratio_");
+    let stores = all - decisions - times - policies - ambiguous - bans - flows - sheds - ratios;
     let told = format!("{decisions} series of decisions, {times} of times (each with its buckets), {stores} of stores");
     let document = include_str!("../../../docs/metrics.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(document.contains(&told), "{told}");
     // Those of a fleet shedder are two policies more.
-    assert_eq!((policies, ambiguous, bans, flows, sheds), (4, 4, 4, 2 * 6, 8 + 10));
+    assert_eq!((policies, ambiguous, bans, flows, sheds, ratios), (4, 4, 4, 2 * 6, 8 + 10, 4 + 2));
 }
 
 /// A metric's labels, each with the values it takes, in the order in which they are made.

@@ -6,6 +6,7 @@ mod documented;
 mod flows;
 mod labels;
 mod outages;
+mod ratios;
 mod shed;
 mod slots;
 mod watch;

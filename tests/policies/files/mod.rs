@@ -13,6 +13,7 @@ mod garbage;
 mod identity;
 mod layer;
 mod mistakes;
+mod ratios;
 mod served;
 
 /// A file that says all there is, what excludes another thing in a comment.
@@ -85,7 +86,7 @@ fn keys() -> Vec<String> {
 fn the_example_file_says_everything_there_is() {
     let config = Config::from_toml(ALL).unwrap();
     assert!(config.policies().len() > 9, "{:?}", config.policies());
-    for table in ["[[policy]]", "[server]", "[fleet]"] {
+    for table in ["[[policy]]", "[server]", "[fleet]", "[ratios]"] {
         let fields = known(table, "unknown_field = 1");
         assert!(fields.len() > 5, "{fields:?}");
         for field in fields {
@@ -109,7 +110,9 @@ fn the_example_file_says_everything_there_is() {
 #[test]
 fn what_a_file_may_say_is_documented() {
     let module = include_str!("../../../src/config/mod.rs");
-    for field in ["[[policy]]", "[server]", "[fleet]"].map(|table| known(table, "unknown_field = 1")).concat() {
+    for field in
+        ["[[policy]]", "[server]", "[fleet]", "[ratios]"].map(|table| known(table, "unknown_field = 1")).concat()
+    {
         assert!(module.contains(&format!("//! | `{field}` | ")), "src/config/mod.rs lacks a row of {field}");
     }
     let names = include_str!("../../../docs/names.md");

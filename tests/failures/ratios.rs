@@ -1,0 +1,119 @@
+//! A tally that does not reply: what operators are told, once for each change.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tollgate::store::{Answer, Check, Counter, Deadline, MemoryTally, Report, Tally, Totals};
+use tollgate::test_util::ManualClock;
+use tollgate::{Error, Key, Quota, RatioStore, Store};
+use tracing::Level;
+
+use crate::support::log::Log;
+
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+
+/// A tally that a test can switch off, on the paused time of its runtime.
+#[derive(Clone)]
+pub(crate) struct Switch(MemoryTally, Arc<AtomicBool>);
+
+impl Switch {
+    pub(crate) fn new() -> Self {
+        Self(MemoryTally::with_clock(ManualClock::paused()), Arc::default())
+    }
+
+    pub(crate) fn set_off(&self, is_off: bool) {
+        self.1.store(is_off, Ordering::Relaxed);
+    }
+
+    pub(crate) fn store(&self) -> RatioStore {
+        RatioStore::builder(self.clone()).life(4 * TICK).seed(1).build().expect("valid settings")
+    }
+}
+
+impl Tally for Switch {
+    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
+        if self.1.load(Ordering::Relaxed) {
+            let error = Error::connection("it is off", io::Error::from(io::ErrorKind::ConnectionRefused));
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.0.report(report)
+    }
+}
+
+/// Of a policy with 100 units a second.
+pub(crate) fn counter(policy: &str, key: &str) -> Counter {
+    let policy = policy.try_into().expect("a valid name");
+    Counter::new(policy, Key::new("tenant", key), Quota::per_second(100))
+}
+
+/// Sends requests of a unit evenly, each of all counters, for some seconds; returns how many were refused.
+pub(crate) async fn load(store: &RatioStore, counters: &[Counter], each: u64, seconds: u64) -> u64 {
+    let checks: Vec<Check> = counters.iter().map(|counter| Check::new(counter.clone(), 1)).collect();
+    let mut refused = 0;
+    for _ in 0..seconds * 50 {
+        for _ in 0..each / 50 {
+            let Answer::Ready(decided) = store.decide(&checks, Deadline::none()) else { panic!("a request waits") };
+            refused += u64::from(!decided.expect("it decides").decision.is_allowed());
+        }
+        sleep(TICK / 50).await;
+    }
+    refused
+}
+
+#[tokio::test]
+async fn an_outage_of_the_tally_is_one_line_when_it_begins_one_when_the_life_ends_and_one_on_return() {
+    const HOLD: &str = "WARN tollgate::store::ratio::ticking: the tally does not reply: the last ratios hold";
+    const SHARES: &str =
+        "WARN tollgate::store::ratio::ticking: the tally does not reply: this process admits its share";
+    const BACK: &str = "INFO tollgate::store::ratio::ticking: the tally replies again";
+    let log = Log::default();
+    let _noting = log.note(Level::INFO);
+    let (tally, all) = (Switch::new(), [counter("all", "all")]);
+    let store = tally.store();
+    load(&store, &all, 500, 4).await;
+    assert_eq!(log.text(), "");
+    for outage in 1..=2 {
+        let told = || [HOLD, SHARES, BACK].map(|line| log.count(line));
+        tally.set_off(true);
+        load(&store, &all, 500, 2).await;
+        assert_eq!(told(), [outage, outage - 1, outage - 1], "{}", log.text());
+        load(&store, &all, 500, 8).await;
+        assert_eq!(told(), [outage, outage, outage - 1], "{}", log.text());
+        tally.set_off(false);
+        load(&store, &all, 500, 5).await;
+        assert_eq!(told(), [outage; 3], "{}", log.text());
+    }
+    assert_eq!(log.count(""), 2 * 3, "{}", log.text());
+    assert_eq!(log.count("it is off"), 2 * 2, "the reason is told: {}", log.text());
+    assert_eq!(log.count("life=4s"), 2, "{}", log.text());
+    assert_eq!(log.count("failed_for="), 2, "{}", log.text());
+}
+
+#[tokio::test]
+async fn a_tally_that_has_never_replied_is_one_line() {
+    let log = Log::default();
+    let _noting = log.note(Level::INFO);
+    let tally = Switch::new();
+    tally.set_off(true);
+    load(&tally.store(), &[counter("all", "all")], 50, 10).await;
+    assert_eq!(log.count(""), 1, "{}", log.text());
+    assert_eq!(log.count("this process admits its share of each limit"), 1, "{}", log.text());
+}
+
+#[tokio::test]
+async fn a_short_outage_says_nothing_of_shares() {
+    let log = Log::default();
+    let _noting = log.note(Level::INFO);
+    let (tally, all) = (Switch::new(), [counter("all", "all")]);
+    let store = tally.store();
+    load(&store, &all, 500, 4).await;
+    tally.set_off(true);
+    load(&store, &all, 500, 2).await;
+    tally.set_off(false);
+    load(&store, &all, 500, 2).await;
+    assert_eq!((log.count(""), log.count("its share")), (2, 0), "{}", log.text());
+}
