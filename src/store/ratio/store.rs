@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::decide::decide;
-use super::shared::{Settings, Shared};
+use super::shared::{Settings, Shared, is_of};
 use super::tally::Tally;
 use super::ticking::{close, start};
 use crate::core::algorithm::Algorithm;
@@ -42,11 +42,12 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 /// tick on. A burst from nothing passes for up to 3 ticks, though never more than the whole limit in each process; load
 /// that changes faster than in 3 ticks is limited badly. Use a [`LeaseStore`](crate::LeaseStore) for it.
 ///
-/// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks without a request. No
-/// request waits.
+/// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks (or a life, if that
+/// is longer) without a request. No request waits.
 ///
 /// **Without the tally**: the last ratios hold for their life, 10 ticks by default. From then on, and before the first
-/// totals, each process admits its share of each limit: the limit divided by the number of processes that reported last.
+/// totals, each process admits its share of each limit: the limit divided by the number of processes that reported last,
+/// and at least by [`instances`](RatioStoreBuilder::instances).
 ///
 /// **Several policies** of one layer are a cascade in their order: a policy is offered what the enforced ones before it
 /// admit. Put narrow policies first. For an exact limit of each user beside a global one, nest two layers, the exact one
@@ -130,7 +131,8 @@ impl RatioStore {
         let hash = self.shared.hash(counter);
         let part = self.shared.parts.lock(hash);
         let moment = self.shared.moment(Instant::now(), part.since);
-        part.find(hash, counter).and_then(|entry| entry.ratio(&moment))
+        let entry = part.find(hash, counter).filter(|_| self.shared.is_known(moment.now));
+        entry.and_then(|entry| entry.ratio(&moment))
     }
 
     /// Returns how many processes reported in the last tick; `None` if that is not known, as before the first totals and
@@ -139,7 +141,8 @@ impl RatioStore {
         self.shared.is_known(Instant::now()).then(|| self.shared.live())
     }
 
-    /// Reports once more, and ends the task. The last ratios hold for their life.
+    /// Reports once more, and ends the task of all clones. From then on this process admits its share of each limit, so
+    /// that it goes on to serve while it drains.
     ///
     /// # Cancellation
     ///
@@ -266,9 +269,7 @@ impl Store for RatioStore {
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         let hash = self.shared.hash(counter);
-        let is_own =
-            |entry: &super::entry::Entry| entry.counter.policy == counter.policy && entry.counter.key == counter.key;
-        drop(self.shared.parts.lock(hash).table.remove(hash, is_own));
+        drop(self.shared.parts.lock(hash).table.remove(hash, |entry| is_of(entry, counter)));
         self.shared.local.reset(counter)
     }
 
@@ -292,7 +293,9 @@ fn supports(Requirement { policy, quota, settles, bans, .. }: &Requirement<'_>) 
     let name = policy.as_str();
     let is_rate =
         matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow);
-    let text = if quota.calendar().is_some() || !is_rate {
+    let text = if quota.calendar().is_some() {
+        format!("policy {name:?} counts by a calendar, which has no ratio: give a window of at most 60s")
+    } else if !is_rate {
         let algorithm = quota.algorithm().name();
         format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
     } else if quota.window() > LONGEST_WINDOW {

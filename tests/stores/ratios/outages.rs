@@ -157,6 +157,51 @@ async fn a_closed_store_reports_once_more() {
     assert_eq!(tally.reports().len(), reports);
 }
 
+#[tokio::test]
+async fn a_closed_store_admits_its_share() {
+    let tally = Switch::new();
+    let stores = tally.stores(2);
+    let check = Check::new(all(), 1);
+    load(&stores, &check, 500, 5).await;
+    stores[0].close().await;
+    let admitted = load(&stores[..1], &check, 500, 12).await;
+    let share = LIMIT / 2;
+    assert!(admitted[0] <= 2 * share, "its bucket begins full: {admitted:?}");
+    assert!(admitted[1..].iter().all(|second| second.abs_diff(share) <= share / 10), "{admitted:?}");
+    assert_eq!((stores[0].ratio(&all()), stores[0].live()), (None, None));
+}
+
+#[tokio::test]
+async fn a_tick_that_has_lost_reports_is_no_data() {
+    for clear in [true, false] {
+        let tally = Switch::new();
+        let stores = tally.stores(8);
+        let check = Check::new(all(), 1);
+        load(&stores, &check, 250, 5).await;
+        let begun = tally.clone();
+        tokio::spawn(async move {
+            begun.set_off(!clear);
+            sleep(TICK * 5 / 2).await;
+            begun.tally.clear();
+            begun.set_off(false);
+        });
+        let admitted = load(&stores, &check, 250, 7).await;
+        assert!(admitted.iter().all(|second| *second * 10 <= LIMIT * 13), "cleared: {clear}: {admitted:?}");
+        assert_eq!(stores[0].live(), Some(8));
+    }
+}
+
+#[tokio::test]
+async fn a_fleet_that_halves_is_known_a_tick_later() {
+    let tally = Switch::new();
+    let mut stores = tally.stores(8);
+    let check = Check::new(all(), 1);
+    load(&stores, &check, 250, 5).await;
+    stores.truncate(3);
+    load(&stores, &check, 250, 4).await;
+    assert!(stores.iter().all(|store| store.live() == Some(3)));
+}
+
 #[test]
 fn a_runtime_that_has_ended_leaves_the_bound_of_a_tick() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
