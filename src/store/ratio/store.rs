@@ -12,7 +12,7 @@ use super::shared::{Settings, Shared, is_of};
 use super::tally::Tally;
 use super::ticking::{close, start};
 use crate::core::algorithm::Algorithm;
-use crate::core::{Error, PolicyName, Requirement};
+use crate::core::{Error, PolicyName, Quota, Requirement};
 use crate::random;
 use crate::store::around::settle_each;
 use crate::store::{
@@ -28,6 +28,8 @@ const DEFAULT_REPORT: usize = 256;
 const MOST_REPORT: usize = 512;
 const MOST_SHARDS: u8 = 16;
 const DEFAULT_CAPACITY: usize = 10_000;
+/// Of a tick; with fewer, its count is no estimate of the load.
+const LEAST_UNITS: u64 = 10;
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 
 /// A store that calls no server for a request: it admits the share of each key's requests that fits the limit of all
@@ -38,9 +40,11 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 /// of its requests at random. Requests with a [reserve](crate::Policy::reserve) that they may use are dropped only if
 /// they alone exceed the limit.
 ///
-/// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the third
-/// tick on. A burst from nothing passes for up to 3 ticks, though never more than the whole limit in each process; load
-/// that changes faster than in 3 ticks is limited badly. Use a [`LeaseStore`](crate::LeaseStore) for it.
+/// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the fourth
+/// tick on, if a tick admits at least 100 requests; below that up to 10% less is admitted, and limits of fewer than 10
+/// units a tick are refused when a layer is built. A burst from nothing passes for up to 3 ticks, though never more than
+/// the whole limit in each process; load that changes faster than in 3 ticks is limited badly. Use a
+/// [`LeaseStore`](crate::LeaseStore) for it.
 ///
 /// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks (or a life, if that
 /// is longer) without a request. No request waits.
@@ -274,7 +278,7 @@ impl Store for RatioStore {
     }
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        requirements.iter().try_for_each(supports)?;
+        requirements.iter().try_for_each(|requirement| supports(requirement, self.shared.settings.tick))?;
         let Some((policy, by)) = &self.shared.settings.fair else { return Ok(()) };
         let has = |name: &PolicyName| requirements.iter().any(|requirement| requirement.policy == name);
         match [policy, by].into_iter().find(|name| has(policy) && !has(name)) {
@@ -289,7 +293,8 @@ impl Store for RatioStore {
 }
 
 /// Checks that a policy can be limited by a ratio.
-fn supports(Requirement { policy, quota, settles, bans, .. }: &Requirement<'_>) -> Result<(), Error> {
+fn supports(requirement: &Requirement<'_>, tick: Duration) -> Result<(), Error> {
+    let Requirement { policy, quota, settles, bans, .. } = requirement;
     let name = policy.as_str();
     let is_rate =
         matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow);
@@ -303,6 +308,10 @@ fn supports(Requirement { policy, quota, settles, bans, .. }: &Requirement<'_>) 
         format!(
             "policy {name:?} has a window of {window:?}, and ratios are of rates: give at most 60s, or use another store"
         )
+    } else if let Some(remedy) = too_low(quota, tick) {
+        format!(
+            "policy {name:?} admits fewer than {LEAST_UNITS} units in a tick of {tick:?}, too few for a ratio: {remedy}"
+        )
     } else if *settles == Settles::ByOutcome {
         format!("policy {name:?} settles units by the outcome, and a ratio refunds none: use another store for it")
     } else if *bans {
@@ -311,6 +320,22 @@ fn supports(Requirement { policy, quota, settles, bans, .. }: &Requirement<'_>) 
         return Ok(());
     };
     Err(Error::invalid(text))
+}
+
+/// Returns what to do about a limit that has too few units in a tick: the count of one tick is no estimate then, and
+/// more than the limit would be admitted. `None` if it has enough.
+fn too_low(quota: &Quota, tick: Duration) -> Option<String> {
+    let of_window = u128::from(LEAST_UNITS) * quota.window().as_micros();
+    if u128::from(quota.limit()) * tick.as_micros() >= of_window {
+        return None;
+    }
+    let least = of_window.div_ceil(u128::from(quota.limit().max(1)) * 1_000);
+    let least = Duration::from_millis(u64::try_from(least).unwrap_or(u64::MAX));
+    Some(if least <= TICKS[1] {
+        format!("give a tick of at least {least:?}, or use another store")
+    } else {
+        "use another store".to_owned()
+    })
 }
 
 impl fmt::Debug for RatioStore {
