@@ -60,7 +60,7 @@ impl Ratios {
             fair,
         };
         for policy in policies {
-            let supported = ratio_supports(&policy.rule().requirement());
+            let supported = ratio_supports(&policy.rule().requirement(), tick);
             supported.map_err(|error| names.get(policy.name()).unwrap_or(&given).error(error))?;
         }
         Ok(ratios)

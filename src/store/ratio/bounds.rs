@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::algorithm::Algorithm;
-use crate::core::{Error, Requirement, Settles};
+use crate::core::{Error, Quota, Requirement, Settles};
 
 pub(super) const DEFAULT_TICK: Duration = Duration::from_secs(1);
 /// Of a life, in ticks.
@@ -13,6 +13,8 @@ const TICKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60
 const LIVES: [u32; 2] = [2, 600];
 const MOST_REPORT: usize = 512;
 const MOST_SHARDS: u8 = 16;
+/// Of a tick; with fewer, its count is no estimate of the load.
+const LEAST_UNITS: u64 = 10;
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 
 pub(crate) fn check_tick(tick: Duration) -> Result<(), Error> {
@@ -46,18 +48,25 @@ pub(crate) fn check_shards(shards: u64) -> Result<u8, Error> {
     checked.ok_or_else(|| Error::invalid(format!("{shards} shards are not allowed: give 1 to 16")))
 }
 
-/// Checks that a policy can be limited by a ratio.
-pub(crate) fn check_policy(Requirement { policy, quota, settles, bans, .. }: &Requirement<'_>) -> Result<(), Error> {
-    let name = policy.as_str();
+/// Checks that a policy can be limited by a ratio, with this tick, or the default one.
+pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>) -> Result<(), Error> {
+    let Requirement { policy, quota, settles, bans, .. } = requirement;
+    let (name, tick) = (policy.as_str(), tick.unwrap_or(DEFAULT_TICK));
     let is_rate =
         matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow);
-    let text = if quota.calendar().is_some() || !is_rate {
+    let text = if quota.calendar().is_some() {
+        format!("policy {name:?} counts by a calendar, which has no ratio: give a window of at most 60s")
+    } else if !is_rate {
         let algorithm = quota.algorithm().name();
         format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
     } else if quota.window() > LONGEST_WINDOW {
         let window = quota.window();
         format!(
             "policy {name:?} has a window of {window:?}, and ratios are of rates: give at most 60s, or use another store"
+        )
+    } else if let Some(remedy) = too_low(quota, tick) {
+        format!(
+            "policy {name:?} admits fewer than {LEAST_UNITS} units in a tick of {tick:?}, too few for a ratio: {remedy}"
         )
     } else if *settles == Settles::ByOutcome {
         format!("policy {name:?} settles units by the outcome, and a ratio refunds none: use another store for it")
@@ -67,4 +76,20 @@ pub(crate) fn check_policy(Requirement { policy, quota, settles, bans, .. }: &Re
         return Ok(());
     };
     Err(Error::invalid(text))
+}
+
+/// Returns what to do about a limit that has too few units in a tick: the count of one tick is no estimate then, and
+/// more than the limit would be admitted. `None` if it has enough.
+fn too_low(quota: &Quota, tick: Duration) -> Option<String> {
+    let of_window = u128::from(LEAST_UNITS) * quota.window().as_micros();
+    if u128::from(quota.limit()) * tick.as_micros() >= of_window {
+        return None;
+    }
+    let least = of_window.div_ceil(u128::from(quota.limit().max(1)) * 1_000);
+    let least = Duration::from_millis(u64::try_from(least).unwrap_or(u64::MAX));
+    Some(if least <= TICKS[1] {
+        format!("give a tick of at least {least:?}, or use another store")
+    } else {
+        "use another store".to_owned()
+    })
 }

@@ -93,9 +93,9 @@ pub(super) fn begin(shared: &Shared, now: Instant) {
     }
 }
 
-/// Sets the totals of what was reported, and of hot counters. Totals of no process are none: they change nothing.
+/// Sets the totals of what was reported, and of hot counters. Totals of a tick that is not complete change nothing.
 pub(super) fn hear(shared: &Shared, reported: &[CounterId], totals: Totals, now: Instant) {
-    if totals.live == 0 {
+    if !shared.is_complete(totals.live) {
         return;
     }
     let mut hot = totals.hot;

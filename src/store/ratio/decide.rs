@@ -16,7 +16,7 @@ use crate::core::{Error, Mode};
 use crate::store::map::Locked;
 use crate::store::{Check, Decided, Receipt, share};
 
-/// How much longer than a tick a refused request may be told to wait, in ticks.
+/// How much longer than a tick the wait of a refused request may be, in ticks.
 const MOST_LATER: u64 = 2;
 
 /// Decides by the ratios, or, without a tally, by the share of this process.
@@ -75,6 +75,8 @@ fn one(
     Ok(if admits {
         Outcome::allowed(check, remaining).resets_after(tick)
     } else {
+        // The band may refuse what the ratio would admit.
+        let remaining = remaining.min(check.cost.saturating_sub(1));
         Outcome::denied(check, remaining, Some(tick * later)).guessed().resets_after(tick)
     })
 }

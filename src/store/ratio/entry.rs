@@ -43,6 +43,8 @@ pub(super) struct Kind {
     offered: u64,
     /// Those of the first request among them.
     first: u64,
+    /// The largest cost of a request in the current tick, and in the last one.
+    costs: [u64; 2],
     /// Units admitted since then.
     admitted: u64,
     /// Units offered in the last tick, and in the one before it, each of a whole tick.
@@ -163,7 +165,7 @@ impl Entry {
         let outside = u64::try_from(outside / u128::from(quota.capacity().max(1))).unwrap_or(u64::MAX);
         let all = self.kinds.iter().fold(0_u64, |sum, kind| sum.saturating_add(kind.admitted));
         let (tick, kind) = (moment.tick.as_micros(), &self.kinds[usize::from(check.floor == 0)]);
-        let expected = kind.most.saturating_add(slack(kind.most));
+        let expected = kind.most.saturating_add(kind.slack(kind.most, check.cost));
         let is_limited = kind.limited.is_some_and(|(since, _)| moment.is_fresh(since));
         let own = if is_limited { expected.min(outside) } else { outside };
         let left = moment.of_elapsed(own, tick).saturating_sub(kind.admitted);
@@ -194,6 +196,7 @@ impl Entry {
         for kind in &mut self.kinds {
             kind.last = [whole(mem::take(&mut kind.offered), kind.first), kind.last[0]];
             kind.admitted = 0;
+            kind.costs = [0, kind.costs[0]];
             if let Some(callers) = &mut kind.callers {
                 callers.roll();
             }
@@ -233,6 +236,7 @@ impl Kind {
         Self {
             offered: 0,
             first: 0,
+            costs: [0; 2],
             admitted: 0,
             last: [0; 2],
             keep: ALL,
@@ -247,12 +251,18 @@ impl Kind {
     fn count(&mut self, cost: u64) {
         self.first = if self.offered == 0 { cost } else { self.first };
         self.offered = self.offered.saturating_add(cost);
+        self.costs[0] = self.costs[0].max(cost);
+    }
+
+    /// Returns by how much a sum of `units` may differ by chance, with requests of up to `cost` or those of late.
+    fn slack(&self, units: u64, cost: u64) -> u64 {
+        slack(units, self.costs[0].max(self.costs[1]).max(cost))
     }
 
     /// Whether significantly fewer units were admitted than expected: then nothing is dropped.
     fn is_low(&self, cost: u64, moment: &Moment) -> bool {
         let expected = moment.of_elapsed(self.expected, 0).min(self.expected);
-        self.admitted.saturating_add(cost) <= expected.saturating_sub(slack(self.expected))
+        self.admitted.saturating_add(cost) <= expected.saturating_sub(self.slack(self.expected, cost))
     }
 
     fn hear(&mut self, keep: u64, moment: &Moment) {

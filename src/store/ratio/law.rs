@@ -116,9 +116,11 @@ impl Deviation {
     }
 }
 
-/// Returns by how much a count of `units` may differ from what it should be without being significant.
-pub(super) fn slack(units: u64) -> u64 {
-    4 * units.isqrt() + 4
+/// Returns by how much a sum of `units` may differ from what it should be without being significant, if requests have
+/// up to `cost` of them each: 4 standard deviations of the number of requests, and 4 requests.
+pub(super) fn slack(units: u64, cost: u64) -> u64 {
+    let cost = cost.max(1);
+    cost.saturating_mul(4 * (units / cost).isqrt() + 4)
 }
 
 /// Returns the level up to which each of `offered`, which is sorted, is admitted, so that together they are `room`;

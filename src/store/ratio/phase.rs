@@ -28,9 +28,13 @@ impl Phase {
     /// Returns the time of the next call, which is at `from` or later, and in a later tick than the last one.
     pub(super) fn next(self, from: u64, last: Option<u64>) -> u64 {
         let current = self.tick_of(from);
-        let own = if current * self.tick + self.phase < from { current + 1 } else { current };
-        let tick = last.map_or(own, |last| own.max(last + 1));
-        tick * self.tick + self.phase
+        let own = if self.in_tick(current) < from { current.saturating_add(1) } else { current };
+        self.in_tick(last.map_or(own, |last| own.max(last.saturating_add(1))))
+    }
+
+    /// Returns the time of the call in a tick.
+    fn in_tick(self, number: u64) -> u64 {
+        number.saturating_mul(self.tick).saturating_add(self.phase)
     }
 }
 
@@ -49,6 +53,14 @@ mod tests {
                 assert_eq!(phase.tick_of(time), tick);
                 last = Some(tick);
             }
+        }
+    }
+
+    #[test]
+    fn no_time_of_a_tally_is_too_late() {
+        let phase = Phase::new(Duration::from_millis(100), (1 << 32) - 1);
+        for last in [None, Some(u64::MAX / 100_000), Some(u64::MAX)] {
+            assert!(phase.next(u64::MAX, last) >= u64::MAX - 100_000, "after {last:?}");
         }
     }
 

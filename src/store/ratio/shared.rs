@@ -53,6 +53,8 @@ pub(super) struct Shared {
     heard: AtomicU64,
     /// How many processes reported then; 0 if there were no totals.
     live: AtomicU64,
+    /// How many processes reported by the last reply with any, whether its totals were taken or not.
+    seen: AtomicU64,
     /// The hot counters of the last totals.
     pub(super) hot: ArcSwap<Hot>,
     /// When the last decision was made, in microseconds.
@@ -104,6 +106,7 @@ impl Shared {
             start,
             heard: AtomicU64::new(0),
             live: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             hot: ArcSwap::from_pointee(Hot { heard: None, totals: Vec::new() }),
             used: AtomicU64::new(0),
             ticks: AtomicBool::new(false),
@@ -143,16 +146,24 @@ impl Shared {
         u128::from(idle) > self.settings.life.max(self.settings.tick * IDLE).as_micros()
     }
 
+    /// Returns whether a tick with reports of `live` processes has those of all: one with none is no data, and one with
+    /// fewer than three quarters of those before has lost some, or processes have ended; the next tick shows which.
+    pub(super) fn is_complete(&self, live: u64) -> bool {
+        live > 0 && u128::from(live) * 4 >= u128::from(self.seen.swap(live, Ordering::Relaxed)) * 3
+    }
+
     /// Notes that totals of `live` processes were received.
     pub(super) fn hear(&self, now: Instant, live: u64) {
         self.live.store(live, Ordering::Relaxed);
         self.heard.store(self.micros(now).saturating_add(1), Ordering::Release);
     }
 
-    /// Returns whether totals were received within a life.
+    /// Returns whether totals were received within a life, and it was not closed.
     pub(super) fn is_known(&self, now: Instant) -> bool {
         let heard = self.heard.load(Ordering::Acquire);
-        heard > 0 && u128::from((self.micros(now) + 1).saturating_sub(heard)) <= self.settings.life.as_micros()
+        !self.closed.load(Ordering::Acquire)
+            && heard > 0
+            && u128::from((self.micros(now) + 1).saturating_sub(heard)) <= self.settings.life.as_micros()
     }
 
     /// Returns how many processes reported in the last tick of which there were totals; 0 if there was none.
@@ -213,6 +224,6 @@ impl Part {
 }
 
 /// Whether an entry is that of a counter, whatever its quota.
-fn is_of(entry: &Entry, counter: &Counter) -> bool {
+pub(super) fn is_of(entry: &Entry, counter: &Counter) -> bool {
     entry.counter.policy == counter.policy && entry.counter.key == counter.key
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::bounds::{DEFAULT_LIFE, DEFAULT_TICK, check_life, check_policy, check_report, check_shards, check_tick};
 use super::decide::decide;
-use super::shared::{Settings, Shared};
+use super::shared::{Settings, Shared, is_of};
 use super::tally::Tally;
 use super::ticking::{close, start};
 use crate::core::{Error, PolicyName, Requirement};
@@ -28,15 +28,18 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// of its requests at random. Requests with a [reserve](crate::Policy::reserve) that they may use are dropped only if
 /// they alone exceed the limit.
 ///
-/// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the third
-/// tick on. A burst from nothing passes for up to 3 ticks, though never more than the whole limit in each process; load
-/// that changes faster than in 3 ticks is limited badly. Use a [`LeaseStore`](crate::LeaseStore) for it.
+/// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the fourth
+/// tick on, if a tick admits at least 100 requests; below that up to 10% less is admitted, and limits of fewer than 10
+/// units a tick are refused when a layer is built. A burst from nothing passes for up to 3 ticks, though never more than
+/// the whole limit in each process; load that changes faster than in 3 ticks is limited badly. Use a
+/// [`LeaseStore`](crate::LeaseStore) for it.
 ///
-/// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks without a request. No
-/// request waits.
+/// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks (or a life, if that
+/// is longer) without a request. No request waits.
 ///
 /// **Without the tally**: the last ratios hold for their life, 10 ticks by default. From then on, and before the first
-/// totals, each process admits its share of each limit: the limit divided by the number of processes that reported last.
+/// totals, each process admits its share of each limit: the limit divided by the number of processes that reported last,
+/// and at least by [`instances`](RatioStoreBuilder::instances).
 ///
 /// **Several policies** of one layer are a cascade in their order: a policy is offered what the enforced ones before it
 /// admit. Put narrow policies first. For an exact limit of each user beside a global one, nest two layers, the exact one
@@ -120,7 +123,8 @@ impl RatioStore {
         let hash = self.shared.hash(counter);
         let part = self.shared.parts.lock(hash);
         let moment = self.shared.moment(Instant::now(), part.since);
-        part.find(hash, counter).and_then(|entry| entry.ratio(&moment))
+        let entry = part.find(hash, counter).filter(|_| self.shared.is_known(moment.now));
+        entry.and_then(|entry| entry.ratio(&moment))
     }
 
     /// Returns how many processes reported in the last tick; `None` if that is not known, as before the first totals and
@@ -129,7 +133,8 @@ impl RatioStore {
         self.shared.is_known(Instant::now()).then(|| self.shared.live())
     }
 
-    /// Reports once more, and ends the task. The last ratios hold for their life.
+    /// Reports once more, and ends the task of all clones. From then on this process admits its share of each limit, so
+    /// that it goes on to serve while it drains.
     ///
     /// # Cancellation
     ///
@@ -236,14 +241,13 @@ impl Store for RatioStore {
 
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         let hash = self.shared.hash(counter);
-        let is_own =
-            |entry: &super::entry::Entry| entry.counter.policy == counter.policy && entry.counter.key == counter.key;
-        drop(self.shared.parts.lock(hash).table.remove(hash, is_own));
+        drop(self.shared.parts.lock(hash).table.remove(hash, |entry| is_of(entry, counter)));
         self.shared.local.reset(counter)
     }
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
-        requirements.iter().try_for_each(check_policy)?;
+        let tick = self.shared.settings.tick;
+        requirements.iter().try_for_each(|requirement| check_policy(requirement, Some(tick)))?;
         let Some((policy, by)) = &self.shared.settings.fair else { return Ok(()) };
         let has = |name: &PolicyName| requirements.iter().any(|requirement| requirement.policy == name);
         match [policy, by].into_iter().find(|name| has(policy) && !has(name)) {

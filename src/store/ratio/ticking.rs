@@ -1,8 +1,8 @@
 //! The task that reports once in each tick.
 //!
 //! It begins with the store, or with a decision, and ends after a while without any, or with the last clone of the
-//! store, of which it holds none while it waits. A task that is dropped with its runtime clears the mark, and the next decision starts another
-//! one.
+//! store, of which it holds none while it waits. A task that is dropped with its runtime clears the mark, and the next
+//! decision starts another one.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,9 @@ use super::shared::Shared;
 use super::tally::{CounterId, Report};
 use crate::core::Error;
 use crate::core::error::Kind;
+
+/// The latest time of a tally, in microseconds: none after it is near an overflow.
+const LATEST: u64 = 1 << 62;
 
 /// The task of a store: what it knows of the tally's clock.
 struct Ticking {
@@ -45,7 +48,6 @@ pub(super) fn start(shared: &Arc<Shared>, now: Instant) {
     if shared.ticks.swap(true, Ordering::SeqCst) {
         return;
     }
-    begin(shared, now);
     let weak = Arc::downgrade(shared);
     let ticking = Ticking { weak, epoch: None, last: None, outage: Outage::default() };
     drop(runtime.spawn(ticking.run()));
@@ -66,6 +68,11 @@ pub(super) async fn close(shared: &Arc<Shared>) {
 
 impl Ticking {
     async fn run(mut self) {
+        // Not before it runs: on a runtime that has ended it never does, and each decision would begin a tick.
+        match self.weak.upgrade() {
+            Some(shared) => begin(&shared, Instant::now()),
+            None => return,
+        }
         loop {
             let Some(shared) = self.weak.upgrade() else { return };
             if shared.closed.load(Ordering::SeqCst) || shared.is_idle(Instant::now()) {
@@ -86,7 +93,7 @@ impl Ticking {
             None => base.live(false),
             Some(epoch) => {
                 let current = shared.phase.tick_of(epoch.saturating_add(shared.micros(began)));
-                let target = self.last.map_or(current, |last| current.max(last + 1));
+                let target = self.last.map_or(current, |last| current.max(last.saturating_add(1)));
                 self.last = Some(target);
                 Report { target, ..base }.counters(choose(shared, began))
             }
@@ -98,8 +105,11 @@ impl Ticking {
             Ok(totals) => {
                 let now = Instant::now();
                 let middle = u64::midpoint(shared.micros(began), shared.micros(now));
-                let time = u64::try_from(totals.now.as_micros()).unwrap_or(u64::MAX);
+                let time = u64::try_from(totals.now.as_micros()).map_or(LATEST, |time| time.min(LATEST));
                 self.epoch = Some(time.saturating_sub(middle));
+                // A clock that was set back: its ticks begin anew.
+                let next = shared.phase.tick_of(time).saturating_add(1);
+                self.last = self.last.filter(|last| *last <= next);
                 self.outage.end();
                 hear(shared, &reported, totals, now);
             }
@@ -116,7 +126,8 @@ impl Ticking {
         let least = if self.last.is_none() { tick / 4 } else { Duration::ZERO };
         let from = epoch.saturating_add(shared.micros(now + least));
         let next = shared.phase.next(from, self.last);
-        shared.start + Duration::from_micros(next.saturating_sub(epoch))
+        // Whatever the tally's clock is: a wrong reply must not end the reports.
+        (shared.start + Duration::from_micros(next.saturating_sub(epoch))).min(now + 2 * tick)
     }
 }
 

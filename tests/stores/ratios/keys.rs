@@ -49,7 +49,8 @@ async fn keys_that_no_report_has_room_for_are_limited_by_shares() {
 #[tokio::test]
 async fn made_up_keys_take_neither_memory_nor_reports() {
     let tally = Switch::new();
-    let store = tally.store(1).capacity(1_000).build().expect("valid settings");
+    let instances = 5.try_into().expect("not 0");
+    let store = tally.store(1).capacity(1_000).instances(instances).build().expect("valid settings");
     for key in 0..50_000 {
         let check = Check::new(counter("key", &key.to_string(), Quota::per_second(10)), 1);
         assert!(decide(&store, &[check]).is_allowed());
@@ -57,6 +58,10 @@ async fn made_up_keys_take_neither_memory_nor_reports() {
             sleep(TICK / 2).await;
         }
     }
+    // One that had a place would be admitted up to the whole limit.
+    let check = Check::new(counter("key", "new", Quota::per_second(10)), 1);
+    let admitted = (0..10).filter(|_| decide(&store, std::slice::from_ref(&check)).is_allowed()).count();
+    assert_eq!((store.live(), admitted), (Some(1), 2), "there is no place left: its share");
     sleep(3 * TICK).await;
     assert!(tally.reports().iter().all(|report| report.counters.len() <= 256));
     assert!(tally.reports().iter().any(|report| report.counters.len() == 256));

@@ -8,7 +8,7 @@ mod tally;
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,18 +27,27 @@ const LIMIT: u64 = 400;
 struct Switch {
     tally: MemoryTally,
     is_off: Arc<AtomicBool>,
+    /// By how many microseconds its clock is ahead.
+    ahead: Arc<AtomicU64>,
     reports: Arc<Mutex<Vec<Report>>>,
 }
 
 impl Switch {
     /// A tally on the paused time of the test's runtime.
     fn new() -> Self {
-        let clock = ManualClock::paused();
-        Self { tally: MemoryTally::with_clock(clock), is_off: Arc::default(), reports: Arc::default() }
+        let (clock, ahead) = (ManualClock::paused(), Arc::<AtomicU64>::default());
+        let by = Arc::clone(&ahead);
+        let clock = move || clock.now() + Duration::from_micros(by.load(Ordering::Relaxed));
+        Self { tally: MemoryTally::with_clock(clock), is_off: Arc::default(), ahead, reports: Arc::default() }
     }
 
     fn set_off(&self, is_off: bool) {
         self.is_off.store(is_off, Ordering::Relaxed);
+    }
+
+    /// Sets its clock, to be so much ahead of the time of the test.
+    fn set_ahead(&self, by: Duration) {
+        self.ahead.store(u64::try_from(by.as_micros()).expect("it is short"), Ordering::Relaxed);
     }
 
     fn reports(&self) -> Vec<Report> {

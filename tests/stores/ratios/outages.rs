@@ -1,11 +1,12 @@
-//! A tally that does not reply, is emptied, or has nonsense.
+//! A tally that does not reply, loses its reports, or has false ones.
 
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::sleep;
-use tollgate::Source;
-use tollgate::store::{Check, CounterId, Offered, Report, Tally};
+use tokio::time::{Instant, sleep};
+use tollgate::store::{Check, CounterId, Offered, Report, Tally, Totals};
+use tollgate::{Error, Source};
 
 use super::{LIMIT, Switch, TICK, all, decide, load};
 
@@ -69,22 +70,57 @@ async fn a_false_report_holds_a_key_for_three_ticks_at_most() {
     assert_eq!(admitted[4..], [200; 4], "of all that is offered");
 }
 
+/// A tally that never replies, and how long it was waited for each time.
+struct Unanswered(Arc<Mutex<Vec<Duration>>>);
+
+struct Waiting(Arc<Mutex<Vec<Duration>>>, Instant);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.lock().expect("no test panicked").push(self.1.elapsed());
+    }
+}
+
+impl Tally for Unanswered {
+    fn report(&self, _: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
+        let waiting = Waiting(Arc::clone(&self.0), Instant::now());
+        Box::pin(async move {
+            let _waiting = waiting;
+            std::future::pending().await
+        })
+    }
+}
+
 #[tokio::test]
-async fn a_silent_tally_is_waited_for_a_quarter_of_a_tick() {
-    struct Silent;
-    impl Tally for Silent {
-        fn report(
-            &self,
-            _: Report,
-        ) -> std::pin::Pin<Box<dyn Future<Output = Result<tollgate::store::Totals, tollgate::Error>> + Send + '_>>
-        {
-            Box::pin(std::future::pending())
+async fn a_tally_that_does_not_reply_is_waited_for_a_quarter_of_a_tick() {
+    tokio::time::pause();
+    let waits = Arc::default();
+    let store = tollgate::RatioStore::new(Unanswered(Arc::clone(&waits)));
+    let admitted = load(std::slice::from_ref(&store), &Check::new(all(), 1), 1_000, 4).await;
+    assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT) <= 8), "{admitted:?}");
+    let waits = waits.lock().expect("no test panicked");
+    let is_quarter = |wait: &Duration| wait.abs_diff(TICK / 4) <= Duration::from_millis(2);
+    assert!(waits.len() >= 3 && waits.iter().all(is_quarter), "{waits:?}");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_does_not_stop_reports() {
+    let (hour, end) = (Duration::from_secs(3_600), Duration::from_micros(u64::MAX));
+    for steps in [[hour, Duration::ZERO], [Duration::ZERO, hour], [end, Duration::ZERO]] {
+        let tally = Switch::new();
+        let stores = tally.stores(2);
+        let check = Check::new(all(), 1);
+        for ahead in steps {
+            tally.set_ahead(ahead);
+            load(&stores, &check, 1_000, 5).await;
+            let before = tally.reports().len();
+            let admitted = load(&stores, &check, 1_000, 4).await;
+            let reports = tally.reports().len() - before;
+            assert!((4..=12).contains(&reports), "{reports} of two processes in 4 ticks, {ahead:?} ahead");
+            let is_limited = |second: &u64| second.abs_diff(LIMIT) <= LIMIT / 10;
+            assert!(ahead == end || admitted.iter().all(is_limited), "{admitted:?}, {ahead:?} ahead");
         }
     }
-    tokio::time::pause();
-    let store = tollgate::RatioStore::new(Silent);
-    let admitted = load(std::slice::from_ref(&store), &Check::new(all(), 1), 1_000, 3).await;
-    assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT) <= 8), "{admitted:?}");
 }
 
 #[tokio::test]
@@ -119,4 +155,63 @@ async fn a_closed_store_reports_once_more() {
     let reports = tally.reports().len();
     load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
     assert_eq!(tally.reports().len(), reports);
+}
+
+#[tokio::test]
+async fn a_closed_store_admits_its_share() {
+    let tally = Switch::new();
+    let stores = tally.stores(2);
+    let check = Check::new(all(), 1);
+    load(&stores, &check, 500, 5).await;
+    stores[0].close().await;
+    let admitted = load(&stores[..1], &check, 500, 12).await;
+    let share = LIMIT / 2;
+    assert!(admitted[0] <= 2 * share, "its bucket begins full: {admitted:?}");
+    assert!(admitted[1..].iter().all(|second| second.abs_diff(share) <= share / 10), "{admitted:?}");
+    assert_eq!((stores[0].ratio(&all()), stores[0].live()), (None, None));
+}
+
+#[tokio::test]
+async fn a_tick_that_has_lost_reports_is_no_data() {
+    for clear in [true, false] {
+        let tally = Switch::new();
+        let stores = tally.stores(8);
+        let check = Check::new(all(), 1);
+        load(&stores, &check, 250, 5).await;
+        let begun = tally.clone();
+        tokio::spawn(async move {
+            begun.set_off(!clear);
+            sleep(TICK * 5 / 2).await;
+            begun.tally.clear();
+            begun.set_off(false);
+        });
+        let admitted = load(&stores, &check, 250, 7).await;
+        assert!(admitted.iter().all(|second| *second * 10 <= LIMIT * 13), "cleared: {clear}: {admitted:?}");
+        assert_eq!(stores[0].live(), Some(8));
+    }
+}
+
+#[tokio::test]
+async fn a_fleet_that_halves_is_known_a_tick_later() {
+    let tally = Switch::new();
+    let mut stores = tally.stores(8);
+    let check = Check::new(all(), 1);
+    load(&stores, &check, 250, 5).await;
+    stores.truncate(3);
+    load(&stores, &check, 250, 4).await;
+    assert!(stores.iter().all(|store| store.live() == Some(3)));
+}
+
+#[test]
+fn a_runtime_that_has_ended_leaves_the_bound_of_a_tick() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let check = Check::new(all(), 1);
+    let stores = runtime.block_on(async {
+        let stores = Switch::new().stores(1);
+        load(&stores, &check, 2_000, 5).await;
+        stores
+    });
+    drop(runtime);
+    let admitted = (0..10_000).filter(|_| decide(&stores[0], std::slice::from_ref(&check)).is_allowed()).count();
+    assert!(admitted <= 500, "{admitted} in one tick of {LIMIT}");
 }

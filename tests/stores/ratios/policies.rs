@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate::store::{Change, Check, CounterId, MemoryTally, Mode, Requirement, Settles};
-use tollgate::{PolicyName, Quota, RatioStore, Store};
+use tollgate::{Calendar, PolicyName, Quota, RatioStore, Store};
 
 use super::{LIMIT, Steps, Switch, TICK, all, counter, decide, load};
 
@@ -99,13 +99,23 @@ fn a_policy_that_has_no_ratio_is_refused_when_the_layer_is_built() {
         assert!(error.contains("\"mail\"") && error.contains(reason), "{error}");
     };
     let window = Quota::per_second(10);
-    for quota in [window, Quota::fixed_window(10, second), Quota::sliding_window(10, 60 * second)] {
+    for quota in [window, Quota::fixed_window(10, second), Quota::sliding_window(600, 60 * second)] {
         assert!(store.supports(&[Requirement::new(&name, &quota).reserves()]).is_ok(), "{quota}");
     }
     for quota in [Quota::sliding_log(10, second), Quota::leaky_bucket(10, second), Quota::concurrency(10)] {
         refused(Requirement::new(&name, &quota), "has no ratio");
     }
     refused(Requirement::new(&name, &Quota::per_hour(10)), "window of 3600s");
+    for (quota, remedy) in [
+        (Quota::per_second(9), "a tick of at least 1.112s, or use another store"),
+        (Quota::per_minute(10), "a tick of at least 60s, or use another store"),
+        (Quota::per_minute(9), "too few for a ratio: use another store"),
+    ] {
+        refused(Requirement::new(&name, &quota), "fewer than 10 units in a tick of 1s");
+        refused(Requirement::new(&name, &quota), remedy);
+    }
+    let daily = Calendar::daily("UTC").expect("a zone");
+    refused(Requirement::new(&name, &Quota::calendar_window(1_000_000, daily)), "counts by a calendar");
     refused(Requirement::new(&name, &window).settles(Settles::ByOutcome), "settles units by the outcome");
     refused(Requirement::new(&name, &window).bans(), "has a ban");
     let fair = RatioStore::builder(MemoryTally::new()).fair("mail", "user").build().expect("valid settings");

@@ -3,7 +3,7 @@
 use tollgate::Source;
 use tollgate::store::Check;
 
-use super::{LIMIT, Steps, Switch, all, counter, decide, load};
+use super::{LIMIT, Steps, Switch, TICK, all, counter, decide, load};
 use tollgate::Quota;
 
 #[tokio::test]
@@ -53,6 +53,31 @@ async fn costs_are_admitted_by_their_units() {
     let admitted = load(&stores, &Check::new(all(), 5), 200, 13).await;
     let mean = 5 * admitted[3..].iter().sum::<u64>() / 10;
     assert!(mean.abs_diff(LIMIT) * 20 <= LIMIT, "{admitted:?}");
+}
+
+#[tokio::test]
+async fn costs_that_few_requests_of_a_process_have_are_admitted_by_their_units() {
+    const COST: u64 = 1_000;
+    for (processes, each) in [(20, 5), (50, 1)] {
+        let tally = Switch::new();
+        let stores = tally.stores(processes);
+        // A fifth of what is offered.
+        let limit = processes * each * COST / 5;
+        let check = Check::new(counter("all", "all", Quota::per_second(limit)), COST);
+        let (mut admitted, mut sent) = (0, 0);
+        let mut steps = Steps::new();
+        for step in 0..24 * 50 {
+            while sent * 50 <= step * processes * each {
+                let store = &stores[usize::try_from(sent % processes).expect("small")];
+                let is_allowed = decide(store, std::slice::from_ref(&check)).is_allowed();
+                admitted += if is_allowed && step >= 4 * 50 { COST } else { 0 };
+                sent += 1;
+            }
+            steps.next().await;
+        }
+        let mean = admitted / 20;
+        assert!(mean.abs_diff(limit) * 10 <= limit, "{mean} of {limit}: {each} a tick of each of {processes}");
+    }
 }
 
 #[tokio::test]
@@ -106,7 +131,7 @@ async fn small_callers_are_not_dropped_for_a_large_one() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_that_its_wait_is_a_guess() {
+async fn the_wait_of_a_refusal_is_a_guess() {
     let tally = Switch::new();
     let stores = tally.stores(1);
     load(&stores, &Check::new(all(), 1), 2_000, 4).await;
@@ -122,4 +147,20 @@ async fn a_refusal_says_that_its_wait_is_a_guess() {
         }
     }
     assert!(waits[0] == 0 && waits[1..].iter().all(|count| *count > 100), "spread over 1 to 3 ticks: {waits:?}");
+}
+
+#[tokio::test]
+async fn no_refusal_has_units_left() {
+    let tally = Switch::new();
+    let stores = tally.stores(1);
+    // A tick has a tenth of the window.
+    let window = counter("all", "all", Quota::fixed_window(10 * LIMIT, 10 * TICK));
+    let check = Check::new(window, 1);
+    load(&stores, &check, 2_000, 5).await;
+    load(&stores, &check, 50, 4).await;
+    assert_eq!(stores[0].ratio(&check.counter), Some(0.0));
+    let decisions: Vec<_> = (0..2_000).map(|_| decide(&stores[0], std::slice::from_ref(&check))).collect();
+    let refused: Vec<_> = decisions.iter().filter(|decision| !decision.is_allowed()).collect();
+    assert!(refused.len() > 1_000, "{}: no more than its former part", refused.len());
+    assert!(refused.iter().all(|decision| decision.outcomes()[0].remaining() == 0));
 }

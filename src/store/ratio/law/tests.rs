@@ -87,6 +87,13 @@ fn nothing_is_dropped_at_a_keep_of_all_and_nothing_admitted_at_0() {
 }
 
 #[test]
+fn a_slack_is_one_of_requests() {
+    assert_eq!([slack(100, 1), slack(100, 0), slack(0, 1)], [44, 44, 4]);
+    assert_eq!([slack(100_000, 1_000), slack(0, 50)], [44_000, 200]);
+    assert_eq!(slack(u64::MAX, u64::MAX), u64::MAX);
+}
+
+#[test]
 fn a_level_fills_the_room() {
     assert_eq!(level(&[50, 100, 5_000], 1_000), Some(850));
     assert_eq!(level(&[1, 1, 1, 1, 1, 10], 8), Some(3));
