@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::decide::decide;
+use super::law::has_ratio;
 use super::shared::{Settings, Shared};
 use super::tally::Tally;
 use super::ticking::{close, start};
-use crate::core::algorithm::Algorithm;
 use crate::core::{Error, PolicyName, Requirement};
 use crate::random;
 use crate::store::around::settle_each;
@@ -28,7 +28,6 @@ const DEFAULT_REPORT: usize = 256;
 const MOST_REPORT: usize = 512;
 const MOST_SHARDS: u8 = 16;
 const DEFAULT_CAPACITY: usize = 10_000;
-const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 
 /// A store that calls no server for a request: it admits the share of each key's requests that fits the limit of all
 /// processes.
@@ -290,17 +289,8 @@ impl Store for RatioStore {
 /// Checks that a policy can be limited by a ratio.
 fn supports(Requirement { policy, quota, settles, bans, .. }: &Requirement<'_>) -> Result<(), Error> {
     let name = policy.as_str();
-    let is_rate =
-        matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow);
-    let text = if quota.calendar().is_some() || !is_rate {
-        let algorithm = quota.algorithm().name();
-        format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
-    } else if quota.window() > LONGEST_WINDOW {
-        let window = quota.window();
-        format!(
-            "policy {name:?} has a window of {window:?}, and ratios are of rates: give at most 60s, or use another store"
-        )
-    } else if *settles == Settles::ByOutcome {
+    has_ratio(policy, quota)?;
+    let text = if *settles == Settles::ByOutcome {
         format!("policy {name:?} settles units by the outcome, and a ratio refunds none: use another store for it")
     } else if *bans {
         format!("policy {name:?} has a ban, which this store does not have: leave it out, or choose another store")
