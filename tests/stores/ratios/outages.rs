@@ -120,3 +120,29 @@ async fn a_closed_store_reports_once_more() {
     load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
     assert_eq!(tally.reports().len(), reports);
 }
+
+#[tokio::test]
+async fn what_was_divided_among_callers_holds_for_a_life_too() {
+    let tally = Switch::new();
+    let store = tally.store(1).fair("all", "caller").build().expect("valid settings");
+    let caller = Check::new(super::counter("caller", "large", tollgate::Quota::per_second(1 << 20)), 1);
+    let checks = [Check::new(all(), 1), caller];
+    let admitted = async |each: u64, seconds: u64| {
+        let (mut admitted, mut steps) = (0, super::Steps::new());
+        for _ in 0..seconds * 5 {
+            admitted += (0..each / 5).filter(|_| decide(&store, &checks).is_allowed()).count();
+            for _ in 0..10 {
+                steps.next().await;
+            }
+        }
+        admitted
+    };
+    // A hundred times the limit.
+    admitted(100 * LIMIT, 5).await;
+    tally.set_off(true);
+    admitted(5, 15).await;
+    tally.set_off(false);
+    admitted(5, 2).await;
+    assert_eq!(store.live(), Some(1), "the tally replies again");
+    assert_eq!(admitted(5, 20).await, 100, "far below the limit");
+}
