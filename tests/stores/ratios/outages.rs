@@ -122,6 +122,25 @@ async fn a_closed_store_reports_once_more() {
 }
 
 #[tokio::test]
+async fn a_tally_whose_clock_steps_back_is_reported_to_all_the_same() {
+    let clock = tollgate::test_util::ManualClock::paused();
+    let ahead = Arc::new(std::sync::atomic::AtomicU64::new(3_600));
+    let ahead_of = Arc::clone(&ahead);
+    let tally = tollgate::store::MemoryTally::with_clock(move || {
+        clock.now() + Duration::from_secs(ahead_of.load(std::sync::atomic::Ordering::Relaxed))
+    });
+    let store = tollgate::RatioStore::builder(tally).seed(1).build().expect("valid settings");
+    let stores = std::slice::from_ref(&store);
+    let check = Check::new(all(), 1);
+    load(stores, &check, 1_000, 6).await;
+    assert!(store.ratio(&all()).is_some());
+    ahead.store(0, std::sync::atomic::Ordering::Relaxed);
+    load(stores, &check, 1_000, 30).await;
+    assert_eq!(store.live(), Some(1), "it reports");
+    assert!(store.ratio(&all()).is_some());
+}
+
+#[tokio::test]
 async fn what_was_divided_among_callers_holds_for_a_life_too() {
     let tally = Switch::new();
     let store = tally.store(1).fair("all", "caller").build().expect("valid settings");
