@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::algorithm::Algorithm;
+use super::law::has_ratio;
 use crate::core::{Error, Quota, Requirement, Settles};
 
 pub(super) const DEFAULT_TICK: Duration = Duration::from_secs(1);
@@ -15,7 +15,6 @@ const MOST_REPORT: usize = 512;
 const MOST_SHARDS: u8 = 16;
 /// Of a tick; with fewer, its count is no estimate of the load.
 const LEAST_UNITS: u64 = 10;
-const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 
 pub(crate) fn check_tick(tick: Duration) -> Result<(), Error> {
     if (TICKS[0]..=TICKS[1]).contains(&tick) && tick.subsec_nanos().is_multiple_of(1_000_000) {
@@ -52,19 +51,8 @@ pub(crate) fn check_shards(shards: u64) -> Result<u8, Error> {
 pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>) -> Result<(), Error> {
     let Requirement { policy, quota, settles, bans, .. } = requirement;
     let (name, tick) = (policy.as_str(), tick.unwrap_or(DEFAULT_TICK));
-    let is_rate =
-        matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow);
-    let text = if quota.calendar().is_some() {
-        format!("policy {name:?} counts by a calendar, which has no ratio: give a window of at most 60s")
-    } else if !is_rate {
-        let algorithm = quota.algorithm().name();
-        format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
-    } else if quota.window() > LONGEST_WINDOW {
-        let window = quota.window();
-        format!(
-            "policy {name:?} has a window of {window:?}, and ratios are of rates: give at most 60s, or use another store"
-        )
-    } else if let Some(remedy) = too_low(quota, tick) {
+    has_ratio(policy, quota)?;
+    let text = if let Some(remedy) = too_low(quota, tick) {
         format!(
             "policy {name:?} admits fewer than {LEAST_UNITS} units in a tick of {tick:?}, too few for a ratio: {remedy}"
         )

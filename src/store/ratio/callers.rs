@@ -9,7 +9,7 @@
 
 use std::mem;
 
-use super::law::{Deviation, Draws, keep_of, level};
+use super::law::{ALL, Deviation, Draws, keep_of, level};
 
 /// Callers of a key that are counted.
 const MOST_CALLERS: usize = 64;
@@ -34,10 +34,12 @@ struct Caller {
 }
 
 impl Callers {
-    /// Counts a request of a caller, and returns whether it is admitted: by `keep`, if none is known of the caller.
+    /// Counts a request of a caller, and returns whether it is admitted: by `keep`, if none is known of the caller, or
+    /// if it drops nothing. What was divided then is of totals that no longer hold.
     pub(super) fn admits(&mut self, hash: u64, cost: u64, keep: u64, draws: &mut Draws) -> bool {
         let caller = self.offer(hash, cost);
-        caller.deviation.admits(caller.keep.unwrap_or(keep), cost, draws.draw())
+        let keep = caller.keep.filter(|_| keep < ALL).unwrap_or(keep);
+        caller.deviation.admits(keep, cost, draws.draw())
     }
 
     /// Counts units of a caller.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::law::has_ratio;
 use super::shared::{Part, Shared};
 use super::ticking;
 use crate::core::decision::{Decision, Outcome, Source};
@@ -23,8 +24,10 @@ const MOST_LATER: u64 = 2;
 ///
 /// # Errors
 ///
-/// Those of the memory store, for checks that it cannot decide.
+/// If a quota has no ratio, and those of the memory store, for checks that it cannot decide.
 pub(super) fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<Decided, Error> {
+    // Tiers have quotas that nobody was asked about.
+    checks.iter().try_for_each(|check| has_ratio(&check.counter.policy, &check.counter.quota))?;
     let now = Instant::now();
     ticking::start(shared, now);
     let mut locked = shared.lock_all(checks);

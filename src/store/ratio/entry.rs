@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::callers::Callers;
 use super::law::{ALL, Deviation, Draws, Rate, keeps, kept, slack};
-use super::tally::CounterId;
+use super::tally::{CounterId, MOST_TOTAL};
 use crate::store::map;
 use crate::store::{Check, Counter};
 
@@ -28,8 +28,8 @@ pub(super) struct Entry {
     pub(super) used: Instant,
     /// When its totals were received last.
     pub(super) heard: Option<Instant>,
-    /// All units that all processes were offered in the tick of these totals.
-    total: u64,
+    /// What all processes were offered of each kind in the tick of these totals.
+    totals: [u64; 2],
     /// When the totals were at least half of the rate: for a life from then on it is reported exactly.
     hot: Option<Instant>,
     /// Whether it was not reported for want of room, so that this process admits its share.
@@ -101,20 +101,30 @@ impl Entry {
             kinds: [Kind::new(), Kind::new()],
             used: moment.now,
             heard: None,
-            total: 0,
+            totals: [0; 2],
             hot: None,
             by_share: false,
         }
     }
 
-    /// Sets the quota and the floor of a check, where they have changed.
+    /// Sets the quota and the floor of a check, where they have changed: tiers that share a key are each dropped by
+    /// their own limit.
     pub(super) fn follow(&mut self, check: &Check, moment: &Moment) {
-        if self.counter.quota != check.counter.quota {
-            self.counter.quota = check.counter.quota;
-            self.rate = Rate::new(&check.counter.quota, moment.tick);
-        }
         self.floor = if check.floor > 0 { check.floor } else { self.floor };
         self.used = moment.now;
+        if self.counter.quota == check.counter.quota {
+            return;
+        }
+        self.counter.quota = check.counter.quota;
+        self.rate = Rate::new(&check.counter.quota, moment.tick);
+        if let Some(heard) = self.heard {
+            let keeps = self.keeps();
+            self.kinds.iter_mut().zip(keeps).for_each(|(kind, keep)| kind.change(keep, heard));
+        }
+    }
+
+    fn keeps(&self) -> [u64; 2] {
+        keeps(self.rate, self.totals, (self.floor, self.counter.quota.capacity()))
     }
 
     /// Whether its last totals still hold.
@@ -179,7 +189,7 @@ impl Entry {
         if is_known && kind.keep < ALL {
             return 0;
         }
-        let total = if is_known { self.total } else { 0 };
+        let total = if is_known { self.totals[0] + self.totals[1] } else { 0 };
         let admitted = self.kinds.iter().fold(check.floor, |sum, kind| sum.saturating_add(kind.admitted));
         self.rate.left(quota, total).min(quota.capacity()).saturating_sub(admitted)
     }
@@ -223,11 +233,11 @@ impl Entry {
 
     fn hear_totals(&mut self, totals: [u64; 2], moment: &Moment) -> [u64; 2] {
         self.heard = Some(moment.now);
-        self.total = totals[0].saturating_add(totals[1]);
-        if self.total.saturating_mul(2) >= self.rate.units() {
+        self.totals = totals.map(|units| units.min(MOST_TOTAL - 1));
+        if 2 * (self.totals[0] + self.totals[1]) >= self.rate.units() {
             self.hot = Some(moment.now);
         }
-        keeps(self.rate, totals, (self.floor, self.counter.quota.capacity()))
+        self.keeps()
     }
 }
 
@@ -265,15 +275,34 @@ impl Kind {
         self.admitted.saturating_add(cost) <= expected.saturating_sub(self.slack(self.expected, cost))
     }
 
+    /// Sets the keep of new totals.
     fn hear(&mut self, keep: u64, moment: &Moment) {
+        self.set(keep, moment.now);
+        if keep >= ALL
+            && let Some((_, before)) = self.limited
+        {
+            self.most = self.last[0].max(before);
+        }
+    }
+
+    /// Sets the keep of another quota by the same totals, which were heard at that time.
+    fn change(&mut self, keep: u64, heard: Instant) {
+        if self.last == [0; 2] {
+            // Of what this process is offered nothing is known.
+            self.keep = keep;
+            return;
+        }
+        self.limited = None;
+        self.set(keep, heard);
+    }
+
+    fn set(&mut self, keep: u64, heard: Instant) {
         let [now, then] = self.last;
         self.keep = keep;
         self.expected = if keep < ALL { kept(keep, then) } else { 0 };
         if keep < ALL {
             self.most = kept(keep, now.max(then));
-            self.limited = Some((moment.now, self.most));
-        } else if let Some((_, before)) = self.limited {
-            self.most = now.max(before);
+            self.limited = Some((heard, self.most));
         }
         if let Some(callers) = &mut self.callers {
             if keep < ALL { callers.divide(kept(keep, now)) } else { callers.forget() }

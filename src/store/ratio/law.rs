@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use super::tally::MOST_UNITS;
-use crate::core::Quota;
+use crate::core::algorithm::Algorithm;
+use crate::core::{Error, PolicyName, Quota};
 
 /// The keep that drops nothing.
 pub(super) const ALL: u64 = 1 << 32;
@@ -16,6 +17,32 @@ const POINT: u32 = 20;
 
 /// The error of drops is bounded by this many times the cost of a request.
 const MOST_ERROR: i128 = 8;
+
+const LONGEST_WINDOW: Duration = Duration::from_secs(60);
+
+/// Checks that a quota of a policy is a rate of up to 60 s.
+///
+/// # Errors
+///
+/// If it is something else.
+pub(super) fn has_ratio(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
+    let is_rate =
+        matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow);
+    let (is_rate, window) = (is_rate && quota.calendar().is_none(), quota.window());
+    if is_rate && window <= LONGEST_WINDOW {
+        return Ok(());
+    }
+    let (name, algorithm) = (policy.as_str(), quota.algorithm().name());
+    Err(Error::invalid(if quota.calendar().is_some() {
+        format!("policy {name:?} counts by a calendar, which has no ratio: give a window of at most 60s")
+    } else if is_rate {
+        format!(
+            "policy {name:?} has a window of {window:?}, and ratios are of rates: give at most 60s, or use another store"
+        )
+    } else {
+        format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
+    }))
+}
 
 /// What a quota admits in one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

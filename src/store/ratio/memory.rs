@@ -121,10 +121,11 @@ fn ratio(
         bucket.expire(tick);
     }
     // What was offered is written first, as a report may be for the tick that is read.
-    let has_room = match is_late {
+    let has_room = if is_late {
         // Several that were held up would count as so many processes of one tick.
-        true => vec![true; own.len()],
-        false => buckets[place(target)].write(target, report.live, own),
+        vec![true; own.len()]
+    } else {
+        buckets[place(target)].write(target, report.live, own)
     };
     let last = tick.wrapping_sub(1);
     let of_last = |buckets: &[Bucket; 3], id: &CounterId| buckets[place(last)].units_in(last, id);

@@ -59,8 +59,10 @@ pub(super) struct Shared {
     pub(super) hot: ArcSwap<Hot>,
     /// When the last decision was made, in microseconds.
     used: AtomicU64,
-    /// Whether there is a task.
-    pub(super) ticks: AtomicBool,
+    /// The number of the task that reports; 0 if there is none.
+    pub(super) task: AtomicU64,
+    /// Before this time no other task is started, in microseconds.
+    pub(super) next_task: AtomicU64,
     pub(super) closed: AtomicBool,
     pub(super) phase: Phase,
     pub(super) observer: StoreObserver,
@@ -109,7 +111,8 @@ impl Shared {
             seen: AtomicU64::new(0),
             hot: ArcSwap::from_pointee(Hot { heard: None, totals: Vec::new() }),
             used: AtomicU64::new(0),
-            ticks: AtomicBool::new(false),
+            task: AtomicU64::new(0),
+            next_task: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             phase,
             observer: metrics::of_store(),
@@ -133,9 +136,16 @@ impl Shared {
         current.or_else(|| self.runtime.get().cloned())
     }
 
-    /// Notes a decision.
-    pub(super) fn touch(&self, now: Instant) {
-        self.used.store(self.micros(now), Ordering::Relaxed);
+    /// Notes a decision, and returns its time in microseconds.
+    pub(super) fn touch(&self, now: Instant) -> u64 {
+        let micros = self.micros(now);
+        self.used.store(micros, Ordering::Relaxed);
+        micros
+    }
+
+    /// Returns the end of a life that begins at `now`, in microseconds.
+    pub(super) fn life_from(&self, now: Instant) -> u64 {
+        self.micros(now + self.settings.life)
     }
 
     /// Returns whether there was no decision for 60 ticks, or a life if that is longer.

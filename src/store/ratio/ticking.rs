@@ -1,8 +1,8 @@
 //! The task that reports once in each tick.
 //!
 //! It begins with the store, or with a decision, and ends after a while without any, or with the last clone of the
-//! store, of which it holds none while it waits. A task that is dropped with its runtime clears the mark, and the next
-//! decision starts another one.
+//! store, of which it holds none while it waits. After one that is dropped with its runtime, or that did not wake for a
+//! life, the next decision starts another one.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -17,12 +17,16 @@ use super::tally::{CounterId, Report};
 use crate::core::Error;
 use crate::core::error::Kind;
 
-/// The latest time of a tally, in microseconds: none after it is near an overflow.
-const LATEST: u64 = 1 << 62;
+/// No time of a tally is later, in microseconds: 2,283 years since the Unix epoch.
+const MOST_TIME: u64 = 1 << 56;
 
 /// The task of a store: what it knows of the tally's clock.
 struct Ticking {
     weak: Weak<Shared>,
+    /// The number of the task.
+    id: u64,
+    /// When it first ran.
+    began: Option<Instant>,
     /// The time of the tally at the start of the store, in microseconds; `None` before it has replied.
     epoch: Option<u64>,
     /// The tick of the last report.
@@ -39,23 +43,26 @@ struct Outage {
 }
 
 /// Starts the task, unless there is one or the store was closed; without a runtime there is none.
+///
+/// A task that should have woken a life ago is replaced: nobody drives its runtime.
 pub(super) fn start(shared: &Arc<Shared>, now: Instant) {
-    shared.touch(now);
-    if shared.ticks.load(Ordering::Relaxed) || shared.closed.load(Ordering::Relaxed) {
+    let (micros, next) = (shared.touch(now), shared.next_task.load(Ordering::Relaxed));
+    if micros < next || shared.closed.load(Ordering::Relaxed) {
         return;
     }
     let Some(runtime) = shared.runtime() else { return };
-    if shared.ticks.swap(true, Ordering::SeqCst) {
+    if shared.next_task.compare_exchange(next, shared.life_from(now), Ordering::SeqCst, Ordering::Relaxed).is_err() {
         return;
     }
+    let id = micros + 1;
+    shared.task.store(id, Ordering::SeqCst);
     let weak = Arc::downgrade(shared);
-    let ticking = Ticking { weak, epoch: None, last: None, outage: Outage::default() };
-    drop(runtime.spawn(ticking.run()));
+    drop(runtime.spawn(Ticking { weak, id, began: None, epoch: None, last: None, outage: Outage::default() }.run()));
 }
 
 /// Reports once more, and has the task end.
 pub(super) async fn close(shared: &Arc<Shared>) {
-    if shared.closed.swap(true, Ordering::SeqCst) || !shared.ticks.load(Ordering::SeqCst) {
+    if shared.closed.swap(true, Ordering::SeqCst) || shared.task.load(Ordering::SeqCst) == 0 {
         return;
     }
     let counters = choose(shared, Instant::now());
@@ -68,18 +75,20 @@ pub(super) async fn close(shared: &Arc<Shared>) {
 
 impl Ticking {
     async fn run(mut self) {
-        // Not before it runs: on a runtime that has ended it never does, and each decision would begin a tick.
-        match self.weak.upgrade() {
-            Some(shared) => begin(&shared, Instant::now()),
-            None => return,
-        }
         loop {
             let Some(shared) = self.weak.upgrade() else { return };
-            if shared.closed.load(Ordering::SeqCst) || shared.is_idle(Instant::now()) {
+            let (now, is_replaced) = (Instant::now(), shared.task.load(Ordering::SeqCst) != self.id);
+            if is_replaced || shared.closed.load(Ordering::SeqCst) || shared.is_idle(now) {
                 return;
+            }
+            // Not before it runs: on a runtime that has ended it never does, and each decision would begin a tick.
+            if self.began.is_none() {
+                self.began = Some(now);
+                begin(&shared, now);
             }
             self.tick(&shared).await;
             let next = self.next(&shared);
+            shared.next_task.store(shared.life_from(next), Ordering::SeqCst);
             drop(shared);
             sleep_until(next).await;
         }
@@ -105,11 +114,11 @@ impl Ticking {
             Ok(totals) => {
                 let now = Instant::now();
                 let middle = u64::midpoint(shared.micros(began), shared.micros(now));
-                let time = u64::try_from(totals.now.as_micros()).map_or(LATEST, |time| time.min(LATEST));
+                let time = u64::try_from(totals.now.as_micros()).unwrap_or(MOST_TIME).min(MOST_TIME);
                 self.epoch = Some(time.saturating_sub(middle));
-                // A clock that was set back: its ticks begin anew.
-                let next = shared.phase.tick_of(time).saturating_add(1);
-                self.last = self.last.filter(|last| *last <= next);
+                // A clock that stepped back is not waited for until it is there again.
+                let current = shared.phase.tick_of(time);
+                self.last = self.last.filter(|last| *last <= current + 1);
                 self.outage.end();
                 hear(shared, &reported, totals, now);
             }
@@ -133,10 +142,13 @@ impl Ticking {
 
 impl Drop for Ticking {
     fn drop(&mut self) {
-        if let Some(shared) = self.weak.upgrade() {
-            shared.ticks.store(false, Ordering::SeqCst);
-            // What was known is not renewed.
-            shared.ratios.known(|| (0, HashMap::new()));
+        let Some(shared) = self.weak.upgrade() else { return };
+        // What was known is not renewed.
+        shared.ratios.known(|| (0, HashMap::new()));
+        if shared.task.compare_exchange(self.id, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+            // A tally that panics, or runtimes that end at once, lead to no more calls than one in a tick.
+            let next = self.began.map_or(0, |began| shared.micros(began + shared.settings.tick));
+            shared.next_task.store(next, Ordering::SeqCst);
         }
     }
 }

@@ -3,6 +3,7 @@
 mod keys;
 mod outages;
 mod policies;
+mod runtimes;
 mod steady;
 mod tally;
 

@@ -215,3 +215,48 @@ fn a_runtime_that_has_ended_leaves_the_bound_of_a_tick() {
     let admitted = (0..10_000).filter(|_| decide(&stores[0], std::slice::from_ref(&check)).is_allowed()).count();
     assert!(admitted <= 500, "{admitted} in one tick of {LIMIT}");
 }
+
+#[tokio::test]
+async fn a_tally_whose_clock_steps_back_is_reported_to_all_the_same() {
+    let clock = tollgate::test_util::ManualClock::paused();
+    let ahead = Arc::new(std::sync::atomic::AtomicU64::new(3_600));
+    let ahead_of = Arc::clone(&ahead);
+    let tally = tollgate::store::MemoryTally::with_clock(move || {
+        clock.now() + Duration::from_secs(ahead_of.load(std::sync::atomic::Ordering::Relaxed))
+    });
+    let store = tollgate::RatioStore::builder(tally).seed(1).build().expect("valid settings");
+    let stores = std::slice::from_ref(&store);
+    let check = Check::new(all(), 1);
+    load(stores, &check, 1_000, 6).await;
+    assert!(store.ratio(&all()).is_some());
+    ahead.store(0, std::sync::atomic::Ordering::Relaxed);
+    load(stores, &check, 1_000, 30).await;
+    assert_eq!(store.live(), Some(1), "it reports");
+    assert!(store.ratio(&all()).is_some());
+}
+
+#[tokio::test]
+async fn what_was_divided_among_callers_holds_for_a_life_too() {
+    let tally = Switch::new();
+    let store = tally.store(1).fair("all", "caller").build().expect("valid settings");
+    let caller = Check::new(super::counter("caller", "large", tollgate::Quota::per_second(1 << 20)), 1);
+    let checks = [Check::new(all(), 1), caller];
+    let admitted = async |each: u64, seconds: u64| {
+        let (mut admitted, mut steps) = (0, super::Steps::new());
+        for _ in 0..seconds * 5 {
+            admitted += (0..each / 5).filter(|_| decide(&store, &checks).is_allowed()).count();
+            for _ in 0..10 {
+                steps.next().await;
+            }
+        }
+        admitted
+    };
+    // A hundred times the limit.
+    admitted(100 * LIMIT, 5).await;
+    tally.set_off(true);
+    admitted(5, 15).await;
+    tally.set_off(false);
+    admitted(5, 2).await;
+    assert_eq!(store.live(), Some(1), "the tally replies again");
+    assert_eq!(admitted(5, 20).await, 100, "far below the limit");
+}

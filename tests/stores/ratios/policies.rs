@@ -149,3 +149,39 @@ fn settings_outside_of_their_bounds_are_errors() {
     assert!(builder().tick(ms(100)).life(ms(200)).report(512).shards(16).build().is_ok());
     assert!(builder().tick(ms(60_000)).build().is_ok());
 }
+
+#[tokio::test]
+async fn tiers_of_one_key_are_each_limited_by_their_own_quota() {
+    let tally = Switch::new();
+    let stores = tally.stores(1);
+    let of = |limit| Check::new(counter("all", "all", Quota::per_second(limit)), 1);
+    let (small, large) = (of(10), of(1_000));
+    let (mut admitted, mut steps) = ([0; 2], Steps::new());
+    for step in 0..10 * 50 {
+        for _ in 0..4 {
+            let is_allowed = decide(&stores[0], std::slice::from_ref(&large)).is_allowed();
+            admitted[1] += u64::from(is_allowed && step >= 200);
+        }
+        admitted[0] += u64::from(decide(&stores[0], std::slice::from_ref(&small)).is_allowed() && step >= 200);
+        steps.next().await;
+    }
+    assert_eq!(admitted[1], 6 * 200, "all are offered a quarter of the large limit");
+    assert!(admitted[0] <= 6 * 40, "25 times the small one: {admitted:?}");
+}
+
+#[tokio::test]
+async fn a_tier_that_has_no_ratio_is_an_error() {
+    let tally = Switch::new();
+    let stores = tally.stores(1);
+    load(&stores, &Check::new(all(), 1), 100, 2).await;
+    for quota in
+        [Quota::concurrency(5), Quota::fixed_window(10, Duration::from_secs(3_600)), Quota::leaky_bucket(5, TICK)]
+    {
+        let check = Check::new(counter("all", "tier", quota), 1);
+        let tollgate::store::Answer::Ready(decided) = stores[0].decide(&[check], tollgate::store::Deadline::none())
+        else {
+            panic!("a request waits")
+        };
+        assert!(decided.is_err(), "{quota}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Runtimes that end or have nobody to drive them, tallies that panic, and many threads at once.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tollgate::store::{Check, Deadline, MemoryTally, Report, Tally, Totals};
+use tollgate::{Error, Quota, RatioStore, Store};
+
+use super::{all, counter, decide};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+#[test]
+fn a_store_is_as_fast_when_its_only_runtime_has_ended() {
+    let store = RatioStore::builder(MemoryTally::new()).capacity(1 << 15).build().expect("valid settings");
+    let first = runtime();
+    first.block_on(async {
+        for key in 0..20_000 {
+            drop(decide(&store, &[Check::new(counter("all", &key.to_string(), Quota::per_second(100)), 1)]));
+        }
+    });
+    drop(first);
+    let began = Instant::now();
+    for _ in 0..200 {
+        drop(decide(&store, &[Check::new(all(), 1)]));
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "no request goes through all keys: {:?}", began.elapsed());
+}
+
+#[test]
+fn another_runtime_reports_where_the_first_is_not_driven() {
+    let tally = MemoryTally::new();
+    let tick = Duration::from_millis(100);
+    let idle = runtime();
+    let store = idle.block_on(async { RatioStore::builder(tally).tick(tick).build().expect("valid settings") });
+    runtime().block_on(async {
+        let began = Instant::now();
+        while store.live().is_none() && began.elapsed() < Duration::from_secs(20) {
+            drop(decide(&store, &[Check::new(all(), 1)]));
+            tokio::time::sleep(tick / 10).await;
+        }
+    });
+    assert!(store.live().is_some(), "it reports");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tally_that_panics_is_called_once_in_a_tick() {
+    struct Panics(Arc<AtomicUsize>);
+    impl Tally for Panics {
+        fn report(&self, _: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("a tally that panics");
+        }
+    }
+    let calls = Arc::new(AtomicUsize::new(0));
+    let store = RatioStore::new(Panics(Arc::clone(&calls)));
+    for _ in 0..500 {
+        drop(decide(&store, &[Check::new(all(), 1)]));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let calls = calls.load(Ordering::Relaxed);
+    assert!((1..=7).contains(&calls), "{calls} in 5 ticks");
+}
+
+#[test]
+fn a_thousand_tasks_with_several_policies_in_any_order_never_wait_for_each_other() {
+    let threads = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let settings = RatioStore::builder(MemoryTally::new()).tick(Duration::from_millis(100)).report(2).capacity(256);
+    let store = settings.build().expect("valid settings");
+    let work = async {
+        let tasks = (0..1_000_usize).map(|task| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for round in 0..50 {
+                    let of = |policy: &str, key: usize| {
+                        let counter = counter(policy, &(key % 300).to_string(), Quota::per_second(50));
+                        Check::new(counter, (round % 3) as u64)
+                    };
+                    let mut checks = [of("a", task + round), of("b", task * round), of("a", task + round), of("c", 7)];
+                    checks.rotate_left(round % 4);
+                    drop(store.decide(&checks, Deadline::none()));
+                    if round % 10 == 9 {
+                        drop(store.reset(&checks[0].counter));
+                        let ratio = store.ratio(&checks[1].counter);
+                        assert!(ratio.is_none_or(|ratio| (0.0..=1.0).contains(&ratio)));
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.expect("no task panics");
+        }
+    };
+    threads.block_on(async { tokio::time::timeout(Duration::from_secs(60), work).await.expect("nobody waits") });
+}
