@@ -3,7 +3,8 @@
 --
 -- keys      three hashes of one slot: those of the ticks that are 0, 1 and 2 modulo 3
 -- args[1]   the tick (7 bytes, us, 10,000 to 60,000,000), the number of the tick that the report is for, or
---           0 (7), and 1 if the process is counted as live, else 0 (1)
+--           0 (7), and 1 if the process is counted as live, else 0 (1). It counts in that tick if it is the
+--           last one, nowhere if it is older, and else in the current one
 -- args[2]   the counters of the report, at most 512, each as its name (16), the units offered that may not
 --           use the reserve, and the others (6 each), and the limit of a tick (6), all at most 2^40
 --
@@ -105,20 +106,23 @@ local function ratio(keys, args)
   local last = read_bucket(keys, tick - 1)
   local into = target == tick - 1 and last or read_bucket(keys, tick)
   local names = read_names(args[2])
-  if not into.is_there and (counts > 0 or #names > 0) then
+  -- Several that were held up would count as so many processes of one tick.
+  local is_late = target > 0 and target < tick - 1
+  if not is_late and not into.is_there and (counts > 0 or #names > 0) then
     begin_bucket(into, tick_us)
   end
-  if counts > 0 then
+  if not is_late and counts > 0 then
     into.live = call('HINCRBY', into.key, 'live', 1)
   end
   -- What was offered is written first, as a report may be for the tick that is read.
-  local without_room = add_offered(into, names, args[2])
+  local without_room = is_late and {} or add_offered(into, names, args[2])
   local units, hot, parts = read_units(last, names), into.hot, {}
   for i, name in ipairs(names) do
     local ordinary, critical = units[2 * i - 1], units[2 * i]
     local _, _, most = read_offered(args[2], i)
     parts[i] = pack('>I7I7', without_room[i] and NEVER or ordinary, critical)
-    if 2 * (ordinary + critical) >= most and #hot < MOST_HOT * NAME and not hot:find(name, 1, true) then
+    local is_hot = not is_late and 2 * (ordinary + critical) >= most
+    if is_hot and #hot < MOST_HOT * NAME and not hot:find(name, 1, true) then
       hot = hot .. name
     end
   end

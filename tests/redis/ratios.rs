@@ -188,7 +188,7 @@ async fn hashes_of_a_tick_expire_after_four_and_there_are_three_of_a_shard() {
         drop(tally.report(report()).await.expect("the server is there"));
         server.assert_every_key_expires();
         let keys = server.keys();
-        assert!(keys.len() <= 6 && keys.iter().all(|key| key.starts_with("tollgate:{ratio-400000-")), "{keys:?}");
+        assert!(keys.len() <= 6 && keys.iter().all(|key| key.starts_with("tollgate:{ratio-400000-2-")), "{keys:?}");
         let lives = keys.iter().map(|key| server.ask::<i64>(&["PTTL", key]));
         assert!(lives.max().is_some_and(|most| most <= 1_600), "four ticks");
     }
@@ -210,7 +210,7 @@ async fn a_hash_of_an_older_tick_that_is_still_there_counts_for_nothing() {
             let added = number(&tally.report(report).await.expect("the server is there"), SHORT);
             tokio::time::sleep(SHORT * 3).await;
             let now = next_tick(&tally, SHORT).await;
-            let is_there = server.keys().contains(&format!("tollgate:{{ratio-400000-0}}:{}", tick % 3));
+            let is_there = server.keys().contains(&format!("tollgate:{{ratio-400000-1-0}}:{}", tick % 3));
             let target = if live { 0 } else { now - 1 };
             let report = Report::new(SHORT, target).live(live).counters(counters.clone());
             let totals = tally.report(report).await.expect("the server is there");
@@ -290,7 +290,7 @@ async fn an_emptied_server_has_no_live_processes_and_counts_from_the_next_report
         if restarts {
             server.kill();
             let start = Instant::now();
-            let lost = tally.report(Report::new(SHORT, 0)).await.expect_err("the server is gone");
+            let lost = tally.report(Report::new(SHORT, 0)).await.expect_err("there is no server");
             assert!(!lost.is_invalid() && start.elapsed() < SHORT, "{lost:#}");
             server.restart();
             while tally.report(Report::new(SHORT, 0).live(false)).await.is_err() {
@@ -307,7 +307,7 @@ async fn an_emptied_server_has_no_live_processes_and_counts_from_the_next_report
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_report_to_a_silent_server_fails_after_a_quarter_of_a_tick() {
+async fn a_report_that_no_server_replies_to_fails_after_a_quarter_of_a_tick() {
     let server = RedisServer::start();
     let tally = patient_store(&server).await;
     let _ = look(&tally, SHORT, []).await;
@@ -332,11 +332,11 @@ async fn a_key_of_another_kind_is_an_error_and_stays() {
     let server = RedisServer::start();
     let tally = patient_store(&server).await;
     for place in 0..3 {
-        let _: String = server.ask(&["SET", &format!("tollgate:{{ratio-60000000-0}}:{place}"), "mine"]);
+        let _: String = server.ask(&["SET", &format!("tollgate:{{ratio-60000000-1-0}}:{place}"), "mine"]);
     }
     let error = tally.report(Report::new(LONG, 0)).await.expect_err("it cannot be added");
     assert!(error.is_store() && format!("{error:#}").contains("WRONGTYPE"), "{error:#}");
-    assert_eq!(server.ask::<String>(&["GET", "tollgate:{ratio-60000000-0}:1"]), "mine");
+    assert_eq!(server.ask::<String>(&["GET", "tollgate:{ratio-60000000-1-0}:1"]), "mine");
 }
 
 /// Has eight processes report at the same time, each in a runtime of its own; returns the number of the tick that each

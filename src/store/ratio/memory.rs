@@ -43,8 +43,9 @@ pub struct MemoryTally {
 
 struct Shared {
     clock: Box<dyn Clock>,
-    /// The three hashes of each shard, by the length of a tick in microseconds and the number of the shard.
-    shards: Mutex<BTreeMap<(u64, u8), [Bucket; 3]>>,
+    /// The three hashes of each shard, by the length of a tick in microseconds, how many shards there are, and which one
+    /// it is.
+    shards: Mutex<BTreeMap<(u64, u8, u8), [Bucket; 3]>>,
 }
 
 /// The reports of one tick to one shard.
@@ -83,7 +84,7 @@ impl MemoryTally {
         for shard in 0..report.shards.max(1) {
             let is_own = |(_, offered): &(usize, &Offered)| offered.id.shard(report.shards) == shard;
             let own: Vec<(usize, &Offered)> = report.counters.iter().enumerate().filter(is_own).collect();
-            let buckets = shards.entry((tick_us, shard)).or_default();
+            let buckets = shards.entry((tick_us, report.shards, shard)).or_default();
             let (live, hot) = ratio(buckets, (tick_us, now_us), report, &own, &mut totals.counters);
             totals.live = totals.live.max(live);
             totals.hot.extend(hot);
@@ -114,18 +115,24 @@ fn ratio(
     totals: &mut [Option<[u64; 2]>],
 ) -> (u64, Vec<(CounterId, [u64; 2])>) {
     let tick = now_us / tick_us;
-    let target = if report.target.checked_add(1) == Some(tick) { report.target } else { tick };
+    let next = report.target.saturating_add(1);
+    let (is_late, target) = (report.target > 0 && next < tick, if next == tick { report.target } else { tick });
     for bucket in buckets.iter_mut() {
         bucket.expire(tick);
     }
     // What was offered is written first, as a report may be for the tick that is read.
-    let has_room = buckets[place(target)].write(target, report.live, own);
+    let has_room = if is_late {
+        // Several that were held up would count as so many processes of one tick.
+        vec![true; own.len()]
+    } else {
+        buckets[place(target)].write(target, report.live, own)
+    };
     let last = tick.wrapping_sub(1);
     let of_last = |buckets: &[Bucket; 3], id: &CounterId| buckets[place(last)].units_in(last, id);
     for (&(index, offered), has_room) in own.iter().zip(has_room) {
         let units = of_last(buckets, &offered.id);
         totals[index] = has_room.then_some(units);
-        if 2 * (units[0] + units[1]) >= offered.limit.min(MOST_UNITS) {
+        if !is_late && 2 * (units[0] + units[1]) >= offered.limit.min(MOST_UNITS) {
             buckets[place(target)].add_hot(offered.id);
         }
     }

@@ -44,8 +44,9 @@ pub(crate) const MOST_TOTAL: u64 = 1 << 52;
 pub trait Tally: Send + Sync + 'static {
     /// Adds a report to its tick, at most once, and returns the totals of the last complete tick.
     ///
-    /// The tick is the [target](Report::target) if that is the last one, else the current one. A report without
-    /// counters that is not [live](Report::live) changes nothing.
+    /// The tick is the [target](Report::target) if that is the last one. A report for an older one, which was held up,
+    /// counts nowhere; any other one counts in the current tick. A report without counters that is not
+    /// [live](Report::live) changes nothing.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ pub struct Report {
     pub tick: Duration,
     /// Into how many shards the counters are divided: from 1 to 16.
     pub shards: u8,
-    /// The number of the tick that the report is for, or 0: it counts there only if that is the last tick.
+    /// The number of the tick that the report is for, or 0, which is the current one.
     pub target: u64,
     /// Whether the process is counted as one of those that reported in that tick.
     pub live: bool,

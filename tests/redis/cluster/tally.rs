@@ -75,7 +75,7 @@ async fn a_shard_that_moved_is_found_again() {
     let cluster = Cluster::start();
     let tally = cluster.store(PATIENCE).await;
     drop(tally.report(report(0)).await.expect("the Cluster is there"));
-    let key = "tollgate:{ratio-1000000-0}:0";
+    let key = "tollgate:{ratio-1000000-4-0}:0";
     let slot: u16 = cluster.nodes[0].ask(&["CLUSTER", "KEYSLOT", key]);
     let from = usize::from(slot) * 3 / 16_384;
     let to = (from + 1) % 3;

@@ -36,7 +36,7 @@ async fn totals_are_those_of_the_last_complete_tick() {
 }
 
 #[tokio::test]
-async fn a_late_report_counts_in_the_last_tick_and_an_older_one_in_this() {
+async fn a_late_report_counts_in_the_last_tick_and_an_older_one_nowhere() {
     let (tally, clock) = tally();
     let tick = clock.now().as_secs();
     clock.advance(TICK);
@@ -45,8 +45,11 @@ async fn a_late_report_counts_in_the_last_tick_and_an_older_one_in_this() {
     for target in [tick - 1, tick + 5, u64::MAX] {
         drop(report(&tally, target, &[(&all(), [1, 0])]).await);
     }
+    let late = report(&tally, tick - 1, &[(&all(), [u64::MAX, 0])]).await;
+    assert_eq!((late.live, late.counters), (1, vec![Some([7, 0])]), "it is replied to");
     clock.advance(TICK);
-    assert_eq!(report(&tally, 0, &[(&all(), [0, 0])]).await.counters, [Some([3, 0])]);
+    let totals = report(&tally, 0, &[(&all(), [0, 0])]).await;
+    assert_eq!((totals.live, totals.counters), (2, vec![Some([2, 0])]));
 }
 
 #[tokio::test]

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! The format of both directions is defined once, at the head of `lua/wire.lua`; that of reports to a
-//! tally (`ratio.rs`) is at the head of `lua/ratio.lua`. This folder is the other side of both. A number is big-endian, of 7 bytes unless documented otherwise, and below 2^52, so
-//! that Lua's doubles hold it exactly.
+//! tally (`ratio.rs`) is at the head of `lua/ratio.lua`. This folder is the other side of both. A number
+//! is big-endian, of 7 bytes unless documented otherwise, and below 2^52, so that Lua's doubles hold it
+//! exactly.
 //!
 //! Nothing here uses a connection, or waits for anything: all of it can be tested without a
 //! server. Only `store/redis/` uses it.

@@ -81,7 +81,9 @@ impl ShardReport {
 
     fn new(prefix: &str, report: &Report, shard: u8) -> Self {
         let tick_us = u64::try_from(report.tick.as_micros()).unwrap_or(u64::MAX);
-        let key = |place: u8| format!("{prefix}:{{ratio-{tick_us}-{shard}}}:{place}");
+        // With the number of shards: two layouts of counters in one hash would seem to be offered too little.
+        let shards = report.shards;
+        let key = |place: u8| format!("{prefix}:{{ratio-{tick_us}-{shards}-{shard}}}:{place}");
         let mut part = Self { keys: [0, 1, 2].map(key), head: Vec::new(), counters: Vec::new(), places: Vec::new() };
         push(&mut part.head, tick_us, 7);
         push(&mut part.head, report.target.min(NEVER), 7);
@@ -192,7 +194,7 @@ mod tests {
         let expected =
             [&[1; 16][..], &bytes(&[(5, 6), (6, 6), (7, 6)]), &[2; 16], &bytes(&[(MOST_UNITS, 6), (2, 6), (3, 6)])];
         assert_eq!(part.counters, expected.concat());
-        assert_eq!(part.keys[2], "tollgate:{ratio-1000000-0}:2");
+        assert_eq!(part.keys[2], "tollgate:{ratio-1000000-1-0}:2");
         assert_eq!(part.without_target().head, bytes(&[(1_000_000, 7), (0, 7), (1, 1)]));
     }
 
@@ -202,7 +204,7 @@ mod tests {
         let parts = ShardReport::all("t", &report(counters).shards(4)).expect("the report is valid");
         let places: Vec<&[usize]> = parts.iter().map(|part| &part.places[..]).collect();
         assert_eq!(places, [&[1, 4][..], &[2], &[], &[0, 3]]);
-        assert_eq!(parts[3].key(), "t:{ratio-1000000-3}:0");
+        assert_eq!(parts[3].key(), "t:{ratio-1000000-4-3}:0");
         assert_eq!(parts[3].counters.len(), 2 * OFFERED_SIZE);
     }
 
@@ -213,7 +215,7 @@ mod tests {
             id[1..3].copy_from_slice(&place.to_be_bytes());
             Offered::new(CounterId::from_bytes(id), 1, 0, 1)
         });
-        for (report, says) in [
+        for (report, text) in [
             (Report::new(Duration::from_millis(9), 0), "a tick of 9ms is not allowed: give 10ms to 60s"),
             (Report::new(Duration::ZERO, 0), "a tick of 0ns"),
             (Report::new(TICK * 61, 0), "a tick of 61s"),
@@ -222,8 +224,8 @@ mod tests {
             (report([]).shards(17), "17 shards"),
             (report(many), "513 counters of one shard are too many: give at most 512"),
         ] {
-            let error = ShardReport::all("tollgate", &report).err().expect(says);
-            assert!(error.is_invalid() && error.to_string().contains(says), "{error}");
+            let error = ShardReport::all("tollgate", &report).err().expect(text);
+            assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
         }
     }
 
