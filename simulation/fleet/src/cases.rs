@@ -43,6 +43,26 @@ pub fn steady(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
     ]
 }
 
+/// Limits that few requests a second reach: because each costs much, or because they are low.
+pub fn few(seed: u64) -> Vec<Case> {
+    let case = |name, processes, (limit, cost), times| {
+        let plan = Plan::new(processes, limit, Load::Even(times), seed);
+        Case::new(name, Plan { cost, ..plan }, 4)
+    };
+    vec![
+        case("even × 5, each costs 1,000", 8, (100_000, 1_000), 5.0),
+        case("even × 2, each costs 1,000", 100, (100_000, 1_000), 2.0),
+        case("even × 5, each costs 1,000", 100, (100_000, 1_000), 5.0),
+        case("even × 5, each costs 1,000", 100, (20_000, 1_000), 5.0),
+        case("even × 1.5", 1, (10, 1), 1.5),
+        case("even × 1.5", 1, (50, 1), 1.5),
+        case("even × 5", 8, (10, 1), 5.0),
+        case("even × 1.5", 8, (10, 1), 1.5),
+        case("even × 5", 8, (50, 1), 5.0),
+        case("even × 1.5", 8, (50, 1), 1.5),
+    ]
+}
+
 /// Load below the limit, of which nothing should be dropped.
 pub fn below(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
     let case = |name, times| Case::new(name, Plan::new(processes, limit, Load::Even(times), seed), 2);
@@ -52,7 +72,7 @@ pub fn below(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
 /// A network that loses something, and processes that are replaced.
 pub fn troubled(processes: usize, limit: u64, seed: u64) -> Vec<Case> {
     let plan = Plan::new(processes, limit, Load::Even(5.0), seed);
-    let lost = |reports, replies| Plan { faults: Faults { reports, replies, away: 0..0 }, ..plan.clone() };
+    let lost = |reports, replies| Plan { faults: Faults { reports, replies, unavailable: 0..0 }, ..plan.clone() };
     let churn = |churn| Plan { churn, ..plan.clone() };
     vec![
         Case::new("1% of processes replaced a second", churn(0.01), 2),
@@ -80,9 +100,9 @@ pub fn steps(processes: usize, limit: u64, seed: u64) -> Plan {
     Plan { seconds: 40, ..Plan::new(processes, limit, load, seed) }
 }
 
-/// A tally that is away for 20 s.
-pub fn away(processes: usize, limit: u64, seed: u64) -> Plan {
-    let faults = Faults { away: 10..30, ..Faults::default() };
+/// A tally that is unavailable for 20 s.
+pub fn unavailable(processes: usize, limit: u64, seed: u64) -> Plan {
+    let faults = Faults { unavailable: 10..30, ..Faults::default() };
     Plan { seconds: 40, faults, ..Plan::new(processes, limit, Load::Even(5.0), seed) }
 }
 

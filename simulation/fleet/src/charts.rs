@@ -6,7 +6,7 @@ use std::path::Path;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::cases::{away, fair, steps};
+use crate::cases::{fair, steps, unavailable};
 use crate::fleet::Plan;
 use crate::load::Load;
 use crate::measure::Measured;
@@ -32,7 +32,7 @@ pub fn draw(folder: &Path, seed: u64, largest: usize) -> Result<(), Box<dyn Erro
         ("100 processes, even × 5, limit 10,000/s", plan(100, 10_000, Load::Even(5.0))),
         ("2, 10, 0.5 and 3 × the limit", steps(100, 10_000, seed)),
         ("on × 5 for 5 s, off for 5 s", plan(100, 10_000, Load::OnOff(5.0, 5))),
-        ("no tally from 10 s to 30 s", away(100, 10_000, seed)),
+        ("no tally from 10 s to 30 s", unavailable(100, 10_000, seed)),
         (&*large, plan(largest, 1_000, Load::Even(5.0))),
         ("on × 5 for 1 s, off for 1 s", plan(100, 10_000, Load::OnOff(5.0, 1))),
     ];

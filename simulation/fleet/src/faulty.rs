@@ -20,7 +20,7 @@ pub struct Faults {
     /// The share of replies that are lost.
     pub replies: f64,
     /// The seconds during which nothing arrives.
-    pub away: Range<u32>,
+    pub unavailable: Range<u32>,
 }
 
 /// The calls of all processes.
@@ -55,9 +55,9 @@ impl Faulty {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let delays = [0, 1].map(|_| Duration::from_millis(random.u64(0..=10)));
         let seconds = self.start.elapsed().as_secs();
-        let away = self.faults.away.contains(&u32::try_from(seconds).unwrap_or(u32::MAX));
+        let unavailable = self.faults.unavailable.contains(&u32::try_from(seconds).unwrap_or(u32::MAX));
         let lost = [self.faults.reports, self.faults.replies].map(|share| random.f64() < share);
-        (delays, [away || lost[0], lost[1]])
+        (delays, [unavailable || lost[0], lost[1]])
     }
 
     async fn call(&self, report: Report) -> Result<Totals, Error> {

@@ -25,6 +25,8 @@ pub struct Plan {
     pub processes: usize,
     /// The limit of all together, per second.
     pub limit: u64,
+    /// What each request costs.
+    pub cost: u64,
     /// The load on them.
     pub load: Load,
     /// For how long.
@@ -43,7 +45,7 @@ pub struct Plan {
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// Requests in each second.
+    /// Units of requests in each second.
     pub offered: Vec<u64>,
     /// Of these, those that were admitted.
     pub admitted: Vec<u64>,
@@ -70,9 +72,10 @@ struct Fleet<'a> {
 }
 
 impl Plan {
-    /// Load without faults, for 23 s.
+    /// Load without faults of requests that cost 1, for 23 s.
     pub fn new(processes: usize, limit: u64, load: Load, seed: u64) -> Self {
-        Self { processes, limit, load, seconds: 23, churn: 0.0, faults: Faults::default(), fair: false, seed }
+        let faults = Faults::default();
+        Self { processes, limit, cost: 1, load, seconds: 23, churn: 0.0, faults, fair: false, seed }
     }
 
     /// Runs it on simulated time.
@@ -148,12 +151,13 @@ impl<'a> Fleet<'a> {
     fn step(&mut self, parts: &Parts, second: u32, run: &mut Run) {
         let at = run.offered.len() - 1;
         for process in 0..self.stores.len() {
-            let mean = parts.of(process, second) * self.plan.limit as f64 / f64::from(STEPS);
+            let requests = self.plan.limit as f64 / self.plan.cost as f64;
+            let mean = parts.of(process, second) * requests / f64::from(STEPS);
             for _ in 0..poisson(mean, &mut self.random) {
                 let caller = if self.random.f64() < 0.4 / 5.4 { self.random.u64(1..CALLERS) } else { 0 };
                 let admitted = self.is_admitted(process, caller);
-                run.offered[at] += 1;
-                run.admitted[at] += u64::from(admitted);
+                run.offered[at] += self.plan.cost;
+                run.admitted[at] += u64::from(admitted) * self.plan.cost;
                 if second >= 5 {
                     let [offered, kept] = &mut run.callers[usize::try_from(caller).unwrap_or_default()];
                     *offered += 1;
@@ -164,7 +168,7 @@ impl<'a> Fleet<'a> {
     }
 
     fn is_admitted(&self, process: usize, caller: u64) -> bool {
-        let mut checks = vec![Check::new(self.all.clone(), 1)];
+        let mut checks = vec![Check::new(self.all.clone(), self.plan.cost)];
         if self.plan.fair {
             checks.push(Check::new(self.callers[usize::try_from(caller).unwrap_or_default()].clone(), 1));
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::cases::{Case, away, below, changing, fair, steady, steps, troubled};
+use crate::cases::{Case, below, changing, fair, few, steady, steps, troubled, unavailable};
 use crate::fleet::{Plan, Run};
 use crate::measure::{LAG, Measured, jain};
 
@@ -14,16 +14,18 @@ pub fn tables(processes: &[usize], seed: u64) -> String {
     text.push_str("| load (× limit) | processes, limit a second | 10 s means over limit, from second 4 | seconds 1, 2, 3, 4 | deviation of 1 s | calls a second and process | kB a second, all |\n");
     text.push_str("| --- | --- | --- | --- | --- | --- | --- |\n");
     let of_all = processes.iter().flat_map(|processes| steady(*processes, limit_of(*processes), seed));
-    for case in of_all.chain(troubled(most, limit_of(most), seed)).chain(changing(most, limit_of(most), seed)) {
+    let others = troubled(most, limit_of(most), seed).into_iter().chain(changing(most, limit_of(most), seed));
+    for case in of_all.chain(few(seed)).chain(others) {
         text.push_str(&row(&case, &case.measure()));
     }
     text.push_str("\n| load (× limit) | processes, limit a second | dropped from second 5 on |\n| --- | --- | --- |\n");
-    for case in processes.iter().flat_map(|processes| below(*processes, limit_of(*processes), seed)) {
+    let low = [10, 50].into_iter().flat_map(|limit| below(1, limit, seed));
+    for case in processes.iter().flat_map(|processes| below(*processes, limit_of(*processes), seed)).chain(low) {
         let (Plan { processes, limit, .. }, measured) = (&case.plan, case.measure());
         let _ = writeln!(text, "| {} | {processes}; {limit} | {:.2}% |", case.name, 100.0 * measured.dropped);
     }
     text.push_str("\n| seconds | processes, limit a second | admitted over limit |\n| --- | --- | --- |\n");
-    let plans = [steps(most, limit_of(most), seed), away(most, limit_of(most), seed)];
+    let plans = [steps(most, limit_of(most), seed), unavailable(most, limit_of(most), seed)];
     for (name, plan) in
         ["load of 2, 10, 0.5 and 3 × the limit, 10 s each", "no tally in seconds 11 to 30"].iter().zip(plans)
     {

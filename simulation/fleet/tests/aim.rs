@@ -1,6 +1,6 @@
 //! The aim: under steady load, 10 s means are within 5% of the limit from the fourth second on.
 
-use tollgate_fleet::cases::{below, fair, steady};
+use tollgate_fleet::cases::{below, fair, few, steady};
 use tollgate_fleet::fleet::Plan;
 use tollgate_fleet::load::Load;
 use tollgate_fleet::measure::Measured;
@@ -14,6 +14,16 @@ fn steady_load_is_within_five_percent_after_three_seconds() {
             let [low, high] = measured.means;
             assert!(low >= 0.95 && high <= 1.05, "{}, {processes}: {low:.3} to {high:.3}", case.name);
         }
+    }
+}
+
+#[test]
+fn few_requests_are_neither_starved_nor_too_many() {
+    for case in few(7) {
+        let Plan { processes, limit, cost, .. } = case.plan;
+        let [low, high] = case.measure().means;
+        let [least, most] = if limit / cost >= 100 { [0.92, 1.08] } else { [0.7, 1.4] };
+        assert!(low >= least && high <= most, "{}, {processes}; {limit}: {low:.3} to {high:.3}", case.name);
     }
 }
 

@@ -29,10 +29,10 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// they alone exceed the limit.
 ///
 /// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the fourth
-/// tick on, if a tick admits at least 100 requests; below that up to 10% less is admitted, and limits of fewer than 10
-/// units a tick are refused when a layer is built. A burst from nothing passes for up to 3 ticks, though never more than
-/// the whole limit in each process; load that changes faster than in 3 ticks is limited badly. Use a
-/// [`LeaseStore`](crate::LeaseStore) for it.
+/// tick on, if a tick admits at least 100 requests; of fewer, means are up to 30% less or more, and
+/// limits of fewer than 10 units a tick are refused when a layer is built. A burst from nothing passes for up to 3
+/// ticks, though never more than the whole limit in each process; load that changes faster than in 3 ticks is limited
+/// badly. Use a [`LeaseStore`](crate::LeaseStore) for it.
 ///
 /// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks (or a life, if that
 /// is longer) without a request. No request waits.
