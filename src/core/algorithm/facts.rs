@@ -46,6 +46,9 @@ pub(crate) struct Facts {
     pub(crate) stands_in_line: bool,
     /// Whether units are slots: held until a request has ended, renewed meanwhile, and released then.
     pub(crate) held: bool,
+    /// Whether many processes keep the limit together if each admits a share of what it is offered: it is of all requests
+    /// over time, and not of each unit, a queue or slots.
+    pub(crate) has_ratio: bool,
     /// Whether units return one after the other, `window / limit` apart: the limit is a rate, debts are repaid
     /// at that rate, and each unit more waits that much longer.
     pub(crate) returns_evenly: bool,

@@ -28,6 +28,7 @@ pub(super) const FACTS: Facts = Facts {
     is_gcra: false,
     stands_in_line: false,
     held: false,
+    has_ratio: true,
     returns_evenly: false,
     windows: 1,
     refund: Refund::Counted,

@@ -30,6 +30,7 @@ pub(super) const FACTS: Facts = Facts {
     is_gcra: false,
     stands_in_line: true,
     held: false,
+    has_ratio: false,
     returns_evenly: true,
     windows: 0,
     refund: Refund::LastInLine,

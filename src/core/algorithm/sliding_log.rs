@@ -32,6 +32,7 @@ pub(super) const FACTS: Facts = Facts {
     is_gcra: false,
     stands_in_line: false,
     held: false,
+    has_ratio: false,
     returns_evenly: false,
     windows: 0,
     refund: Refund::Counted,

@@ -29,6 +29,7 @@ pub(super) const FACTS: Facts = Facts {
     is_gcra: false,
     stands_in_line: false,
     held: false,
+    has_ratio: true,
     returns_evenly: false,
     windows: 2,
     refund: Refund::Counted,

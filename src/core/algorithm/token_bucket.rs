@@ -31,6 +31,7 @@ pub(super) const FACTS: Facts = Facts {
     is_gcra: true,
     stands_in_line: false,
     held: false,
+    has_ratio: true,
     returns_evenly: true,
     windows: 0,
     refund: Refund::Unrefilled,

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use super::tally::MOST_UNITS;
-use crate::core::algorithm::Algorithm;
 use crate::core::{Error, PolicyName, Quota};
 
 /// The keep that drops nothing.
@@ -26,9 +25,7 @@ const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 ///
 /// If it is something else.
 pub(super) fn has_ratio(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
-    let is_rate =
-        matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::FixedWindow | Algorithm::SlidingWindow);
-    let (is_rate, window) = (is_rate && quota.calendar().is_none(), quota.window());
+    let (is_rate, window) = (quota.facts().has_ratio && quota.calendar().is_none(), quota.window());
     if is_rate && window <= LONGEST_WINDOW {
         return Ok(());
     }

@@ -208,7 +208,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "ends, units = max(ends, now + length), 0",
         "ends = max(ends, now + length)",
     ),
-    ("strikes are brought as if they were new", "min(start, max(0, now - age))", "min(start, now)"),
+    ("strikes are brought as if they were new", "min(start, max(0, now - min(age, within - 1)))", "min(start, now)"),
     (
         "strikes that are brought do not count",
         "local growth, units = (terms - time) / SHARE, (brought - age) / SHARE",
