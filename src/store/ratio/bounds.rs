@@ -52,14 +52,14 @@ pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>
     let Requirement { policy, quota, settles, bans, .. } = requirement;
     let (name, tick) = (policy.as_str(), tick.unwrap_or(DEFAULT_TICK));
     has_ratio(policy, quota)?;
-    let text = if let Some(remedy) = too_low(quota, tick) {
-        format!(
-            "policy {name:?} admits fewer than {LEAST_UNITS} units in a tick of {tick:?}, too few for a ratio: {remedy}"
-        )
-    } else if *settles == Settles::ByOutcome {
+    let text = if *settles == Settles::ByOutcome {
         format!("policy {name:?} settles units by the outcome, and a ratio refunds none: use another store for it")
     } else if *bans {
         format!("policy {name:?} has a ban, which this store does not have: leave it out, or choose another store")
+    } else if let Some(remedy) = too_low(quota, tick) {
+        format!(
+            "policy {name:?} admits fewer than {LEAST_UNITS} units in a tick of {tick:?}, too few for a ratio: {remedy}"
+        )
     } else {
         return Ok(());
     };

@@ -129,6 +129,7 @@ fn a_policy_that_has_no_ratio_is_told_at_the_line_of_its_name() {
         ("# no window\nalgorithm = \"concurrency\"", "counts by a concurrency"),
         ("algorithm = \"leaky_bucket\"", "counts by a leaky_bucket"),
         ("window = \"61s\"", "policy \"a\" has a window of 61s, and ratios are of rates: give at most 60s"),
+        ("window = \"59s\"", "policy \"a\" admits fewer than 10 units in a tick of 1s"),
         ("count = \"failures\"", "policy \"a\" settles units by the outcome, and a ratio refunds none"),
         ("metered = true", "settles units by the outcome"),
         ("refund_dropped = true", "settles units by the outcome"),
