@@ -85,6 +85,8 @@ const FOREIGN: [&str; 16] = [
 struct Source {
     /// Its modules from the root of the crate: the first is the room.
     modules: Vec<String>,
+    /// Whether it is the front page of a folder.
+    is_front: bool,
     text: String,
 }
 
@@ -93,6 +95,7 @@ impl Source {
         let mut modules: Vec<String> =
             path.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
         modules.retain(|module| module != "mod" && module != "lib");
+        let is_front = path.ends_with("mod.rs") || path.ends_with("lib.rs");
         let text = without_texts(text);
         let mut lines = text.lines();
         let mut kept = Vec::new();
@@ -111,7 +114,7 @@ impl Source {
         let (before, scoped) = kept.split_once("pub(in ").unwrap_or((&kept, ""));
         let behind = scoped.split("pub(in ").filter_map(|part| part.split_once(')'));
         let text = behind.fold(before.to_owned(), |text, (_, after)| text + after);
-        Self { modules, text }
+        Self { modules, is_front, text }
     }
 
     /// All paths that it uses, as they are written.
@@ -341,16 +344,18 @@ fn wrong_by(order: Order<'_>, sources: &[Source], shown: &Shown) -> Vec<String> 
     wrong
 }
 
-/// The files that lead back to themselves, by way of others.
+/// The files that lead back to themselves, by way of others. A file with a folder of its name is one with what is there.
 fn circles(sources: &[Source]) -> Vec<String> {
-    let is_front = |file: &Source| {
-        let is_below = |other: &Source| other.modules.len() > file.modules.len();
-        sources.iter().any(|other| is_below(other) && other.modules.starts_with(&file.modules))
+    let shown = shown_by(sources.iter().filter(|file| file.is_front));
+    let pages = || sources.iter().filter(|file| !file.is_front);
+    let is_of_another = |file: &Source| {
+        pages().any(|other| other.modules.len() < file.modules.len() && file.modules.starts_with(&other.modules))
     };
-    let shown = shown_by(sources.iter().filter(|file| is_front(file)));
-    let files: Vec<&Source> = sources.iter().filter(|file| !is_front(file)).collect();
+    let files: Vec<&Source> = pages().filter(|file| !is_of_another(file)).collect();
     let known_by = |file: &&Source| {
-        let targets = file.paths().into_iter().filter_map(|path| Some(followed(file.resolve(&path)?, &shown)));
+        let own = pages().filter(|page| page.modules.starts_with(&file.modules));
+        let paths = own.flat_map(|page| page.paths().into_iter().filter_map(|path| page.resolve(&path)));
+        let targets = paths.map(|path| followed(path, &shown));
         let place = |target: Vec<String>| files.iter().position(|other| target.starts_with(&other.modules));
         targets.filter_map(place).collect::<Vec<usize>>()
     };
@@ -539,6 +544,21 @@ fn a_circle_of_files_is_found_also_through_a_front_page() {
     assert_eq!(circles(&sources_of(&[front, job, call, below])), [""; 0]);
     let circle = ["job", "call", "lane"].map(|file| format!("store/redis/batch/{file}"));
     assert_eq!(circles(&sources_of(&[front, job, call, lane])), circle);
+}
+
+#[test]
+fn a_circle_through_a_file_with_a_folder_is_found() {
+    let pool = ("limiter/flow/pool.rs", "mod tasks;\nuse super::pools::Home;");
+    let tasks = ("limiter/flow/pool/tasks.rs", "use super::Pool;\nuse super::super::line::Out;");
+    let pools = ("limiter/flow/pools.rs", "use super::checks::Each;");
+    let circle = ("limiter/flow/pools.rs", "use super::pool::Pool;");
+    let line = ("limiter/flow/line.rs", "use super::pools::Pools;");
+    assert_eq!(circles(&sources_of(&[pool, tasks, pools, line])), [""; 0]);
+    let names = ["pool", "pools"].map(|file| format!("limiter/flow/{file}"));
+    assert_eq!(circles(&sources_of(&[pool, tasks, circle])), names);
+    let below = ["pool", "line", "pools"].map(|file| format!("limiter/flow/{file}"));
+    let pool = ("limiter/flow/pool.rs", "mod tasks;");
+    assert_eq!(circles(&sources_of(&[pool, tasks, line, circle])), below);
 }
 
 #[test]

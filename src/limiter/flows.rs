@@ -83,7 +83,7 @@ pub(crate) fn flow_of(limits: &Limits, checks: impl IntoIterator<Item = Check>) 
         each.filter_map(|(check, follows)| if *follows { by_rules(check, rules) } else { Some(check.clone()) })
             .collect()
     };
-    limits.pools.flow(FlowChecks::new(checks, now), &limits.store)
+    Flow::new(&limits.pools, FlowChecks::new(checks, now), &limits.store)
 }
 
 /// Returns a check by the rules in force; a rule that is gone limits no more.

@@ -7,9 +7,12 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 
+use super::checks::FlowChecks;
 use super::error::FlowError;
+use super::lessor::PoolStore;
 use super::line::{Waits, Want};
 use super::pool::{Pool, Ticket};
+use super::pools::Pools;
 use crate::core::{Decision, PolicyName};
 
 /// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
@@ -65,6 +68,7 @@ use crate::core::{Decision, PolicyName};
 /// ```
 #[must_use = "a flow that takes nothing limits nothing"]
 pub struct Flow {
+    pools: Arc<Pools>,
     /// Replaced by that of another runtime when it would have to wait there.
     pool: ArcSwap<Pool>,
     /// The place of [`poll_take`](Self::poll_take) in the line.
@@ -72,14 +76,16 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Self { pool: ArcSwap::new(pool), ticket: None }
+    /// Returns a flow of these checks, with nothing leased unless others flow by them already.
+    pub(in crate::limiter) fn new(pools: &Arc<Pools>, checks: FlowChecks, store: &PoolStore) -> Self {
+        let pool = pools.pool(Arc::new(checks), store);
+        Self { pools: Arc::clone(pools), pool: ArcSwap::new(pool), ticket: None }
     }
 
     /// Returns the pool of the runtime of the caller, in which somebody may wait: that of another may stand still.
     fn pool_here(&self) -> Arc<Pool> {
         let pool = self.pool.load_full();
-        let Some(here) = pool.here() else { return pool };
+        let Some(here) = self.pools.other_than(&pool) else { return pool };
         self.pool.store(Arc::clone(&here));
         here
     }
@@ -210,7 +216,7 @@ impl Flow {
 
 impl Clone for Flow {
     fn clone(&self) -> Self {
-        Self::new(self.pool.load_full())
+        Self { pools: Arc::clone(&self.pools), pool: ArcSwap::new(self.pool.load_full()), ticket: None }
     }
 }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use tokio::runtime::Handle as Runtime;
+use tokio::runtime::{Handle as Runtime, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -22,17 +22,25 @@ use super::checks::{Each, FlowChecks};
 use super::error::FlowError;
 use super::lessor::{Lessor, PoolStore};
 use super::line::{Known, Out, Refused, Step, Waits, Want};
-use super::pools::{Home, here};
+use super::registry::Registration;
 use crate::core::error::Kind;
 use crate::core::observer::FlowObserver;
 use crate::core::{Decision, Error, PolicyName};
 use crate::store::{Answer, Check, Deadline, Decided, Store};
 
+/// What a pool is for. Flows of one runtime share it if they take from the same counters: a runtime that stands still
+/// must not keep those of others waiting.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) runtime: Option<Id>,
+    pub(super) checks: Each,
+}
+
 /// The units that flows of one key share.
 pub(super) struct Pool {
     state: Mutex<State>,
     checks: Arc<FlowChecks>,
-    home: Home,
+    place: Registration<Place, Self>,
     lessor: Lessor,
     /// Woken when the timer has to come back sooner than it thinks.
     sooner: Arc<Notify>,
@@ -48,18 +56,29 @@ struct State {
 }
 
 impl Pool {
-    pub(super) fn new(checks: Arc<FlowChecks>, store: PoolStore, observer: FlowObserver, home: Home) -> Self {
+    pub(super) fn new(
+        checks: Arc<FlowChecks>,
+        store: PoolStore,
+        observer: FlowObserver,
+        place: Registration<Place, Self>,
+    ) -> Self {
         let book = Book::new(checks.first());
         let state = State { book, timer: None, failure: None };
         let lessor = Lessor { store, observer };
-        Self { state: Mutex::new(state), checks, home, lessor, sooner: Arc::default() }
+        Self { state: Mutex::new(state), checks, place, lessor, sooner: Arc::default() }
     }
 
-    /// Returns the pool of the same checks in the runtime of the caller, unless this is it. Outside of a runtime, each
-    /// one will do.
-    pub(super) fn here(&self) -> Option<Arc<Self>> {
-        let is_other = here().is_some_and(|here| self.home.runtime != Some(here));
-        is_other.then(|| self.home.pools.pool(Arc::clone(&self.checks), &self.lessor.store))
+    /// Returns the runtime whose flows it is for.
+    pub(super) fn runtime(&self) -> Option<Id> {
+        self.place.key.runtime
+    }
+
+    pub(super) fn checks(&self) -> &Arc<FlowChecks> {
+        &self.checks
+    }
+
+    pub(super) fn store(&self) -> &PoolStore {
+        &self.lessor.store
     }
 
     /// Locks the state. Nothing panics while it is locked.
@@ -365,7 +384,6 @@ impl Drop for Pool {
         let out = self.state().book.close();
         self.finish(out);
         self.sooner.notify_one();
-        self.home.pools.remove(self.home.runtime, self.checks.first());
     }
 }
 
