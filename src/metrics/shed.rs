@@ -45,22 +45,23 @@ impl Shedding {
     }
 
     /// Counts a request of a class.
-    fn count(&self, handles: &OnceLock<[Counter; 4]>, metric: &Metric, class: &'static str, by: u64) {
+    fn count(&self, handles: &OnceLock<[Counter; 4]>, metric: &Metric, class: &'static str) {
         let counters = handles.get_or_init(|| self.by_class(metric));
         if let Some(place) = CLASSES.iter().position(|known| *known == class) {
-            counters[place].increment(by);
+            counters[place].increment(1);
         }
     }
 }
 
 impl ObserveShed for Shedding {
     fn offered(&self, class: &'static str) {
-        self.count(&self.offered, &SHED_OFFERED, class, 1);
-        self.count(&self.shed, &SHED, class, 0);
+        self.count(&self.offered, &SHED_OFFERED, class);
+        // Registered too: it is seen at 0.
+        self.shed.get_or_init(|| self.by_class(&SHED));
     }
 
     fn shed(&self, class: &'static str) {
-        self.count(&self.shed, &SHED, class, 1);
+        self.count(&self.shed, &SHED, class);
     }
 
     fn level(&self, level: f64, utilization: f64) {

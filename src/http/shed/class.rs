@@ -79,7 +79,10 @@ impl Classifier {
     /// Determines the class of a request, once, and inserts it into its extensions.
     pub(super) fn classify(&self, parts: &mut Parts) -> Class {
         let class = (self.0)(parts);
-        parts.extensions.insert(class);
+        // That of a shedder further outside is there already; each insertion allocates.
+        if parts.extensions.get() != Some(&class) {
+            parts.extensions.insert(class);
+        }
         class
     }
 }

@@ -42,7 +42,7 @@ const WAIT: Duration = Duration::from_secs(1);
 /// A [`Layer`] that sheds requests which are not critical when the fleet has too many in progress.
 ///
 /// All processes that share the store, and the name, share the slots of the quota. A part of them is kept for
-/// [critical](Class::Critical) requests; others are shed when all others have the rest, or when all slots are taken.
+/// [critical](Class::Critical) requests; others are shed while they hold the rest, or while all slots are taken.
 /// Critical requests take slots, but are never shed: not even beyond the quota.
 ///
 /// | in progress | a critical request | another one |
@@ -54,8 +54,8 @@ const WAIT: Duration = Duration::from_secs(1);
 /// A request holds its slot until the end of its response's body, or until that is dropped, as with any
 /// [`Quota::concurrency`]; a [`Handle`](crate::Handle) can hold it longer. CORS preflights take none.
 ///
-/// While the store is unavailable, each process sheds by its share of the slots, of which it has as many as
-/// [`instances`](Self::instances) says.
+/// While the store is unavailable, each process sheds by its share of the slots: these divided by
+/// [`instances`](Self::instances), rounded up.
 ///
 /// If this layer is the innermost, handlers find its [`Decision`](crate::Decision) in the extensions of a request. So
 /// put it outside of the limits of users: then they find those.
@@ -89,7 +89,7 @@ struct Reports {
 
 impl FleetShedLayer {
     /// Creates a shedder for as many requests at once as `quota` has slots, in all processes together, of which the
-    /// fraction `reserve` is kept for critical ones.
+    /// fraction `reserve`, rounded up to whole slots, is kept for critical ones.
     ///
     /// # Panics
     ///
@@ -263,7 +263,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         let class = self.class.classify(&mut parts);
-        self.report.report.offered(class, self.report.now());
+        self.report.report.offered(class, || self.report.now());
         self.inner.call(Request::from_parts(parts, body))
     }
 }

@@ -5,17 +5,17 @@
 //! questions:
 //!
 //! - [`FleetShedLayer`]: how many requests are in progress in all processes together? A part of the slots is kept for
-//!   [critical](Class::Critical) requests, and others are shed when they have the rest.
-//! - [`WorkerShedLayer`]: has this process too much to do? If it has for a time, it sheds more and more requests,
+//!   [critical](Class::Critical) requests, and others are shed while they hold the rest.
+//! - [`WorkerShedLayer`]: does this process have too much to do? If so for a time, it sheds more and more requests,
 //!   [test traffic](Class::Test) first, then reads, then writes.
 //!
 //! Neither sheds critical requests. A request that is shed gets a 503 with `Retry-After` and a problem document of the
 //! type `temporary-reduced-capacity`, which names the shedder, or `UNAVAILABLE` if it is a gRPC call, and has [`Shed`] in
 //! the extensions of its response. The service inside is not called.
 //!
-//! **Who is critical?** A class must not follow from what any client can send: a client that says it is critical is
-//! never shed. Derive it from the route, from a user that is authenticated, or from a header that something before the
-//! shedder sets or removes.
+//! **Who is critical?** A class must not follow from what any client can send: one that can declare its requests
+//! critical is never shed. Derive it from the route, from a user that is authenticated, or from a header that something
+//! before the shedder sets or removes.
 //!
 //! # Where to put them
 //!

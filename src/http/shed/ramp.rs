@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::class::Class;
 use crate::core::Error;
 
-/// No sample speaks for more time than this: so shedding needs at least three bad ones, and a request after an hour of
-/// silence sheds nothing.
+/// No bad sample counts for more time than this: so shedding needs at least three of them, and a request after an hour
+/// of silence sheds nothing.
 const GAP: Duration = Duration::from_secs(10);
 
 /// The longest time of a ramp.
@@ -154,7 +154,7 @@ impl Ramp {
     /// Returns the level of shedding, from 0 to 1, after a history: the time and the utilization of each sample, in
     /// order.
     ///
-    /// It depends on nothing else, so a history of your own shows what would have been shed. A sample speaks for the
+    /// It depends on nothing else, so a history of your own shows what would have been shed. A sample counts for the
     /// time since the one before it, but not for more than 10 s of bad utilization. NaN is a sample of which nothing is
     /// known: it changes nothing.
     pub fn level(&self, history: impl IntoIterator<Item = (Duration, f64)>) -> f64 {

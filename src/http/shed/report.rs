@@ -48,13 +48,13 @@ impl Report {
         &self.name
     }
 
-    /// A request comes, which may be shed.
-    pub(super) fn offered(&self, class: Class, now: Duration) {
+    /// A request comes, which may be shed. The clock is read only in an episode.
+    pub(super) fn offered(&self, class: Class, now: impl FnOnce() -> Duration) {
         self.observer.offered(class.as_str());
         if !self.is_shedding.load(Ordering::Relaxed) {
             return;
         }
-        let mut episode = self.episode();
+        let (now, mut episode) = (now(), self.episode());
         if let Some(ended) = episode.take_if(|episode| now.saturating_sub(episode.last) >= QUIET) {
             self.is_shedding.store(false, Ordering::Relaxed);
             drop(episode);

@@ -1,7 +1,7 @@
 //! The responses of shedders to the requests that they shed.
 //!
 //! For gRPC calls it is `UNAVAILABLE`, for all others a 503 with a problem document, which names the shedder. When to
-//! retry is a guess: nobody knows how long there will be too much to do.
+//! retry is a guess: how long there will be too much load is not known.
 
 use std::time::Duration;
 

@@ -51,6 +51,8 @@ pub(super) struct State {
     settings: Settings,
     report: Report,
     now: Mutex<Now>,
+    /// When the next sample is due, in nanoseconds of the clock.
+    due: AtomicU64,
     /// The level of shedding.
     level: Number,
     /// The utilization by the last sample.
@@ -75,16 +77,15 @@ impl Number {
 struct Now {
     usage: Usage,
     progress: Progress,
-    /// When the next sample is due.
-    due: Duration,
 }
 
 impl State {
     pub(super) fn new(settings: Settings) -> Self {
         let report = Report::new(settings.name.clone());
         let usage = Usage::new(settings.clock.now());
-        let now = Mutex::new(Now { usage, progress: Progress::default(), due: Duration::ZERO });
-        Self { settings, report, now, level: Number::default(), utilization: Number::default() }
+        let now = Mutex::new(Now { usage, progress: Progress::default() });
+        let (level, utilization) = (Number::default(), Number::default());
+        Self { settings, report, now, due: AtomicU64::new(0), level, utilization }
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -101,7 +102,7 @@ impl State {
         let now = self.settings.clock.now();
         self.sample(now);
         let class = self.settings.class.classify(parts);
-        self.report.offered(class, now);
+        self.report.offered(class, || now);
         if is_drawn(Ramp::share(self.level(), class)) {
             self.report.shed(class, now, Some(self.utilization.get()));
             return Err(Box::new(response(parts, &self.settings.name, class, self.wait())));
@@ -115,20 +116,16 @@ impl State {
 
     /// Samples the utilization if that is due.
     fn sample(&self, now: Duration) {
-        let mut state = self.now();
-        if now < state.due {
+        if !self.takes_sample(now) {
             return;
         }
-        state.due = now.saturating_add(SAMPLE);
-        let utilization = match &self.settings.gauge {
-            Gauge::InProgress(at_once) => state.usage.take(now) / f64::from(at_once.get()),
-            Gauge::Measured(measure) => {
-                // It may take a time, and may call the layer.
-                drop(state);
-                let utilization = measure();
-                state = self.now();
-                utilization
+        let (utilization, mut state) = match &self.settings.gauge {
+            Gauge::InProgress(at_once) => {
+                let mut state = self.now();
+                (state.usage.take(now) / f64::from(at_once.get()), state)
             }
+            // No lock is held meanwhile: it may take a time, and may call the layer.
+            Gauge::Measured(measure) => (measure(), self.now()),
         };
         state.progress = self.settings.ramp.next(state.progress, now, utilization);
         let level = self.settings.ramp.level_at(state.progress);
@@ -136,6 +133,13 @@ impl State {
         self.utilization.set(utilization);
         drop(state);
         self.report.level(level, utilization);
+    }
+
+    /// Returns whether a sample is due, and is to be taken by the caller: by no other one.
+    fn takes_sample(&self, now: Duration) -> bool {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let (now, next, due) = (nanos(now), nanos(now.saturating_add(SAMPLE)), self.due.load(Ordering::Relaxed));
+        now >= due && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Ends a request in progress.
@@ -162,7 +166,7 @@ impl State {
 fn is_drawn(share: f64) -> bool {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
     let bound = (share * 2_f64.powi(64)) as u64;
-    share >= 1.0 || random::up_to(u64::MAX - 1) < bound
+    share >= 1.0 || (bound > 0 && random::up_to(u64::MAX - 1) < bound)
 }
 
 /// A request in progress, until this is dropped; nothing if requests are not counted.
