@@ -52,6 +52,9 @@ impl Reports {
     /// It is made in a task of its own. Otherwise it would be dropped with the request of the first client if that
     /// disconnects, and the next one would begin anew. An error is returned to all that wait, and not cached.
     async fn get(&self, months: String) -> Result<Arc<str>, Error> {
+        if let Some(report) = self.cache.get(&months).await {
+            return Ok(report);
+        }
         let Self { cache, made } = self.clone();
         let make = async move {
             let report = make_report(&months, &made);
@@ -63,8 +66,8 @@ impl Reports {
 
 /// Makes a report, which takes a while.
 async fn make_report(months: &str, made: &AtomicU32) -> Result<Arc<str>, Error> {
-    sleep(Duration::from_millis(200)).await;
     let number = made.fetch_add(1, Ordering::Relaxed) + 1;
+    sleep(Duration::from_millis(200)).await;
     if months == "13" {
         Err("a year has 12 months".into())
     } else {

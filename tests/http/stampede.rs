@@ -1,6 +1,6 @@
 //! The example `stampede`: one report for many requests at once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -41,11 +41,19 @@ async fn a_hundred_requests_at_once_are_one_report() {
 
 #[tokio::test]
 async fn a_report_that_has_expired_is_made_anew() {
-    let reports = Reports::new();
-    let app = app(reports.clone(), MANY);
-    ask(&app, "months=1").await;
-    ask(&app, "months=1").await;
-    assert_eq!(reports.made(), 1);
+    let mut tries = 0;
+    let app = loop {
+        let (reports, start) = (Reports::new(), Instant::now());
+        let app = app(reports.clone(), MANY);
+        ask(&app, "months=1").await;
+        ask(&app, "months=1").await;
+        tries += 1;
+        // A report expires a second after it was made: a machine that stalls is no failure.
+        if start.elapsed() < Duration::from_secs(1) || tries == 20 {
+            assert_eq!(reports.made(), 1);
+            break app;
+        }
+    };
     sleep(Duration::from_millis(1_100)).await;
     assert_eq!(ask(&app, "months=1").await.1, "report 2 of 1\n");
 }
@@ -63,15 +71,21 @@ async fn an_error_is_for_all_who_wait_and_is_not_kept() {
 
 #[tokio::test]
 async fn a_first_client_that_disconnects_does_not_make_others_begin_anew() {
-    let reports = Reports::new();
-    let app = app(reports.clone(), MANY);
-    let mut first = Box::pin(ask(&app, "months=1"));
-    assert!(first.as_mut().now_or_never().is_none());
-    sleep(Duration::from_millis(100)).await;
-    let second = ask(&app, "months=1");
-    drop(first);
-    assert_eq!(second.await, (200, "report 1 of 1\n".to_owned()));
-    assert_eq!(reports.made(), 1);
+    for tries in 1..=20 {
+        let (reports, start) = (Reports::new(), Instant::now());
+        let app = app(reports.clone(), MANY);
+        let mut first = Box::pin(ask(&app, "months=1"));
+        assert!(first.as_mut().now_or_never().is_none());
+        sleep(Duration::from_millis(100)).await;
+        let second = ask(&app, "months=1");
+        drop(first);
+        let response = second.await;
+        // A report expires a second after it was made: a machine that stalls is no failure.
+        if start.elapsed() < Duration::from_secs(1) || tries == 20 {
+            assert_eq!((response, reports.made()), ((200, "report 1 of 1\n".to_owned()), 1));
+            return;
+        }
+    }
 }
 
 #[tokio::test]

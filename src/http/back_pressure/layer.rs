@@ -19,14 +19,15 @@ use crate::limiter::Limiter;
 /// body has ended, as any service may have this layer.
 ///
 /// Services of one layer, and their clones, stand in one line, first come, first served. Only the first of them calls
-/// the store, and after a refusal sleeps for [`retry_after`](crate::Decision::retry_after) plus up to a tenth of that,
-/// at most a minute, before it calls again; it wakes at once if a call of this layer frees slots. So a thousand idle
+/// the store, and after a refusal sleeps for [`retry_after`](crate::Decision::retry_after), at most a minute, plus up
+/// to a tenth of that, before it calls again; it wakes at once if a call of this layer frees slots. So a thousand idle
 /// workers call the store as often as one. If the store fails and no decision can be made, it calls again after a second:
 /// the service is not ready meanwhile, and never fails for that reason. In metrics each refusal counts, as with
 /// [`until_ready`](Limiter::until_ready).
 ///
 /// A service that was polled and is not ready stands in line until it is ready or dropped, even if it is not polled
-/// again: then all behind it wait. Poll it until it is ready, or drop it.
+/// again: then all behind it wait. Poll it until it is ready, or drop it. One that is ready keeps its units and slots
+/// from all others until it is called or dropped, also while the inner service is not ready.
 ///
 /// # Where to use it
 ///
@@ -77,7 +78,7 @@ impl BackPressureLayer {
     ///
     /// Where [`try_new`](Self::try_new) returns an error.
     pub fn new(limiter: Limiter, key: Key) -> Self {
-        Self::try_new(limiter, key).expect("nobody is banned for waiting, and the store refunds")
+        Self::try_new(limiter, key).expect("no rule bans or costs more than it ever holds, and the store refunds")
     }
 
     /// As [`new`](Self::new), but returns an error instead of panicking.

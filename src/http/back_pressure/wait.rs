@@ -20,7 +20,8 @@ use crate::store::SlotGuard;
 /// The pause after a decision that does not name one.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause: rules that are replaced, and units that another process refunds, end a wait within it.
+/// The longest pause, without its jitter: rules that are replaced, and units that another process refunds, end a wait
+/// after it.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// How often `never_ready` is logged, in seconds.

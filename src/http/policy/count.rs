@@ -117,8 +117,11 @@ impl Count {
     /// in between: policies that can be decided together belong in one layer, which makes one call and has nothing to
     /// refund.
     ///
-    /// A request is refused by a layer if it has a response of this crate: 429, 503, and the 403 or 400 to a request
-    /// without its key. So it is if it was [shed](crate::shed). What the service inside refuses counts, also by
+    /// A request is refused by a layer that does not call its inner service: by a policy, a deny list, for a key that
+    /// is missing, ambiguous or rejected, or as no decision could be made, whatever the response is, also one of the
+    /// application ([`on_reject`](crate::RateLimitLayer::on_reject)). So it is if it was [shed](crate::shed).
+    ///
+    /// What the service inside refuses counts, also by
     /// [`Handle::refusal`](crate::Handle::refusal), and so do errors of the inner service.
     ///
     /// As with any count, units are taken until the response is known, and refusals of such a policy are not cached. A

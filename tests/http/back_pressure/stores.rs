@@ -30,7 +30,7 @@ async fn until_left(limiter: &Limiter, expected: u64, of: &str) {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(5 * SECOND, all).await.unwrap_or_else(|_| panic!("{of}: {expected} are never left"));
+    timeout(10 * SECOND, all).await.unwrap_or_else(|_| panic!("{of}: {expected} are never left"));
 }
 
 #[tokio::test]
@@ -82,6 +82,10 @@ async fn no_more_calls_are_in_progress_than_there_are_slots_and_all_are_made() {
                 let (running, most) = (Arc::clone(&running), Arc::clone(&most));
                 async move {
                     most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    // The first ones go on once all slots are taken, however slow the store is.
+                    while most.load(Ordering::SeqCst) < 3 {
+                        sleep(Duration::from_millis(1)).await;
+                    }
                     sleep(Duration::from_millis(5)).await;
                     running.fetch_sub(1, Ordering::SeqCst);
                     Ok::<_, Infallible>(())
@@ -100,7 +104,8 @@ async fn no_more_calls_are_in_progress_than_there_are_slots_and_all_are_made() {
                 worker.await.expect("it does not panic");
             }
         };
-        timeout(20 * SECOND, all).await.unwrap_or_else(|_| panic!("{name}: some wait for ever"));
+        // The slots of 50 calls in turn are free at once: without that each is a pause of a second.
+        timeout(10 * SECOND, all).await.unwrap_or_else(|_| panic!("{name}: some wait for ever"));
         assert_eq!(most.load(Ordering::SeqCst), 3, "{name}");
         until_left(&limiter, 3, name).await;
     })
@@ -110,17 +115,18 @@ async fn no_more_calls_are_in_progress_than_there_are_slots_and_all_are_made() {
 #[tokio::test]
 async fn two_layers_on_one_store_share_what_it_counts() {
     on_each_store(async |name, store| {
-        let limiters = [0, 1].map(|_| limiter(Arc::clone(&store), "shared", Quota::per_hour(3)));
-        let served = AtomicU32::new(0);
-        for limiter in &limiters {
+        let mut services = [0, 1].map(|_| {
+            let limiter = limiter(Arc::clone(&store), "shared", Quota::per_hour(3));
             let work = service_fn(async |(): ()| Ok::<_, Infallible>(()));
-            let mut service = BackPressureLayer::new(limiter.clone(), Key::new("job", "mail")).layer(work);
-            while let Ok(ready) = timeout(Duration::from_millis(200), service.ready()).await {
-                ready.unwrap().call(()).await.unwrap();
-                served.fetch_add(1, Ordering::SeqCst);
-            }
+            BackPressureLayer::new(limiter, Key::new("job", "mail")).layer(work)
+        });
+        for turn in [0, 1, 0] {
+            let ready = timeout(10 * SECOND, services[turn].ready()).await;
+            ready.unwrap_or_else(|_| panic!("{name}: units are left")).unwrap().call(()).await.unwrap();
         }
-        assert_eq!(served.load(Ordering::SeqCst), 3, "{name}");
+        for service in &mut services {
+            assert!(timeout(Duration::from_millis(200), service.ready()).await.is_err(), "{name}: no unit is left");
+        }
     })
     .await;
 }
