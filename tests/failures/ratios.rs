@@ -1,4 +1,4 @@
-//! A tally that does not reply: what operators are told, once for each change.
+//! A tally that does not reply: what is logged, once for each change.
 
 use std::io;
 use std::pin::Pin;
@@ -77,18 +77,18 @@ async fn an_outage_of_the_tally_is_one_line_when_it_begins_one_when_the_life_end
     load(&store, &all, 500, 4).await;
     assert_eq!(log.text(), "");
     for outage in 1..=2 {
-        let told = || [HOLD, SHARES, BACK].map(|line| log.count(line));
+        let logged = || [HOLD, SHARES, BACK].map(|line| log.count(line));
         tally.set_off(true);
         load(&store, &all, 500, 2).await;
-        assert_eq!(told(), [outage, outage - 1, outage - 1], "{}", log.text());
+        assert_eq!(logged(), [outage, outage - 1, outage - 1], "{}", log.text());
         load(&store, &all, 500, 8).await;
-        assert_eq!(told(), [outage, outage, outage - 1], "{}", log.text());
+        assert_eq!(logged(), [outage, outage, outage - 1], "{}", log.text());
         tally.set_off(false);
         load(&store, &all, 500, 5).await;
-        assert_eq!(told(), [outage; 3], "{}", log.text());
+        assert_eq!(logged(), [outage; 3], "{}", log.text());
     }
     assert_eq!(log.count(""), 2 * 3, "{}", log.text());
-    assert_eq!(log.count("it is off"), 2 * 2, "the reason is told: {}", log.text());
+    assert_eq!(log.count("it is off"), 2 * 2, "the reason is logged: {}", log.text());
     assert_eq!(log.count("life=4s"), 2, "{}", log.text());
     assert_eq!(log.count("failed_for="), 2, "{}", log.text());
 }
@@ -105,7 +105,7 @@ async fn a_tally_that_has_never_replied_is_one_line() {
 }
 
 #[tokio::test]
-async fn a_short_outage_says_nothing_of_shares() {
+async fn a_short_outage_logs_nothing_of_shares() {
     let log = Log::default();
     let _noting = log.note(Level::INFO);
     let (tally, all) = (Switch::new(), [counter("all", "all")]);

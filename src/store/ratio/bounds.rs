@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::law::has_ratio;
+use super::tally::{MOST_REPORT, MOST_SHARDS};
 use crate::core::{Error, Quota, Requirement, Settles};
 
 pub(super) const DEFAULT_TICK: Duration = Duration::from_secs(1);
@@ -11,8 +12,6 @@ pub(super) const DEFAULT_LIFE: u32 = 10;
 const TICKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 /// Of a life, in ticks.
 const LIVES: [u32; 2] = [2, 600];
-const MOST_REPORT: usize = 512;
-const MOST_SHARDS: u8 = 16;
 /// Of a tick; with fewer, its count is no estimate of the load.
 const LEAST_UNITS: u64 = 10;
 

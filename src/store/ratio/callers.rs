@@ -9,7 +9,7 @@
 
 use std::mem;
 
-use super::law::{ALL, Deviation, Draws, keep_of, level};
+use super::law::{ALL, Deviation, Draws, Level};
 
 /// Callers of a key that are counted.
 const MOST_CALLERS: usize = 64;
@@ -18,8 +18,17 @@ const MOST_CALLERS: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     listed: Vec<Caller>,
-    /// The keep of callers that were not listed in the last tick; `None` before one was computed.
-    others: Option<u64>,
+    /// How callers are admitted that were not listed in the last tick; `None` before it was computed.
+    others: Option<Others>,
+}
+
+/// Callers that were not listed in the last tick.
+#[derive(Clone, Copy, Debug)]
+enum Others {
+    /// They were offered nothing: who comes under another name in each tick is admitted no more than others.
+    UpTo(Level),
+    /// There was no place for more, so they may have been offered as much as the smallest, and have its keep.
+    AsSmallest(u64),
 }
 
 /// What one caller was offered in the current tick and in the last one.
@@ -28,7 +37,7 @@ struct Caller {
     hash: u64,
     offered: u64,
     last: u64,
-    /// Its keep; `None` before one was computed.
+    /// Its keep; `None` if it was not listed in the last tick.
     keep: Option<u64>,
     deviation: Deviation,
 }
@@ -36,10 +45,15 @@ struct Caller {
 impl Callers {
     /// Counts a request of a caller, and returns whether it is admitted: by `keep`, if none is known of the caller, or
     /// if it drops nothing. What was divided then is of totals that no longer hold.
-    pub(super) fn admits(&mut self, hash: u64, cost: u64, keep: u64, draws: &mut Draws) -> bool {
-        let caller = self.offer(hash, cost);
-        let keep = caller.keep.filter(|_| keep < ALL).unwrap_or(keep);
-        caller.deviation.admits(keep, cost, draws.draw())
+    pub(super) fn admits(&mut self, hash: u64, costs: (u64, u64), keep: u64, draws: &mut Draws) -> bool {
+        let others = self.others;
+        let caller = self.offer(hash, costs.0);
+        let of_others = || match others? {
+            Others::UpTo(level) => Some(level.keep(caller.offered.saturating_sub(costs.0), costs.0)),
+            Others::AsSmallest(keep) => Some(keep),
+        };
+        let keep = caller.keep.or_else(of_others).filter(|_| keep < ALL).unwrap_or(keep);
+        caller.deviation.admits(keep, costs, draws.draw())
     }
 
     /// Counts units of a caller.
@@ -57,7 +71,7 @@ impl Callers {
 
     /// Lists a caller, and returns its place.
     fn list(&mut self, hash: u64) -> usize {
-        let mut caller = Caller { hash, offered: 0, last: 0, keep: self.others, deviation: Deviation::default() };
+        let mut caller = Caller { hash, offered: 0, last: 0, keep: None, deviation: Deviation::default() };
         if self.listed.len() < MOST_CALLERS {
             self.listed.push(caller);
             return self.listed.len() - 1;
@@ -69,21 +83,30 @@ impl Callers {
         smallest
     }
 
-    /// Begins a tick.
-    pub(super) fn roll(&mut self) {
+    /// Begins a tick, and returns whether none is listed.
+    pub(super) fn roll(&mut self) -> bool {
         self.listed.iter_mut().for_each(|caller| caller.last = mem::take(&mut caller.offered));
         self.listed.retain(|caller| caller.last > 0);
+        self.listed.is_empty()
     }
 
-    /// Divides `room` units of the last tick among the callers: each is admitted what it was offered, up to a level.
-    pub(super) fn divide(&mut self, room: u64) {
-        let mut offered: Vec<u64> = self.listed.iter().map(|caller| caller.last).collect();
+    /// Divides what `keep` admits of the units of the last tick among the callers: each is admitted what it was
+    /// offered, up to a level.
+    pub(super) fn divide(&mut self, keep: u64) {
+        // Those that were listed since then have none.
+        let mut offered: Vec<u64> = self.listed.iter().map(|caller| caller.last).filter(|units| *units > 0).collect();
         offered.sort_unstable();
-        let level = level(&offered, room).unwrap_or(u64::MAX);
-        self.listed.iter_mut().for_each(|caller| caller.keep = Some(keep_of(level, caller.last)));
-        // One that is not listed was offered no more than the smallest.
-        let most = offered.first().filter(|_| offered.len() == MOST_CALLERS);
-        self.others = Some(keep_of(level, most.copied().unwrap_or_default()));
+        let Some(level) = Level::new(&offered, keep) else {
+            self.forget();
+            return;
+        };
+        for caller in &mut self.listed {
+            caller.keep = (caller.last > 0).then(|| level.keep(0, caller.last));
+        }
+        self.others = Some(match offered.first().filter(|_| offered.len() == MOST_CALLERS) {
+            Some(smallest) => Others::AsSmallest(level.keep(0, *smallest)),
+            None => Others::UpTo(level),
+        });
     }
 
     /// Forgets what was divided.

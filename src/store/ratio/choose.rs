@@ -24,15 +24,27 @@ struct Candidate {
     offered: Offered,
 }
 
+/// How a report counts a tick that was much shorter or longer than others.
+#[derive(Clone, Copy)]
+pub(super) enum Scale {
+    /// As a whole one, as it stands for one.
+    Whole,
+    /// As it was: this process has already reported for the same tick.
+    Exact,
+}
+
 /// Begins a tick in all parts at `now`, and returns what was offered in the last one.
-pub(super) fn choose(shared: &Shared, now: Instant) -> Vec<Offered> {
+pub(super) fn choose(shared: &Shared, now: Instant, scale: Scale) -> Vec<Offered> {
     let mut candidates = Vec::new();
     for mut part in shared.parts.each() {
-        let Part { table, since, draws } = &mut *part;
+        let Part { table, since, draws, .. } = &mut *part;
         let (moment, elapsed) = (shared.moment(now, *since), now.saturating_duration_since(*since));
         for entry in table.iter_mut() {
             entry.by_share = false;
-            entry.roll(|units, first| whole((units, first), elapsed, moment.tick, draws));
+            entry.roll(|units, first| match scale {
+                Scale::Whole => whole((units, first), elapsed, moment.tick, draws),
+                Scale::Exact => units,
+            });
             candidates.extend(candidate(entry, shared.live(), &moment, draws));
         }
         *since = now;

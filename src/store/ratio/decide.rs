@@ -26,7 +26,7 @@ const MOST_LATER: u64 = 2;
 ///
 /// If a quota has no ratio, and those of the memory store, for checks that it cannot decide.
 pub(super) fn decide(shared: &Arc<Shared>, checks: &[Check]) -> Result<Decided, Error> {
-    // Tiers have quotas that nobody was asked about.
+    // Tiers have quotas that `supports` has not checked.
     checks.iter().try_for_each(|check| has_ratio(&check.counter.policy, &check.counter.quota))?;
     let now = Instant::now();
     ticking::start(shared, now);

@@ -153,10 +153,11 @@ impl Entry {
         let room = self.room(check, moment);
         let kind = &mut self.kinds[usize::from(check.floor == 0)];
         kind.count(cost);
+        let costs = (cost, kind.largest());
         let keep = if is_known { kind.keep } else { ALL };
         let passes = match caller {
-            Some(hash) => kind.callers.get_or_insert_default().admits(hash, cost, keep, draws),
-            None => kind.deviation.admits(keep, cost, draws.draw()),
+            Some(hash) => kind.callers.get_or_insert_default().admits(hash, costs, keep, draws),
+            None => kind.deviation.admits(keep, costs, draws.draw()),
         };
         let is_low = is_known && kind.is_low(cost, moment);
         let admits = (passes || is_low) && cost <= room;
@@ -167,7 +168,7 @@ impl Entry {
     }
 
     /// Returns how many more units may be admitted in this tick: this process alone never admits more than the quota,
-    /// and no more than its former part while ratios are below 1.
+    /// and no more than its former part while its ratio is above 0.
     fn room(&self, check: &Check, moment: &Moment) -> u64 {
         let quota = &check.counter.quota;
         let most = self.rate.units().max(quota.capacity());
@@ -194,9 +195,9 @@ impl Entry {
         self.rate.left(quota, total).min(quota.capacity()).saturating_sub(admitted)
     }
 
-    /// Returns the drop ratio of requests that may not use the reserve.
+    /// Returns the drop ratio of requests that may not use the reserve; of the others, if there were none.
     pub(super) fn ratio(&self, moment: &Moment) -> Option<f64> {
-        let keep = self.kinds[usize::from(self.floor == 0)].keep;
+        let keep = self.kinds[usize::from(self.totals[0] == 0)].keep;
         #[allow(clippy::cast_precision_loss, reason = "it is at most 2^32")]
         self.is_known(moment).then(|| 1.0 - keep as f64 / ALL as f64)
     }
@@ -207,9 +208,8 @@ impl Entry {
             kind.last = [whole(mem::take(&mut kind.offered), kind.first), kind.last[0]];
             kind.admitted = 0;
             kind.costs = [0, kind.costs[0]];
-            if let Some(callers) = &mut kind.callers {
-                callers.roll();
-            }
+            // A list takes up to 4 kB.
+            drop(kind.callers.take_if(|callers| callers.roll()));
         }
     }
 
@@ -266,7 +266,12 @@ impl Kind {
 
     /// Returns by how much a sum of `units` may differ by chance, with requests of up to `cost` or those of late.
     fn slack(&self, units: u64, cost: u64) -> u64 {
-        slack(units, self.costs[0].max(self.costs[1]).max(cost))
+        slack(units, self.largest().max(cost))
+    }
+
+    /// Returns the largest cost of this tick and the last one.
+    fn largest(&self) -> u64 {
+        self.costs[0].max(self.costs[1])
     }
 
     /// Whether significantly fewer units were admitted than expected: then nothing is dropped.
@@ -305,7 +310,7 @@ impl Kind {
             self.limited = Some((heard, self.most));
         }
         if let Some(callers) = &mut self.callers {
-            if keep < ALL { callers.divide(kept(keep, now)) } else { callers.forget() }
+            if keep < ALL { callers.divide(keep) } else { callers.forget() }
         }
     }
 }

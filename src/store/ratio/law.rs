@@ -14,7 +14,7 @@ pub(super) const ALL: u64 = 1 << 32;
 /// The bits of a rate behind its point.
 const POINT: u32 = 20;
 
-/// The error of drops is bounded by this many times the cost of a request.
+/// The error of drops is bounded by this many times the largest cost of a request.
 const MOST_ERROR: i128 = 8;
 
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
@@ -106,11 +106,6 @@ fn part(room: u128, offered: u128) -> u64 {
     u64::try_from((room << 32) / offered).map_or(ALL, |keep| keep.min(ALL))
 }
 
-/// Returns the keep of `offered` units of which `room` may be admitted.
-pub(super) fn keep_of(room: u64, offered: u64) -> u64 {
-    part(room.into(), offered.into())
-}
-
 /// Returns the share of `units` that a keep admits, rounded down.
 pub(super) fn kept(keep: u64, units: u64) -> u64 {
     u64::try_from((u128::from(keep) * u128::from(units)) >> 32).unwrap_or(u64::MAX)
@@ -122,19 +117,20 @@ pub(super) fn kept(keep: u64, units: u64) -> u64 {
 pub(super) struct Deviation(i128);
 
 impl Deviation {
-    /// Returns whether a request is admitted, by a random number below 2^32.
+    /// Returns whether a request is admitted, by a random number below 2^32; `largest` is the largest cost of late.
     ///
     /// It is by the keep and a quarter of the error: by chance alone the sum would drift, and by the error alone
-    /// clients whose requests alternate would be dropped all or never.
-    pub(super) fn admits(&mut self, keep: u64, cost: u64, drawn: u64) -> bool {
+    /// clients whose requests alternate would be dropped all or never. The error is measured in the largest cost, so
+    /// that small requests are dropped as often as large ones.
+    pub(super) fn admits(&mut self, keep: u64, (cost, largest): (u64, u64), drawn: u64) -> bool {
         if keep >= ALL {
             *self = Self::default();
             return true;
         }
-        let (keep, cost, drawn) = (i128::from(keep), i128::from(cost), i128::from(drawn));
-        let admits = 4 * drawn * cost < 4 * keep * cost + self.0;
+        let [keep, cost, largest, drawn] = [keep, cost, largest, drawn].map(i128::from);
+        let admits = 4 * drawn * largest < 4 * keep * largest + self.0;
         let taken = if admits { cost << 32 } else { 0 };
-        let most = MOST_ERROR * (cost << 32);
+        let most = MOST_ERROR * (largest << 32);
         self.0 = (self.0 + keep * cost - taken).clamp(-most, most);
         admits
     }
@@ -147,18 +143,37 @@ pub(super) fn slack(units: u64, cost: u64) -> u64 {
     cost.saturating_mul(4 * (units / cost).isqrt() + 4)
 }
 
-/// Returns the level up to which each of `offered`, which is sorted, is admitted, so that together they are `room`;
-/// `None` if all of each is.
-pub(super) fn level(offered: &[u64], mut room: u64) -> Option<u64> {
-    for (index, units) in offered.iter().enumerate() {
-        let others = u64::try_from(offered.len() - index).unwrap_or(u64::MAX);
-        // All that follow have at least as much.
-        if u128::from(*units) * u128::from(others) >= room.into() {
-            return Some(room / others);
+/// The level up to which each caller is admitted what it is offered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    /// What is divided, in parts of 2^32 of a unit: a level below one unit admits some of the requests.
+    parts: u128,
+    /// By how many callers.
+    callers: u128,
+}
+
+impl Level {
+    /// Returns the level with which all of `offered`, which is sorted, are admitted what `keep` admits of their sum;
+    /// `None` if that is all of it.
+    pub(super) fn new(offered: &[u64], keep: u64) -> Option<Self> {
+        let mut parts = offered.iter().map(|units| u128::from(*units)).sum::<u128>() * u128::from(keep);
+        for (index, units) in offered.iter().enumerate() {
+            let callers = u128::try_from(offered.len() - index).unwrap_or(u128::MAX);
+            let units = u128::from(*units) << 32;
+            // All that follow have at least as much.
+            if units * callers > parts {
+                return Some(Self { parts, callers });
+            }
+            parts -= units;
         }
-        room -= units;
+        None
     }
-    None
+
+    /// Returns the keep of `units` more of a caller that was offered `before`.
+    pub(super) fn keep(self, before: u64, units: u64) -> u64 {
+        let left = self.parts.saturating_sub((u128::from(before) << 32) * self.callers);
+        u64::try_from(left / (u128::from(units) * self.callers).max(1)).map_or(ALL, |keep| keep.min(ALL))
+    }
 }
 
 /// Random numbers that repeat with their seed: xorshift64*.

@@ -45,3 +45,5 @@ pub(crate) use bounds::{check_life, check_policy, check_report, check_shards, ch
 pub use memory::MemoryTally;
 pub use store::{RatioStore, RatioStoreBuilder};
 pub use tally::{CounterId, Offered, Report, Tally, Totals};
+#[cfg(feature = "redis")]
+pub(crate) use tally::{MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS};

@@ -77,6 +77,8 @@ pub(super) struct Part {
     pub(super) table: Table<Entry>,
     /// When the current tick of this process began.
     pub(super) since: Instant,
+    /// When it was last swept, as it was full.
+    swept: Option<Instant>,
     pub(super) draws: Draws,
 }
 
@@ -95,7 +97,7 @@ impl Shared {
         let seeds = Mutex::new(draws);
         let part = |room| {
             let seed = seeds.lock().unwrap_or_else(PoisonError::into_inner).draw();
-            Part { table: Table::swept_when_full(room), since: start, draws: Draws::new(seed) }
+            Part { table: Table::swept_when_full(room), since: start, swept: None, draws: Draws::new(seed) }
         };
         // Windows begin with the store: shares of several processes are not aligned anyway.
         let clock = move || Duration::from_secs(1 << 30) + start.elapsed();
@@ -215,9 +217,20 @@ impl Part {
     }
 
     /// Returns the entry of a check's counter, made if there is room: entries that were not used for a life are
-    /// dropped for it.
+    /// dropped for it, at most once in a tick.
     pub(super) fn make(&mut self, shared: &Shared, hash: u64, check: &Check, now: Instant) -> Option<&mut Entry> {
         let moment = shared.moment(now, self.since);
+        let stays = |entry: &Entry| now.saturating_duration_since(entry.used) <= moment.life;
+        if self.table.is_full() {
+            // Or each made-up key would go through all that are there.
+            if self.swept.is_some_and(|swept| now.saturating_duration_since(swept) < moment.tick) {
+                let entry = self.table.find_mut(hash, |entry| is_of(entry, &check.counter))?;
+                entry.follow(check, &moment);
+                return Some(entry);
+            }
+            self.swept = Some(now);
+            self.table.sweep(stays);
+        }
         let make = || {
             let mut entry = Entry::new(hash, &check.counter, &moment);
             entry.follow(check, &moment);
@@ -226,7 +239,6 @@ impl Part {
             }
             Some(entry)
         };
-        let stays = |entry: &Entry| now.saturating_duration_since(entry.used) <= moment.life;
         let entry = self.table.find_or_insert(hash, |entry| is_of(entry, &check.counter), make, stays)?;
         entry.follow(check, &moment);
         Some(entry)

@@ -29,17 +29,17 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// they alone exceed the limit.
 ///
 /// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the fourth
-/// tick on, if a tick admits at least 100 requests; of fewer, means are up to 30% less or more, and
-/// limits of fewer than 10 units a tick are refused when a layer is built. A burst from nothing passes for up to 3
-/// ticks, though never more than the whole limit in each process; load that changes faster than in 3 ticks is limited
-/// badly. Use a [`LeaseStore`](crate::LeaseStore) for it.
+/// tick on if a tick admits 1,000 requests, within 8% if it admits 100, and from 30% below to 40% above it if it admits
+/// 10; a limit of fewer than 10 units a tick is an error when a layer is built. A burst from nothing passes for up to 3
+/// ticks, in each of which a process admits at most its burst and what the limit gains in a tick. Load that changes
+/// faster than in 3 ticks is limited badly: use a [`LeaseStore`](crate::LeaseStore) for it.
 ///
 /// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks (or a life, if that
 /// is longer) without a request. No request waits.
 ///
 /// **Without the tally**: the last ratios hold for their life, 10 ticks by default. From then on, and before the first
 /// totals, each process admits its share of each limit: the limit divided by the number of processes that reported last,
-/// and at least by [`instances`](RatioStoreBuilder::instances).
+/// or by [`instances`](RatioStoreBuilder::instances) if that is more.
 ///
 /// **Several policies** of one layer are a cascade in their order: a policy is offered what the enforced ones before it
 /// admit. Put narrow policies first. For an exact limit of each user beside a global one, nest two layers, the exact one
@@ -49,7 +49,8 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// admits before it knows a ratio. There are no refunds, no bans and no changes of counters, and a
 /// [reset](Store::reset) is one of this process. The time to retry is a [guess](crate::Outcome::retry_is_guess).
 ///
-/// All processes need the same ticks, shards and limits. Needs a tokio runtime: outside of one, shares are admitted.
+/// All processes need the same ticks, shards and limits. Reports need a tokio runtime: until the store is used in one,
+/// each process admits its share.
 ///
 /// # Examples
 ///
@@ -92,11 +93,10 @@ pub struct RatioStoreBuilder {
 }
 
 impl RatioStore {
-    /// Ratios from `tally`, with the default settings.
+    /// Creates a store with ratios from `tally` and the default settings.
     ///
-    /// # Panics
-    ///
-    /// Never: the default settings are valid.
+    /// In a tokio runtime it calls the tally at once, as [`build`](RatioStoreBuilder::build) does.
+    #[allow(clippy::missing_panics_doc, reason = "the default settings are valid")]
     pub fn new(tally: impl Tally) -> Self {
         Self::builder(tally).build().expect("the default settings are valid")
     }
@@ -174,14 +174,14 @@ impl RatioStoreBuilder {
         Self { shards, ..self }
     }
 
-    /// Sets how many processes there are before the tally has replied, by default 1; from then on it is at least the
-    /// number that reported last.
+    /// Sets by how many processes limits are divided while no ratios are known, by default 1; it is the number that
+    /// reported last if that is more.
     pub fn instances(self, instances: NonZeroU32) -> Self {
         Self { instances, ..self }
     }
 
-    /// Has requests of `policy` dropped by callers, which are the keys of policy `caller`, so that small callers are not
-    /// dropped for a large one.
+    /// Divides the drops of `policy` among callers, which are the keys of policy `caller`, so that small callers are
+    /// not dropped for a large one.
     ///
     /// Each caller is admitted up to a level, the same for all in this process. It moves drops only within a process, so
     /// it needs requests of each caller to be spread over all of them. Requests without a check of `caller` are dropped
@@ -200,7 +200,7 @@ impl RatioStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting is outside of its bounds.
+    /// If a setting is outside of its bounds, or a name that [`fair`](Self::fair) set is not that of a policy.
     pub fn build(self) -> Result<RatioStore, Error> {
         let Self { tick, report, shards, .. } = self;
         check_tick(tick)?;

@@ -10,13 +10,19 @@ use std::time::Duration;
 
 use crate::core::{Counter, Error};
 
+/// The most shards of a report.
+pub(crate) const MOST_SHARDS: u8 = 16;
+
+/// The most counters of a report in one shard.
+pub(crate) const MOST_REPORT: usize = 512;
+
 /// The most units of a kind, and the largest limit, in a report.
 pub(crate) const MOST_UNITS: u64 = 1 << 40;
 
 /// Totals are below this.
 pub(crate) const MOST_TOTAL: u64 = 1 << 52;
 
-/// Where processes report what they were offered, and read what all of them were.
+/// Where processes report what they were offered, and receive the totals of all processes.
 ///
 /// Time is divided into ticks by the clock of the tally: tick number *c* is ⌊time since the Unix epoch / tick⌋. Each
 /// report is added to one tick, and the totals of the one before the current are returned, which is complete.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::choose::{begin, choose, hear, known};
+use super::choose::{Scale, begin, choose, hear, known};
 use super::shared::Shared;
 use super::tally::{CounterId, Report};
 use crate::core::Error;
@@ -44,7 +44,7 @@ struct Outage {
 
 /// Starts the task, unless there is one or the store was closed; without a runtime there is none.
 ///
-/// A task that should have woken a life ago is replaced: nobody drives its runtime.
+/// A task that should have woken a life ago is replaced: its runtime stands still.
 pub(super) fn start(shared: &Arc<Shared>, now: Instant) {
     let (micros, next) = (shared.touch(now), shared.next_task.load(Ordering::Relaxed));
     if micros < next || shared.closed.load(Ordering::Relaxed) {
@@ -65,12 +65,15 @@ pub(super) async fn close(shared: &Arc<Shared>) {
     if shared.closed.swap(true, Ordering::SeqCst) || shared.task.load(Ordering::SeqCst) == 0 {
         return;
     }
-    let counters = choose(shared, Instant::now());
+    let counters = choose(shared, Instant::now(), Scale::Exact);
     let report = Report::new(shared.settings.tick, 0).shards(shared.settings.shards).live(false);
     let report = report.counters(counters);
     let count = report.counters.len();
-    let is_replied = call(shared, report).await.is_ok();
-    shared.ratios.reported(count, is_replied);
+    let result = call(shared, report).await;
+    shared.ratios.reported(count, result.is_ok());
+    if let Err(error) = result {
+        shared.observer.failed(&error);
+    }
 }
 
 impl Ticking {
@@ -104,7 +107,7 @@ impl Ticking {
                 let current = shared.phase.tick_of(epoch.saturating_add(shared.micros(began)));
                 let target = self.last.map_or(current, |last| current.max(last.saturating_add(1)));
                 self.last = Some(target);
-                Report { target, ..base }.counters(choose(shared, began))
+                Report { target, ..base }.counters(choose(shared, began, Scale::Whole))
             }
         };
         let reported: Vec<CounterId> = report.counters.iter().map(|offered| offered.id).collect();
@@ -143,11 +146,11 @@ impl Ticking {
 impl Drop for Ticking {
     fn drop(&mut self) {
         let Some(shared) = self.weak.upgrade() else { return };
-        // What was known is not renewed.
-        shared.ratios.known(|| (0, HashMap::new()));
         if shared.task.compare_exchange(self.id, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-            // A tally that panics, or runtimes that end at once, lead to no more calls than one in a tick.
-            let next = self.began.map_or(0, |began| shared.micros(began + shared.settings.tick));
+            // What was known is not renewed; by a task that was replaced, another one renews it.
+            shared.ratios.known(|| (0, HashMap::new()));
+            // A tally that panics, or a runtime that has ended, leads to no more than one task in a tick.
+            let next = shared.micros(self.began.unwrap_or_else(Instant::now) + shared.settings.tick);
             shared.next_task.store(next, Ordering::SeqCst);
         }
     }

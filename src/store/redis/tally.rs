@@ -1,4 +1,4 @@
-//! Reports to a tally: what one process was offered goes in, what all were comes out.
+//! Reports to a tally: what one process was offered goes in, and the totals of all come out.
 //!
 //! A report is one call for each shard, all at the same time, and each is made once: it goes past the batches and
 //! circuit breakers of decisions, as a process reports once in a tick. If one call fails, so does the report; what the

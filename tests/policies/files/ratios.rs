@@ -1,4 +1,4 @@
-//! The table `[ratios]`: the store that is made of it, and what every mistake in it is told.
+//! The table `[ratios]`: the store that is made of it, and the error of every mistake in it.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn with_keys_set_further_ones_have_the_share_of_the_process() {
 }
 
 #[test]
-fn two_files_with_the_same_ratios_are_told_from_those_with_another() {
+fn two_files_with_the_same_ratios_differ_from_those_with_another() {
     let config = |lines: &str| Config::from_toml(&file(lines)).unwrap();
     let running = config("tick = \"2s\"\nreport = 9");
     assert!(running.has_ratios_of(&config("report = 9\ntick = \"2000ms\"\n[server]\ninstances = 3")));
@@ -123,8 +123,8 @@ fn every_mistake_in_ratios_names_its_line() {
 }
 
 #[test]
-fn a_policy_that_has_no_ratio_is_told_at_the_line_of_its_name() {
-    for (lines, told) in [
+fn a_policy_that_has_no_ratio_is_an_error_at_the_line_of_its_name() {
+    for (lines, text) in [
         ("algorithm = \"sliding_log\"", "policy \"a\" counts by a sliding_log, which has no ratio"),
         ("# no window\nalgorithm = \"concurrency\"", "counts by a concurrency"),
         ("algorithm = \"leaky_bucket\"", "counts by a leaky_bucket"),
@@ -139,7 +139,7 @@ fn a_policy_that_has_no_ratio_is_told_at_the_line_of_its_name() {
         let file = policy(lines);
         let name = file.lines().position(|line| line.starts_with("name")).expect("a name") + 1;
         Config::from_toml(&file).unwrap_or_else(|error| panic!("without ratios it is good: {error:#}"));
-        refused(&format!("{file}[ratios]\n"), name, &[told]);
+        refused(&format!("{file}[ratios]\n"), name, &[text]);
     }
     #[cfg(feature = "calendar")]
     refused(&format!("{}[ratios]\n", policy("algorithm = \"fixed_window\"\nwindow = \"day\"")), 5, &["has no ratio"]);

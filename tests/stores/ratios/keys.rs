@@ -86,3 +86,25 @@ async fn most_keys_of_a_large_fleet_are_never_reported() {
     let sent: HashSet<_> = late.map(|offered| offered.id).collect();
     assert!(sent.len() * 4 < ids.len(), "{} of {}", sent.len(), ids.len());
 }
+
+#[tokio::test]
+async fn shards_divide_keys_and_not_limits() {
+    let tally = Switch::new();
+    let stores = [1, 2].map(|seed| tally.store(seed).shards(4).build().expect("valid settings"));
+    let keys: Vec<_> =
+        (0..8).map(|key| Check::new(counter("key", &key.to_string(), Quota::per_second(100)), 1)).collect();
+    let (mut admitted, mut steps) = ([0_u64; 8], Steps::new());
+    for step in 0..14 * 50 {
+        for store in &stores {
+            for (key, admitted) in keys.iter().zip(&mut admitted) {
+                for _ in 0..5 {
+                    let is_allowed = decide(store, std::slice::from_ref(key)).is_allowed();
+                    *admitted += u64::from(is_allowed && step >= 4 * 50);
+                }
+            }
+        }
+        steps.next().await;
+    }
+    let shards: HashSet<u8> = keys.iter().map(|key| CounterId::of(&key.counter).shard(4)).collect();
+    assert!(shards.len() > 1 && admitted.iter().all(|units| units.abs_diff(1_000) <= 100), "{shards:?}: {admitted:?}");
+}

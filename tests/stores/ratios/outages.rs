@@ -70,6 +70,21 @@ async fn a_false_report_holds_a_key_for_three_ticks_at_most() {
     assert_eq!(admitted[4..], [200; 4], "of all that is offered");
 }
 
+#[tokio::test]
+async fn a_false_report_holds_a_key_for_a_life_if_the_tally_fails_then() {
+    let tally = Switch::new();
+    let stores = tally.stores(2);
+    let check = Check::new(all(), 1);
+    load(&stores, &check, 100, 4).await;
+    let report = Report::new(TICK, 0).counters([Offered::new(CounterId::of(&all()), u64::MAX, u64::MAX, u64::MAX)]);
+    drop(tally.tally.report(report).await.expect("it replies"));
+    load(&stores, &check, 100, 2).await;
+    assert!(stores[0].ratio(&all()).is_some_and(|ratio| ratio > 0.9), "it was read");
+    tally.set_off(true);
+    let admitted = load(&stores, &check, 100, 14).await;
+    assert_eq!((admitted[0], &admitted[11..]), (0, &[200; 3][..]), "from then on by shares: {admitted:?}");
+}
+
 /// A tally that never replies, and how long it was waited for each time.
 struct Unanswered(Arc<Mutex<Vec<Duration>>>);
 
@@ -214,25 +229,6 @@ fn a_runtime_that_has_ended_leaves_the_bound_of_a_tick() {
     drop(runtime);
     let admitted = (0..10_000).filter(|_| decide(&stores[0], std::slice::from_ref(&check)).is_allowed()).count();
     assert!(admitted <= 500, "{admitted} in one tick of {LIMIT}");
-}
-
-#[tokio::test]
-async fn a_tally_whose_clock_steps_back_is_reported_to_all_the_same() {
-    let clock = tollgate::test_util::ManualClock::paused();
-    let ahead = Arc::new(std::sync::atomic::AtomicU64::new(3_600));
-    let ahead_of = Arc::clone(&ahead);
-    let tally = tollgate::store::MemoryTally::with_clock(move || {
-        clock.now() + Duration::from_secs(ahead_of.load(std::sync::atomic::Ordering::Relaxed))
-    });
-    let store = tollgate::RatioStore::builder(tally).seed(1).build().expect("valid settings");
-    let stores = std::slice::from_ref(&store);
-    let check = Check::new(all(), 1);
-    load(stores, &check, 1_000, 6).await;
-    assert!(store.ratio(&all()).is_some());
-    ahead.store(0, std::sync::atomic::Ordering::Relaxed);
-    load(stores, &check, 1_000, 30).await;
-    assert_eq!(store.live(), Some(1), "it reports");
-    assert!(store.ratio(&all()).is_some());
 }
 
 #[tokio::test]

@@ -131,6 +131,48 @@ async fn small_callers_are_not_dropped_for_a_large_one() {
 }
 
 #[tokio::test]
+async fn many_callers_of_few_requests_are_not_starved() {
+    for callers in [5, 40] {
+        let tally = Switch::new();
+        let stores: Vec<_> =
+            (0..10).map(|seed| tally.store(seed).fair("all", "caller").build().expect("valid settings")).collect();
+        // Of two requests one fits.
+        let limit = 5 * callers;
+        let (mut admitted, mut steps) = (0, Steps::new());
+        for step in 0..24 * 50 {
+            for (place, store) in stores.iter().enumerate().filter(|_| step % 50 < callers) {
+                let caller = counter("caller", &format!("{place}-{}", step % 50), Quota::per_second(1 << 20));
+                let all = counter("all", "all", Quota::per_second(limit));
+                let is_allowed = decide(store, &[Check::new(all, 1), Check::new(caller, 1)]).is_allowed();
+                admitted += u64::from(is_allowed && step >= 4 * 50);
+            }
+            steps.next().await;
+        }
+        assert!(admitted.abs_diff(20 * limit) <= 2 * limit, "{admitted} in 20 s of {limit}, {callers} callers each");
+    }
+}
+
+#[tokio::test]
+async fn small_callers_are_not_dropped_for_one_with_new_names() {
+    let tally = Switch::new();
+    let store = tally.store(1).fair("all", "caller").build().expect("valid settings");
+    let (mut small, mut steps) = (0, Steps::new());
+    for step in 0..14 * 50 {
+        for request in 0..62 {
+            let caller = match request {
+                0 | 1 => format!("small-{}", (2 * step + request) % 20),
+                _ => format!("{}-{}", step / 50, request % 15),
+            };
+            let caller = counter("caller", &caller, Quota::per_second(1 << 20));
+            let is_allowed = decide(&store, &[Check::new(all(), 1), Check::new(caller, 1)]).is_allowed();
+            small += u64::from(request < 2 && is_allowed && step >= 4 * 50);
+        }
+        steps.next().await;
+    }
+    assert!(small >= 850, "{small} of 1,000 small requests");
+}
+
+#[tokio::test]
 async fn the_wait_of_a_refusal_is_a_guess() {
     let tally = Switch::new();
     let stores = tally.stores(1);

@@ -48,19 +48,26 @@ fn the_reserve_is_left_to_critical_requests() {
 }
 
 #[test]
-fn what_is_admitted_stays_within_three_costs_of_its_share() {
+fn what_is_admitted_stays_within_three_of_the_largest_costs_of_its_share() {
     let mut draws = Draws::new(1);
-    for _ in 0..500 {
-        let (mut error, mut keep, mut largest) = (Deviation::default(), 0, 1);
-        for request in 0..400 {
-            if request % 100 == 0 {
-                keep = draws.draw();
+    for (costs, keep) in [[1, 1, 1, 5, 100], [1, 1, 1, 1, 1_000], [1; 5]]
+        .into_iter()
+        .flat_map(|costs| [20, 5, 2].map(|part| (costs, ALL / part)).into_iter().chain([(costs, ALL / 5 * 4)]))
+    {
+        let (mut error, mut sum, mut small) = (Deviation::default(), 0_i128, [0_u64; 2]);
+        let largest = costs[4];
+        for _ in 0..50_000 {
+            let cost = costs[usize::try_from(draws.draw() % 5).expect("small")];
+            let is_admitted = error.admits(keep, (cost, largest), draws.draw());
+            // Not the error itself, which is bounded.
+            sum += i128::from(keep * cost) - if is_admitted { i128::from(cost) << 32 } else { 0 };
+            assert!(sum.abs() <= (3 * i128::from(largest)) << 32, "{} of {largest}", sum >> 32);
+            if cost == 1 {
+                small = [small[0] + 1, small[1] + u64::from(is_admitted)];
             }
-            let cost = [1, 1, 1, 5, 100][usize::try_from(draws.draw() % 5).expect("small")];
-            largest = largest.max(cost);
-            error.admits(keep, cost, draws.draw());
-            assert!(error.0.abs() <= (3 * i128::from(largest)) << 32, "{} of {largest}", error.0 >> 32);
         }
+        let fair = kept(keep, small[0]);
+        assert!(small[1].abs_diff(fair) <= fair / 10, "{small:?} at {costs:?}: as large ones");
     }
 }
 
@@ -69,7 +76,7 @@ fn requests_in_turn_are_dropped_alike() {
     for (clients, keep) in [(2, ALL / 2), (5, ALL / 5), (2, ALL / 100)] {
         let (mut error, mut draws, mut admitted) = (Deviation::default(), Draws::new(7), [0_u64; 5]);
         for request in 0..100_000 {
-            admitted[request % clients] += u64::from(error.admits(keep, 1, draws.draw()));
+            admitted[request % clients] += u64::from(error.admits(keep, (1, 1), draws.draw()));
         }
         let fair = kept(keep, 100_000) / clients as u64;
         let is_fair = |units: &u64| units.abs_diff(fair) <= fair / 10;
@@ -81,9 +88,9 @@ fn requests_in_turn_are_dropped_alike() {
 #[test]
 fn nothing_is_dropped_at_a_keep_of_all_and_nothing_admitted_at_0() {
     let (mut error, mut draws) = (Deviation::default(), Draws::new(3));
-    assert!((0..1_000).all(|_| error.admits(ALL, 5, draws.draw())));
-    assert!((0..1_000).all(|_| !error.admits(0, 5, draws.draw())));
-    assert!((0..1_000).all(|_| error.admits(ALL, 5, draws.draw())));
+    assert!((0..1_000).all(|_| error.admits(ALL, (5, 5), draws.draw())));
+    assert!((0..1_000).all(|_| !error.admits(0, (5, 5), draws.draw())));
+    assert!((0..1_000).all(|_| error.admits(ALL, (5, 5), draws.draw())));
 }
 
 #[test]
@@ -94,12 +101,32 @@ fn a_slack_is_one_of_requests() {
 }
 
 #[test]
-fn a_level_fills_the_room() {
-    assert_eq!(level(&[50, 100, 5_000], 1_000), Some(850));
-    assert_eq!(level(&[1, 1, 1, 1, 1, 10], 8), Some(3));
-    assert_eq!(level(&[50, 100], 1_000), None);
-    assert_eq!(level(&[5, 5], 0), Some(0));
-    assert_eq!(level(&[], 0), None);
+fn a_level_admits_what_the_keep_does() {
+    for (offered, keep) in [
+        (&[50, 100, 5_000][..], ALL / 5),
+        (&[1, 1, 1, 1, 1, 10], ALL / 2),
+        (&[1; 40], ALL / 2),
+        (&[1; 5], ALL / 5),
+        (&[7], ALL / 100),
+        (&[5, 5], 0),
+        (&[u64::MAX; 64], ALL / 3),
+    ] {
+        let level = Level::new(offered, keep).expect("it drops some");
+        let all: u128 = offered.iter().map(|units| u128::from(*units)).sum();
+        let admitted: u128 = offered.iter().map(|units| u128::from(*units) * u128::from(level.keep(0, *units))).sum();
+        let expected = all * u128::from(keep);
+        // A keep is rounded down.
+        assert!(admitted <= expected && expected - admitted <= all, "{admitted} of {expected}: {offered:?}");
+    }
+    assert!(Level::new(&[50, 100], ALL).is_none() && Level::new(&[], 0).is_none());
+}
+
+#[test]
+fn one_that_was_offered_nothing_is_admitted_up_to_the_level() {
+    let level = |offered: &[u64]| Level::new(offered, ALL / 2).expect("it drops some");
+    assert_eq!([0, 3, 4].map(|before| level(&[1, 1, 10]).keep(before, 1)), [ALL, ALL, 0], "four units");
+    assert_eq!([0, 1].map(|before| level(&[1, 1]).keep(before, 1)), [ALL / 2, 0], "half a unit");
+    assert_eq!(level(&[1, 1]).keep(0, 2), ALL / 4);
 }
 
 #[test]

@@ -12,23 +12,16 @@ use deadpool_redis::redis::Cmd;
 
 use super::script::{Calls, Program};
 use crate::core::Error;
-use crate::store::{CounterId, Offered, Report};
-
-/// The most shards of a report.
-const MOST_SHARDS: u8 = 16;
-
-/// The most counters of a report in one shard.
-const MOST_COUNTERS: usize = 512;
+use crate::store::{CounterId, MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS, Offered, Report};
 
 /// The shortest and the longest tick.
 const TICKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)];
 
-/// The most units of a kind, the largest limit, and bytes of each.
-const MOST_UNITS: u64 = 1 << 40;
+/// The bytes of units, and of a limit.
 const UNITS_SIZE: usize = 6;
 
-/// Units in a reply are below this; a counter that has no room has so many.
-const NEVER: u64 = 1 << 52;
+/// The units in a reply of a counter that has no room.
+const NEVER: u64 = MOST_TOTAL;
 
 /// Bytes of a counter in a report, and of a hot one in a reply.
 const OFFERED_SIZE: usize = CounterId::LENGTH + 3 * UNITS_SIZE;
@@ -72,8 +65,8 @@ impl ShardReport {
         }
         let parts: Vec<Self> = (0..shards).map(|shard| Self::new(prefix, report, shard)).collect();
         let most = parts.iter().map(|part| part.places.len()).max().unwrap_or_default();
-        if most > MOST_COUNTERS {
-            let text = format!("{most} counters of one shard are too many: give at most {MOST_COUNTERS}");
+        if most > MOST_REPORT {
+            let text = format!("{most} counters of one shard are too many: give at most {MOST_REPORT}");
             return Err(Error::invalid(text));
         }
         Ok(parts)
