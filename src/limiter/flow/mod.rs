@@ -6,7 +6,8 @@
 //! - `book.rs` is what a pool holds and who waits for it ([`line`]): no store, no runtime; `portion.rs` says how large
 //!   portions are.
 //! - `pool.rs` calls the store ([`lessor`]); `pool/tasks.rs` waits for the result, and keeps the time.
-//! - `checks.rs` has the checks of a portion; `pools.rs` all pools of a limiter (`registry.rs`); `handle.rs` is what users hold.
+//! - `checks.rs` has the checks of a portion; `pools.rs` all pools of a limiter (`registry.rs`); `handle.rs` is what
+//!   users hold.
 //! - `stream.rs` paces streams and sinks (feature `stream`).
 //!
 //! Invariants: what passes was admitted before; what was admitted passes or is refunded, once; at most one call is in

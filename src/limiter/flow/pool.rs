@@ -189,7 +189,7 @@ impl Pool {
         if want.waits != Waits::ForCall {
             return None;
         }
-        if self.state().book.known(want.least, Instant::now()) != Known::MayFit {
+        if self.is_too_much(want.least) || self.state().book.known(want.least, Instant::now()) != Known::MayFit {
             return Some(Err(self.refusal(want.least)));
         }
         Runtime::try_current().is_err().then(|| {
@@ -282,11 +282,13 @@ impl Pool {
 
     /// Applies the result of a call.
     fn leased(&self, checks: &[Check], units: u64, decided: Result<Decided, Error>) {
+        if let Ok(decided) = &decided {
+            self.lessor.observer.decided(checks, decided.decision.is_allowed());
+        }
         let (mut out, now) = (Out::default(), Instant::now());
         let mut state = self.state();
         match decided {
             Ok(decided) => {
-                self.lessor.observer.decided(checks, decided.decision.is_allowed());
                 state.failure = None;
                 state.book.leased(units, decided, now, &mut out);
             }

@@ -38,10 +38,11 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///   the cap.
 /// - A changed quota takes effect at once, as a refusal belongs to one quota.
 /// - Strikes of a [ban](crate::Ban) are counted here while a refusal is served, and sent with the next call for the
-///   same check. The strike that begins a ban is decided by the inner store, so with one process a ban begins as
-///   without a cache. With several, each may hold back some for the cap, and those of a call that failed are lost.
-/// - Refusals by a ban are no strikes here either. One that refusals extend is served for half of what is left of it, so
-///   that the inner store hears of requests that go on.
+///   same check. The strike that begins a ban is decided by the inner store. A ban never begins too early; it may begin
+///   late, as each process holds strikes back for up to the cap, and loses them if the call fails, if the counter is
+///   changed meanwhile, or if a counter with the same part of its hash is: there are 16,384 parts at most.
+/// - Refusals by a ban are no strikes here either. One that refusals extend is cached for half of what is left of it,
+///   so that requests which go on reach the inner store before it ends.
 ///
 /// Never refused from the cache are looks (cost 0), checks [settled by outcome](crate::store::Settles), and requests
 /// with a check in [shadow mode](crate::store::Mode) or with two checks of one counter.
@@ -238,6 +239,10 @@ impl<S: Store> Store for DenyCache<S> {
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> Answer<Result<Applied, Error>> {
+        // A strike frees no units, and those that are counted here would be lost.
+        if matches!(change, Change::Strike(_)) {
+            return self.inner.adjust(counter, change);
+        }
         self.forget_while(counter, || self.inner.adjust(counter, change))
     }
 

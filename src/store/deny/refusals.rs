@@ -1,7 +1,7 @@
 //! The rules of the deny cache: what is refused from earlier refusals, what is cached, and when it is forgotten.
 //!
 //! Checks come in, before and after the store's decision; refusals go out. Three things end a cached refusal: its time
-//! (`until`, in `table`; no later than a window of a calendar that it tells of), a change of its counter through this
+//! (`until`, in `table`; no later than a window of a calendar that it reports), a change of its counter through this
 //! process (a new generation, in `slots`), and an admitted request of the same counter, after which larger costs wait
 //! longer than the cached refusal says.
 //!
@@ -120,15 +120,18 @@ impl Refusals {
 
     /// Returns the cached refusal of a request, without a call of the store.
     ///
-    /// Strikes are for the call of the decision, so requests with bans have none here.
+    /// Strikes are for the call of the decision, so a request with bans has none here unless its key is banned.
     pub(crate) fn recall(&self, checks: &[Check]) -> Option<Decided> {
-        if has_bans(checks) {
+        let Snapshot { sent, marks, cacheable, looks, .. } = self.snapshot(checks);
+        if !cacheable || looks || !self.slots.may_be_live(sent) {
             return None;
         }
-        match self.lookup(checks) {
-            CacheLookup::Refused(decided) => Some(decided),
-            CacheLookup::Miss(_) => None,
+        let mut each = checks.iter().zip(&marks);
+        let is_banned = each.any(|(check, mark)| self.find(check, mark, sent).is_some_and(|cached| cached.is_ban()));
+        if has_bans(checks) && !is_banned {
+            return None;
         }
+        self.refused(checks, &marks, sent)
     }
 
     /// Returns the refusal of a request, if a cached one applies to any of its checks.
@@ -180,7 +183,7 @@ impl Refusals {
     ///
     /// [`record_looks`](Self::record_looks) describes what is cached of looks.
     pub(crate) fn record(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
-        if snapshot.looks && snapshot.cacheable {
+        if snapshot.looks {
             self.record_looks(snapshot, checks, decision);
         } else if decision.is_allowed() {
             self.note_taken(snapshot, checks);
@@ -189,15 +192,19 @@ impl Refusals {
         }
     }
 
-    /// Caches refusals by looks: if a look has nothing left beyond its floor, a cost of one unit would be refused.
+    /// Caches refusals by looks: if a look has nothing left beyond its floor, a cost of one unit would be refused. Of
+    /// looks with bans these are the refusals by a ban, as others may be strikes.
     fn record_looks(&self, snapshot: &Snapshot, checks: &[Check], decision: &Decision) {
         let outcomes = decision.outcomes();
         if decision.source() != Source::Store || outcomes.iter().all(|outcome| outcome.remaining() > 0) {
             return;
         }
+        if !snapshot.cacheable && !decision.is_banned() {
+            return;
+        }
         let checks: SmallVec<[Check; 4]> = checks.iter().map(|look| look.clone().cost(1)).collect();
         let outcomes = checks.iter().zip(outcomes).map(|(check, look)| match look.remaining() {
-            0 => Outcome::denied(check, 0, look.wait())
+            0 if check.ban.is_none() => Outcome::denied(check, 0, look.wait())
                 .resets_after(look.reset_after())
                 .with_window_minutes(look.window_minutes()),
             _ => look.clone(),
@@ -286,7 +293,7 @@ impl Refusals {
 }
 
 /// Returns when the first of the windows of a calendar ends that checks count in, by this process's clock; the largest
-/// number if there is none. The next one may be of another length, which a cached refusal would tell wrongly.
+/// number if there is none. The next one may be of another length, and a cached refusal would report that of the last.
 fn calendars_end(checks: &[Check], now: u64) -> u64 {
     let calendars = checks.iter().filter_map(|check| check.counter.quota.calendar());
     let ends = calendars.map(|calendar| calendar.window_at(now / 1_000).end.saturating_mul(1_000));

@@ -37,7 +37,7 @@ pub(crate) struct Snapshot {
     pub(super) cacheable: bool,
     /// Whether all of its checks only look (cost 0).
     pub(super) looks: bool,
-    /// The strikes that were answered from the cache since the last call, to be counted with this one.
+    /// The strikes of refusals from the cache since the last call, to be counted with this one.
     pub(super) strikes: SmallVec<[CachedStrikes; 1]>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct CachedStrikes {
 }
 
 impl Snapshot {
-    /// Returns the checks with the strikes that were answered from the cache.
+    /// Returns the checks with the strikes of refusals from the cache.
     pub(crate) fn with_strikes<'a>(&self, checks: &'a [Check]) -> Cow<'a, [Check]> {
         let mut checks = Cow::Borrowed(checks);
         for CachedStrikes { check, strikes, age } in &self.strikes {

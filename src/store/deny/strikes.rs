@@ -1,7 +1,7 @@
 //! Strikes of checks that are refused from the cache.
 //!
 //! The store counts strikes, and a cached refusal does not reach it. So a strike is counted in the cached refusal, and
-//! moves to the store with the next call for the same check. The strike that would begin a ban is never answered from
+//! moves to the store with the next call for the same check. The strike that would begin a ban is never refused from
 //! the cache: the store decides it, with those that were counted here. All that can get lost, which is what an entry
 //! has when it is dropped or forgotten and what a failed call carried, delays a ban, and nothing counts twice.
 //!

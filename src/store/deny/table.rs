@@ -45,7 +45,7 @@ pub(super) struct Cached {
     pub(super) generation: u32,
     /// What the refused request reported of its other checks; the last of them fills up.
     pub(super) others: Option<Arc<[Other; MOST_OTHERS]>>,
-    /// How it stands with the ban of the key.
+    /// The standing of the key with its ban.
     pub(super) standing: Standing,
 }
 
@@ -221,7 +221,7 @@ impl Entry for Refusal {
     }
 }
 
-/// Returns whether a refusal of the check by a ban extends it. Then the store has to hear of one before the ban ends.
+/// Returns whether a refusal of the check by a ban extends it. Then one has to reach the store before the ban ends.
 fn is_extended(check: &Check) -> bool {
     check.strikes() && check.ban.as_deref().is_some_and(|ban| ban.ban.extends())
 }

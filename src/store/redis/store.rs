@@ -174,7 +174,9 @@ impl Store for RedisStore {
         let taken = of_any(counter);
         let request = Request::adjustment(&self.engine.prefix, &[], &taken, change, || self.engine.time.now_ms());
         let engine = Arc::clone(&self.engine);
-        let forgetting = self.engine.refusals.as_ref().map(|refusals| refusals.forgetting(counter));
+        // A strike frees no units, and those that are counted in the cache would be lost.
+        let refusals = self.engine.refusals.as_ref().filter(|_| !matches!(change, Change::Strike(_)));
+        let forgetting = refusals.map(|refusals| refusals.forgetting(counter));
         Answer::pending(async move {
             let _forgetting = forgetting;
             applied_change(&taken, change, engine.change(request).await?)

@@ -1,13 +1,14 @@
 //! Bans on the whole layer: requests that the policy does not apply to.
 #![cfg(feature = "axum")]
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use http::{Method, Request};
 use tollgate::test_util::{ManualClock, RecordingStore, Sent, send};
-use tollgate::{Ban, Decision, DenyCache, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::{Ban, Decision, DenyCache, Lookup, MemoryStore, Policy, Quota, RateLimitLayer, TierLookup, key};
 
 use crate::support::time::memory;
 
@@ -135,4 +136,23 @@ async fn a_flood_of_a_banned_client_is_refused_from_the_cache_on_all_routes() {
         assert!(is_banned(&one(&layer, Method::GET).await));
     }
     assert_eq!(cache.refused_from_cache() - before, 99);
+}
+
+#[tokio::test]
+async fn so_it_is_where_each_request_has_another_key_to_look_up() {
+    let clock = ManualClock::new();
+    let cache = DenyCache::builder().with_clock(clock.clone()).build(memory(&clock)).expect("valid settings");
+    let tiers = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(None) });
+    let by_key = Policy::new("key", Quota::fixed_window(100, MINUTE)).key(key::header("x-key")).tier_lookup(tiers);
+    let layer = RateLimitLayer::composite(cache.clone()).policy(login()).policy(by_key);
+    let sent = send(&layer, 103, |place| {
+        let mut request = request(Method::POST);
+        request.headers_mut().insert("x-key", place.into());
+        request
+    });
+    let sent = sent.await;
+    assert_eq!(sent.iter().map(is_banned).collect::<Vec<_>>(), [&[false; 2][..], &[true; 101]].concat());
+    assert_eq!(cache.refused_from_cache(), 100);
+    clock.advance(10 * MINUTE);
+    assert!(one(&layer, Method::POST).await.is_admitted());
 }

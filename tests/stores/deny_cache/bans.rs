@@ -33,7 +33,7 @@ fn is_cached(decision: &Decision) -> bool {
 }
 
 #[test]
-fn with_one_process_a_ban_begins_with_the_same_request_as_without_a_cache() {
+fn with_one_process_and_one_client_a_ban_begins_with_the_same_request_as_without_a_cache() {
     let (mut cached, mut banned) = (0, 0);
     for seed in 0..200 {
         let mut rng = Rng::with_seed(seed);
