@@ -104,7 +104,7 @@ impl Stack {
                 sleep(Duration::from_millis(1)).await;
             }
         };
-        if timeout(Duration::from_secs(5), all).await.is_err() {
+        if timeout(Duration::from_secs(20), all).await.is_err() {
             assert_eq!(last, expected, "{}: after {after}", self.name);
         }
     }

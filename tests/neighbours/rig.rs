@@ -21,7 +21,7 @@ pub(crate) const GRACE: Duration = ms(400);
 pub(crate) const AMPLE: Quota = Quota::token_bucket(100_000, Duration::from_secs(30 * 86_400));
 
 /// A scenario is measured again if the machine stalled meanwhile: then others fail without a neighbour.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 10;
 const LOOKS: usize = 10;
 
 pub(crate) struct Rig {

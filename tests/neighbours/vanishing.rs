@@ -40,7 +40,7 @@ async fn vanish(store: RedisStore, key: String, quota: Quota, counts: Arc<Counts
         counts.asked.fetch_add(1, Ordering::Relaxed);
         let asked = store.decide(&[check(&key, quota, 1)], Deadline::none()).wait();
         let answer = if fastrand::bool() {
-            timeout(ms(fastrand::u64(..3)), asked).await.ok()
+            timeout(ms([0, 1, 2, 200][fastrand::usize(..4)]), asked).await.ok()
         } else {
             some_polls(asked, fastrand::u32(..4)).await
         };
@@ -97,10 +97,9 @@ fn ask_beside_vanishing(rig: &Rig, attempt: usize) -> Tally {
 
 /// Who was told so was admitted, nobody who did not ask, and no more than there was.
 fn assert_conserved(rig: &Rig, key: &str, quota: Quota, (admitted, asked): (u64, u64)) {
-    let looked = rig
-        .runtime
-        .block_on(rig.store.decide(&[check(key, quota, 0)], Deadline::none()).wait())
-        .expect("Redis answers");
+    // A machine that stalls is no failure here.
+    let look = || rig.runtime.block_on(rig.store.decide(&[check(key, quota, 0)], Deadline::none()).wait()).ok();
+    let looked = (0..50).find_map(|_| look()).expect("Redis answers");
     let used = quota.limit() - looked.decision.outcomes()[0].remaining();
     println!("{key}: {asked} asked, {admitted} were told that they are admitted, {used} are");
     assert!(0 < admitted && admitted <= used && used <= asked.min(quota.limit()), "{admitted}, {used}, {asked}");

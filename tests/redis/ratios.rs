@@ -18,6 +18,8 @@ use crate::support::slow;
 const LONG: Duration = Duration::from_secs(60);
 /// A tick that a test can wait for.
 const SHORT: Duration = Duration::from_millis(400);
+/// How long a test tries again what a busy machine was too late for.
+const MOST_TRIED: Duration = Duration::from_secs(60);
 
 fn id(number: u64) -> CounterId {
     let mut id = [0; CounterId::LENGTH];
@@ -38,10 +40,24 @@ async fn next_tick(tally: &RedisStore, tick: Duration) -> u64 {
     number(&look(tally, tick, []).await, tick)
 }
 
-/// Reads totals, and counts for nothing itself.
+/// Reads totals, and counts for nothing itself; so it is repeated if a busy machine has no reply in a quarter of a tick.
 async fn look<const N: usize>(tally: &RedisStore, tick: Duration, counters: [u64; N]) -> Totals {
-    let counters = counters.map(|counter| Offered::new(id(counter), 0, 0, 1_000));
-    tally.report(Report::new(tick, 0).live(false).counters(counters)).await.expect("the server is there")
+    let start = Instant::now();
+    loop {
+        let counters = counters.map(|counter| Offered::new(id(counter), 0, 0, 1_000));
+        match tally.report(Report::new(tick, 0).live(false).counters(counters)).await {
+            Err(error) if error.is_timeout() && start.elapsed() < MOST_TRIED => {}
+            totals => return totals.expect("the server is there"),
+        }
+    }
+}
+
+/// Reports; `None` if a busy machine had no reply in a quarter of a tick.
+async fn in_time(tally: &RedisStore, report: Report) -> Option<Totals> {
+    match tally.report(report).await {
+        Err(error) if error.is_timeout() => None,
+        totals => Some(totals.expect("the server is there")),
+    }
 }
 
 /// Both tallies, and what is random.
@@ -94,11 +110,12 @@ impl Pair {
         Report::new(tick, target).live(self.rng.u8(..5) > 0).counters(counters)
     }
 
-    /// A tick that does not end in the next seconds.
+    /// A tick that does not end in the next seconds: of many, that of which most is left.
     async fn long_tick(&self) -> Duration {
-        let now = look(&self.redis, LONG, []).await.now;
-        let left = |tick: &Duration| tick.as_secs() - now.as_secs() % tick.as_secs() > 5;
-        [LONG, Duration::from_secs(53)].into_iter().find(left).expect("one has just begun, or has not ended")
+        let now = look(&self.redis, LONG, []).await.now.as_secs();
+        let longest = (30..=LONG.as_secs()).max_by_key(|tick| tick - now % tick).expect("there are some");
+        assert!(longest - now % longest > 20, "{longest} s at {now} s");
+        Duration::from_secs(longest)
     }
 }
 
@@ -161,21 +178,32 @@ async fn a_full_tick_has_no_room_for_further_counters_and_goes_on_with_those_it_
 #[tokio::test]
 async fn a_tick_that_is_hot_all_over_lists_thirty_two_counters() {
     let pair = Pair::start(2).await;
-    let report = |live| {
-        let counters = (0..100).map(|counter| Offered::new(id(counter), 500, 0, 1_000));
-        Report::new(SHORT, 0).live(live).counters(counters)
-    };
-    let mut most = 0;
-    for _ in 0..3 {
-        drop(pair.report(report(true)).await.expect("the server is there"));
-        next_tick(&pair.redis, SHORT).await;
-        let totals = pair.report(report(true)).await.expect("the server is there");
-        // Of one that did not report any.
-        let seen = pair.report(Report::new(SHORT, 0).live(false)).await.expect("the server is there");
+    let (start, mut compared, mut most) = (Instant::now(), 0, 0);
+    while compared < 3 {
+        assert!(start.elapsed() < MOST_TRIED, "the machine is too busy");
+        let Some([totals, seen]) = hot_of_a_tick(&pair).await else {
+            pair.clear().await;
+            continue;
+        };
         assert_eq!(seen.hot, totals.hot);
         most = most.max(totals.hot.len());
+        compared += 1;
     }
     assert!((32..=64).contains(&most), "of two ticks: {most}");
+}
+
+/// Reports a hundred hot counters in two ticks; returns what is read in the second one by who reported them, and by one
+/// that did not report any; `None` if the machine was too busy.
+async fn hot_of_a_tick(pair: &Pair) -> Option<[Totals; 2]> {
+    let report = || {
+        let counters = (0..100).map(|counter| Offered::new(id(counter), 500, 0, 1_000));
+        Report::new(SHORT, 0).counters(counters)
+    };
+    drop(pair.report(report()).await.ok()?);
+    next_tick(&pair.redis, SHORT).await;
+    let totals = pair.report(report()).await.ok()?;
+    let seen = pair.report(Report::new(SHORT, 0).live(false)).await.ok()?;
+    (number(&totals, SHORT) == number(&seen, SHORT)).then_some([totals, seen])
 }
 
 #[tokio::test]
@@ -183,16 +211,22 @@ async fn hashes_of_a_tick_expire_after_four_and_there_are_three_of_a_shard() {
     let server = RedisServer::start();
     let tally = patient_store(&server).await;
     let report = || Report::new(SHORT, 0).shards(2).counters((0..9).map(|counter| Offered::new(id(counter), 1, 1, 1)));
-    for _ in 0..6 {
+    let (start, mut reports, mut most) = (Instant::now(), 0, 0);
+    while reports < 6 || most < 6 {
+        assert!(start.elapsed() < MOST_TRIED, "{most} hashes at most after {reports} reports");
         next_tick(&tally, SHORT).await;
-        drop(tally.report(report()).await.expect("the server is there"));
+        if in_time(&tally, report()).await.is_none() {
+            continue;
+        }
+        reports += 1;
         server.assert_every_key_expires();
         let keys = server.keys();
+        most = most.max(keys.len());
         assert!(keys.len() <= 6 && keys.iter().all(|key| key.starts_with("tollgate:{ratio-400000-2-")), "{keys:?}");
         let lives = keys.iter().map(|key| server.ask::<i64>(&["PTTL", key]));
-        assert!(lives.max().is_some_and(|most| most <= 1_600), "four ticks");
+        // None is left of a machine that stood still for four ticks.
+        assert!(lives.max().is_none_or(|most| most <= 1_600), "four ticks");
     }
-    assert_eq!(server.keys().len(), 6);
     tokio::time::sleep(4 * SHORT + Duration::from_millis(10)).await;
     assert_eq!(server.keys(), [""; 0]);
 }
@@ -207,13 +241,13 @@ async fn a_hash_of_an_older_tick_that_is_still_there_counts_for_nothing() {
             let tick = next_tick(&tally, SHORT).await;
             tokio::time::sleep(SHORT * 3 / 4).await;
             let report = Report::new(SHORT, tick).counters(offered(5));
-            let added = number(&tally.report(report).await.expect("the server is there"), SHORT);
+            let added = number(&in_time(&tally, report).await?, SHORT);
             tokio::time::sleep(SHORT * 3).await;
             let now = next_tick(&tally, SHORT).await;
             let is_there = server.keys().contains(&format!("tollgate:{{ratio-400000-1-0}}:{}", tick % 3));
             let target = if live { 0 } else { now - 1 };
             let report = Report::new(SHORT, target).live(live).counters(counters.clone());
-            let totals = tally.report(report).await.expect("the server is there");
+            let totals = in_time(&tally, report).await?;
             let in_time = added == tick && now == tick + 4 && number(&totals, SHORT) == now;
             (is_there && in_time).then_some(totals)
         };
@@ -238,7 +272,7 @@ async fn counted(tally: &RedisStore, before: impl Fn()) -> Option<(u64, [u64; 2]
     let tick = next_tick(tally, SHORT).await;
     before();
     let report = Report::new(SHORT, tick).counters([Offered::new(id(1), 3, 2, 100)]);
-    let added = number(&tally.report(report).await.expect("the server is there"), SHORT);
+    let added = number(&in_time(tally, report).await?, SHORT);
     let read = (next_tick(tally, SHORT).await, look(tally, SHORT, [1]).await);
     (added == tick && read.0 == tick + 1 && number(&read.1, SHORT) == read.0)
         .then(|| (read.1.live, read.1.counters[0].expect("there is room")))
@@ -246,7 +280,8 @@ async fn counted(tally: &RedisStore, before: impl Fn()) -> Option<(u64, [u64; 2]
 
 /// The first that is there, of several tries.
 async fn first<T, F: Future<Output = Option<T>>>(mut tried: impl FnMut() -> F) -> T {
-    for _ in 0..20 {
+    let start = Instant::now();
+    while start.elapsed() < MOST_TRIED {
         if let Some(found) = tried().await {
             return found;
         }
@@ -271,7 +306,7 @@ async fn functions_report_to_the_tally_of_scripts() {
         let tick = next_tick(&scripts, SHORT).await;
         for (tally, units) in [(&scripts, 3), (&functions, 4)] {
             let report = Report::new(SHORT, tick).counters([Offered::new(id(1), units, 0, 9)]);
-            drop(tally.report(report).await.expect("the server is there"));
+            drop(in_time(tally, report).await?);
         }
         let read = next_tick(&functions, SHORT).await == tick + 1;
         let [of_functions, of_scripts] = [look(&functions, SHORT, [1]).await, look(&scripts, SHORT, [1]).await];
@@ -291,8 +326,9 @@ async fn an_emptied_server_has_no_live_processes_and_counts_from_the_next_report
             server.kill();
             let start = Instant::now();
             let lost = tally.report(Report::new(SHORT, 0)).await.expect_err("there is no server");
-            assert!(!lost.is_invalid() && start.elapsed() < SHORT, "{lost:#}");
+            assert!(!lost.is_invalid() && start.elapsed() < PATIENCE / 2, "{lost:#}");
             server.restart();
+            let start = Instant::now();
             while tally.report(Report::new(SHORT, 0).live(false)).await.is_err() {
                 assert!(start.elapsed() < PATIENCE);
             }
@@ -317,7 +353,7 @@ async fn a_report_that_no_server_replies_to_fails_after_a_quarter_of_a_tick() {
     let waited = start.elapsed();
     server.resume();
     assert_eq!(error.to_string(), "Redis did not reply within 100ms");
-    assert!(error.is_timeout() && waited < PATIENCE / 10, "{waited:?}");
+    assert!(error.is_timeout() && waited < PATIENCE / 2, "{waited:?}");
 }
 
 #[tokio::test]
@@ -339,9 +375,9 @@ async fn a_key_of_another_kind_is_an_error_and_stays() {
     assert_eq!(server.ask::<String>(&["GET", "tollgate:{ratio-60000000-1-0}:1"]), "mine");
 }
 
-/// Has eight processes report at the same time, each in a runtime of its own; returns the number of the tick that each
-/// report was added to.
-fn report_together(tallies: &[RedisStore], tick: u64, units: impl Fn(usize) -> u64 + Sync) -> Vec<u64> {
+/// Has eight processes report in the next tick, each in a runtime of its own; returns the number of the tick that each
+/// report was added to, unless the machine was too busy.
+fn report_together(tallies: &[RedisStore], units: impl Fn(usize) -> u64 + Sync) -> Vec<Option<u64>> {
     let barrier = Barrier::new(tallies.len());
     let (barrier, units) = (&barrier, &units);
     thread::scope(|scope| {
@@ -352,9 +388,11 @@ fn report_together(tallies: &[RedisStore], tick: u64, units: impl Fn(usize) -> u
                     // Connects, so that all report at once.
                     let _ = look(tally, LONG, []).await;
                     barrier.wait();
+                    let tick = next_tick(tally, SHORT).await;
                     let counters = [0, 1].map(|counter| Offered::new(id(counter), units(process), counter, 1_000));
                     let report = Report::new(SHORT, tick).counters(counters);
-                    number(&tally.report(report).await.expect("the server is there"), SHORT)
+                    let added = number(&in_time(tally, report).await?, SHORT);
+                    (added == tick).then_some(added)
                 })
             })
         });
@@ -375,11 +413,11 @@ async fn eight_processes_read_what_all_of_them_were_offered() {
     let skewed = |process: usize| if process == 0 { 1 << 40 } else { 1 };
     for (units, sum) in [(&even as &(dyn Fn(usize) -> u64 + Sync), 8_000), (&skewed, (1 << 40) + 7)] {
         let round = async || {
-            let tick = next_tick(&reader, SHORT).await;
-            let added = tokio::task::block_in_place(|| report_together(&tallies, tick, units));
+            let added = tokio::task::block_in_place(|| report_together(&tallies, units));
+            let tick = added[0]?;
             let in_time = next_tick(&reader, SHORT).await == tick + 1;
             let read = look(&reader, SHORT, [1, 0]).await;
-            let is_whole = in_time && added == [tick; 8] && number(&read, SHORT) == tick + 1;
+            let is_whole = in_time && added == [Some(tick); 8] && number(&read, SHORT) == tick + 1;
             is_whole.then_some(read)
         };
         let read = first(round).await;

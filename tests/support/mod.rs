@@ -11,5 +11,6 @@ pub(crate) mod log;
 pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod soon;
+pub(crate) mod stall;
 pub(crate) mod table;
 pub(crate) mod time;

@@ -201,7 +201,8 @@ async fn a_client_that_waits_for_its_answer_has_its_refund() {
     let server = RedisServer::start();
     let mut services = Vec::new();
     for _ in 0..2 {
-        let store = RedisStore::connect(&server.url()).await.expect("the server was started");
+        let settings = RedisStore::builder().budget(Duration::from_secs(10));
+        let store = settings.connect(&server.url()).await.expect("the server was started");
         let policy = Policy::new("policy", Quota::per_hour(1)).count(Count::failures());
         let layer = RateLimitLayer::new(store, policy);
         services.push(layer.layer(service_fn(|_| async { Ok::<_, Infallible>(Response::new(Text::default())) })));

@@ -186,7 +186,13 @@ async fn two_servers_on_one_redis_pass_no_more_than_one_quota_and_make_no_call_p
         let (server, read) = (Arc::clone(&servers[number % 2]), Arc::clone(&read));
         all.spawn(async move { server.download(number % 4 == 0, read).await });
     }
-    sleep(Duration::from_secs(3)).await;
+    // On a busy machine it takes longer than two seconds until so much has passed.
+    soon(async {
+        while read.load(Ordering::SeqCst) < 3 * RATE {
+            sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
     let passed = read.load(Ordering::SeqCst);
     // Measured after, so it is no less than what had passed.
     let elapsed = start.elapsed();
@@ -197,6 +203,7 @@ async fn two_servers_on_one_redis_pass_no_more_than_one_quota_and_make_no_call_p
     let calls = calls.and_then(|calls| calls.parse().ok());
     let (calls, chunks): (u64, u64) = (calls.expect("scripts were called"), passed / 16_384);
     println!("{passed} of {most} bytes in {elapsed:?}, {calls} calls, {chunks} chunks of 16 KiB");
-    assert!(calls <= 100 && calls * 5 <= chunks, "{calls} calls for {chunks} chunks");
+    let most = 40 + u64::try_from(elapsed.as_millis()).expect("short") / 50;
+    assert!(calls <= most && calls * 5 <= chunks, "{calls} calls for {chunks} chunks in {elapsed:?}");
     all.shutdown().await;
 }

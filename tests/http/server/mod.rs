@@ -247,7 +247,7 @@ async fn race() -> (usize, usize, usize) {
 /// a run of the second kind is held to its bounds and made again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_on_one_redis_admit_exactly_the_limit() {
-    const RUNS: usize = 10;
+    const RUNS: usize = 40;
     for _ in 0..RUNS {
         let (admitted, refused, undecided) = race().await;
         assert_eq!(admitted + refused + undecided, REQUESTS, "every request is answered");

@@ -1,6 +1,5 @@
 //! Releases that have a hard way: clients that vanish, servers that stand still, runtimes that stop, threads that block.
 
-use std::thread;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -136,13 +135,15 @@ fn a_handler_that_blocks_its_thread_after_a_release_keeps_no_slot_from_others() 
     runtime.block_on(async {
         let limiter = limiter(&redis.url(), quota(10)).await;
         let held = hold(&limiter, 10).await;
+        let (unblock, blocked) = std::sync::mpsc::channel::<()>();
         let blocking = tokio::spawn(async move {
             drop(held);
-            thread::sleep(Duration::from_secs(4));
+            let _ = blocked.recv_timeout(LONG);
         });
-        let took = until_left(&limiter, 10, Duration::from_secs(3)).await;
+        let took = until_left(&limiter, 10, SOON).await;
         println!("the slots were free after {took:?}");
         assert!(!blocking.is_finished(), "it blocks its thread for longer");
+        drop(unblock);
         blocking.await.expect("it does not panic");
     });
 }

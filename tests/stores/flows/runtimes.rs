@@ -44,10 +44,14 @@ fn a_flow_of_a_runtime_that_stands_still_goes_on_in_another() {
     let (limiter, counts) = limiter(MemoryStore::new(), Quota::per_second(1_000));
     let (first, second) = (runtime(), runtime());
     let mut flow = first.block_on(limiter.flow(&ada())).expect("a flow");
-    first.block_on(async {
+    let more = first.block_on(async {
         flow.take(1_000).await.expect("the burst");
-        // The timer that comes back for these is a task of the first runtime.
-        assert!(futures::poll!(pin!(flow.take(300))).is_pending());
+        let mut more = 0;
+        // The timer that comes back for these is a task of the first runtime. On a machine that stalls they may be there.
+        while futures::poll!(pin!(flow.take(300))).is_ready() {
+            more += 300;
+        }
+        more
     });
     let start = Instant::now();
     second.block_on(async {
@@ -59,7 +63,7 @@ fn a_flow_of_a_runtime_that_stands_still_goes_on_in_another() {
     // A timeout polls once more when it is over.
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     drop(flow);
-    assert_eq!(counts.taken(), 1_400, "what was leased in the first runtime is refunded");
+    assert_eq!(counts.taken(), 1_400 + more, "what was leased in the first runtime is refunded");
 }
 
 #[test]
