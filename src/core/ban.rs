@@ -24,8 +24,8 @@ const MOST_GROWTH: f64 = 100.0;
 /// does not lengthen it, unless [`extending`](Self::extending) is set. Refusals by other policies, by lists or for a
 /// missing key are no strikes.
 ///
-/// There is never a ban without that many strikes within one window. The other way round it is lenient: strikes that
-/// lie across two windows may be up to twice as many less two, without a ban.
+/// There is never a ban without that many strikes within one window. The reverse does not hold: up to
+/// 2 × `after` - 2 strikes that lie across two windows begin no ban.
 ///
 /// All times are whole milliseconds.
 ///

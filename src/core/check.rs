@@ -109,7 +109,8 @@ pub struct Check {
 pub struct BanCheck {
     /// The ban.
     pub ban: Ban,
-    /// Whether a check that does not fit its quota is a strike. Otherwise it is only looked whether the key is banned.
+    /// Whether a check that does not fit its quota is a strike. Otherwise the store only looks whether the key is
+    /// banned.
     pub counts: bool,
     /// Strikes of requests that a cache has refused since the last call; they count with this one.
     pub carried: u32,
@@ -127,13 +128,13 @@ impl BanCheck {
         Self { ban, counts: true, carried: 0, age: Duration::ZERO, tests: false, only: false }
     }
 
-    /// Sets whether a check that does not fit is a strike, by default it is.
+    /// Sets whether a check that does not fit is a strike, by default true.
     #[must_use]
     pub fn counts(self, counts: bool) -> Self {
         Self { counts, ..self }
     }
 
-    /// Sets the strikes that a cache has answered since the last call, by default 0, and how long ago the first was.
+    /// Sets the strikes that a cache has counted since the last call, by default 0, and how long ago the first was.
     #[must_use]
     pub fn carried(self, strikes: u32, age: Duration) -> Self {
         Self { carried: strikes, age, ..self }
@@ -183,7 +184,7 @@ impl Check {
         self.ban.as_ref().is_some_and(|ban| ban.counts && (self.cost > 0 || ban.tests))
     }
 
-    /// Makes the check no strike, whether it fits or not: it is only looked whether the key is banned.
+    /// Makes the check no strike, whether it fits or not: the store only looks whether the key is banned.
     pub(crate) fn without_strikes(self) -> Self {
         let ban = self.ban.map(|ban| Box::new(BanCheck { counts: false, tests: false, ..*ban }));
         Self { ban, ..self }

@@ -60,6 +60,8 @@ pub use hybrid::{HybridStore, HybridStoreBuilder};
 pub use lease::{LeaseCounts, LeaseStore, LeaseStoreBuilder};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use ratio::{CounterId, MemoryTally, Offered, RatioStore, RatioStoreBuilder, Report, Tally, Totals};
+#[cfg(feature = "redis")]
+pub(crate) use ratio::{MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS};
 #[cfg(feature = "config")]
 pub(crate) use ratio::{
     check_life as ratio_life, check_policy as ratio_supports, check_report as ratio_report,

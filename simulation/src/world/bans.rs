@@ -125,7 +125,7 @@ impl State {
         self.policies[0].ban.filter(|_| outcome.policy() == "first")
     }
 
-    /// No ban lasts longer than the longest, and who waits as it is told waits for the end of it.
+    /// No ban lasts longer than the longest, and a client that waits for `Retry-After` waits for its end.
     pub(super) fn checks_banned(&mut self, record: &Record, answer: &Answer) {
         let Some(decision) = answer.extensions().get::<Decision>() else { return };
         for outcome in decision.outcomes() {
@@ -133,7 +133,7 @@ impl State {
             let Some(ban) = self.ban_of(outcome) else {
                 return self.violate(format_args!("{who} is banned by {}, which has no ban", outcome.policy()));
             };
-            // A clock that stepped back is believed as long as it may have been right when the ban began.
+            // The time of a clock that stepped back counts as long as it may have been right when the ban began.
             let most = Duration::from_millis(ban.most_ms) * if self.is_clock_set() { 2 } else { 1 };
             let wait = outcome.retry_after();
             if outcome.is_allowed() || left > most || left.is_zero() || wait.is_some_and(|wait| wait < left) {
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// Who was told to be banned is not served by the store until the end.
+    /// A client that received a refusal by a ban is not served by the store before its end.
     pub(super) fn checks_barred(&mut self, record: &Record, decision: &Decision) {
         let Some((until, learned)) = self.bans.known.get(&record.user).copied() else { return };
         let is_sure = self.disturbed.is_none() && !self.bans.may_be_lifted && learned <= record.began;
@@ -165,7 +165,7 @@ impl State {
         }
     }
 
-    /// A refusal says whether it is for a ban.
+    /// The problem type of a refusal is that of a ban, or of the quota.
     pub(super) fn checks_problem(&mut self, place: usize, answer: Answer) {
         if self.policies[0].ban.is_none() || answer.status() != StatusCode::TOO_MANY_REQUESTS {
             return;

@@ -30,8 +30,8 @@ use crate::store::{
 /// committed after that, what it took is refunded, unless that fails, too. A decision has at most 128 checks,
 /// of which one with a ban counts as two.
 ///
-/// A refused request commits nothing but its strikes, if a policy has a ban. Put a [`DenyCache`](crate::DenyCache) around the store, so that a flood of refused
-/// requests does not reach the database.
+/// A refused request commits nothing but its strikes, if a policy has a ban. Put a [`DenyCache`](crate::DenyCache)
+/// around the store, so that a flood of refused requests does not reach the database.
 ///
 /// A database that waits needs a tokio runtime with time enabled, also for settlements. A transaction is run by the
 /// runtime of the first of its requests: if nothing drives that runtime, requests over the same counters wait for the
