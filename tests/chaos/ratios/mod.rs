@@ -1,4 +1,5 @@
-//! Drop ratios over Redis: no request waits for it, and the last ratios hold for their life, then the share of this process.
+//! Drop ratios over Redis: no request waits for it, and the last ratios hold for their life, then the share of this
+//! process.
 
 mod app;
 mod cases;

@@ -14,7 +14,8 @@ type Sample = SampleOf<Request>;
 /// What is left to the fallback while Redis is away, at least, and while it works, at most, in percent.
 const MOST_PERCENT: f64 = 50.0;
 const FEW_PERCENT: f64 = 10.0;
-/// Slots are back so soon after the last request, on a machine with nothing else to do.
+/// Slots are back so soon after the last request, on a machine with nothing else to do, unless replies were lost: their
+/// slots are free after a life.
 const BACK: Duration = Duration::from_secs(1);
 
 /// What was counted in the server.
@@ -111,13 +112,14 @@ impl Report {
 
     fn wrong_times(&self) -> Vec<String> {
         let [_, fallback] = self.shares;
+        let late_back = !self.is_outage && self.outcome.back.is_some_and(|back| back > BACK);
         told([
             (self.late > 0, format!("{} requests took more than {BOUND:?}", self.late)),
             (self.shed_by_worker > 0, format!("{} were shed as requests wait for Redis", self.shed_by_worker)),
             (self.again.is_none_or(|again| again > RETURN), format!("Redis decided again after {:?}", self.again)),
             (self.is_outage && fallback < MOST_PERCENT, format!("Redis was not away: {fallback:.1}% by the fallback")),
             (!self.is_outage && fallback > FEW_PERCENT, format!("{fallback:.1}% were left to the fallback")),
-            (self.outcome.back.is_some_and(|back| back > BACK), format!("slots were back {:?}", self.outcome.back)),
+            (late_back, format!("slots were back {:?} after the end", self.outcome.back)),
         ])
     }
 }
