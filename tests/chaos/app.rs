@@ -13,12 +13,15 @@ use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tollgate::shed::Shed;
 use tollgate::{Decision, Handle, Key, Limiter, Policy, Quota, RateLimitLayer, RedisStore, Source, key};
 
 /// The header that users are told apart by.
 pub(crate) const USER: &str = "x-api-key";
 /// The header that tells who decided.
 pub(crate) const SOURCE: &str = "x-source";
+/// The header that tells which shedder refused.
+pub(crate) const SHED: &str = "x-shed";
 
 /// What is outside the layer.
 pub(crate) const FREE: &str = "/healthz";
@@ -30,7 +33,7 @@ pub(crate) const SETTLES: &str = "/settles";
 /// Polls two decisions once, and leaves them for something else.
 pub(crate) const LEAVES: &str = "/leaves";
 /// How long.
-const SHORT: Duration = Duration::from_millis(150);
+pub(crate) const SHORT: Duration = Duration::from_millis(150);
 const LONG: Duration = Duration::from_millis(600);
 
 /// The header of requests whose cost is known only later.
@@ -63,7 +66,11 @@ pub(crate) async fn serve(store: RedisStore) -> SocketAddr {
         .with_state(layer.limiter())
         .layer(layer)
         .layer(map_response(tell_source));
-    let app = limited.route(FREE, get(async || "ok\n"));
+    listen(limited.route(FREE, get(async || "ok\n"))).await
+}
+
+/// Serves in the background; returns the address.
+pub(crate) async fn listen(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
@@ -83,10 +90,16 @@ async fn leave(State(limiter): State<Limiter>) {
     tokio::time::sleep(LONG).await;
 }
 
-async fn tell_source(mut response: Response) -> Response {
+/// Tells clients who decided, and who shed.
+pub(crate) async fn tell_source(mut response: Response) -> Response {
     let source = response.extensions().get().map(Decision::source);
     if let Some(name) = source.and_then(name) {
         response.headers_mut().insert(SOURCE, HeaderValue::from_static(name));
+    }
+    let shed = response.extensions().get::<Shed>().map(|shed| shed.name() == "worker");
+    if let Some(by_worker) = shed {
+        let name = if by_worker { "worker" } else { "fleet" };
+        response.headers_mut().insert(SHED, HeaderValue::from_static(name));
     }
     response
 }
@@ -96,6 +109,7 @@ fn name(source: Source) -> Option<&'static str> {
         Source::Store => Some("store"),
         Source::DenyCache => Some("deny-cache"),
         Source::Fallback => Some("fallback"),
+        Source::Ratio => Some("ratio"),
         _ => None,
     }
 }

@@ -62,7 +62,7 @@ impl Flood {
 
 /// The bucket at the start and what comes back to it; while Redis is away, what comes back to the
 /// fallback's.
-fn least(case: &Case, Times { start, begin, whole, end }: Times, recovery: Duration) -> f64 {
+fn least(case: &Case, Times { start, begin, whole, end, .. }: Times, recovery: Duration) -> f64 {
     let begin = if case.setup == Setup::Outage { start } else { begin };
     let away = if case.is_outage { whole - begin + recovery } else { Duration::ZERO };
     f64::from(BURST) + refill((end - start).saturating_sub(away)) + share(refill(away))

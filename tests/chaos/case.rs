@@ -14,7 +14,7 @@ use crate::rig::Rig;
 use crate::vault::USER;
 
 /// How long each lasts.
-const HOLD: Duration = Duration::from_millis(2_500);
+pub(crate) const HOLD: Duration = Duration::from_millis(2_500);
 const FLUSHES: u32 = 5;
 const CUTS: u32 = 3;
 /// At the full rate more than 64 requests come to wait for a reply in this time.
@@ -51,7 +51,7 @@ pub(crate) enum Setup {
 }
 
 impl Case {
-    fn outage(name: &'static str, happen: fn(&mut Rig)) -> Self {
+    pub(crate) fn outage(name: &'static str, happen: fn(&mut Rig)) -> Self {
         Self { name, happen, is_outage: true, setup: Setup::Nothing, losses: 0, rate: RATE }
     }
 
@@ -59,7 +59,7 @@ impl Case {
         Self { setup: Setup::Proxy, ..Self::outage(name, happen) }
     }
 
-    fn harmless(name: &'static str, happen: fn(&mut Rig)) -> Self {
+    pub(crate) fn harmless(name: &'static str, happen: fn(&mut Rig)) -> Self {
         Self { is_outage: false, ..Self::outage(name, happen) }
     }
 
@@ -77,6 +77,13 @@ impl Case {
         all.extend(Self::of_connections());
         all.extend(Self::of_neighbours());
         all
+    }
+
+    /// Those of these names, in their order.
+    pub(crate) fn named<const N: usize>(names: [&str; N]) -> Vec<Self> {
+        let mut all = Self::all();
+        let mut named = |name| all.iter().position(|case| case.name == name).map(|place| all.swap_remove(place));
+        names.map(|name| named(name).unwrap_or_else(|| panic!("no case is named {name:?}"))).into()
     }
 
     fn of_redis() -> [Self; 14] {

@@ -8,11 +8,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::app::{SOURCE, USER};
-use crate::sample::{By, Sample, User};
+use crate::app::{SHED, SOURCE};
+use crate::sample::{Asks, By, Sample, Shedder};
 
 /// A client gives up after this time.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Client {
     address: SocketAddr,
@@ -28,19 +28,20 @@ impl Client {
     }
 
     /// Sends one request and reads its answer. After a failure the connection is another.
-    pub(crate) async fn ask(&mut self, user: User, due: Instant) -> Sample {
+    pub(crate) async fn ask<U: Asks>(&mut self, user: U, due: Instant) -> Sample<U> {
         let answered = timeout(PATIENCE, self.exchange(user)).await;
-        let (status, by) = if let Ok(Ok(answer)) = answered {
+        let (status, by, shed) = if let Ok(Ok(answer)) = answered {
             answer
         } else {
             self.stream = connect(self.address).await;
-            (0, By::Unknown)
+            (0, By::Unknown, None)
         };
-        Sample { user, due, done: Instant::now(), status, by }
+        Sample { user, due, done: Instant::now(), status, by, shed }
     }
 
-    async fn exchange(&mut self, user: User) -> io::Result<(u16, By)> {
-        let request = format!("GET {} HTTP/1.1\r\nhost: test\r\n{USER}: {}\r\n\r\n", user.path(), user.key());
+    async fn exchange(&mut self, user: impl Asks) -> io::Result<Answer> {
+        let (path, (name, value)) = (user.path(), user.header());
+        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\n{name}: {value}\r\n\r\n");
         self.stream.write_all(request.as_bytes()).await?;
         self.answer.clear();
         loop {
@@ -60,8 +61,11 @@ async fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Status and source, once the answer is there to its end.
-fn complete(answer: &[u8]) -> Option<(u16, By)> {
+/// Status, source and shedder.
+type Answer = (u16, By, Option<Shedder>);
+
+/// What an answer says, once it is there to its end.
+fn complete(answer: &[u8]) -> Option<Answer> {
     let head = answer.windows(4).position(|end| end == b"\r\n\r\n")?;
     let text = std::str::from_utf8(&answer[..head]).expect("these heads are ASCII");
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
@@ -71,7 +75,9 @@ fn complete(answer: &[u8]) -> Option<(u16, By)> {
         Some("store") => By::Redis,
         Some("deny-cache") => By::Memory,
         Some("fallback") => By::Fallback,
+        Some("ratio") => By::Ratio,
         _ => By::Unknown,
     };
-    (answer.len() >= head + 4 + length).then_some((status, by))
+    let shed = field(SHED).map(|name| if name == "worker" { Shedder::Worker } else { Shedder::Fleet });
+    (answer.len() >= head + 4 + length).then_some((status, by, shed))
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::client::Client;
-use crate::sample::{Sample, User};
+use crate::sample::{Asks, Sample};
 
 /// Requests a second, over all connections.
 pub(crate) const RATE: u32 = 2_100;
@@ -20,12 +20,12 @@ pub(crate) const QUIET_RATE: u32 = 20;
 /// the next is due on it, at any rate.
 const CONNECTIONS: u32 = 512;
 
-pub(crate) struct Load {
+pub(crate) struct Load<U> {
     stop: Arc<AtomicBool>,
-    clients: Vec<JoinHandle<Vec<Sample>>>,
+    clients: Vec<JoinHandle<Vec<Sample<U>>>>,
 }
 
-impl Load {
+impl<U: Asks> Load<U> {
     /// Connects and begins.
     pub(crate) async fn start(address: SocketAddr, rate: u32) -> Self {
         let connections = CONNECTIONS.min(rate / 4);
@@ -40,21 +40,25 @@ impl Load {
     }
 
     /// Ends it; returns all requests.
-    pub(crate) async fn stop(self) -> Vec<Sample> {
+    pub(crate) async fn stop(self) -> Vec<Sample<U>> {
         self.stop.store(true, Ordering::Relaxed);
         let samples = join_all(self.clients).await;
         samples.into_iter().flat_map(|samples| samples.expect("no client panics")).collect()
     }
 }
 
-async fn drive(mut client: Client, due: impl Iterator<Item = (u32, Instant)>, stop: Arc<AtomicBool>) -> Vec<Sample> {
+async fn drive<U: Asks>(
+    mut client: Client,
+    due: impl Iterator<Item = (u32, Instant)>,
+    stop: Arc<AtomicBool>,
+) -> Vec<Sample<U>> {
     let mut samples = Vec::new();
     for (request, due) in due {
         sleep_until(due).await;
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        samples.push(client.ask(User::of(request), due).await);
+        samples.push(client.ask(U::of(request), due).await);
     }
     samples
 }

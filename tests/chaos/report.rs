@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::bounds::Flood;
 use crate::case::Case;
-use crate::rig::Times;
+use crate::rig::{Judged, Times};
 use crate::sample::{By, FLOODING, Sample, User};
 
 /// A decision has 100 ms; the rest is for a busy machine. A request that waits for Redis without end
 /// takes longer.
-const BOUND: Duration = Duration::from_secs(1);
+pub(crate) const BOUND: Duration = Duration::from_secs(1);
 /// Redis decides again within this time of its return.
-const RETURN: Duration = Duration::from_secs(1);
+pub(crate) const RETURN: Duration = Duration::from_secs(1);
 /// What is left to the fallback, at least while Redis is away, and at most else: a machine that stalls
 /// for a moment is an outage too.
 const MOST_PERCENT: f64 = 50.0;
@@ -20,10 +20,10 @@ const FEW_PERCENT: f64 = 10.0;
 /// its own.
 const QUIET: Duration = Duration::from_millis(250);
 /// Connections and caches are new.
-const WARMING: Duration = Duration::from_millis(500);
+pub(crate) const WARMING: Duration = Duration::from_millis(500);
 /// Where requests without a limit take longer, before anything happens or in the end, the machine has
 /// too much else to do for times to tell anything.
-const BUSY: Duration = Duration::from_millis(50);
+pub(crate) const BUSY: Duration = Duration::from_millis(50);
 /// This part of the requests due in a second came to be sent: all but those of connections that were
 /// kept waiting.
 const LEAST_RATE: f64 = 0.95;
@@ -112,22 +112,6 @@ impl Report {
         }
     }
 
-    /// Whether the machine had too much else to do.
-    pub(crate) fn is_of_a_busy_machine(&self) -> bool {
-        self.free.p99 > BUSY
-    }
-
-    /// What is wrong, in words. Times are not judged on a busy machine.
-    pub(crate) fn faults(&self) -> Vec<String> {
-        let mut wrong = self.wrong_answers();
-        wrong.extend(self.floods.iter().filter_map(Flood::excess));
-        if !self.is_of_a_busy_machine() {
-            wrong.extend(self.wrong_times());
-            wrong.extend(self.floods.iter().filter_map(Flood::shortage));
-        }
-        wrong.into_iter().map(|text| format!("Redis {}: {text}", self.name)).collect()
-    }
-
     fn wrong_answers(&self) -> Vec<String> {
         let wrong = [
             (self.errors > 0, format!("{} answers were errors", self.errors)),
@@ -153,12 +137,30 @@ impl Report {
     }
 }
 
-fn told<const N: usize>(wrong: [(bool, String); N]) -> Vec<String> {
+impl Judged for Report {
+    fn is_of_a_busy_machine(&self) -> bool {
+        self.free.p99 > BUSY
+    }
+
+    /// Times are not judged on a busy machine.
+    fn faults(&self) -> Vec<String> {
+        let mut wrong = self.wrong_answers();
+        wrong.extend(self.floods.iter().filter_map(Flood::excess));
+        if !self.is_of_a_busy_machine() {
+            wrong.extend(self.wrong_times());
+            wrong.extend(self.floods.iter().filter_map(Flood::shortage));
+        }
+        wrong.into_iter().map(|text| format!("Redis {}: {text}", self.name)).collect()
+    }
+}
+
+/// The texts of what is so.
+pub(crate) fn told<const N: usize>(wrong: [(bool, String); N]) -> Vec<String> {
     wrong.into_iter().filter_map(|(is_so, text)| is_so.then_some(text)).collect()
 }
 
 impl Latency {
-    fn of<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Self {
+    pub(crate) fn of<'a, U: 'a>(samples: impl IntoIterator<Item = &'a Sample<U>>) -> Self {
         let mut took: Vec<Duration> = samples.into_iter().map(Sample::took).collect();
         took.sort_unstable();
         let at = |percent: usize| took.get(took.len() * percent / 100).copied().unwrap_or_default();

@@ -2,6 +2,8 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -9,11 +11,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 use tollgate::RedisStore;
 
-use crate::app;
 use crate::case::{Case, Setup};
 use crate::load::Load;
 use crate::proxy::Proxy;
-use crate::report::Report;
+use crate::sample::{Asks, Sample};
 use crate::support::server::RedisServer;
 use crate::vault::Vault;
 
@@ -22,6 +23,7 @@ const BEFORE: Duration = Duration::from_millis(1_800);
 const AFTER: Duration = Duration::from_millis(2_200);
 const ATTEMPTS: usize = 2;
 const STOPPING: Duration = Duration::from_secs(1);
+const GRAIN: Duration = Duration::from_millis(1);
 
 /// What a case acts upon.
 pub(crate) struct Rig {
@@ -30,6 +32,7 @@ pub(crate) struct Rig {
     pub(crate) vault: Vault,
     /// Of the server under test.
     pub(crate) address: SocketAddr,
+    pub(crate) runtime: Runtime,
 }
 
 /// When what happened.
@@ -41,11 +44,37 @@ pub(crate) struct Times {
     /// Redis works again.
     pub(crate) whole: Instant,
     pub(crate) end: Instant,
+    /// The longest that a thread of its own waited for its turn.
+    pub(crate) stall: Duration,
+}
+
+/// What came of a case.
+pub(crate) trait Judged {
+    /// Whether the machine had too much else to do.
+    fn is_of_a_busy_machine(&self) -> bool;
+
+    /// What is wrong, in words.
+    fn faults(&self) -> Vec<String>;
+}
+
+/// Measures the cases whose names contain what the variable `CASES` says, and prints them; their faults fail the test.
+pub(crate) fn run<R: Judged>(cases: &[Case], attempt: impl Fn(&Case) -> R, print: impl Fn(&[R])) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let chosen = std::env::var("CASES").unwrap_or_default();
+    let cases = cases.iter().filter(|case| case.name.contains(&chosen));
+    let reports: Vec<R> = cases.map(|case| twice(case, &attempt)).collect();
+    if reports.is_empty() {
+        return println!("no case here is named {chosen:?}");
+    }
+    print(&reports);
+    let faults: Vec<String> = reports.iter().flat_map(Judged::faults).collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
 /// Measures a case, and once again if something is wrong or the machine was busy: what other work does to the
 /// times need not come of the case.
-pub(crate) fn run(case: &Case) -> Report {
+fn twice<R: Judged>(case: &Case, attempt: impl Fn(&Case) -> R) -> R {
     for _ in 1..ATTEMPTS {
         let report = attempt(case);
         let faults = report.faults();
@@ -57,41 +86,58 @@ pub(crate) fn run(case: &Case) -> Report {
     attempt(case)
 }
 
-fn attempt(case: &Case) -> Report {
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime can be built");
-    let (mut redis, vault) = (RedisServer::start(), Vault::default());
-    let proxy = runtime.block_on(Proxy::start(redis.port()));
-    let url = if case.setup == Setup::Proxy { proxy.url() } else { redis.url() };
-    let mut settings = RedisStore::builder();
-    match case.setup {
-        Setup::Nothing | Setup::Proxy => {}
-        Setup::Outage => redis.kill(),
-        Setup::Password => {
-            vault.change(&redis, "staple");
-            let vault = vault.clone();
-            settings = settings.credentials(move || {
-                let credentials = vault.credentials();
-                async { Ok::<_, Infallible>(credentials) }
-            });
+impl Rig {
+    /// Starts a Redis as the case wants it, and a server; returns what that has besides its address.
+    pub(crate) fn start<T>(case: &Case, serve: impl AsyncFnOnce(RedisStore) -> (SocketAddr, T)) -> (Self, T) {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.expect("a runtime can be built");
+        let (mut redis, vault) = (RedisServer::start(), Vault::default());
+        let proxy = runtime.block_on(Proxy::start(redis.port()));
+        let url = if case.setup == Setup::Proxy { proxy.url() } else { redis.url() };
+        let mut settings = RedisStore::builder();
+        match case.setup {
+            Setup::Nothing | Setup::Proxy => {}
+            Setup::Outage => redis.kill(),
+            Setup::Password => {
+                vault.change(&redis, "staple");
+                let vault = vault.clone();
+                settings = settings.credentials(move || {
+                    let credentials = vault.credentials();
+                    async { Ok::<_, Infallible>(credentials) }
+                });
+            }
         }
+        let store = settings.connect_lazy(&url).expect("the URL is one");
+        let (address, server) = runtime.block_on(serve(store));
+        (Self { redis, proxy, vault, address, runtime }, server)
     }
-    let store = settings.connect_lazy(&url).expect("the URL is one");
-    let address = runtime.block_on(app::serve(store));
-    let report = measure(case, &runtime, &mut Rig { redis, proxy, vault, address });
-    runtime.shutdown_timeout(STOPPING);
-    report
-}
 
-/// This thread is not the runtime's: what happens is not held up by the load.
-fn measure(case: &Case, runtime: &Runtime, rig: &mut Rig) -> Report {
-    let load = runtime.block_on(Load::start(rig.address, case.rate));
-    let start = Instant::now();
-    thread::sleep(BEFORE);
-    let begin = Instant::now();
-    (case.happen)(rig);
-    let whole = Instant::now();
-    thread::sleep(AFTER);
-    let end = Instant::now();
-    let samples = runtime.block_on(load.stop());
-    Report::new(case, Times { start, begin, whole, end }, &samples)
+    /// This thread is not the runtime's: what happens is not held up by the load.
+    pub(crate) fn measure<U: Asks>(&mut self, case: &Case) -> (Times, Vec<Sample<U>>) {
+        let (stop, stopped) = channel::<()>();
+        let watch = thread::spawn(move || {
+            let (mut stall, mut last) = (Duration::ZERO, Instant::now());
+            while stopped.recv_timeout(GRAIN) == Err(RecvTimeoutError::Timeout) {
+                stall = stall.max(last.elapsed().saturating_sub(GRAIN));
+                last = Instant::now();
+            }
+            stall
+        });
+        let load = self.runtime.block_on(Load::start(self.address, case.rate));
+        let start = Instant::now();
+        thread::sleep(BEFORE);
+        let begin = Instant::now();
+        (case.happen)(self);
+        let whole = Instant::now();
+        thread::sleep(AFTER);
+        let end = Instant::now();
+        let samples = self.runtime.block_on(load.stop());
+        drop(stop);
+        let stall = watch.join().expect("watching does not fail");
+        (Times { start, begin, whole, end, stall }, samples)
+    }
+
+    pub(crate) fn stop(self) {
+        self.runtime.shutdown_timeout(STOPPING);
+    }
 }

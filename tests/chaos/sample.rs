@@ -4,12 +4,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::app::FREE;
+use crate::app::{FREE, USER};
 
 /// Users who send far more than they may.
 pub(crate) const FLOODING: u32 = 2;
 /// Users who send far less.
 const MODEST: u32 = 1_000;
+
+/// Requests of one kind of server.
+pub(crate) trait Asks: Copy + Send + 'static {
+    /// Whose a request is, by its number.
+    fn of(request: u32) -> Self;
+
+    fn path(self) -> &'static str;
+
+    /// The header that tells requests apart: its name and value.
+    fn header(self) -> (&'static str, String);
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
@@ -19,9 +30,9 @@ pub(crate) enum User {
     Free,
 }
 
-impl User {
+impl Asks for User {
     /// Two requests in five are of users who flood, one in ten is of none.
-    pub(crate) fn of(request: u32) -> Self {
+    fn of(request: u32) -> Self {
         match request {
             _ if request % 10 == 9 => Self::Free,
             _ if request % 5 < FLOODING => Self::Flooding(request % 5),
@@ -29,16 +40,17 @@ impl User {
         }
     }
 
-    pub(crate) fn path(self) -> &'static str {
+    fn path(self) -> &'static str {
         if self == Self::Free { FREE } else { "/" }
     }
 
-    pub(crate) fn key(self) -> String {
-        match self {
+    fn header(self) -> (&'static str, String) {
+        let key = match self {
             Self::Flooding(user) => format!("flooding-{user}"),
             Self::Modest(user) => format!("modest-{user}"),
             Self::Free => String::new(),
-        }
+        };
+        (USER, key)
     }
 }
 
@@ -49,13 +61,22 @@ pub(crate) enum By {
     /// A refusal that this process remembers.
     Memory,
     Fallback,
+    /// A drop ratio.
+    Ratio,
     /// Nobody told.
     Unknown,
 }
 
+/// Which shedder refused a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shedder {
+    Fleet,
+    Worker,
+}
+
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    pub(crate) user: User,
+pub(crate) struct Sample<U = User> {
+    pub(crate) user: U,
     /// When it was to be sent, however late that was done: so what stalls one request shows in all
     /// that were to follow.
     pub(crate) due: Instant,
@@ -63,9 +84,10 @@ pub(crate) struct Sample {
     /// 0 if there was no answer.
     pub(crate) status: u16,
     pub(crate) by: By,
+    pub(crate) shed: Option<Shedder>,
 }
 
-impl Sample {
+impl<U> Sample<U> {
     pub(crate) fn took(&self) -> Duration {
         self.done - self.due
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::report::Report;
+use crate::rig::Judged;
 
 const COLUMNS: [&str; 12] = [
     "Redis …",
@@ -20,11 +21,22 @@ const COLUMNS: [&str; 12] = [
 ];
 
 pub(crate) fn print(reports: &[Report]) {
-    println!("\n| {} |\n|{}", COLUMNS.join(" | "), " --- |".repeat(COLUMNS.len()));
-    for report in reports {
-        println!("| {} |", row(report).join(" | "));
+    print_rows(COLUMNS, reports.iter().map(row));
+}
+
+/// Prints a table.
+pub(crate) fn print_rows<const N: usize>(columns: [&str; N], rows: impl Iterator<Item = [String; N]>) {
+    println!("\n| {} |\n|{}", columns.join(" | "), " --- |".repeat(N));
+    for row in rows {
+        println!("| {} |", row.join(" | "));
     }
     println!();
+}
+
+/// The name of a case, and whether its times were judged.
+pub(crate) fn name(case: &str, report: &impl Judged) -> String {
+    let busy = if report.is_of_a_busy_machine() { " (busy machine: times not judged)" } else { "" };
+    format!("{case}{busy}")
 }
 
 fn row(report: &Report) -> [String; COLUMNS.len()] {
@@ -33,11 +45,7 @@ fn row(report: &Report) -> [String; COLUMNS.len()] {
     // All floods are alike.
     let allowed = floods.first().map(|flood| format!("{:.0} to {:.0}", flood.least, flood.most()));
     [
-        format!(
-            "{}{}",
-            report.name,
-            if report.is_of_a_busy_machine() { " (busy machine: times not judged)" } else { "" }
-        ),
+        name(report.name, report),
         report.sent.to_string(),
         report.late.to_string(),
         report.errors.to_string(),
@@ -52,6 +60,6 @@ fn row(report: &Report) -> [String; COLUMNS.len()] {
     ]
 }
 
-fn millis(time: Duration) -> String {
+pub(crate) fn millis(time: Duration) -> String {
     format!("{:.1}", time.as_secs_f64() * 1e3)
 }

@@ -1,15 +1,21 @@
 //! A tally that does not reply: what is logged, once for each change.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
 use tokio::time::sleep;
 use tollgate::store::{Answer, Check, Counter, Deadline, MemoryTally, Report, Tally, Totals};
 use tollgate::test_util::ManualClock;
-use tollgate::{Error, Key, Quota, RatioStore, Store};
+use tollgate::{BreakerState, DenyCache, Error, Key, OnFailure, Policy, Quota, RateLimitLayer, RatioStore, Store, key};
+use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 
 use crate::support::log::Log;
@@ -116,4 +122,47 @@ async fn a_short_outage_logs_nothing_of_shares() {
     tally.set_off(false);
     load(&store, &all, 500, 2).await;
     assert_eq!((log.count(""), log.count("its share")), (2, 0), "{}", log.text());
+}
+
+#[tokio::test]
+async fn a_layer_that_denies_without_its_store_denies_nothing_without_the_tally() {
+    let tally = Switch::new();
+    let store = tally.store();
+    let policy = Policy::new("all", Quota::per_second(100)).key(key::global());
+    let layer = RateLimitLayer::new(store.clone(), policy).on_failure(OnFailure::Deny);
+    for is_off in [true, false, true] {
+        tally.set_off(is_off);
+        let mut statuses = BTreeMap::<u16, u64>::new();
+        for step in 0..400 {
+            let hello = |_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) };
+            let response = layer.layer(service_fn(hello)).oneshot(Request::new(())).await.expect("a response");
+            *statuses.entry(response.status().as_u16()).or_default() += 1;
+            if step % 5 == 4 {
+                sleep(TICK / 10).await;
+            }
+        }
+        assert!(statuses.keys().all(|status| matches!(status, 200 | 429)), "{statuses:?}, off: {is_off}");
+        assert!(statuses[&200] >= 300, "{statuses:?}, off: {is_off}");
+    }
+    assert_eq!(layer.breaker_state(), BreakerState::Closed);
+}
+
+#[tokio::test]
+async fn what_a_ratio_or_a_share_refuses_is_cached_nowhere() {
+    let tally = Switch::new();
+    let cache = DenyCache::new(tally.store());
+    let checks = [Check::new(counter("all", "all"), 1)];
+    for is_off in [false, true] {
+        tally.set_off(is_off);
+        let mut refused = 0;
+        for _ in 0..50 * 8 {
+            for _ in 0..10 {
+                let Answer::Ready(decided) = cache.decide(&checks, Deadline::none()) else { panic!("a request waits") };
+                refused += u64::from(!decided.expect("it decides").decision.is_allowed());
+            }
+            sleep(TICK / 50).await;
+        }
+        assert!(refused > 50 * 8 * 5, "{refused}, off: {is_off}");
+        assert_eq!((cache.refused_from_cache(), cache.len()), (0, 0), "off: {is_off}");
+    }
 }

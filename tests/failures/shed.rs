@@ -6,16 +6,18 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
+use http::{HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, sleep};
 use tollgate::shed::{Class, FleetShedLayer, Shed};
 use tollgate::test_util::ManualClock;
-use tollgate::{BreakerState, Decision, Quota, ResponseBody, Source};
+use tollgate::{
+    BreakerState, Decision, DenyCache, MemoryStore, OnFailure, Quota, RateLimitLayer, ResponseBody, Source,
+};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
 
-use crate::rig::{Mood, Moody, ms};
+use crate::rig::{MANY, Mood, Moody, ms, per_user};
 use crate::support::log::Log;
 
 type Answered = Response<ResponseBody<Full<Bytes>>>;
@@ -99,4 +101,48 @@ async fn an_episode_is_logged_once_also_without_the_store() {
     drop(served(&layer, 2, Class::Read).await);
     let ended = log.lines("code=\"shedding_ended\"");
     assert!(ended.len() == 1 && ended[0].contains("shed=22"), "{ended:?}");
+}
+
+/// A limit inside of the shedder, whose own store fails, and which then denies.
+#[tokio::test]
+async fn a_limit_inside_that_denies_without_its_store_is_no_shedder_and_keeps_no_slot() {
+    let log = Log::default();
+    let _noting = log.note(Level::INFO);
+    let (store, away) = (Moody::new(Mood::Decides), Moody::new(Mood::Fails));
+    let layer = shedder(&store);
+    let limits = RateLimitLayer::new(away.store(), per_user(MANY)).on_failure(OnFailure::Deny);
+    let hello = |_: Request<Full<Bytes>>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello"))) };
+    for class in [Class::Critical, Class::Read] {
+        for _ in 0..40 {
+            let mut request = Request::new(Full::<Bytes>::default());
+            request.headers_mut().insert("x-user", HeaderValue::from_static("ada"));
+            request.extensions_mut().insert(class);
+            let response = layer.layer(limits.layer(service_fn(hello))).oneshot(request).await.expect("a response");
+            assert_eq!(response.status(), 503);
+            assert!(response.extensions().get::<Shed>().is_none(), "{class:?}");
+            let document = response.into_body().collect().await.expect("a body").to_bytes();
+            let document = String::from_utf8_lossy(&document).into_owned();
+            assert!(document.contains("#temporary-reduced-capacity"), "{document}");
+            assert!(!document.contains("violated-policies"), "no policy and no shedder is named: {document}");
+        }
+    }
+    assert_eq!(log.count("code=\"shedding\""), 0, "{}", log.text());
+    assert_eq!(served(&layer, 30, Class::Write).await.len(), 16, "all slots are free");
+}
+
+#[tokio::test]
+async fn what_a_shedder_refuses_is_cached_nowhere() {
+    let inner = MemoryStore::new();
+    let cache = DenyCache::new(inner);
+    let quota = Quota::concurrency(20).slot_life(Duration::from_secs(3));
+    let layer = FleetShedLayer::new(cache.clone(), "fleet", quota, 0.2);
+    let mut held = served(&layer, 60, Class::Read).await;
+    assert_eq!(held.len(), 16);
+    for _ in 0..16 {
+        held.pop();
+        held.extend(served(&layer, 2, Class::Read).await);
+        assert_eq!(held.len(), 16, "a slot that is free is taken by the next request");
+    }
+    assert_eq!(served(&layer, 20, Class::Critical).await.len(), 20);
+    assert_eq!((cache.refused_from_cache(), cache.len()), (0, 0));
 }

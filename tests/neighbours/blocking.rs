@@ -1,8 +1,11 @@
 //! Handlers that work in line, one request at a time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::http::{ask_beside, layer, serve};
+use axum::middleware::map_response;
+use tollgate::{Key, Limiter, Rule};
+
+use crate::http::{SLOTS, ask_beside, by_store, fleet, layer, serve};
 use crate::rig::{Rig, assert_none_failed, ms};
 
 /// Between two requests of a client.
@@ -14,8 +17,9 @@ fn assert_harms_nobody(scenario: &str, path: &'static str, rest: Duration) {
     let scenario = format!("{scenario}, clients rest {rest:?}");
     assert_none_failed(&scenario, |watch| {
         let layer = layer(&rig.store);
-        watch.breaker_of(&layer);
-        ask_beside(path, serve(&rig, layer), &rig.runtime, rest)
+        let watched = layer.clone();
+        watch.breaker_of(move || watched.breaker_state());
+        ask_beside(path, serve(&rig, |app| app.layer(layer)), &rig.runtime, rest)
     });
 }
 
@@ -44,4 +48,28 @@ fn nor_does_one_that_charges_before_in_a_server_that_is_mostly_idle() {
 #[test]
 fn nor_does_one_that_asks_for_more_before() {
     assert_harms_nobody("a handler that checks an account, then blocks 150 ms", "/checks", Duration::ZERO);
+}
+
+/// A slot that is not released is free after its life, which is longer.
+const BACK: Duration = Duration::from_secs(20);
+
+#[test]
+fn nor_does_one_behind_a_fleet_shedder_and_all_slots_are_released() {
+    let rig = Rig::new();
+    assert_none_failed("a handler that blocks 150 ms, behind a fleet shedder", |watch| {
+        let layer = fleet(&rig.store);
+        let watched = layer.clone();
+        watch.breaker_of(move || watched.breaker_state());
+        let address = serve(&rig, |app| app.layer(layer).layer(map_response(by_store)));
+        ask_beside("/blocks", address, &rig.runtime, Duration::ZERO)
+    });
+    for policy in ["fleet", "fleet.others"] {
+        let limiter = Limiter::new(rig.store.clone(), [Rule::new(policy, SLOTS)]);
+        let (start, mut left) = (Instant::now(), 0);
+        while left < SLOTS.limit() && start.elapsed() < BACK {
+            let seen = rig.runtime.block_on(limiter.peek(&Key::new("global", "")));
+            left = seen.expect("a decision").outcomes()[0].remaining();
+        }
+        assert_eq!(left, SLOTS.limit(), "{policy}: what is left after {BACK:?}");
+    }
 }

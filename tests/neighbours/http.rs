@@ -8,19 +8,24 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Extension;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
-use tollgate::{Handle, Key, OnFailure, Policy, RateLimitLayer, RedisStore, key};
+use tollgate::shed::FleetShedLayer;
+use tollgate::{Decision, Handle, Key, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, Source, key};
 
 use crate::others::Tally;
 use crate::rig::{AMPLE, Rig, current_thread, ms};
 
 /// How long a handler keeps its thread: a password is hashed, say.
 const WORK: Duration = ms(150);
+/// Many more than there are requests at once: those that have ended are released a little later.
+pub(crate) const SLOTS: Quota = Quota::concurrency(2_000);
 const CLIENTS: usize = 16;
 const SPAN: Duration = ms(2_500);
 
@@ -30,10 +35,23 @@ pub(crate) fn layer(store: &RedisStore) -> RateLimitLayer {
     RateLimitLayer::new(store.clone(), policy).on_failure(OnFailure::Deny)
 }
 
-/// Serves in the background; returns the address.
-pub(crate) fn serve(rig: &Rig, layer: RateLimitLayer) -> SocketAddr {
+/// A shedder of a fleet that has room for all of them.
+pub(crate) fn fleet(store: &RedisStore) -> FleetShedLayer {
+    FleetShedLayer::new(store.clone(), "fleet", SLOTS, 0.2)
+}
+
+/// Shows each decision without the store as a 503.
+pub(crate) async fn by_store(response: Response) -> Response {
+    match response.extensions().get().map(Decision::source) {
+        Some(Source::Store) => response,
+        _ => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+/// Serves in the background, with layers; returns the address.
+pub(crate) fn serve(rig: &Rig, layers: impl FnOnce(Router) -> Router) -> SocketAddr {
     let app = Router::new().route("/", get(async || "hello")).route("/blocks", get(blocks));
-    let app = app.route("/charges", get(charges)).route("/checks", get(checks)).layer(layer);
+    let app = layers(app.route("/charges", get(charges)).route("/checks", get(checks)));
     let listener = rig.runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     rig.runtime.spawn(async move { axum::serve(listener, app).await });

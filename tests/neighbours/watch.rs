@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tollgate::{BreakerState, RateLimitLayer};
+use tollgate::BreakerState;
 
 use crate::rig::ms;
 
@@ -14,8 +14,11 @@ const GRAIN: Duration = ms(1);
 /// Stalls so long take much of a decision's budget.
 const BUSY: Duration = ms(40);
 
+/// Tells the state of the breaker of a layer.
+type State = Box<dyn Fn() -> BreakerState + Send>;
+
 pub(crate) struct Watch {
-    layer: Arc<Mutex<Option<RateLimitLayer>>>,
+    layer: Arc<Mutex<Option<State>>>,
     stop: Sender<()>,
     thread: JoinHandle<Seen>,
 }
@@ -30,13 +33,13 @@ pub(crate) struct Seen {
 
 impl Watch {
     pub(crate) fn start() -> Self {
-        let (layer, (stop, stopped)) = (Arc::<Mutex<Option<RateLimitLayer>>>::default(), channel::<()>());
+        let (layer, (stop, stopped)) = (Arc::<Mutex<Option<State>>>::default(), channel::<()>());
         let watched = Arc::clone(&layer);
         let thread = thread::spawn(move || {
             let (mut seen, mut was_open, mut last) = (Seen::default(), false, Instant::now());
             while stopped.recv_timeout(GRAIN) == Err(RecvTimeoutError::Timeout) {
-                let layer = watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let is_open = layer.is_some_and(|layer| layer.breaker_state() == BreakerState::Open);
+                let state = watched.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|state| state());
+                let is_open = state == Some(BreakerState::Open);
                 seen.opened += usize::from(is_open && !was_open);
                 seen.stall = seen.stall.max(last.elapsed().saturating_sub(GRAIN));
                 (was_open, last) = (is_open, Instant::now());
@@ -47,8 +50,8 @@ impl Watch {
     }
 
     /// Watches the breaker of a layer too.
-    pub(crate) fn breaker_of(&self, layer: &RateLimitLayer) {
-        *self.layer.lock().unwrap_or_else(PoisonError::into_inner) = Some(layer.clone());
+    pub(crate) fn breaker_of(&self, state: impl Fn() -> BreakerState + Send + 'static) {
+        *self.layer.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(state));
     }
 
     pub(crate) fn stop(self) -> Seen {

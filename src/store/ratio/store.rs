@@ -136,6 +136,9 @@ impl RatioStore {
     /// Reports once more, and ends the task of all clones. From then on this process admits its share of each limit, so
     /// that it goes on to serve while it drains.
     ///
+    /// Outside of a tokio runtime, it leaves the last report to the one from which requests came, and does not wait for
+    /// it.
+    ///
     /// # Cancellation
     ///
     /// The last report may be lost if the future is dropped; the task ends all the same.

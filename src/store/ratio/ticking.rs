@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime::Handle as Runtime;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::choose::{Scale, begin, choose, hear, known};
@@ -61,6 +62,9 @@ pub(super) fn start(shared: &Arc<Shared>, now: Instant) {
 }
 
 /// Reports once more, and has the task end.
+///
+/// The report is a task too: outside of a runtime, where nobody could wait for the tally, it is that of the runtime from
+/// which requests came, and is not waited for.
 pub(super) async fn close(shared: &Arc<Shared>) {
     if shared.closed.swap(true, Ordering::SeqCst) || shared.task.load(Ordering::SeqCst) == 0 {
         return;
@@ -68,8 +72,17 @@ pub(super) async fn close(shared: &Arc<Shared>) {
     let counters = choose(shared, Instant::now(), Scale::Exact);
     let report = Report::new(shared.settings.tick, 0).shards(shared.settings.shards).live(false);
     let report = report.counters(counters);
+    let Some(runtime) = shared.runtime() else { return };
+    let reporting = runtime.spawn(report_last(Arc::clone(shared), report));
+    if Runtime::try_current().is_ok() {
+        // It fails if the tally panics, or the runtime ends.
+        drop(reporting.await);
+    }
+}
+
+async fn report_last(shared: Arc<Shared>, report: Report) {
     let count = report.counters.len();
-    let result = call(shared, report).await;
+    let result = call(&shared, report).await;
     shared.ratios.reported(count, result.is_ok());
     if let Err(error) = result {
         shared.observer.failed(&error);

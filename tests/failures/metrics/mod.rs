@@ -9,4 +9,5 @@ mod outages;
 mod ratios;
 mod shed;
 mod slots;
+mod waits;
 mod watch;

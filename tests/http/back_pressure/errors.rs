@@ -1,17 +1,25 @@
 //! What can never be ready is an error, and a store that fails makes a service wait.
 
 use std::convert::Infallible;
+#[cfg(feature = "lookup")]
+use std::sync::Arc;
+#[cfg(feature = "lookup")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+#[cfg(feature = "lookup")]
+use tollgate::TierLookup;
 use tollgate::key::header;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
 use tollgate::{
     BackPressureLayer, Ban, Error, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule,
 };
 use tower::{Layer, Service, ServiceExt, service_fn};
+use tracing::Level;
 
 use super::{SECOND, is_ready, key};
+use crate::support::log::Log;
 use crate::support::time::memory;
 
 fn error(rule: Rule) -> Error {
@@ -99,4 +107,58 @@ async fn rules_that_are_replaced_during_a_long_pause_are_followed_within_about_a
     let start = Instant::now();
     service.ready().await.unwrap();
     assert!(start.elapsed() <= 66 * SECOND + SECOND / 10, "{:?}", start.elapsed());
+}
+
+/// Checks that this is what was logged within two minutes: a line in each, and no more.
+#[track_caller]
+fn assert_never_ready(log: &Log, reason: &str) {
+    let lines = log.lines("code=\"never_ready\"");
+    assert!(matches!(lines.len(), 1 | 2), "{}", log.text());
+    for line in &lines {
+        assert!(line.contains("WARN") && line.contains(&format!("reason={reason:?}")), "{line}");
+    }
+    assert_eq!(log.count(""), lines.len(), "{}", log.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_by_which_nothing_is_ever_ready_are_told_once_a_minute() {
+    let log = Log::default();
+    let _noting = log.note(Level::WARN);
+    let policy = |quota| Policy::new("mail", quota).key(header("x-job"));
+    let hour = Quota::per_hour(10);
+    let limits = RateLimitLayer::new(memory(&ManualClock::paused()), policy(hour));
+    let mut service =
+        BackPressureLayer::new(limits.limiter(), key()).layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    assert!(is_ready(&mut service));
+    service.call(1).await.unwrap();
+    limits
+        .replace_policies([policy(hour).ban(Ban::new(2, SECOND, SECOND).of_verified_keys())])
+        .expect("they are valid");
+    assert!(tokio::time::timeout(100 * SECOND, service.ready()).await.is_err());
+    assert_never_ready(&log, "rule \"mail\" bans keys that wait: leave out the ban");
+}
+
+#[cfg(feature = "lookup")]
+#[tokio::test(start_paused = true)]
+async fn a_tier_that_never_holds_the_cost_is_told_once_a_minute_until_it_does() {
+    let (log, store) = (Log::default(), RecordingStore::new(memory(&ManualClock::paused())));
+    let _noting = log.note(Level::WARN);
+    let most = Arc::new(AtomicU64::new(2));
+    let of = Arc::clone(&most);
+    // Nothing is cached.
+    let tiers = TierLookup::new(move |_| {
+        let tier = Quota::per_hour(of.load(Ordering::Relaxed));
+        async move { Ok::<_, Infallible>(Some(tier)) }
+    });
+    let rule = Rule::new("mail", Quota::per_hour(10)).cost(5).tier_lookup(tiers.capacity(0));
+    let layer = BackPressureLayer::new(Limiter::new(store.clone(), [rule]), key());
+    let mut service = layer.layer(service_fn(async |job: u32| Ok::<_, Infallible>(job)));
+    assert!(tokio::time::timeout(100 * SECOND, service.ready()).await.is_err());
+    assert_never_ready(&log, "the cost is more than the quota of a tier ever holds");
+    let asked = store.take().iter().filter(|call| matches!(call, Recorded::Decide(_))).count();
+    assert!((80..=101).contains(&asked), "{asked} in 100 s");
+    most.store(20, Ordering::Relaxed);
+    let start = Instant::now();
+    assert_eq!(service.ready().await.unwrap().call(1).await, Ok(1));
+    assert!(start.elapsed() <= 2 * SECOND, "{:?}", start.elapsed());
 }

@@ -3,5 +3,6 @@
 mod documents;
 mod fleet;
 mod held;
+mod nested;
 mod rig;
 mod worker;

@@ -12,7 +12,7 @@ use super::{ada, hold, left, limiter, until_left};
 use crate::support::server::RedisServer;
 
 /// The URL that a process holds slots by.
-const VARIABLE: &str = "TOLLGATE_TEST_SLOTS";
+pub(super) const VARIABLE: &str = "TOLLGATE_TEST_SLOTS";
 const NAME: &str = "slots::dying::slots_of_a_process_are_renewed_until_it_is_killed_and_free_within_a_life";
 const LIFE: Duration = Duration::from_secs(2);
 const SLOTS: usize = 100;
@@ -22,12 +22,13 @@ fn quota() -> Quota {
 }
 
 /// Another process, which holds all slots, or dies with this one.
-struct Other(Child);
+pub(super) struct Other(Child);
 
 impl Other {
-    fn start(url: &str) -> Self {
+    /// Runs a test in a process of its own until it holds all.
+    pub(super) fn start(name: &str, url: &str) -> Self {
         let mut other = Command::new(env::current_exe().expect("it runs"));
-        other.args([NAME, "--exact", "--nocapture"]).env(VARIABLE, url).stdout(Stdio::piped());
+        other.args([name, "--exact", "--nocapture"]).env(VARIABLE, url).stdout(Stdio::piped());
         let mut process = other.spawn().expect("it starts again");
         let lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
         let holds = lines.map_while(Result::ok).any(|line| line.contains("all are held"));
@@ -36,7 +37,7 @@ impl Other {
         other
     }
 
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         self.0.kill().expect("a child can be killed");
         self.0.wait().expect("a child can be waited for");
     }
@@ -63,7 +64,7 @@ async fn slots_of_a_process_are_renewed_until_it_is_killed_and_free_within_a_lif
         return hold_all(&url).await;
     }
     let redis = RedisServer::start();
-    let mut other = Other::start(&redis.url());
+    let mut other = Other::start(NAME, &redis.url());
     let limiter = limiter(&redis.url(), quota()).await;
     let start = Instant::now();
     while start.elapsed() < 3 * LIFE {

@@ -1,6 +1,7 @@
 //! A tally that does not reply, loses its reports, or has false ones.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -255,4 +256,65 @@ async fn what_was_divided_among_callers_holds_for_a_life_too() {
     admitted(5, 2).await;
     assert_eq!(store.live(), Some(1), "the tally replies again");
     assert_eq!(admitted(5, 20).await, 100, "far below the limit");
+}
+
+/// A tally that replies nonsense while it is told to, of any number and any length.
+struct Nonsense(Switch, Arc<Mutex<Option<fastrand::Rng>>>);
+
+impl Tally for Nonsense {
+    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
+        let many = report.counters.len();
+        let good = self.0.report(report);
+        let mut rng = self.1.lock().expect("no test panicked");
+        let Some(rng) = rng.as_mut() else { return good };
+        let mut number = || rng.choice([0, 1, 1 << 40, 1 << 52, u64::MAX, LIMIT]).expect("there are some");
+        let now = Duration::from_micros(number());
+        let totals =
+            Totals::new(now, number()).counters((0..number() % 4).map(|_| Some([number(), number()])).collect());
+        let hot = (0..number() % 3).map(|_| (CounterId::of(&all()), [number(), number()])).collect();
+        assert!(many <= 1);
+        Box::pin(std::future::ready(Ok(totals.hot(hot))))
+    }
+}
+
+#[tokio::test]
+async fn nonsense_of_a_tally_ends_no_reports_and_is_forgotten_in_a_few_ticks() {
+    for seed in 0..4 {
+        let (tally, rng) = (Switch::new(), Arc::default());
+        let settings = tollgate::RatioStore::builder(Nonsense(tally.clone(), Arc::clone(&rng))).seed(seed);
+        let store = settings.build().expect("valid settings");
+        let (stores, check) = (std::slice::from_ref(&store), Check::new(all(), 1));
+        load(stores, &check, 1_000, 4).await;
+        *rng.lock().expect("no test panicked") = Some(fastrand::Rng::with_seed(seed));
+        for _ in 0..20 {
+            load(stores, &check, 1_000, 1).await;
+            assert!(store.ratio(&all()).is_none_or(|ratio| (0.0..=1.0).contains(&ratio)), "seed {seed}");
+        }
+        *rng.lock().expect("no test panicked") = None;
+        let admitted = load(stores, &check, 1_000, 12).await;
+        let is_limited = |second: &u64| second.abs_diff(LIMIT) <= LIMIT / 10;
+        assert!(admitted[6..].iter().all(is_limited), "seed {seed}: {admitted:?}");
+        assert_eq!(store.live(), Some(1), "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_again_and_again_neither_stops_requests_nor_lets_all_pass() {
+    for seed in 0..4 {
+        let (tally, mut rng) = (Switch::new(), fastrand::Rng::with_seed(seed));
+        let (stores, check) = (tally.stores(2), Check::new(all(), 1));
+        load(&stores, &check, 1_000, 4).await;
+        let mut all_admitted = 0;
+        for _ in 0..30 {
+            tally.set_ahead(Duration::from_millis(rng.u64(..4_000)));
+            let admitted = load(&stores, &check, 1_000, 1).await;
+            all_admitted += admitted[0];
+        }
+        // Of five times the limit.
+        let bounds = LIMIT / 2..=LIMIT * 2;
+        assert!(bounds.contains(&(all_admitted / 30)), "seed {seed}: {all_admitted} in 30 s");
+        let admitted = load(&stores, &check, 1_000, 12).await;
+        let is_limited = |second: &u64| second.abs_diff(LIMIT) <= LIMIT / 10;
+        assert!(admitted[6..].iter().all(is_limited), "seed {seed}: {admitted:?}");
+    }
 }

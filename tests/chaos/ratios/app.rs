@@ -1,0 +1,72 @@
+//! The server under test: one limit of all its requests, by ratios.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::thread;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::request::Parts;
+use axum::middleware::map_response;
+use axum::routing::get;
+use tollgate::{Policy, Quota, RateLimitLayer, RatioStore, RedisStore, key};
+
+use crate::app::{BLOCKS, FREE, SHORT, listen, tell_source};
+use crate::sample::Asks;
+
+pub(super) const TICK: Duration = Duration::from_millis(200);
+/// How long the last ratio holds.
+pub(super) const LIFE: Duration = Duration::from_millis(1_400);
+/// Without ratios this process has a share.
+pub(super) const INSTANCES: NonZeroU32 = NonZeroU32::new(2).expect("it is not zero");
+
+/// Of all requests, in a second: about half of those that come.
+pub(super) const LIMIT: u32 = 350;
+/// It bounds what is admitted before a ratio is known.
+pub(super) const BURST: u32 = 140;
+
+const PRIORITY: &str = "x-priority";
+
+/// A request of the load: one in ten is for what has no limit, two may use the reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Free,
+    Critical,
+    Other,
+}
+
+impl Asks for Request {
+    fn of(request: u32) -> Self {
+        match request % 10 {
+            9 => Self::Free,
+            0 | 5 => Self::Critical,
+            _ => Self::Other,
+        }
+    }
+
+    fn path(self) -> &'static str {
+        if self == Self::Free { FREE } else { "/" }
+    }
+
+    fn header(self) -> (&'static str, String) {
+        (PRIORITY, if self == Self::Critical { "high" } else { "low" }.to_owned())
+    }
+}
+
+/// Serves in the background; returns the address.
+pub(super) async fn serve(tally: RedisStore) -> SocketAddr {
+    let store = RatioStore::builder(tally).tick(TICK).life(LIFE).instances(INSTANCES).build().expect("valid settings");
+    let quota = Quota::per_second(LIMIT.into()).burst(BURST.into());
+    let policy = Policy::new("all", quota).key(key::global()).reserve(0.2, is_critical);
+    let limited = Router::new()
+        .route("/", get(async || "hello\n"))
+        .route(BLOCKS, get(async || thread::sleep(SHORT)))
+        .layer(RateLimitLayer::new(store, policy))
+        .layer(map_response(tell_source));
+    listen(limited.route(FREE, get(async || "ok\n"))).await
+}
+
+/// Handlers that block are asked one at a time, and are to be served.
+fn is_critical(parts: &Parts) -> bool {
+    parts.uri.path() == BLOCKS || parts.headers.get(PRIORITY).is_some_and(|value| value == "high")
+}

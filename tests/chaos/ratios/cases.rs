@@ -1,0 +1,23 @@
+//! What happens to the Redis that has the tally.
+
+use crate::case::Case;
+
+/// Requests a second.
+const RATE: u32 = 700;
+
+pub(super) fn all() -> Vec<Case> {
+    let cases = Case::named([
+        "nothing",
+        "is paused (SIGSTOP)",
+        "is killed, and started again",
+        "is away when the server starts",
+        "answers 300 ms late",
+        "is not reached: bytes are lost",
+        "is cut off within replies",
+        "answers garbage",
+        "answers what was not asked",
+        "forgets all (FLUSHALL, 5 times)",
+        "works, and a handler blocks 150 ms, again and again",
+    ]);
+    cases.into_iter().map(|case| Case { rate: RATE, ..case }).collect()
+}

@@ -1,0 +1,175 @@
+//! Shedders within shedders, and limits within them that are replaced under load.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use http::Response;
+use tollgate::shed::{Class, FleetShedLayer, Shed, WorkerShedLayer};
+use tollgate::store::{Check, Counter, Deadline};
+use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, Store, key};
+use tower::{Service as _, ServiceExt};
+
+use super::rig::{Text, behind, hello, of_class, said, send};
+use crate::support::slow;
+
+const CLASSES: [Class; 4] = [Class::Critical, Class::Write, Class::Read, Class::Test];
+
+/// What a fleet shedder counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    all: u64,
+    others: u64,
+}
+
+/// Two shedders: the places of their counters in what is counted, of so many slots, with so many for others.
+#[derive(Clone, Copy, Debug)]
+struct Limits([(usize, u64, u64); 2]);
+
+impl Limits {
+    /// Takes the slots of a request; returns which shedder refuses it, if one does. It holds nothing then.
+    fn admit(self, taken: &mut [Taken; 2], class: Class) -> Option<usize> {
+        let others = u64::from(class != Class::Critical);
+        let before = *taken;
+        for (number, (place, most, most_others)) in self.0.into_iter().enumerate() {
+            let of = &mut taken[place];
+            if others > 0 && (of.all >= most || of.others >= most_others) {
+                *taken = before;
+                return Some(number);
+            }
+            *of = Taken { all: of.all + 1, others: of.others + others };
+        }
+        None
+    }
+
+    fn release(self, taken: &mut [Taken; 2], class: Class) {
+        for (place, ..) in self.0 {
+            taken[place].all -= 1;
+            taken[place].others -= u64::from(class != Class::Critical);
+        }
+    }
+}
+
+/// How many slots are taken of a shedder.
+fn taken(store: &MemoryStore, name: &str) -> Taken {
+    let of = |policy: String| {
+        let policy = policy.as_str().try_into().expect("a name");
+        let counter = Counter::new(policy, Key::new("global", ""), Quota::concurrency(1_000));
+        let look = futures::executor::block_on(store.decide(&[Check::new(counter, 0)], Deadline::none()).wait());
+        1_000 - look.expect("memory decides").decision.outcomes()[0].remaining()
+    };
+    Taken { all: of(name.to_owned()), others: of(format!("{name}.others")) }
+}
+
+fn fleet(store: &MemoryStore, name: &str, slots: u64) -> FleetShedLayer {
+    FleetShedLayer::new(store.clone(), name, Quota::concurrency(slots), 0.2)
+}
+
+/// Sends random requests, and ends random ones that are served, beside the model.
+fn compare(names: [&str; 2], slots: [u64; 2], seed: u64) {
+    let store = MemoryStore::new();
+    let [outer, inner] = [0, 1].map(|at| fleet(&store, names[at], slots[at]));
+    // The class is that of the outer one.
+    let mut service = behind(&outer.classify(said), behind(&inner, hello()));
+    let others = slots.map(|slots| slots * 4 / 5);
+    let places = [0, usize::from(names[0] != names[1])];
+    let limits = Limits([0, 1].map(|at| (places[at], slots[at], others[at])));
+    let (mut rng, mut model, mut refusals) = (Rng::with_seed(seed), [Taken::default(); 2], 0);
+    let mut held: Vec<(Class, Response<Text>)> = Vec::new();
+    for step in 0..slow::many([600, 6_000]) {
+        if !held.is_empty() && rng.u8(..5) < 2 {
+            let (class, response) = held.swap_remove(rng.usize(..held.len()));
+            limits.release(&mut model, class);
+            drop(response);
+        }
+        let class = CLASSES[rng.usize(..4)];
+        let response = send(&mut service, of_class(class));
+        let refused = limits.admit(&mut model, class);
+        let by = response.extensions().get::<Shed>().map(|shed| (shed.name().to_owned(), shed.class()));
+        assert_eq!(by, refused.map(|at| (names[at].to_owned(), class)), "seed {seed}, step {step}: {model:?}");
+        match refused {
+            Some(_) => {
+                refusals += 1;
+                // One of the inner shedder holds the slots of the outer one until then.
+                drop(response);
+            }
+            None => held.push((class, response)),
+        }
+        let found = names.map(|name| taken(&store, name));
+        assert_eq!(found, places.map(|place| model[place]), "seed {seed}, step {step}");
+        // Critical requests are never shed: too many of them leave nothing else to see.
+        while held.iter().filter(|(class, _)| *class == Class::Critical).count() > 6 {
+            let place = held.iter().position(|(class, _)| *class == Class::Critical).expect("there is one");
+            limits.release(&mut model, held.swap_remove(place).0);
+        }
+    }
+    assert!(refusals > 0, "{names:?}");
+    drop(held);
+    assert_eq!(names.map(|name| taken(&store, name)), [Taken::default(); 2], "seed {seed}");
+}
+
+#[test]
+fn a_request_has_a_slot_of_each_shedder_around_it_and_one_that_is_shed_has_none() {
+    for seed in 0..10 {
+        compare(["outer", "inner"], [20, 10], seed);
+        compare(["outer", "inner"], [10, 20], seed);
+        compare(["same", "same"], [20, 20], seed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn limits_within_shedders_that_are_replaced_under_load_lose_no_slot() {
+    let store = MemoryStore::new();
+    let policies = |number: u64| {
+        let quota = match number % 3 {
+            0 => Quota::concurrency(3),
+            1 => Quota::per_second(50),
+            _ => Quota::concurrency(1_000),
+        };
+        [Policy::new("user", quota).key(key::global()), Policy::new("all", Quota::concurrency(50)).key(key::global())]
+    };
+    let limits = RateLimitLayer::composite(store.clone()).policies(policies(0));
+    let worker = WorkerShedLayer::measured("worker", || 0.5);
+    let service = behind(&limits, hello());
+    let service = behind(&worker.classify(said), behind(&fleet(&store, "outer", 40), service));
+    let stops = Arc::new(AtomicBool::new(false));
+    let tasks = (0..16).map(|task| {
+        let (mut service, stops, mut rng) = (service.clone(), Arc::clone(&stops), Rng::with_seed(task));
+        tokio::spawn(async move {
+            let (mut held, mut seen) = (Vec::new(), [0_u64; 3]);
+            while !stops.load(Ordering::Relaxed) {
+                let class = CLASSES[rng.usize(..4)];
+                let answered = service.ready().await.expect("it never fails").call(of_class(class)).await;
+                let response = answered.expect("it never fails");
+                let is_shed = response.extensions().get::<Shed>().is_some();
+                match response.status().as_u16() {
+                    200 => seen[0] += 1,
+                    429 => seen[1] += 1,
+                    503 if is_shed && class != Class::Critical => seen[2] += 1,
+                    status => panic!("{status} for {class:?}, shed: {is_shed}"),
+                }
+                held.push(response);
+                held.truncate(rng.usize(..5));
+                tokio::task::yield_now().await;
+            }
+            seen
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    for number in 1..=400 {
+        limits.replace_policies(policies(number)).expect("they are valid");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    stops.store(true, Ordering::Relaxed);
+    let mut seen = [0; 3];
+    for task in tasks {
+        let of_task = tokio::time::timeout(Duration::from_secs(20), task).await.expect("no task hangs");
+        seen.iter_mut().zip(of_task.expect("no answer is odd")).for_each(|(all, more)| *all += more);
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+    assert_eq!(taken(&store, "outer"), Taken::default(), "{seen:?}");
+    for name in ["user", "all"] {
+        assert_eq!(taken(&store, name).all, 0, "{name}");
+    }
+}
