@@ -151,8 +151,9 @@ impl Ticking {
         let least = if self.last.is_none() { tick / 4 } else { Duration::ZERO };
         let from = epoch.saturating_add(shared.micros(now + least));
         let next = shared.phase.next(from, self.last);
-        // Whatever the tally's clock is: a wrong reply must not end the reports.
-        (shared.start + Duration::from_micros(next.saturating_sub(epoch))).min(now + 2 * tick)
+        // Whatever the tally's clock is: a wrong reply must neither end the reports nor make them follow each other
+        // without a pause. A phase is at most 0.9 of a tick, so a tenth of one later is in the same tick.
+        (shared.start + Duration::from_micros(next.saturating_sub(epoch))).clamp(now + tick / 10, now + 2 * tick)
     }
 }
 

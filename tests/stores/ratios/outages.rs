@@ -1,7 +1,7 @@
 //! A tally that does not reply, loses its reports, or has false ones.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -137,6 +137,25 @@ async fn a_clock_that_is_set_does_not_stop_reports() {
             assert!(ahead == end || admitted.iter().all(is_limited), "{admitted:?}, {ahead:?} ahead");
         }
     }
+}
+
+/// A tally whose clock leaps by nearly a tick with each report.
+struct Leaping(Switch);
+
+impl Tally for Leaping {
+    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
+        self.0.ahead.fetch_add(990_000, Ordering::Relaxed);
+        self.0.report(report)
+    }
+}
+
+#[tokio::test]
+async fn a_tally_whose_clock_leaps_with_each_report_is_not_called_without_a_pause() {
+    let tally = Switch::new();
+    let store = tollgate::RatioStore::builder(Leaping(tally.clone())).seed(1).build().expect("valid settings");
+    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 5).await;
+    let reports = tally.reports().len();
+    assert!((3..=60).contains(&reports), "{reports} in 5 ticks");
 }
 
 #[tokio::test]
