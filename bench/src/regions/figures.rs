@@ -67,8 +67,9 @@ pub(super) struct Figures {
     /// Admitted in the first four seconds, over the limit.
     pub(super) start: [f64; 4],
     pub(super) steady: Span,
-    /// Calls a second; microseconds of the busiest server a request; kB a second over the links.
+    /// Calls a second, and of the busiest server; its microseconds a request; kB a second over the links.
     pub(super) calls: f64,
+    pub(super) busiest_calls: f64,
     pub(super) busiest_us: f64,
     pub(super) link_kb: f64,
     /// While the link is cut, and after that.
@@ -99,6 +100,7 @@ impl Figures {
             start: [0, 1, 2, 3].map(|second| over_limit(seconds[second].admitted)),
             steady: Span::of(steady),
             calls: work.calls / length,
+            busiest_calls: work.busiest_calls / length,
             busiest_us: work.busiest_us / sent,
             link_kb: work.link_bytes / length / 1e3,
             cut: (seconds.len() > plan.steady().end).then(|| [span(plan.cut()), span(plan.after())]),

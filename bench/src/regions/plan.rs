@@ -2,34 +2,36 @@
 
 use std::ops::Range;
 
-/// Seconds at the start of a round, of a cut, and after it.
-const START: usize = 5;
-const CUT: usize = 3;
-const AFTER: usize = 3;
-
 #[derive(Clone, Copy)]
 pub(super) struct Plan {
     pub(super) rounds: usize,
+    /// Seconds at the start of a round.
+    start: usize,
     /// Seconds that are measured.
     pub(super) seconds: usize,
+    /// Seconds of a cut, and as many after it.
+    cut: usize,
 }
+
+const FULL: Plan = Plan { rounds: 3, start: 5, seconds: 6, cut: 3 };
+const QUICK: Plan = Plan { rounds: 1, start: 3, seconds: 1, cut: 1 };
 
 impl Plan {
     /// The seconds that are measured.
     pub(super) fn steady(self) -> Range<usize> {
-        START..START + self.seconds
+        self.start..self.start + self.seconds
     }
 
-    /// Those in which the link is cut.
+    /// Those in which the link is cut: not at once, as the last requests are still on their way.
     pub(super) fn cut(self) -> Range<usize> {
-        let start = self.steady().end;
-        start..start + CUT
+        let start = self.steady().end + 1;
+        start..start + self.cut
     }
 
     /// Those after it.
     pub(super) fn after(self) -> Range<usize> {
         let start = self.cut().end;
-        start..start + AFTER
+        start..start + self.cut
     }
 
     /// How long a round of a side is.
@@ -40,13 +42,13 @@ impl Plan {
 
 /// Returns the plan, and the name of the only side if there is one.
 pub(super) fn of(flags: &[String]) -> (Plan, Option<String>) {
-    let (mut plan, mut only) = (Plan { rounds: 3, seconds: 8 }, None);
+    let (mut plan, mut only) = (FULL, None);
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
         let mut value = || flags.next().cloned().unwrap_or_else(|| crate::usage());
         let number = |value: String| value.parse().ok().filter(|&number| number > 0).unwrap_or_else(|| crate::usage());
         match flag.as_str() {
-            "--quick" => plan = Plan { rounds: 1, seconds: 2 },
+            "--quick" => plan = QUICK,
             "--rounds" => plan.rounds = number(value()),
             "--seconds" => plan.seconds = number(value()),
             "--only" => only = Some(value()),

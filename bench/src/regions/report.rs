@@ -28,31 +28,32 @@ pub(super) fn print(plan: Plan, sides: &[Side], measured: &[Vec<[Figures; LOADS.
     let rows = || sides.iter().zip(measured);
     let mut steady: Vec<_> = rows().map(|(side, rounds)| row(*side, rounds)).collect();
     steady.push(paper());
+    let [even, skewed, below] = LOADS.map(|load| load.name);
     let header = [
         "side",
-        "p50, p99 ms, 80/15/5 × 0.9",
-        "p50, p99 ms, even × 3",
-        "even × 3, seconds 1 to 4",
-        "even × 3",
-        "80/15/5 × 3",
+        &format!("p50, p99 ms, {below}"),
+        &format!("p50, p99 ms, {even}"),
+        &format!("{even}, seconds 1 to 4"),
+        even,
+        skewed,
         "worst second",
-        "80/15/5 × 0.9, refused",
+        &format!("{below}, refused"),
         "calls a second, × 3 and × 0.9",
         "kB a second on the links",
-        "busiest server, µs a request",
+        &format!("busiest server, {even}: calls a second, µs a request"),
     ];
     table::print(&header, &steady);
     let cut: Vec<_> = rows().filter_map(|(side, rounds)| cut_row(*side, rounds)).collect();
     let header = [
         "side",
-        "cut: p50, p99, longest ms",
-        "even × 3",
-        "80/15/5 × 0.9, refused",
-        "by shares",
-        "after: even × 3",
+        &format!("cut: p50, p99, longest ms, {even}"),
+        even,
+        "decided by shares",
+        &format!("{below}, refused"),
+        &format!("after: {even}"),
         "worst second",
         "longest ms",
-        "80/15/5 × 0.9, refused",
+        &format!("{below}, refused"),
     ];
     table::print(&header, &cut);
     for (side, rounds) in rows() {
@@ -73,6 +74,10 @@ fn row(side: Side, rounds: &Rounds) -> Vec<String> {
     let start = [0, 1, 2, 3].map(|second| ratio(typical(rounds, |loads| loads[EVEN].start[second])));
     let worst = typical(rounds, |loads| loads[EVEN].steady.worst.max(loads[SKEWED].steady.worst));
     let calls = [EVEN, BELOW].map(|load| format!("{:.0}", typical(rounds, |loads| loads[load].calls)));
+    let busiest = [
+        format!("{:.0}", typical(rounds, |loads| loads[EVEN].busiest_calls)),
+        format!("{:.1}", typical(rounds, |loads| loads[EVEN].busiest_us)),
+    ];
     vec![
         side.name.to_owned(),
         waits(BELOW),
@@ -84,7 +89,7 @@ fn row(side: Side, rounds: &Rounds) -> Vec<String> {
         percent(steady(BELOW, |span| span.refused)),
         calls.join(", "),
         format!("{:.0}", typical(rounds, |loads| loads[EVEN].link_kb)),
-        format!("{:.2}", typical(rounds, |loads| loads[EVEN].busiest_us)),
+        busiest.join(", "),
     ]
 }
 
@@ -109,8 +114,8 @@ fn cut_row(side: Side, rounds: &Rounds) -> Option<Vec<String>> {
             side.name.to_owned(),
             waits.join(", "),
             ratio(span(EVEN, 0, |span| span.admitted)),
-            percent(span(BELOW, 0, |span| span.refused)),
             percent(span(EVEN, 0, |span| span.by_share)),
+            percent(span(BELOW, 0, |span| span.refused)),
             ratio(span(EVEN, 1, |span| span.admitted)),
             ratio(span(EVEN, 1, |span| span.worst)),
             ms(span(EVEN, 1, longest)),

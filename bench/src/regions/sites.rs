@@ -28,7 +28,8 @@ pub(super) struct Site {
 pub(super) struct Work {
     /// Calls of scripts to all of them.
     pub(super) calls: f64,
-    /// Microseconds in them of the server that was busiest.
+    /// Those to the server that was called most, and the most microseconds that one spent in them.
+    pub(super) busiest_calls: f64,
     pub(super) busiest_us: f64,
     /// Bytes on the links, in both directions.
     pub(super) link_bytes: f64,
@@ -81,6 +82,7 @@ impl Site {
             let (calls, micros) = server.command_stats(&mut connection, &SCRIPTS).await;
             server.reset_stats(&mut connection).await;
             work.calls += calls;
+            work.busiest_calls = work.busiest_calls.max(calls);
             work.busiest_us = work.busiest_us.max(micros);
         }
         work.link_bytes = self.links.iter().map(|link| link.take_bytes() as f64).sum();

@@ -50,13 +50,15 @@ async fn watch(side: Side, sites: &[Site], plan: Plan, start: Instant) -> Vec<Wo
     let at = |second: usize| start + Duration::from_secs(second as u64);
     sleep_until(at(plan.steady().start)).await;
     take_work(side, sites).await;
-    sleep_until(at(plan.cut().start)).await;
+    sleep_until(at(plan.steady().end)).await;
+    let work = take_work(side, sites).await;
     if side.has_link() {
+        sleep_until(at(plan.cut().start)).await;
         for site in sites {
             site.cut(Duration::from_secs(plan.cut().len() as u64));
         }
     }
-    take_work(side, sites).await
+    work
 }
 
 async fn take_work(side: Side, sites: &[Site]) -> Vec<Work> {
