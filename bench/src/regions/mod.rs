@@ -47,14 +47,14 @@ pub(crate) async fn run(flags: &[String]) {
     if sides.is_empty() {
         crate::usage();
     }
-    let mut sites = Vec::new();
+    let mut servers = Vec::new();
     for _ in LOADS {
-        sites.push(Site::start(&sides).await);
+        servers.push(Site::start(&sides).await);
     }
     let mut measured: Vec<_> = sides.iter().map(|_| Vec::<[Figures; LOADS.len()]>::new()).collect();
     for round in 0..plan.rounds {
         for (side, measured) in sides.iter().zip(&mut measured) {
-            measured.push(trial::run(*side, &sites, plan, round).await);
+            measured.push(trial::run(*side, &servers, plan, round).await);
             eprintln!("round {}: {}", round + 1, side.name);
         }
     }
