@@ -6,11 +6,14 @@
 //! its own; the sides take turns. A round of a side is a start of 5 s, the seconds that are measured, and, if there is a
 //! far link, 3 s in which it is cut and 3 s after that.
 //!
+//! A last table is of one key that one process has decided as fast as it can; `regions flood` prints that only.
+//!
 //! `--rounds N` and `--seconds N` set how often, and how long is measured; `--only NAME` measures one side.
 
 mod cluster;
 mod crdt;
 mod figures;
+mod flood;
 mod load;
 mod plan;
 mod process;
@@ -35,13 +38,17 @@ const INSTANCES: u32 = 2;
 /// The first argument of a process, after `regions`.
 const PROCESS: &str = "process";
 
+/// The first argument for the last table only.
+const FLOOD: &str = "flood";
+
 pub(crate) async fn run(flags: &[String]) {
     if let [first, arguments @ ..] = flags
         && first == PROCESS
     {
         return process::run(arguments).await;
     }
-    let (plan, only) = plan::of(flags);
+    let only_flood = flags.first().is_some_and(|first| first == FLOOD);
+    let (plan, only) = plan::of(&flags[usize::from(only_flood)..]);
     let sides: Vec<Side> =
         SIDES.into_iter().filter(|side| only.as_ref().is_none_or(|only| only == side.name)).collect();
     if sides.is_empty() {
@@ -51,6 +58,9 @@ pub(crate) async fn run(flags: &[String]) {
     for _ in LOADS {
         servers.push(Site::start(&sides).await);
     }
+    if only_flood {
+        return flood::run(&sides, &servers[0], plan.rounds).await;
+    }
     let mut measured: Vec<_> = sides.iter().map(|_| Vec::<[Figures; LOADS.len()]>::new()).collect();
     for round in 0..plan.rounds {
         for (side, measured) in sides.iter().zip(&mut measured) {
@@ -59,4 +69,5 @@ pub(crate) async fn run(flags: &[String]) {
         }
     }
     report::print(plan, &sides, &measured);
+    flood::run(&sides, &servers[0], plan.rounds).await;
 }

@@ -13,10 +13,10 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, sleep_until};
 use tollgate::Source;
 
-use super::PROCESS;
 use super::figures::Second;
 use super::load::{Arrivals, LOADS};
 use super::sides::{Gate, SIDES};
+use super::{LIMIT, PROCESS};
 
 /// What the last requests may take.
 const END: Duration = Duration::from_millis(800);
@@ -68,7 +68,7 @@ pub(super) async fn run(arguments: &[String]) {
     let process = std::thread::spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let gate = Gate::of(side, region, &urls).await;
+            let gate = Gate::of(side, region, &urls, LIMIT).await;
             println!("ready");
             let orders = tokio::task::spawn_blocking(read_orders).await.expect("it reads");
             for second in offer(gate, rate, orders).await {

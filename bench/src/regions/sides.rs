@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate::{Decision, HybridStore, Key, LeaseStore, Limiter, Quota, RatioStore, RedisStore, Rule, Store};
 
 use super::split::Split;
-use super::{INSTANCES, LIMIT, REGIONS};
+use super::{INSTANCES, REGIONS};
 
 /// How long a decision may take. The far Redis needs more than the usual 100 ms.
 const BUDGET: Duration = Duration::from_millis(500);
@@ -87,10 +87,11 @@ pub(super) enum Gate {
 }
 
 impl Gate {
-    pub(super) async fn of(side: Side, region: u32, urls: &str) -> Self {
+    /// Returns that of a process in a region, with a limit a second of all processes.
+    pub(super) async fn of(side: Side, region: u32, urls: &str, limit: u64) -> Self {
         let (quota, instances) = match side.place {
-            Place::Region => (quota(side.store).share(region, count(REGIONS)), count(INSTANCES)),
-            _ => (quota(side.store), count(REGIONS * INSTANCES)),
+            Place::Region => (quota(side.store, limit).share(region, count(REGIONS)), count(INSTANCES)),
+            _ => (quota(side.store, limit), count(REGIONS * INSTANCES)),
         };
         let one = |limiter| Self::One(Box::new(limiter), Key::new("all", "requests"));
         if let Way::None = side.store {
@@ -130,10 +131,10 @@ fn count(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).expect("there is at least one")
 }
 
-fn quota(store: Way) -> Quota {
+fn quota(store: Way, limit: u64) -> Quota {
     match store {
-        Way::LeasesOfAMinute => Quota::token_bucket(60 * LIMIT, MINUTE).burst(LIMIT),
-        _ => Quota::per_second(LIMIT),
+        Way::LeasesOfAMinute => Quota::token_bucket(60 * limit, MINUTE).burst(limit),
+        _ => Quota::per_second(limit),
     }
 }
 
