@@ -1,14 +1,19 @@
 //! What `regions` measures is true: the figures of sides for which they are known beforehand.
 
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// Both at once would disturb each other.
+static ONE: Mutex<()> = Mutex::new(());
 
 /// The cells of a side's row in the first table, after its name.
 fn row(side: &str) -> Vec<String> {
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut bench = Command::new(env!("CARGO_BIN_EXE_tollgate-bench"));
     let output = bench.args(["regions", "--quick", "--only", side]).output().expect("it runs");
-    let text = String::from_utf8(output.stdout).expect("it is text");
+    let [text, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let cells = text.lines().find_map(|line| line.strip_prefix(&format!("| {side} | ")));
-    cells.unwrap_or_else(|| panic!("{text}")).trim_end_matches(" |").split(" | ").map(str::to_owned).collect()
+    cells.unwrap_or_else(|| panic!("{text}{errors}")).trim_end_matches(" |").split(" | ").map(str::to_owned).collect()
 }
 
 /// The first number of a cell.

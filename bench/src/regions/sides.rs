@@ -10,6 +10,8 @@ use super::{INSTANCES, REGIONS};
 
 /// How long a decision may take. The far Redis needs more than the usual 100 ms.
 const BUDGET: Duration = Duration::from_millis(500);
+/// How often a process tries to connect.
+const ATTEMPTS: usize = 5;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy)]
@@ -142,11 +144,20 @@ fn limiter(store: impl Store, quota: Quota, instances: NonZeroU32) -> Limiter {
     Limiter::new(store, [Rule::new("regions", quota)]).instances(instances).budget(BUDGET)
 }
 
+/// Tries for a while, as a noisy machine is no reason to end.
 async fn redis(urls: &str) -> RedisStore {
-    let (builder, urls) = (RedisStore::builder().budget(BUDGET), urls.split(',').collect::<Vec<_>>());
-    let connected = match urls[..] {
-        [url] => builder.connect(url).await,
-        _ => builder.connect_cluster(urls).await,
-    };
-    connected.expect("the servers answer")
+    let urls: Vec<&str> = urls.split(',').collect();
+    let mut attempts = 0;
+    loop {
+        let builder = RedisStore::builder().budget(BUDGET);
+        let connected = match urls[..] {
+            [url] => builder.connect(url).await,
+            _ => builder.connect_cluster(&urls).await,
+        };
+        attempts += 1;
+        match connected {
+            Ok(store) => return store,
+            Err(error) => assert!(attempts < ATTEMPTS, "the servers do not answer: {error:?}"),
+        }
+    }
 }
