@@ -2,8 +2,8 @@
 //! primary says how much all processes could.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::plan::Plan;
 use super::sides::{Gate, Place, Side};
 use super::sites::Site;
 use crate::effort::Effort;
@@ -25,13 +25,14 @@ impl load::Side for Flood {
 }
 
 /// Prints the table.
-pub(super) async fn run(sides: &[Side], site: &Site, rounds: usize) {
+pub(super) async fn run(sides: &[Side], site: &Site, plan: Plan) {
     let sides: Vec<_> = sides.iter().filter(|side| side.place == Place::Cluster).collect();
     if sides.is_empty() {
         return;
     }
-    let effort = Effort { rounds, span: Duration::from_secs(1), keys: 1, calls: 0 };
-    println!("Medians of {rounds} rounds of 1 s, one process, {IN_FLIGHT} in flight, all admitted.\n");
+    let Plan { rounds, flood: span, .. } = plan;
+    let effort = Effort { rounds, span, keys: 1, calls: 0 };
+    println!("Medians of {rounds} rounds of {span:?}, one process, {IN_FLIGHT} in flight, all admitted.\n");
     let (mut entrants, urls) = (Vec::new(), site.urls(Place::Cluster, 0));
     for side in sides {
         let flood = Flood(Arc::new(Gate::of(*side, 0, &urls, LIMIT).await));

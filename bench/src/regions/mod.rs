@@ -59,7 +59,7 @@ pub(crate) async fn run(flags: &[String]) {
         servers.push(Site::start(&sides).await);
     }
     if only_flood {
-        return flood::run(&sides, &servers[0], plan.rounds).await;
+        return flood::run(&sides, &servers[0], plan).await;
     }
     let mut measured: Vec<_> = sides.iter().map(|_| Vec::<[Figures; LOADS.len()]>::new()).collect();
     for round in 0..plan.rounds {
@@ -69,5 +69,5 @@ pub(crate) async fn run(flags: &[String]) {
         }
     }
     report::print(plan, &sides, &measured);
-    flood::run(&sides, &servers[0], plan.rounds).await;
+    flood::run(&sides, &servers[0], plan).await;
 }

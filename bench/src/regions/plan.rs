@@ -1,6 +1,7 @@
 //! How often, and how long, each side is measured.
 
 use std::ops::Range;
+use std::time::Duration;
 
 #[derive(Clone, Copy)]
 pub(super) struct Plan {
@@ -11,10 +12,12 @@ pub(super) struct Plan {
     pub(super) seconds: usize,
     /// Seconds of a cut, and as many after it.
     cut: usize,
+    /// How long a round of the last table is.
+    pub(super) flood: Duration,
 }
 
-const FULL: Plan = Plan { rounds: 3, start: 5, seconds: 6, cut: 3 };
-const QUICK: Plan = Plan { rounds: 1, start: 3, seconds: 1, cut: 1 };
+const FULL: Plan = Plan { rounds: 3, start: 5, seconds: 6, cut: 3, flood: Duration::from_secs(1) };
+const QUICK: Plan = Plan { rounds: 1, start: 3, seconds: 1, cut: 1, flood: Duration::from_millis(200) };
 
 impl Plan {
     /// The seconds that are measured.
