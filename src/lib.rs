@@ -183,6 +183,11 @@ struct Testing;
 #[doc = include_str!("../docs/shedding.md")]
 struct Shedding;
 
+/// Compiles and runs the code in the page on regions.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../docs/regions.md")]
+struct Regions;
+
 /// Compiles and runs the code in the page on stores.
 #[cfg(all(doctest, feature = "test-util"))]
 #[doc = include_str!("../docs/writing-a-store.md")]

@@ -10,6 +10,8 @@
 //! - `flows`: what a chunk costs that is taken from a leased portion, and the calls of a body;
 //! - `neighbours`: what requests wait when another stalls, in memory and on Redis; with `--redis` on
 //!   Redis only, with `--paced` on a server that is mostly idle;
+//! - `regions`: what a limit of several regions costs and keeps, in several ways, and a counter that is split; with
+//!   `--rounds N`, `--seconds N` and `--only SIDE`;
 //! - `soak --minutes N`: whether a server under a mixed load keeps to its memory, files and tasks; with
 //!   `--leaky` after it, what it says of one that does not.
 //!
@@ -24,6 +26,7 @@ mod neighbours;
 mod plain;
 mod quotas;
 mod redis;
+mod regions;
 mod server;
 mod soak;
 mod store;
@@ -45,6 +48,7 @@ async fn main() {
         "flows" => flows::run(effort(flags)).await,
         http::SERVE => http::serve().await,
         "neighbours" => neighbours::run(flags).await,
+        "regions" => regions::run(flags).await,
         "soak" => soak::run(flags).await,
         _ => usage(),
     }
@@ -61,7 +65,7 @@ fn effort(flags: &[String]) -> Effort {
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: redis store memory quotas http flows neighbours, and --quick for a short run; or soak --minutes N, \
+        "give one of: redis store memory quotas http flows neighbours regions, and --quick for a short run; or soak --minutes N, \
          perhaps --leaky"
     );
     std::process::exit(2);

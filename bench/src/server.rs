@@ -12,19 +12,26 @@ pub(crate) const SCRIPTS: [&str; 2] = ["evalsha", "fcall"];
 
 pub(crate) struct Server {
     child: Child,
+    port: u16,
     url: String,
 }
 
 impl Server {
     /// Starts a server on a free port and waits until it answers.
     pub(crate) async fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        Self::start_with(&[]).await
+    }
+
+    /// Starts one with further settings.
+    pub(crate) async fn start_with(settings: &[&str]) -> Self {
+        let port = free_port();
         let child = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(settings)
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is installed: apt-get install redis-server");
-        let server = Self { child, url: format!("redis://127.0.0.1:{port}") };
+        let server = Self { child, port, url: format!("redis://127.0.0.1:{port}") };
         for _ in 0..100 {
             if Client::open(&*server.url).expect("a URL").get_multiplexed_async_connection().await.is_ok() {
                 return server;
@@ -36,6 +43,10 @@ impl Server {
 
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
@@ -74,6 +85,10 @@ impl Server {
     pub(crate) async fn flush(&self, connection: &mut MultiplexedConnection) {
         let () = cmd("FLUSHALL").query_async(connection).await.expect("our own server is flushed");
     }
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port()
 }
 
 /// Settings of a connection with which a noisy machine is no timeout.
