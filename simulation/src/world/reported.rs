@@ -334,7 +334,9 @@ impl World {
             let key = if by == By::User { key_of_user(record.user) } else { Some(key_of_everybody()) };
             let (Some(key), Ok(policy)) = (key, PolicyName::try_from(outcome.policy())) else { continue };
             let counter = Counter::new(policy, key, *outcome.quota());
-            state.checks_ratio(&record, outcome, is_offered, (&counter, ratios.ratio(&counter)));
+            // What never fits is not offered to anything.
+            let fits = record.cost <= outcome.quota().capacity();
+            state.checks_ratio(&record, outcome, is_offered && fits, (&counter, ratios.ratio(&counter)));
             is_offered &= outcome.is_allowed() || outcome.mode() == Mode::Shadow;
         }
     }
