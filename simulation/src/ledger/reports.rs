@@ -93,7 +93,9 @@ impl Reports {
             target if target < current => None,
             _ => Some(current),
         };
-        into.into_iter().for_each(|into| shard.add(into, &sent));
+        if let Some(into) = into {
+            shard.add(into, &sent);
+        }
         let found = if told.now_us == call.at_us { shard.wrong(current, into, (&sent, &told)) } else { Some("time") };
         match found {
             None => Ok((sent, into, told)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tollgate::store::{Counter, CounterId, Mode, Report, Tally, Totals};
-use tollgate::{Decision, Error, Key, Outcome, PolicyName, RedisStore, Source};
+use tollgate::{Decision, Error, Key, Outcome, PolicyName, RatioStore, RedisStore, Source};
 
 use super::World;
 use super::client::{Answer, Client, key_of_user};
@@ -351,11 +351,11 @@ impl World {
                 let _ = client.layer.limiter().check(&key).await;
             }
             sleep(plan.tick()).await;
-            if clients.iter().all(|client| client.ratios.as_ref().and_then(|ratios| ratios.live()) == Some(all)) {
+            if clients.iter().all(|client| client.ratios.as_ref().and_then(RatioStore::live) == Some(all)) {
                 return;
             }
         }
-        let known: Vec<_> = clients.iter().map(|client| client.ratios.as_ref().map(|ratios| ratios.live())).collect();
+        let known: Vec<_> = clients.iter().map(|client| client.ratios.as_ref().map(RatioStore::live)).collect();
         self.lock().violate(format_args!("of {all} processes there are known {known:?}"));
     }
 

@@ -50,7 +50,7 @@ impl History {
         for counter in first..first + self.rng.u8(..4) {
             packed.extend([counter; 16]);
             let units = [self.rng.u64(..20), self.rng.u64(..2) * 7, 30];
-            units.iter().for_each(|units| packed.extend(&units.to_be_bytes()[2..]));
+            packed.extend(units.iter().flat_map(|units| units.to_be_bytes()[2..].to_vec()));
         }
         let keys = [0, 1, 2].map(|place| format!("t:{{ratio-{TICK_US}-1-0}}:{place}"));
         let hash = self.hash.clone();
