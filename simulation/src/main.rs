@@ -3,6 +3,7 @@
 //! ```text
 //! scripts/simulate                         what CI runs
 //! scripts/simulate --count 5000            so many seeds, from 0 or --from N on
+//! scripts/simulate --every 16 --from 10    every so many-th seed, so those that are about one thing
 //! scripts/simulate --for 600               new ones for so many seconds
 //! scripts/simulate --keep-going            also after one that failed
 //! scripts/simulate --seed 7                one seed, with all that happens
@@ -42,7 +43,7 @@ enum Command {
 }
 
 fn wanted(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
-    let (mut from, mut count, mut until, mut goes_on, mut shows) = (0, None, None, false, true);
+    let (mut from, mut count, mut every, mut until, mut goes_on, mut shows) = (0, None, 1, None, false, true);
     while let Some(name) = args.next() {
         let mut number = || {
             let value = args.next().ok_or(format!("{name} takes a number"))?;
@@ -52,18 +53,19 @@ fn wanted(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
             "--seed" => return Ok(Command::Show(number()?)),
             "--for" => until = Some(Instant::now() + Duration::from_secs(number()?)),
             "--from" => from = number()?,
+            "--every" => every = number()?.max(1),
             "--count" => count = Some(number()?),
             "--keep-going" => goes_on = true,
             "--no-shrink" => shows = false,
             _ => {
                 return Err(format!(
-                    "{name} is unknown: give --from, --count, --for, --keep-going, --no-shrink or --seed"
+                    "{name} is unknown: give --from, --count, --every, --for, --keep-going, --no-shrink or --seed"
                 ));
             }
         }
     }
     let count = count.unwrap_or(if until.is_some() { u64::MAX } else { SEEDS });
-    let wanted = Wanted { seeds: from..from.saturating_add(count), until, goes_on };
+    let wanted = Wanted { seeds: from..from.saturating_add(count.saturating_mul(every)), every, until, goes_on };
     Ok(Command::Run { wanted, shows: shows && !goes_on })
 }
 

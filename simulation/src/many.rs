@@ -27,6 +27,8 @@ const MANY: u64 = 4_000;
 pub struct Wanted {
     /// These, in order.
     pub seeds: Range<u64>,
+    /// Only the first of so many of them.
+    pub every: u64,
     /// None begins after that.
     pub until: Option<Instant>,
     /// Whether others are run after one that fails.
@@ -54,7 +56,7 @@ pub fn run_many(wanted: &Wanted) -> Totals {
     let work = || {
         let vm = Vm::new();
         while !stops.load(Ordering::Relaxed) && wanted.until.is_none_or(|until| Instant::now() < until) {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let seed = next.fetch_add(wanted.every, Ordering::Relaxed);
             if !wanted.seeds.contains(&seed) {
                 return;
             }

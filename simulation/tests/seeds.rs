@@ -55,6 +55,11 @@ fn a_ban_is_still_one_after_a_charge_in_shadow_mode() {
     passes(932);
 }
 
+#[test]
+fn totals_that_a_new_counter_begins_with_hold_no_longer_than_others() {
+    passes(61_034);
+}
+
 #[cfg(tokio_unstable)]
 #[test]
 fn a_seed_does_the_same_when_it_is_run_again() {

@@ -7,6 +7,7 @@ use super::answer::{Answer, answers};
 use super::clock::Clock;
 use super::counter::{Counter, Moment, Stored};
 use super::event::{Event, Remaining};
+use super::reports::Reports;
 use super::wire::{Asked, Kind, asked};
 use crate::server::Call;
 
@@ -49,6 +50,8 @@ pub struct Ledger {
     /// What should be stored under keys that no call has had yet, and under all others of them.
     unseen: BTreeMap<Vec<u8>, Stored>,
     unseen_else: Stored,
+    /// What tallies were reported.
+    pub(crate) reports: Reports,
 }
 
 impl<'a> Request<'a> {
@@ -122,11 +125,13 @@ impl Ledger {
     /// gone, although no call saw that time.
     pub fn clock(&mut self, at_us: u64) {
         self.clock.tick(at_us);
+        self.reports.steps();
     }
 
     /// Notes that a key is gone, as it was evicted or deleted.
     pub fn forgot(&mut self, key: &[u8]) {
         self.store(key, &Stored::Nothing);
+        self.reports.forgot(key);
     }
 
     /// Notes that all keys are gone.

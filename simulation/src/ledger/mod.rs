@@ -21,6 +21,7 @@ mod falling;
 mod held;
 mod log;
 mod memory;
+mod reports;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -28,4 +29,5 @@ mod wire;
 
 pub use book::{Ledger, Totals};
 pub use event::{Algorithm, BanTerms, Event, Remaining, Rule, What, Windows};
+pub use reports::{Name, Part, Reports, Sent, Told, Units};
 pub use wire::{Wish, wishes};

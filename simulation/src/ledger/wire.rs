@@ -119,6 +119,7 @@ pub fn wishes<'a>(keys: &'a [impl AsRef<[u8]>], packed: &[u8]) -> Vec<(&'a [u8],
     let read = match Entry::of(packed) {
         Entry::Batch | Entry::Bans => batch(&mut bytes, keys.len()),
         Entry::Single | Entry::Singles => singles(&mut bytes, keys.len()),
+        Entry::Ratio => Ok(Vec::new()),
     };
     let wish = |asked: &Asked| match asked.kind {
         Kind::Check { .. } => Wish::Take(asked.units),
@@ -139,6 +140,7 @@ pub(super) fn asked(call: &Call) -> Result<Vec<Asked>, String> {
     let read = match call.entry {
         Entry::Batch | Entry::Bans => batch(&mut Bytes(packed), call.keys.len()),
         Entry::Single | Entry::Singles => singles(&mut Bytes(packed), call.keys.len()),
+        Entry::Ratio => return Err("a report decides nothing".to_owned()),
     };
     let asked = read.map_err(|error| format!("what a call asks cannot be read: {error}: {packed:?}"))?;
     if call.entry == Entry::Single && asked.len() != 1 {

@@ -1,8 +1,9 @@
 //! Commands about keys, and those that scripts may call too.
 
 use super::arguments::integer;
-use super::data::Data;
-use super::fault::texts::{NO_INTEGER, SYNTAX};
+use super::data::{Data, Value};
+use super::fault::texts::{NO_INTEGER, SYNTAX, WRONG_TYPE};
+use super::hashes;
 use super::reply::Reply;
 
 /// The most bytes of a value.
@@ -11,17 +12,22 @@ const MOST_BYTES: usize = 512 * 1024 * 1024;
 /// Does what a command says, at a time in µs since the epoch; `None` if it is none of these.
 pub(super) fn run(data: &mut Data, now_us: u64, name: &str, words: &[&[u8]]) -> Option<Reply> {
     let done = match name {
-        "get" => Ok(get(data, now_us, words[1])),
-        "mget" => Ok(Reply::Array(words[1..].iter().map(|key| get(data, now_us, key)).collect())),
+        "get" => get(data, now_us, words[1]),
+        "mget" => {
+            // What is no value of bytes is nothing.
+            let values = words[1..].iter().map(|key| get(data, now_us, key).unwrap_or(Reply::Nil));
+            Ok(Reply::Array(values.collect()))
+        }
         "set" => set(data, now_us, words),
         "setrange" => set_range(data, now_us, words),
         "del" => Ok(count(&words[1..], |key| data.remove(key, now_us).is_some())),
         "exists" => Ok(count(&words[1..], |key| data.get(key, now_us).is_some())),
-        "strlen" => Ok(length(data.get(words[1], now_us).map_or(0, |entry| entry.value.len()))),
+        "strlen" => bytes(data, now_us, words[1]).map(|value| length(value.map_or(0, |value| value.len()))),
         "pttl" => Ok(remaining(data, now_us, words[1])),
         "persist" => {
             Ok(Reply::Integer(data.get(words[1], now_us).map_or(0, |entry| entry.until_ms.take().map_or(0, |_| 1))))
         }
+        "pexpire" => return Some(expire(data, now_us, words).unwrap_or_else(Reply::error)),
         "dbsize" => Ok(length(data.iter().count())),
         "flushall" => {
             data.clear();
@@ -30,20 +36,29 @@ pub(super) fn run(data: &mut Data, now_us: u64, name: &str, words: &[&[u8]]) -> 
         "time" => Ok(time(now_us)),
         "ping" => ping(words),
         "echo" => Ok(Reply::text(words[1])),
-        _ => return None,
+        _ => return hashes::run(data, now_us, name, words).map(|done| done.unwrap_or_else(Reply::error)),
     };
     Some(done.unwrap_or_else(Reply::error))
 }
 
-fn get(data: &mut Data, now_us: u64, key: &[u8]) -> Reply {
-    data.get(key, now_us).map_or(Reply::Nil, |entry| Reply::Bulk(entry.value.clone()))
+/// The value of a key that has bytes.
+fn bytes<'a>(data: &'a mut Data, now_us: u64, key: &[u8]) -> Result<Option<&'a mut Vec<u8>>, &'static str> {
+    match data.get(key, now_us).map(|entry| &mut entry.value) {
+        None => Ok(None),
+        Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
+        Some(Value::Hash(_)) => Err(WRONG_TYPE),
+    }
+}
+
+fn get(data: &mut Data, now_us: u64, key: &[u8]) -> Result<Reply, &'static str> {
+    Ok(bytes(data, now_us, key)?.map_or(Reply::Nil, |value| Reply::Bulk(value.clone())))
 }
 
 fn count(keys: &[&[u8]], mut counts: impl FnMut(&[u8]) -> bool) -> Reply {
     length(keys.iter().filter(|key| counts(key)).count())
 }
 
-fn length(length: usize) -> Reply {
+pub(super) fn length(length: usize) -> Reply {
     Reply::Integer(i64::try_from(length).expect("there is not so much memory"))
 }
 
@@ -76,7 +91,7 @@ fn set(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'static 
     if only_if.is_some_and(|there| data.get(words[1], now_us).is_some() != there) {
         return Ok(Reply::Nil);
     }
-    data.set(words[1], words[2].to_vec(), until_ms);
+    data.set(words[1], Value::Bytes(words[2].to_vec()), until_ms);
     Ok(Reply::OK)
 }
 
@@ -92,18 +107,35 @@ fn until(now_us: u64, life: &[u8], unit: i64) -> Result<u64, &'static str> {
 fn set_range(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'static str> {
     let (offset, part) = (integer(words[2])?, words[3]);
     let offset = usize::try_from(offset).map_err(|_| "ERR offset is out of range")?;
+    let there = bytes(data, now_us, words[1])?.map(|value| value.len());
     if part.is_empty() {
-        return Ok(length(data.get(words[1], now_us).map_or(0, |entry| entry.value.len())));
+        return Ok(length(there.unwrap_or(0)));
     }
     let end = offset.checked_add(part.len()).filter(|end| *end <= MOST_BYTES);
     let end = end.ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)")?;
-    if data.get(words[1], now_us).is_none() {
-        data.set(words[1], Vec::new(), None);
+    if there.is_none() {
+        data.set(words[1], Value::Bytes(Vec::new()), None);
     }
-    let entry = data.get(words[1], now_us).ok_or(NO_INTEGER)?;
-    entry.value.resize(entry.value.len().max(end), 0);
-    entry.value[offset..end].copy_from_slice(part);
-    Ok(length(entry.value.len()))
+    let value = bytes(data, now_us, words[1])?.ok_or(NO_INTEGER)?;
+    value.resize(value.len().max(end), 0);
+    value[offset..end].copy_from_slice(part);
+    Ok(length(value.len()))
+}
+
+/// `PEXPIRE key ms`: a key without a life any more is gone at once.
+fn expire(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, String> {
+    let life = integer(words[2])?;
+    if let Some(option) = words.get(3) {
+        return Err(format!("ERR Unsupported option {}", String::from_utf8_lossy(option)));
+    }
+    let now = i64::try_from(now_us / 1000).unwrap_or(i64::MAX);
+    let until = now.checked_add(life).ok_or("ERR invalid expire time in 'pexpire' command")?;
+    let Some(entry) = data.get(words[1], now_us) else { return Ok(Reply::Integer(0)) };
+    entry.until_ms = u64::try_from(until).ok();
+    if until <= now {
+        data.remove(words[1], now_us);
+    }
+    Ok(Reply::Integer(1))
 }
 
 /// For how many milliseconds a key is there.

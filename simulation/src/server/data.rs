@@ -2,10 +2,18 @@
 
 use std::collections::BTreeMap;
 
+/// What is stored under a key.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Bytes(Vec<u8>),
+    /// Values by the names of fields; never none.
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+}
+
 /// A value, and when it expires.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) value: Vec<u8>,
+    pub(super) value: Value,
     /// The last millisecond since the epoch at which it is there.
     pub(super) until_ms: Option<u64>,
 }
@@ -23,7 +31,7 @@ impl Data {
         self.0.get_mut(key)
     }
 
-    pub(super) fn set(&mut self, key: &[u8], value: Vec<u8>, until_ms: Option<u64>) {
+    pub(super) fn set(&mut self, key: &[u8], value: Value, until_ms: Option<u64>) {
         match self.0.get_mut(key) {
             Some(entry) => *entry = Entry { value, until_ms },
             None => drop(self.0.insert(key.to_vec(), Entry { value, until_ms })),

@@ -41,5 +41,6 @@ pub(super) mod texts {
     pub(crate) const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
     pub(crate) const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
     pub(crate) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
+    pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
     pub(crate) const SYNTAX: &str = "ERR syntax error";
 }

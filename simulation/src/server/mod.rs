@@ -1,7 +1,7 @@
 //! A simulated Redis: what tollgate sends to a server, answered as Redis 7.0 answers it.
 //!
 //! In come commands, by [`Node::execute`], with the time they come at; out come [`Reply`]s, and by
-//! [`Node::take_calls`] the decisions that were made. It runs the crate's own Lua in a [`Vm`], which
+//! [`Node::take_calls`] the decisions and reports that were made. It runs the crate's own Lua in a [`Vm`], which
 //! several nodes and runs share. It has no clock, no randomness and no connections: those are the caller's,
 //! and [`read_command`] reads what comes over them.
 
@@ -11,6 +11,7 @@ mod connection;
 mod data;
 mod failure;
 mod fault;
+mod hashes;
 mod library;
 mod lua;
 mod node;
@@ -48,10 +49,12 @@ pub enum Entry {
     Singles,
     /// Any requests, with bans.
     Bans,
+    /// A report to a tally.
+    Ratio,
 }
 
 impl Entry {
-    /// What reads such an argument: `lua/singles.lua` has rules of 37 bytes with a count behind each, and
+    /// What reads such an argument of a decision: `lua/singles.lua` has rules of 37 bytes with a count behind each, and
     /// `lua/batch.lua` at least 2 bytes more for each rule behind them.
     pub(crate) fn of(packed: &[u8]) -> Self {
         match packed.first().map(|rules| usize::from(*rules)) {

@@ -10,6 +10,7 @@ use super::data::Data;
 use super::fault::texts;
 use super::reply::Reply;
 use super::routing::{Place, keys_of};
+use super::scripting::Script;
 use super::table::{self, Spec};
 use super::{Call, Faults, Session, SlotTable, Vm, commands};
 
@@ -24,7 +25,7 @@ pub struct Node {
     pub(super) vm: Vm,
     pub(super) databases: [Data; DATABASES],
     /// By their hashes.
-    pub(super) scripts: BTreeMap<String, Function>,
+    pub(super) scripts: BTreeMap<String, Script>,
     /// By their names.
     pub(super) functions: BTreeMap<String, Function>,
     pub(super) libraries: BTreeSet<String>,
@@ -113,7 +114,7 @@ impl Node {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The decisions that ran since the last time: calls of two arguments that were answered with bytes.
+    /// The decisions and reports that ran since the last time: calls of two arguments that were answered with bytes.
     pub fn take_calls(&mut self) -> Vec<Call> {
         std::mem::take(&mut self.calls)
     }
@@ -148,11 +149,10 @@ impl Node {
         true
     }
 
-    /// Every key in order, with its value and the µs since the epoch from which on it is gone. Those that
-    /// expired may be among them.
-    pub fn keys(&self) -> impl Iterator<Item = (&[u8], &[u8], Option<u64>)> {
+    /// Every key in order, with the µs since the epoch from which on it is gone. Those that expired may be among them.
+    pub fn keys(&self) -> impl Iterator<Item = (&[u8], Option<u64>)> {
         let all = self.databases.iter().flat_map(Data::iter);
-        all.map(|(key, entry)| (key, &*entry.value, entry.until_ms.map(|until| (until + 1) * 1000)))
+        all.map(|(key, entry)| (key, entry.until_ms.map(|until| (until + 1) * 1000)))
     }
 
     /// The interpreter, for the next run.

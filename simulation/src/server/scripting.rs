@@ -7,13 +7,24 @@ use super::reply::Reply;
 use super::vm::{Called, Situation};
 use super::{Call, Entry, Node, ReadOnly, Session};
 
+/// A script that was loaded.
+#[derive(Debug)]
+pub(super) struct Script {
+    function: mlua::Function,
+    /// Whether it adds reports to a tally, and decides nothing.
+    is_ratio: bool,
+}
+
+/// What ends the source of a script that adds reports, and the name of such a function.
+const RATIO: [&[u8]; 2] = [b"return ratio(KEYS, ARGV)\n", b"_ratio"];
+
 impl Node {
     pub(super) fn load_script(&mut self, source: &[u8]) -> Result<Reply, String> {
         let digest = sha1_smol::Sha1::from(source).digest();
         let function = self.vm.compile(source, digest.bytes())?;
         let hash = digest.to_string();
         let reply = Reply::text(&hash);
-        self.scripts.insert(hash, function);
+        self.scripts.insert(hash, Script { function, is_ratio: source.ends_with(RATIO[0]) });
         Ok(reply)
     }
 
@@ -22,11 +33,11 @@ impl Node {
         Reply::Array(hashes.iter().map(has).collect())
     }
 
-    fn script(&self, hash: &[u8]) -> Option<(&str, &mlua::Function)> {
+    fn script(&self, hash: &[u8]) -> Option<(&str, &Script)> {
         let hash = str::from_utf8(hash).ok()?;
         let found = self.scripts.get_key_value(hash);
         let found = found.or_else(|| self.scripts.get_key_value(&hash.to_ascii_lowercase()));
-        found.map(|(hash, function)| (&**hash, function))
+        found.map(|(hash, script)| (&**hash, script))
     }
 
     /// `FUNCTION LOAD [REPLACE] source`.
@@ -52,9 +63,9 @@ impl Node {
             return Err(NO_SCRIPT.to_owned());
         }
         let (keys, args) = keys_and_args(&words[2..])?;
-        let (hash, function) = self.script(words[1]).ok_or(NO_SCRIPT)?;
-        let (hash, called) = (hash.to_owned(), Called::Script(function.clone()));
-        let result = self.call(&called, session, (keys, args), now_us);
+        let (hash, script) = self.script(words[1]).ok_or(NO_SCRIPT)?;
+        let (hash, called, is_ratio) = (hash.to_owned(), Called::Script(script.function.clone()), script.is_ratio);
+        let result = self.call((&called, is_ratio), session, (keys, args), now_us);
         result.map_err(|failure| self.told(&failure, &hash))
     }
 
@@ -64,13 +75,13 @@ impl Node {
         let called = Called::Function(function.clone());
         integer(words[2]).map_err(|_| "ERR Bad number of keys provided")?;
         let (keys, args) = keys_and_args(&words[2..])?;
-        let result = self.call(&called, session, (keys, args), now_us);
+        let result = self.call((&called, words[1].ends_with(RATIO[1])), session, (keys, args), now_us);
         result.map_err(|failure| self.told(&failure, &String::from_utf8_lossy(words[1])))
     }
 
     fn call(
         &mut self,
-        called: &Called,
+        (called, is_ratio): (&Called, bool),
         session: &Session,
         (keys, args): (&[&[u8]], &[&[u8]]),
         now_us: u64,
@@ -81,7 +92,8 @@ impl Node {
         let reply = vm.call(called, &mut databases[session.database], situation, keys, args)?;
         if let (Reply::Bulk(bytes), [_, _]) = (&reply, args) {
             let owned = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect();
-            let (keys, args, entry) = (owned(keys), owned(args), Entry::of(args[1]));
+            let entry = if is_ratio { Entry::Ratio } else { Entry::of(args[1]) };
+            let (keys, args) = (owned(keys), owned(args));
             calls.push(Call { at_us: now_us, entry, keys, args, reply: bytes.clone() });
         }
         Ok(reply)

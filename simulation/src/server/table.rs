@@ -34,7 +34,7 @@ const fn spec(name: &'static str, arity: i8, keys: Keys, flags: u8) -> Spec {
 }
 
 /// Those that are called most come first.
-static COMMANDS: [Spec; 35] = [
+static COMMANDS: [Spec; 42] = [
     spec("evalsha", -3, Keys::Counted, NO_SCRIPT),
     spec("fcall", -3, Keys::Counted, NO_SCRIPT | WRITES | GROWS),
     spec("mget", -2, Keys::All, 0),
@@ -64,6 +64,13 @@ static COMMANDS: [Spec; 35] = [
     spec("strlen", 2, Keys::First, 0),
     spec("pttl", 2, Keys::First, 0),
     spec("persist", 2, Keys::First, WRITES),
+    spec("pexpire", -3, Keys::First, WRITES),
+    spec("hmget", -3, Keys::First, 0),
+    spec("hincrby", 4, Keys::First, WRITES | GROWS),
+    spec("hset", -4, Keys::First, WRITES | GROWS),
+    spec("hlen", 2, Keys::First, 0),
+    spec("hget", 3, Keys::First, 0),
+    spec("hexists", 3, Keys::First, 0),
     spec("flushall", -1, Keys::None, WRITES),
     spec("dbsize", 1, Keys::None, 0),
     spec("script", -2, Keys::None, 0),

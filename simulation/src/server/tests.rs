@@ -69,7 +69,7 @@ fn an_evicted_key_is_gone() {
 #[test]
 fn a_key_is_there_until_it_is_said_to_be_gone() {
     let (mut node, _) = node();
-    let gone_us = node.keys().next().and_then(|(_, _, gone)| gone).unwrap();
+    let gone_us = node.keys().next().and_then(|(_, gone)| gone).unwrap();
     let mut session = Session::new(&node);
     assert_eq!(node.execute(&mut session, &["GET", "key"], gone_us - 1), Reply::text("value"));
     assert_eq!(node.execute(&mut session, &["GET", "key"], gone_us), Reply::Nil);

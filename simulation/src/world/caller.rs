@@ -53,6 +53,7 @@ impl World {
         match answered {
             Some(Ok(answer)) => {
                 self.is_answered(place, &ask, &answer);
+                self.checks_ratios(place, &client, &answer);
                 self.lock().checks_problem(place, answer);
                 self.lock().checks_calm(place, &ask, client.is_asking());
             }
@@ -107,6 +108,7 @@ impl World {
         record.decided = Some(until);
         state.checks_wait(place, ask, began, until);
         state.checks_headers(place, answer);
+        state.checks_at_once(place, ask);
     }
 
     fn has_left(&self, place: usize) {

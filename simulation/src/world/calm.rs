@@ -109,7 +109,9 @@ impl State {
             self.open_since[record.process] = None;
         }
         let has_failed = !record.is_admitted && by.is_none() || matches!(by, Some(Source::Fallback | Source::Open));
-        let is_usual = ask.patience == Patience::Waits && record.is_asked && !record.is_elsewhere;
+        // Shares are admitted whenever no ratio is known.
+        let has_ratios = matches!(self.processes[record.process].around, Around::Ratio(_));
+        let is_usual = !has_ratios && ask.patience == Patience::Waits && record.is_asked && !record.is_elsewhere;
         let has_accounts = self.policies.iter().any(|policy| policy.by == By::Account);
         if !has_failed || !is_usual || has_accounts || self.is_torn() || !self.is_calm_since(record.began) {
             return;

@@ -13,7 +13,7 @@ use tollgate::key::KeyExtractor as _;
 use tollgate::store::Credentials;
 use tollgate::{
     Algorithm, BreakerState, Calendar, Count, HybridStore, Key, LeaseStore, Limiter, Lookup, OnFailure, Policy, Quota,
-    RateLimitLayer, RedisStore, key,
+    RateLimitLayer, RatioStore, RedisStore, key,
 };
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, service_fn};
@@ -23,6 +23,7 @@ use super::caller::handle;
 use super::calm::ALLOWED;
 use super::net::FIRST_PORT;
 use super::plan::{Around, By, PolicyPlan, Process, Rule, Setting};
+use super::reported::Watched;
 
 /// A response without a body.
 pub(super) type Answer = Response<tollgate::ResponseBody<String>>;
@@ -32,14 +33,17 @@ pub(super) type Answer = Response<tollgate::ResponseBody<String>>;
 pub(super) struct Client {
     pub(super) layer: RateLimitLayer,
     pub(super) redis: RedisStore,
+    pub(super) ratios: Option<RatioStore>,
     pub(super) limiter: Limiter,
     pub(super) service: BoxCloneSyncService<Request<()>, Answer, Infallible>,
 }
 
 impl Client {
-    /// A process, which connects when it is asked.
-    pub(super) fn new(world: &World, setting: &Setting, process: &Process) -> Self {
-        let redis = redis(world, setting, process);
+    /// The process of a number, which connects when it is asked.
+    pub(super) fn new(world: &World, setting: &Setting, number: usize) -> Self {
+        let process = &setting.processes[number];
+        let redis = redis(world, setting, number);
+        let ratios = ratios(world, &redis, process, number);
         let layer = match process.around {
             Around::Plain => RateLimitLayer::composite(redis.clone()),
             Around::Lease => RateLimitLayer::composite(LeaseStore::new(redis.clone())),
@@ -47,6 +51,7 @@ impl Client {
                 let settings = HybridStore::builder(redis.clone()).tick(Duration::from_millis(50)).allowance(8);
                 RateLimitLayer::composite(settings.build().expect("the settings are valid"))
             }
+            Around::Ratio(_) => RateLimitLayer::composite(ratios.clone().expect("it was made for this")),
         };
         let rule = match process.rule {
             Rule::Fallback => OnFailure::Fallback,
@@ -57,7 +62,7 @@ impl Client {
         let layer = process.layer_budget_ms.map(Duration::from_millis).into_iter().fold(layer, RateLimitLayer::budget);
         let service = BoxCloneSyncService::new(layer.layer(service_fn(served)));
         let limiter = Limiter::new(redis.clone(), policies(setting, 100).iter().map(|policy| policy.rule().clone()));
-        Self { layer, redis, limiter, service }
+        Self { layer, redis, ratios, limiter, service }
     }
 }
 
@@ -75,14 +80,25 @@ fn served(request: Request<()>) -> Serving {
     Box::pin(async move { Ok(handle(request).await) })
 }
 
-fn redis(world: &World, setting: &Setting, process: &Process) -> RedisStore {
-    let (dialed, asked) = (world.clone(), world.clone());
+/// The ratios of a process, which reports to its Redis store as soon as it begins.
+fn ratios(world: &World, redis: &RedisStore, process: &Process, number: usize) -> Option<RatioStore> {
+    let Around::Ratio(plan) = process.around else { return None };
+    let settings = RatioStore::builder(Watched::new(world.clone(), redis.clone(), number))
+        .tick(Duration::from_millis(plan.tick_ms))
+        .life(Duration::from_millis(plan.life_ms))
+        .shards(plan.shards)
+        .seed(world.lock().rng.u64(..));
+    Some(settings.build().expect("the settings are valid"))
+}
+
+fn redis(world: &World, setting: &Setting, number: usize) -> RedisStore {
+    let (dialed, asked, process) = (world.clone(), world.clone(), &setting.processes[number]);
     let mut settings = RedisStore::builder()
         .budget(Duration::from_millis(process.budget_ms))
         .connect_timeout(Duration::from_millis(200))
         .pool_size(process.pool_size)
         .batch_size(process.batch_size)
-        .dial(move |_, port| dialed.clone().dial(port))
+        .dial(move |_, port| dialed.clone().dial(number, port))
         .credentials(move || {
             let password = asked.lock().password.1;
             async move { Ok::<_, io::Error>(Credentials::new("default", password.to_string())) }

@@ -28,6 +28,8 @@ const ASKED_AGAIN: [&str; 4] = ["-NOSCRIPT", "-MOVED", "-ASK", "-TRYAGAIN"];
 /// A connection as the world sees it.
 #[derive(Debug)]
 pub(super) struct Connection {
+    /// Whose it is.
+    pub(super) process: usize,
     pub(super) node: usize,
     /// Its number among those to its node.
     place: u64,
@@ -56,8 +58,9 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(node: usize, place: u64) -> Self {
+    pub(super) fn new(process: usize, node: usize, place: u64) -> Self {
         Self {
+            process,
             node,
             place,
             cut: Arc::default(),

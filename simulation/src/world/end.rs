@@ -30,6 +30,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Until all that was under way has ended.
 const REST: Duration = Duration::from_secs(14);
 
+/// The same where nobody waits for anything, and all goes on in each tick.
+const SHORT_REST: Duration = Duration::from_secs(3);
+
 impl World {
     /// Makes all well, and sees that it is.
     pub(super) async fn end(&self, plan: &Plan, clients: Vec<Client>) {
@@ -37,17 +40,22 @@ impl World {
         // At once in every other run: who asks may find what would else lie hidden. And when stores that lease have
         // something to give back.
         let at_once = plan.seed.is_multiple_of(2);
+        let rest = if clients.iter().any(|client| client.ratios.is_some()) { SHORT_REST } else { REST };
         for is_early in [true, false] {
             if is_early && !at_once {
-                sleep(REST).await;
+                sleep(rest).await;
                 continue;
             }
-            for (process, client) in clients.iter().enumerate() {
-                self.recovers(process, client, plan.seed).await;
+            if clients.iter().any(|client| client.ratios.is_some()) {
+                self.knows_ratios(&clients).await;
+            } else {
+                for (process, client) in clients.iter().enumerate() {
+                    self.recovers(process, client, plan.seed).await;
+                }
             }
-            sleep(REST).await;
+            sleep(rest).await;
         }
-        for client in &clients {
+        for client in clients.iter().filter(|client| client.ratios.is_none()) {
             self.has_learned(client).await;
         }
         if let ([client], true) = (&clients[..], plan.seed.is_multiple_of(8)) {
@@ -58,6 +66,7 @@ impl World {
         if !waiting.is_empty() {
             self.lock().violate(format_args!("still waiting are {waiting:?}"));
         }
+        self.closes_ratios(plan, &clients).await;
         self.lock().checks_at_the_end(&plan.setting);
         drop(clients);
         self.leaves_nothing().await;

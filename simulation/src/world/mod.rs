@@ -16,6 +16,7 @@ pub mod plan;
 mod record;
 mod refused;
 mod remaining;
+mod reported;
 mod run;
 mod server;
 mod shown;
@@ -47,7 +48,7 @@ impl World {
 }
 
 /// Faults that some thousands of seeds meet all of.
-pub const FAULTS: [&str; 46] = [
+pub const FAULTS: [&str; 49] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -94,4 +95,7 @@ pub const FAULTS: [&str; 46] = [
     "a longer ban",
     "a refusal from memory by a ban",
     "strikes that a cache answered",
+    "a report that came too late",
+    "a request dropped by a ratio",
+    "ratios that are not known any more",
 ];

@@ -54,8 +54,8 @@ impl Far {
 }
 
 impl World {
-    /// Opens a connection to the node at a port.
-    pub(super) async fn dial(self, port: u16) -> io::Result<DuplexStream> {
+    /// Opens a connection of a process to the node at a port.
+    pub(super) async fn dial(self, process: usize, port: u16) -> io::Result<DuplexStream> {
         let node = usize::from(port.wrapping_sub(FIRST_PORT));
         let delay = self.lock().delay(node);
         sleep(delay).await;
@@ -67,7 +67,7 @@ impl World {
             state.trace.meet("connection refused");
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        let (number, cut) = state.connects(node);
+        let (number, cut) = state.connects(process, node);
         let session = Session::new(&state.nodes[node].node);
         drop(state);
         let mut far = Far { stream: far, buffer: BytesMut::new(), command: None };
@@ -128,7 +128,8 @@ impl World {
     /// Has a node run a command, unless something is in the way.
     fn run(&self, number: u64, node: usize, session: &mut Session, command: &[Bytes]) -> Answer {
         let (mut state, wishes) = (self.lock(), wishes::of_command(command));
-        let mishap = if wishes.is_empty() { None } else { state.nodes[node].mishaps.pop_front() };
+        let is_call = !wishes.is_empty() || wishes::is_report(command);
+        let mishap = if is_call { state.nodes[node].mishaps.pop_front() } else { None };
         if let Some(mishap) = mishap {
             state.trace.meet(mishap.name());
             state.is_troubled_until(Instant::now() + mishap.lasts());
@@ -151,7 +152,7 @@ impl World {
         }
         let before = state.nodes[node].node.fault.read_only;
         state.nodes[node].node.fault.read_only = demoted.or(before);
-        let reply = state.execute(node, session, command);
+        let reply = state.execute(number, node, session, command);
         state.nodes[node].node.fault.read_only = before;
         state.trace.say(format_args!("connection {number}: {} -> {}", Shown(command), Start(&reply)));
         state.has_run(number, wishes, &reply, mishap);

@@ -34,7 +34,7 @@ pub fn run(plan: &Plan, vm: &Vm, keeps_lines: bool) -> Report {
     let (world, clients) = runtime.block_on(async {
         let world = World::new(plan, vm, keeps_lines);
         let clients: Vec<Client> =
-            plan.setting.processes.iter().map(|process| Client::new(&world, &plan.setting, process)).collect();
+            (0..plan.setting.processes.len()).map(|number| Client::new(&world, &plan.setting, number)).collect();
         (world, clients)
     });
     let mut steps = plan.steps.iter();
@@ -147,6 +147,7 @@ impl World {
             sleep(Duration::from_millis(lasts_ms)).await;
             let mut state = self.lock();
             state.trace.meet("a runtime that stops");
+            state.reported.stops += 1;
             state.excuse();
             (from, Instant::now())
         });

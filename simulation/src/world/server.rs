@@ -9,7 +9,7 @@ use super::connection::Mishaps;
 use super::state::State;
 use crate::host;
 use crate::ledger::{Event, What};
-use crate::server::{Node, Reply, Session};
+use crate::server::{Entry, Node, Reply, Session};
 
 /// Errors by which servers say that they ran nothing, and where the client may try again.
 const REFUSALS: [&str; 12] = [
@@ -71,14 +71,18 @@ impl State {
         (host::START * 1_000_000 + elapsed).saturating_add_signed(self.step_us)
     }
 
-    /// Runs a command on a node.
-    pub(super) fn execute(&mut self, node: usize, session: &mut Session, command: &[Bytes]) -> Vec<u8> {
+    /// Runs a command that came over a connection on a node.
+    pub(super) fn execute(&mut self, number: u64, node: usize, session: &mut Session, command: &[Bytes]) -> Vec<u8> {
         let now_us = self.clock();
         let reply = self.nodes[node].node.execute(session, command, now_us);
         if let Reply::Error(text) = &reply {
             self.is_refused(text);
         }
         for call in self.nodes[node].node.take_calls() {
+            if call.entry == Entry::Ratio {
+                self.counts(number, &call);
+                continue;
+            }
             match self.ledger.ran(&call) {
                 Ok(events) => self.note(events),
                 Err(broken) => self.violate(format_args!("the rules are broken: {broken}")),

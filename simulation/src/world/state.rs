@@ -12,6 +12,7 @@ use super::bans::Bans;
 use super::connection::Connection;
 use super::plan::{Plan, PolicyPlan, Process};
 use super::record::Record;
+use super::reported::Reported;
 use super::server::Server;
 use super::trace::Trace;
 use crate::ledger::{Event, Ledger};
@@ -62,6 +63,7 @@ pub(crate) struct State {
     /// How many resets are under way.
     pub(super) resets: u32,
     pub(super) bans: Bans,
+    pub(super) reported: Reported,
     /// By how much the servers' clocks were set forward, in µs.
     pub(super) step_us: i64,
 }
@@ -99,6 +101,7 @@ impl State {
             is_crowd: plan.setting.is_crowd,
             resets: 0,
             bans: Bans::default(),
+            reported: Reported::default(),
             step_us: 0,
         }
     }

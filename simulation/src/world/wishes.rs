@@ -25,10 +25,15 @@ pub(super) fn of_command(command: &[Bytes]) -> Wishes {
     let [name, _, count, rest @ ..] = command else { return Vec::new() };
     let count = std::str::from_utf8(count).ok().and_then(|count| count.parse::<usize>().ok());
     let Some((keys, [_, packed])) = count.and_then(|count| rest.split_at_checked(count)) else { return Vec::new() };
-    if !matches!(&name[..], b"EVALSHA" | b"FCALL") {
+    if !matches!(&name[..], b"EVALSHA" | b"FCALL") || is_report(command) {
         return Vec::new();
     }
     wishes(keys, packed).into_iter().map(|(key, wish)| (key.to_vec(), wish)).collect()
+}
+
+/// Whether a command is a report to a tally.
+pub(super) fn is_report(command: &[Bytes]) -> bool {
+    command.get(3).is_some_and(|key| key.windows(7).any(|part| part == b"{ratio-"))
 }
 
 impl State {
@@ -58,10 +63,10 @@ impl State {
 
     /// Another connection is made to a node: returns its number, and what ends it. Where many are made in
     /// vain, settlements are given up.
-    pub(super) fn connects(&mut self, node: usize) -> (u64, Arc<Notify>) {
+    pub(super) fn connects(&mut self, process: usize, node: usize) -> (u64, Arc<Notify>) {
         self.last_connection += 1;
         self.nodes[node].connections += 1;
-        let (number, connection) = (self.last_connection, Connection::new(node, self.nodes[node].connections));
+        let (number, connection) = (self.last_connection, Connection::new(process, node, self.nodes[node].connections));
         let cut = Arc::clone(&connection.cut);
         self.connections.insert(number, connection);
         self.nodes[node].attempts += 1;

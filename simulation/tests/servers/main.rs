@@ -6,6 +6,7 @@ mod calls;
 mod cluster;
 mod connections;
 mod pair;
+mod ratio_script;
 mod real;
 mod rows;
 mod scripts;

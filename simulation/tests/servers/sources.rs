@@ -9,6 +9,9 @@ mod source;
 
 use needs::Needs;
 
+/// What ends the script that adds reports to a tally.
+const RATIO: &str = "return ratio(KEYS, ARGV)\n";
+
 /// What tells whether a server's Lua is that of Redis.
 const CHECK: &str = include_str!("../../../lua/check.lua");
 
@@ -33,6 +36,11 @@ pub(crate) fn scripts() -> Vec<Script> {
     let each = Needs::each().enumerate().map(|(place, needs)| (needs, vec![u8::try_from(place / 3 + 1).unwrap()]));
     let all = Needs::all().entries().map(|needs| (needs, (1..=6).collect()));
     each.chain(all).map(|(needs, algorithms)| Script::new(needs, algorithms)).collect()
+}
+
+/// The script that adds reports to a tally.
+pub(crate) fn ratio() -> String {
+    source::statements_for(Needs::default(), &["ratio"]) + RATIO
 }
 
 /// The script that checks a server's Lua.

@@ -105,7 +105,7 @@ fn thousands_of_calls_by_the_servers_time_are_answered_alike() {
 
 /// Both have the same keys and values.
 fn assert_same_keys(pair: &mut Pair) {
-    let keys: Vec<Vec<u8>> = pair.node.keys().map(|(key, _, _)| key.to_vec()).collect();
+    let keys: Vec<Vec<u8>> = pair.node.keys().map(|(key, _)| key.to_vec()).collect();
     assert!(!keys.is_empty());
     pair.ask([b"MGET".to_vec()].into_iter().chain(keys));
 }

@@ -219,23 +219,24 @@ impl Entry {
         self.roll(|_, _| 0);
     }
 
-    /// Sets totals of all processes, in none of which this one had a part.
-    pub(super) fn hear_first(&mut self, totals: [u64; 2], moment: &Moment) {
-        let keeps = self.hear_totals(totals, moment);
+    /// Sets totals of all processes, in none of which this one had a part, and which were heard at that time: they hold
+    /// for a life from then on, not from now.
+    pub(super) fn hear_first(&mut self, totals: [u64; 2], heard: Instant) {
+        let keeps = self.hear_totals(totals, heard);
         self.kinds.iter_mut().zip(keeps).for_each(|(kind, keep)| kind.keep = keep);
     }
 
     /// Sets the totals of all processes in the tick before the one that was just reported.
     pub(super) fn hear(&mut self, totals: [u64; 2], moment: &Moment) {
-        let keeps = self.hear_totals(totals, moment);
+        let keeps = self.hear_totals(totals, moment.now);
         self.kinds.iter_mut().zip(keeps).for_each(|(kind, keep)| kind.hear(keep, moment));
     }
 
-    fn hear_totals(&mut self, totals: [u64; 2], moment: &Moment) -> [u64; 2] {
-        self.heard = Some(moment.now);
+    fn hear_totals(&mut self, totals: [u64; 2], heard: Instant) -> [u64; 2] {
+        self.heard = Some(heard);
         self.totals = totals.map(|units| units.min(MOST_TOTAL - 1));
         if 2 * (self.totals[0] + self.totals[1]) >= self.rate.units() {
-            self.hot = Some(moment.now);
+            self.hot = Some(heard);
         }
         self.keeps()
     }

@@ -201,12 +201,12 @@ impl Shared {
         Moment { now, since, tick: self.settings.tick, life: self.settings.life }
     }
 
-    /// Returns the totals of a counter that is hot.
-    pub(super) fn hot_totals(&self, id: &CounterId, now: Instant) -> Option<[u64; 2]> {
+    /// Returns the totals of a counter that is hot, and when they were received.
+    pub(super) fn hot_totals(&self, id: &CounterId, now: Instant) -> Option<([u64; 2], Instant)> {
         let hot = self.hot.load();
-        let heard = hot.heard.filter(|heard| now.saturating_duration_since(*heard) <= self.settings.life);
-        let place = heard.and_then(|_| hot.totals.binary_search_by_key(id, |(id, _)| *id).ok());
-        place.map(|place| hot.totals[place].1)
+        let heard = hot.heard.filter(|heard| now.saturating_duration_since(*heard) <= self.settings.life)?;
+        let place = hot.totals.binary_search_by_key(id, |(id, _)| *id).ok()?;
+        Some((hot.totals[place].1, heard))
     }
 }
 
@@ -234,8 +234,8 @@ impl Part {
         let make = || {
             let mut entry = Entry::new(hash, &check.counter, &moment);
             entry.follow(check, &moment);
-            if let Some(totals) = shared.hot_totals(&entry.id, now) {
-                entry.hear_first(totals, &moment);
+            if let Some((totals, heard)) = shared.hot_totals(&entry.id, now) {
+                entry.hear_first(totals, heard);
             }
             Some(entry)
         };

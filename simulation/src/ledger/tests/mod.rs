@@ -7,5 +7,6 @@ mod calls;
 mod counters;
 mod history;
 mod lua;
+mod reports;
 mod scripts;
 mod shape;

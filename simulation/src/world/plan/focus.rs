@@ -17,6 +17,7 @@ impl Plan {
             2 if rng.bool() => self.hours(rng),
             4 => self.bans(rng),
             8 => self.refusals(rng),
+            10 => self.ratios(rng),
             12 => self.slots(rng),
             _ => {}
         }

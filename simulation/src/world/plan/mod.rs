@@ -5,6 +5,7 @@ mod calendar;
 mod draw;
 mod fault;
 mod focus;
+mod ratio;
 mod step;
 
 use std::time::Duration;
@@ -81,6 +82,19 @@ pub enum Around {
     Lease,
     /// Units admitted first and paid at each tick.
     Hybrid,
+    /// Shares that follow from what all processes report.
+    Ratio(RatioPlan),
+}
+
+/// Ratios; times are in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RatioPlan {
+    /// How long a tick is.
+    pub tick_ms: u64,
+    /// For how long the last ratios hold.
+    pub life_ms: u64,
+    /// Into how many shards counters are divided.
+    pub shards: u8,
 }
 
 /// What a layer does without its store.
