@@ -56,6 +56,10 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// nothing is admitted here, and units taken before the reset are not refunded after it. A reset by another process is
 /// not noticed.
 ///
+/// **Busy keys**: while the inner store decides a request of a key, nothing is admitted here for that key, and requests
+/// that come meanwhile are decided by the inner store as well. So a key with more than one request a round trip in a
+/// process stays with the inner store once it is there: this store is for many keys with few requests each.
+///
 /// Near Redis, prefer a [`LeaseStore`](crate::LeaseStore), which is exact. Needs a tokio runtime: outside of one, the
 /// inner store decides everything.
 ///
