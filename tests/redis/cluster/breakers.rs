@@ -15,8 +15,6 @@ use crate::support::log::Log;
 use crate::support::server::RedisServer;
 
 const BUDGET: Duration = Duration::from_millis(300);
-/// A budget that a machine that stalls for a second does not use up.
-const PATIENT: Duration = Duration::from_millis(2_500);
 /// What a busy machine adds to the waits of a test.
 const BUSY: Duration = Duration::from_secs(1);
 /// A primary that is back is asked again within this time.
@@ -125,7 +123,7 @@ async fn decisions_that_wait_for_the_same_silence_are_one_failure_of_a_primary()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_primary_is_not_waited_for_and_the_others_decide_exactly() {
     let cluster = cluster_that_stays();
-    let app = App::around(cluster.store(PATIENT).await, |layer| layer);
+    let app = App::of(&cluster).await;
     let (own, other) = (cluster.keys_on(1, 8), cluster.key_on(2));
     for key in own.iter().chain([&other]) {
         assert_eq!(app.source(key).await, Source::Store);
@@ -141,13 +139,14 @@ async fn a_paused_primary_is_not_waited_for_and_the_others_decide_exactly() {
             allowed += u32::from(decision.is_allowed());
         }
     }
-    assert!(start.elapsed() < 20 * PATIENT, "267 decisions took {:?}", start.elapsed());
+    // 200 waits would be a minute.
+    assert!(start.elapsed() < 20 * BUDGET + 10 * BUSY, "267 decisions took {:?}", start.elapsed());
     assert_eq!(allowed, 50, "of 68");
     assert_ne!(app.state(&cluster, 1), BreakerState::Closed);
     assert!(app.others_are_closed(&cluster, 1), "{:?}", app.store.breakers());
     cluster.nodes[1].resume();
     let waited = app.time_to_return(&own[0]).await;
-    assert!(waited < RETURN + PATIENT, "{waited:?}");
+    assert!(waited < RETURN + BUSY, "{waited:?}");
     assert_eq!(app.state(&cluster, 1), BreakerState::Closed);
 }
 
