@@ -11,6 +11,17 @@ use std::time::Duration;
 
 use super::{Check, Decided, Error, Mode, Outcome, PolicyName};
 
+/// The reason for which a policy did not count a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skipped {
+    /// The request lacks the key, or it could not be looked up.
+    KeyMissing,
+    /// The client is on the allow list.
+    List,
+    /// Its methods, routes or closure leave the request out, or it is a CORS preflight.
+    Scope,
+}
+
 /// The reason for which there was no decision on a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Undecided {

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling};
+use super::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, StoreId,
+};
 use crate::core::Error;
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
@@ -194,6 +196,12 @@ pub trait Store: Send + Sync + 'static {
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         without_bans(requirements)
     }
+
+    /// Returns the identity of the counters: stores with the same one count together. `None`, the default, where that
+    /// is not known. A store around a store calls the inner one.
+    fn id(&self) -> Option<StoreId> {
+        None
+    }
 }
 
 /// Returns an error if policies and bans together are more than one decision may have: bans count like checks.
@@ -253,6 +261,10 @@ macro_rules! by_pointer {
 
             fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
                 (**self).supports(requirements)
+            }
+
+            fn id(&self) -> Option<StoreId> {
+                (**self).id()
             }
         }
     )+};

@@ -20,7 +20,7 @@ use std::task::{Context, Poll, ready};
 use http::request::Parts;
 
 pub(crate) use self::judge::Judge;
-pub(crate) use self::resolved::{Resolved, Waiting};
+pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::observer::Timer;
 use crate::core::{Decision, Error, Mode, Outcome};
 use crate::http::account::{Account, ByteChecks, has_body};

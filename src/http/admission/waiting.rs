@@ -24,7 +24,7 @@ impl Waiting {
         match resolved {
             Resolved::Check(check) => Resolution::Check(check),
             Resolved::Refused(refusal) if !self.in_shadow => Resolution::Refused(refusal),
-            Resolved::Skip | Resolved::Refused(_) | Resolved::Waiting(_) => Resolution::Skip,
+            Resolved::Skip(_) | Resolved::Refused(_) | Resolved::Waiting(_) => Resolution::Skip,
         }
     }
 }
