@@ -49,6 +49,9 @@ pub(crate) trait ObserveDecisions: fmt::Debug + Send + Sync {
     /// The key of a request is ambiguous for a policy, whatever becomes of the request.
     fn ambiguous(&self, policy: &PolicyName);
 
+    /// A policy did not count a request.
+    fn skipped(&self, policy: &PolicyName, reason: Skipped);
+
     /// A key was banned, and not with a decision.
     fn banned(&self, policy: &PolicyName, mode: Mode);
 }
@@ -199,6 +202,13 @@ impl DecisionObserver {
     pub(crate) fn ambiguous(&self, policy: &PolicyName) {
         if let Some(observer) = &self.0 {
             observer.ambiguous(policy);
+        }
+    }
+
+    /// See [`ObserveDecisions::skipped`].
+    pub(crate) fn skipped(&self, policy: &PolicyName, reason: Skipped) {
+        if let Some(observer) = &self.0 {
+            observer.skipped(policy, reason);
         }
     }
 

@@ -60,7 +60,9 @@ impl Admission {
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
         let mut plan = Plan::default();
         for place in 0..gate.policies.len() {
-            if let Some(refusal) = Judge::new(gate, place, parts).resolve().add_to(&mut plan, place) {
+            let mut resolved = Judge::new(gate, place, parts).resolve();
+            resolved.observe(gate, place);
+            if let Some(refusal) = resolved.add_to(&mut plan, place) {
                 return Admission::Known(Some(Err(counted(gate, refusal))));
             }
         }

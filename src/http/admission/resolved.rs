@@ -34,12 +34,19 @@ pub(crate) enum Skip {
 
 impl Skip {
     /// Returns the reason for metrics; `None` if the policy did decide.
-    pub(crate) fn reason(self) -> Option<Skipped> {
+    fn reason(self) -> Option<Skipped> {
         match self {
             Self::Scope | Self::Preflight => Some(Skipped::Scope),
             Self::Listed => Some(Skipped::List),
             Self::NoKey | Self::Unknown => Some(Skipped::KeyMissing),
             Self::Shadow => None,
+        }
+    }
+
+    /// Counts a request that the policy at a place does not count.
+    pub(super) fn observe(self, gate: &Gate, place: usize) {
+        if let Some(reason) = self.reason() {
+            gate.limits.observer.skipped(gate.policies[place].rule().name(), reason);
         }
     }
 }
@@ -68,6 +75,15 @@ impl Resolved {
             Resolved::Refused(_) => Resolved::Skip(Skip::Shadow),
             Resolved::Waiting(waiting) => Resolved::Waiting(Box::new(waiting.in_shadow())),
             other => other,
+        }
+    }
+
+    /// Counts it if the policy does not count the request, now or after a lookup.
+    pub(super) fn observe(&mut self, gate: &Gate, place: usize) {
+        match self {
+            Resolved::Skip(skip) => skip.observe(gate, place),
+            Resolved::Waiting(waiting) => waiting.is_observed = true,
+            Resolved::Check(_) | Resolved::Refused(_) => {}
         }
     }
 
@@ -103,6 +119,8 @@ pub(crate) struct Waiting {
     pub(super) stage: Stage,
     /// Whether a refusal is dropped, as for a policy in shadow mode.
     pub(super) in_shadow: bool,
+    /// Whether a skip is counted: that of a request, but not of a look at the status.
+    pub(super) is_observed: bool,
 }
 
 type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -117,7 +135,7 @@ pub(super) enum Stage {
 
 impl Waiting {
     pub(super) fn new(gate: Arc<Gate>, keyless: Keyless, stage: Stage) -> Self {
-        Self { gate, keyless, stage, in_shadow: false }
+        Self { gate, keyless, stage, in_shadow: false, is_observed: false }
     }
 
     /// Returns it for a policy that never refuses.

@@ -8,5 +8,6 @@ mod labels;
 mod outages;
 mod ratios;
 mod shed;
+mod skipped;
 mod slots;
 mod watch;
