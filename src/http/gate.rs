@@ -4,6 +4,8 @@
 //! over HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
 //! that a request never sees the rules of one configuration and the headers of another.
 
+mod sampler;
+
 #[cfg(feature = "axum")]
 use std::mem;
 use std::sync::Arc;
@@ -13,10 +15,11 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
+use self::sampler::Sampler;
 use super::key::KeyExtractor;
 use super::policy::{Policy, Refused};
 use super::response::{Refusal, Responses};
-use crate::core::Error;
+use crate::core::{Error, Mode};
 use crate::limiter::{Limits, Published};
 use crate::lookup::Warning;
 use crate::store::SharedStore;
@@ -38,6 +41,12 @@ pub(crate) struct Gate {
     pub(crate) counts_bytes: bool,
     /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Warning>,
+    /// Logs what policies refuse.
+    pub(crate) sampler: Arc<Sampler>,
+    /// Whether refusals are logged that are not those of shadow mode.
+    pub(crate) logs_refusals: bool,
+    /// Whether some refusals are logged: then the keys of requests are marked.
+    pub(crate) marks_keys: bool,
 }
 
 impl Gate {
@@ -53,6 +62,9 @@ impl Gate {
             client: Arc::new(super::key::global()),
             counts_bytes: false,
             unknown_keys: Arc::default(),
+            sampler: Arc::new(Sampler::of(&[])),
+            logs_refusals: false,
+            marks_keys: false,
         }
     }
 
@@ -70,7 +82,20 @@ impl Gate {
         self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
         self.responses.set_policies(&policies);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
+        self.sampler = Arc::new(Sampler::of(&policies));
         self.policies = policies;
+        self.set_marks();
+    }
+
+    /// Logs all refusals by policies.
+    pub(crate) fn set_logs_refusals(&mut self) {
+        self.logs_refusals = true;
+        self.set_marks();
+    }
+
+    fn set_marks(&mut self) {
+        let is_shadow = |policy: &Policy| policy.rule().mode() == Mode::Shadow;
+        self.marks_keys = self.logs_refusals || self.policies.iter().any(is_shadow);
     }
 
     /// Returns the policies with this layer's extractor of addresses.

@@ -152,6 +152,24 @@ impl RateLimitLayer {
         self.change(|gate| gate.responses.set_headers(headers))
     }
 
+    /// Logs requests that a policy refuses, at `info`.
+    ///
+    /// The first of a key is a line, of ten keys in 10 s, and the others are a count, so that a flood is few lines. No
+    /// line has a key. By default only what policies in [shadow mode](Policy::shadow) would refuse is logged, in the
+    /// same way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).log_refusals();
+    /// # let _ = layer;
+    /// ```
+    pub fn log_refusals(self) -> Self {
+        self.change(Gate::set_logs_refusals)
+    }
+
     /// Sets what happens to requests that the store could not decide, instead of [`OnFailure::Fallback`].
     ///
     /// # Examples
