@@ -188,3 +188,8 @@ struct Shedding;
 #[cfg(all(doctest, feature = "test-util"))]
 #[doc = include_str!("../docs/writing-a-store.md")]
 struct WritingAStore;
+
+/// Compiles and runs the code in the page on warnings.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../docs/troubleshooting.md")]
+struct Troubleshooting;

@@ -4,7 +4,10 @@
 //! over HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
 //! that a request never sees the rules of one configuration and the headers of another.
 
+#[cfg(feature = "axum")]
+mod routes;
 mod sampler;
+mod watch;
 
 #[cfg(feature = "axum")]
 use std::mem;
@@ -16,6 +19,7 @@ use http::Response;
 use http::request::Parts;
 
 use self::sampler::Sampler;
+use self::watch::Watch;
 use super::key::KeyExtractor;
 use super::policy::{Policy, Refused};
 use super::response::{Refusal, Responses};
@@ -41,6 +45,8 @@ pub(crate) struct Gate {
     pub(crate) counts_bytes: bool,
     /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Warning>,
+    /// Warns of traps that requests show.
+    pub(crate) watch: Arc<Watch>,
     /// Logs what policies refuse.
     pub(crate) sampler: Arc<Sampler>,
     /// Whether refusals are logged that are not those of shadow mode.
@@ -62,6 +68,7 @@ impl Gate {
             client: Arc::new(super::key::global()),
             counts_bytes: false,
             unknown_keys: Arc::default(),
+            watch: Arc::new(Watch::of(&[])),
             sampler: Arc::new(Sampler::of(&[])),
             logs_refusals: false,
             marks_keys: false,
@@ -82,9 +89,15 @@ impl Gate {
         self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
         self.responses.set_policies(&policies);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
+        self.watch = Arc::new(Watch::of(&policies));
         self.sampler = Arc::new(Sampler::of(&policies));
         self.policies = policies;
         self.set_marks();
+    }
+
+    /// Watches requests of another layer with the same policies.
+    pub(crate) fn set_fresh_watch(&mut self) {
+        self.watch = Arc::new(Watch::of(&self.policies));
     }
 
     /// Logs all refusals by policies.

@@ -64,12 +64,8 @@ impl Admission {
     /// Begins to decide on a request. A store that decides at once makes the verdict known here.
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
         let mut plan = Plan::default();
-        for place in 0..gate.policies.len() {
-            let mut resolved = Judge::new(gate, place, parts).resolve();
-            resolved.observe(gate, place);
-            if let Some(refusal) = resolved.add_to(&mut plan, place) {
-                return Admission::Known(Some(Err(counted(gate, refusal))));
-            }
+        if let Some(refusal) = resolve(gate, parts, &mut plan) {
+            return Admission::Known(Some(Err(counted(gate, refusal))));
         }
         let has_body = gate.counts_bytes && has_body(&parts.headers);
         if !plan.pending.is_empty() {
@@ -114,6 +110,43 @@ impl Admission {
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
     }
+}
+
+/// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
+fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Option<Refusal> {
+    let is_last = gate.watch.is_on() && gate.watch.request(&gate.policies, parts);
+    let refusal = resolve_each(gate, parts, plan);
+    if is_last {
+        gate.watch.end(&gate.policies);
+    }
+    refusal
+}
+
+/// Resolves each policy, and watches which find their key.
+fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Option<Refusal> {
+    let (mut lacking, mut is_listed) = (None, false);
+    for (place, policy) in gate.policies.iter().enumerate() {
+        let mut resolved = Judge::new(gate, place, parts).resolve();
+        resolved.observe(gate, place);
+        match resolved {
+            Resolved::Check(_) | Resolved::Waiting(_) => gate.watch.has_key(place),
+            Resolved::Skip(Skip::NoKey) if !policy.says_missing_key() => {
+                gate.watch.lacks_key(place, policy);
+                lacking = lacking.or(Some((place, policy)));
+            }
+            Resolved::Skip(skip) => is_listed |= skip == Skip::Listed,
+            Resolved::Refused(_) => {}
+        }
+        if let Some(refusal) = resolved.add_to(plan, place) {
+            return Some(refusal);
+        }
+    }
+    // Clients on an allow list are not limited on purpose.
+    let is_unlimited = plan.checks.is_empty() && plan.pending.is_empty() && !is_listed;
+    if let Some((place, policy)) = lacking.filter(|_| is_unlimited) {
+        gate.watch.unlimited(place, policy);
+    }
+    None
 }
 
 /// Counts a refusal that came before the store decided, and returns it.

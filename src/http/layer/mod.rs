@@ -315,6 +315,7 @@ impl RateLimitLayer {
     fn of(gate: Gate) -> Self {
         let gate = Arc::new_cyclic(|source| {
             let mut gate = gate;
+            gate.set_fresh_watch();
             gate.limits.set_source(Weak::<ArcSwap<Gate>>::clone(source));
             ArcSwap::from_pointee(gate)
         });

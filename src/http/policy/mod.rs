@@ -117,6 +117,17 @@ impl Policy {
         self.options.missing_key.unwrap_or_else(|| self.key.missing_key())
     }
 
+    /// Returns whether the rule for requests without a key was set.
+    pub(crate) fn says_missing_key(&self) -> bool {
+        self.options.missing_key.is_some()
+    }
+
+    /// Returns the templates of routes, as they were given; none if the policy is for all.
+    #[cfg(feature = "axum")]
+    pub(crate) fn templates(&self) -> &[Box<str>] {
+        self.options.scope.routes.as_deref().unwrap_or_default()
+    }
+
     /// Whether the deny list has values of keys.
     pub(crate) fn denies_values(&self) -> bool {
         self.options.deny.as_ref().is_some_and(|list| list.has_values())
