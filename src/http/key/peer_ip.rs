@@ -8,12 +8,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
 use axum::extract::ConnectInfo;
+use http::HeaderName;
+use http::header::FORWARDED;
 use http::request::Parts;
 
 use super::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
-use super::{Bannable, Extracted, KeyExtractor, ListEntry};
+use super::{Bannable, Extracted, Forwarding, KeyExtractor, ListEntry};
 use crate::core::Answer;
+
+/// The header in which most proxies name the client.
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// An extractor of the peer's address.
 ///
@@ -81,6 +86,14 @@ impl KeyExtractor for PeerIp {
         true
     }
 
+    fn needs_peer(&self) -> bool {
+        true
+    }
+
+    fn forwarding(&self, parts: &Parts) -> Forwarding {
+        if is_forwarded(parts) && peer(parts).is_some() { Forwarding::Ignored } else { Forwarding::None }
+    }
+
     fn bannable(&self) -> Bannable {
         if self.v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
     }
@@ -93,6 +106,11 @@ pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
         warn_once();
     }
     info.map(|ConnectInfo(peer)| peer.ip())
+}
+
+/// Returns whether a request has a header in which proxies name the client.
+pub(super) fn is_forwarded(parts: &Parts) -> bool {
+    parts.headers.contains_key(X_FORWARDED_FOR) || parts.headers.contains_key(FORWARDED)
 }
 
 fn warn_once() {
