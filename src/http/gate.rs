@@ -89,7 +89,7 @@ impl Gate {
         self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
         self.responses.set_policies(&policies);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
-        self.watch = Arc::new(Watch::of(&policies));
+        self.watch = Arc::new(self.watch.renewed(&policies));
         self.sampler = Arc::new(Sampler::of(&policies));
         self.policies = policies;
         self.set_marks();
@@ -130,6 +130,10 @@ impl Gate {
 
     /// Returns the response to a request that is not admitted, by which outer layers know that it was refused.
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts) -> Response<Bytes> {
+        if let Refusal::Refused(_) = refusal {
+            // A proxy that was put in front later shows itself when its clients are refused.
+            self.watch.forwarding(&self.policies, &*self.client, parts);
+        }
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
         response.extensions_mut().insert(Refused);
         response

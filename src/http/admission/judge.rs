@@ -141,6 +141,9 @@ impl<'a> Judge<'a> {
     /// A request that is not counted, such as a preflight, can be refused here but never becomes a check.
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
+        if let Extracted::Missing = extracted {
+            self.watch_peer();
+        }
         let mut offered = RawValues::default();
         let key = match (extracted, policy.rule_for_missing_key()) {
             (Extracted::Key(key), _) => key,
@@ -187,6 +190,14 @@ impl<'a> Judge<'a> {
         match lookup.find(&key, offered) {
             Answer::Ready(tier) => self.check(keyless.draft.with_tier(tier), key),
             Answer::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
+        }
+    }
+
+    /// Warns if the key is missing because the peer's address is.
+    fn watch_peer(self) {
+        let is_unknown = |parts| self.gate.client.address(parts).is_none();
+        if self.policy.extractor().needs_peer() && self.parts.is_some_and(is_unknown) {
+            self.gate.watch.lacks_peer();
         }
     }
 

@@ -114,7 +114,7 @@ impl Admission {
 
 /// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
 fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Option<Refusal> {
-    let is_last = gate.watch.is_on() && gate.watch.request(&gate.policies, parts);
+    let is_last = gate.watch.is_on() && gate.watch.request(&gate.policies, &*gate.client, parts);
     let refusal = resolve_each(gate, parts, plan);
     if is_last {
         gate.watch.end(&gate.policies);

@@ -12,6 +12,7 @@ use http::request::Parts;
 
 #[cfg(feature = "axum")]
 use super::routes::Routes;
+use crate::http::key::{Forwarding, KeyExtractor};
 use crate::http::policy::Policy;
 
 /// How many requests are watched.
@@ -21,6 +22,8 @@ const WATCHED: u32 = 1_000;
 pub(crate) struct Watch {
     /// How many requests have come, as long as they are watched.
     seen: AtomicU32,
+    /// [`NO_PEER`] and [`FORWARDED`].
+    warned: AtomicU8,
     #[cfg(feature = "axum")]
     had_route: AtomicBool,
     /// In the order of the policies.
@@ -36,6 +39,12 @@ struct Watched {
     #[cfg(feature = "axum")]
     routes: Routes,
 }
+
+/// It was warned that the peer's address is not known.
+const NO_PEER: u8 = 1;
+
+/// It was warned of a forwarded header from a peer that is not trusted.
+const FORWARDED: u8 = 2;
 
 /// It was warned of missing keys.
 const KEY: u8 = 1;
@@ -54,10 +63,16 @@ impl Watch {
     pub(crate) fn of(policies: &[Policy]) -> Self {
         Self {
             seen: AtomicU32::new(0),
+            warned: AtomicU8::new(0),
             #[cfg(feature = "axum")]
             had_route: AtomicBool::new(false),
             policies: policies.iter().map(Watched::of).collect(),
         }
+    }
+
+    /// Watches requests to other policies of the same layer: what was logged of the layer itself stays logged.
+    pub(crate) fn renewed(&self, policies: &[Policy]) -> Self {
+        Self { warned: AtomicU8::new(self.warned.load(Relaxed)), ..Self::of(policies) }
     }
 
     /// Returns whether requests are still watched.
@@ -68,11 +83,10 @@ impl Watch {
 
     /// Watches a request that has come. Returns whether it is the last one: then the watch [ends](Self::end) with it.
     #[cold]
-    pub(crate) fn request(&self, policies: &[Policy], parts: &Parts) -> bool {
+    pub(crate) fn request(&self, policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) -> bool {
         #[cfg(feature = "axum")]
         self.routes(policies, parts);
-        #[cfg(not(feature = "axum"))]
-        let _ = (policies, parts);
+        self.forwarding(policies, client, parts);
         self.seen.fetch_add(1, Relaxed) + 1 == WATCHED
     }
 
@@ -117,6 +131,36 @@ impl Watch {
         }
     }
 
+    /// The peer's address of a request is not known, and a policy needs it.
+    pub(crate) fn lacks_peer(&self) {
+        if is_first(&self.warned, NO_PEER) {
+            tracing::warn!(
+                code = "TG004",
+                "requests have no peer address, so limits by IP address count all clients together by default: with \
+                 axum, serve the app with `into_make_service_with_connect_info::<SocketAddr>()`; with tonic, enable \
+                 the feature tonic; with another server, insert the peer's SocketAddr into the extensions of each \
+                 request; behind a Unix socket, trust the proxy with trusted_unix_socket"
+            );
+        }
+    }
+
+    /// Looks whether a request has a forwarded header from a peer that is not trusted, where all its clients would be
+    /// counted together; `client` is the extractor of the layer for lists of addresses.
+    pub(crate) fn forwarding(&self, policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) {
+        if self.warned.load(Relaxed) & FORWARDED == 0
+            && is_ignored(policies, client, parts)
+            && is_first(&self.warned, FORWARDED)
+        {
+            tracing::warn!(
+                code = "TG003",
+                "a request has a header in which proxies name the client, from a peer that is no trusted proxy: the \
+                 peer is counted as the client. If it is your proxy, all its clients share one counter: name it with \
+                 key::client_ip().trusted_proxies(...) and RateLimitLayer::client, in a file with trusted_proxies. If \
+                 clients send the header themselves, nothing is wrong"
+            );
+        }
+    }
+
     /// The last of the watched requests has been resolved.
     #[cold]
     pub(crate) fn end(&self, policies: &[Policy]) {
@@ -154,6 +198,30 @@ impl Watch {
             }
         }
     }
+}
+
+/// Returns whether a forwarded header of a request is ignored where it matters, and counts nowhere.
+fn is_ignored(policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) -> bool {
+    let mut is_ignored = false;
+    for policy in policies {
+        match policy.extractor().forwarding(parts) {
+            Forwarding::Counted => return false,
+            Forwarding::Ignored => is_ignored = true,
+            Forwarding::None => {}
+        }
+    }
+    match client.forwarding(parts) {
+        Forwarding::Counted => false,
+        // Policies by the client's address have this extractor.
+        Forwarding::Ignored => is_ignored || policies.iter().any(has_addresses),
+        Forwarding::None => is_ignored,
+    }
+}
+
+/// Returns whether a policy has a list with addresses.
+fn has_addresses(policy: &Policy) -> bool {
+    let options = policy.options();
+    [&options.allow, &options.deny].into_iter().flatten().any(|list| list.has_nets())
 }
 
 impl Watched {

@@ -1,5 +1,6 @@
 //! Traps of a set-up are warned of: each once, with a code and what to do; and what is meant is not.
 
+mod clients;
 mod keys;
 mod refusals;
 mod routes;
