@@ -28,7 +28,7 @@ use crate::core::Error;
 /// use std::time::Duration;
 /// use tollgate::store::{
 ///     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement,
-///     Settling,
+///     Settling, StoreId,
 /// };
 /// use tollgate::{Error, MemoryStore, Store};
 ///
@@ -69,6 +69,10 @@ use crate::core::Error;
 ///
 ///     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
 ///         self.inner.supports(requirements)
+///     }
+///
+///     fn id(&self) -> Option<StoreId> {
+///         self.inner.id()
 ///     }
 /// }
 ///

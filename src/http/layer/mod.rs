@@ -9,6 +9,7 @@
 
 mod policies;
 mod reject;
+mod sharing;
 mod status;
 
 use std::fmt;
@@ -59,6 +60,8 @@ pub struct RateLimitLayer {
     gate: SharedGate,
     /// Whether a status service for all clients was made of this layer or a clone.
     shows_all: Arc<AtomicBool>,
+    /// Whether the layer was compared with others, or shares its counters on purpose.
+    is_known: Arc<AtomicBool>,
 }
 
 impl RateLimitLayer {
@@ -301,6 +304,11 @@ impl RateLimitLayer {
         Limiter::shared(Arc::clone(&self.gate) as Arc<dyn InForce>)
     }
 
+    /// Returns a layer whose counters are meant to be those of other layers.
+    pub(crate) fn shared_on_purpose(self) -> Self {
+        Self { is_known: Arc::new(AtomicBool::new(true)), ..self }
+    }
+
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
         self.change(|gate| gate.limits.change_failure(change))
     }
@@ -319,7 +327,7 @@ impl RateLimitLayer {
             gate.limits.set_source(Weak::<ArcSwap<Gate>>::clone(source));
             ArcSwap::from_pointee(gate)
         });
-        Self { gate, shows_all: Arc::default() }
+        Self { gate, shows_all: Arc::default(), is_known: Arc::default() }
     }
 }
 
@@ -327,6 +335,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
+        sharing::note(&self.gate, &self.is_known);
         RateLimit::new(inner, Arc::clone(&self.gate))
     }
 }

@@ -10,6 +10,7 @@ mod build;
 mod bytes;
 mod count;
 mod options;
+mod origin;
 mod scope;
 
 use std::fmt;
@@ -24,6 +25,7 @@ pub use self::bytes::Over;
 pub use self::count::Count;
 pub(crate) use self::count::Refused;
 pub(crate) use self::options::Options;
+use self::origin::Origin;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::{check_route, is_route};
@@ -58,6 +60,8 @@ pub struct Policy {
     rule: Rule,
     key: Arc<dyn KeyExtractor>,
     options: Options,
+    /// Of which policy this one is a clone, whatever was set since.
+    origin: Origin,
 }
 
 impl Policy {
@@ -241,7 +245,7 @@ impl Policy {
 /// Makes a policy of a rule, which counts all requests together until a [`key`](Policy::key) is set.
 impl From<Rule> for Policy {
     fn from(rule: Rule) -> Self {
-        Self { rule, key: Arc::new(key::global()), options: Options::default() }
+        Self { rule, key: Arc::new(key::global()), options: Options::default(), origin: Origin::new() }
     }
 }
 

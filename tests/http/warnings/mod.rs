@@ -4,6 +4,7 @@ mod clients;
 mod keys;
 mod refusals;
 mod routes;
+mod sharing;
 
 use std::net::SocketAddr;
 
