@@ -81,6 +81,7 @@
 //! | `tollgate_bans_total` | counter | `policy`, `mode` |
 //! | `tollgate_ban_refusals_total` | counter | `policy`, `mode` |
 //! | `tollgate_ambiguous_keys_total` | counter | `policy` |
+//! | `tollgate_policies_skipped_total` | counter | `policy`, `reason` |
 //! | `tollgate_store_failures_total` | counter | `kind` |
 //! | `tollgate_breakers_open` | gauge | |
 //! | `tollgate_breaker_changes_total` | counter | `to` |
@@ -192,3 +193,8 @@ struct Regions;
 #[cfg(all(doctest, feature = "test-util"))]
 #[doc = include_str!("../docs/writing-a-store.md")]
 struct WritingAStore;
+
+/// Compiles and runs the code in the page on warnings.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../docs/troubleshooting.md")]
+struct Troubleshooting;

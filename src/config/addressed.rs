@@ -11,7 +11,7 @@ use http::request::Parts;
 use super::keys::DynKey;
 use crate::core::Key;
 use crate::http::MissingKey;
-use crate::http::key::{Bannable, ClientIp, Extracted, KeyExtractor, ListEntry};
+use crate::http::key::{Bannable, ClientIp, Extracted, Forwarding, KeyExtractor, ListEntry};
 use crate::lookup::RawValues;
 use crate::store::Answer;
 
@@ -54,6 +54,14 @@ impl KeyExtractor for Addressed {
 
     fn is_proven(&self) -> bool {
         self.key.is_proven()
+    }
+
+    fn needs_peer(&self) -> bool {
+        self.key.needs_peer()
+    }
+
+    fn forwarding(&self, parts: &Parts) -> Forwarding {
+        self.key.forwarding(parts)
     }
 
     fn bannable(&self) -> Bannable {

@@ -51,8 +51,7 @@ impl Counter {
     /// Returns whether both counters have the same state in a store.
     pub(crate) fn shares_state(&self, other: &Counter) -> bool {
         // Compares the numbers first, as most policies of a layer have the same key.
-        let shape = |quota: &Quota| (quota.window_ticks(), quota.tick(), quota.algorithm(), quota.calendar());
-        shape(&self.quota) == shape(&other.quota) && self.policy == other.policy && self.key == other.key
+        self.quota.shares_shape(&other.quota) && self.policy == other.policy && self.key == other.key
     }
 }
 

@@ -11,6 +11,17 @@ use std::time::Duration;
 
 use super::{Check, Decided, Error, Mode, Outcome, PolicyName};
 
+/// The reason for which a policy did not count a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skipped {
+    /// The request lacks the key, or it could not be looked up.
+    KeyMissing,
+    /// The client is on the allow list.
+    List,
+    /// Its methods, routes or closure leave the request out, or it is a CORS preflight.
+    Scope,
+}
+
 /// The reason for which there was no decision on a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Undecided {
@@ -37,6 +48,9 @@ pub(crate) trait ObserveDecisions: fmt::Debug + Send + Sync {
 
     /// The key of a request is ambiguous for a policy, whatever becomes of the request.
     fn ambiguous(&self, policy: &PolicyName);
+
+    /// A policy did not count a request.
+    fn skipped(&self, policy: &PolicyName, reason: Skipped);
 
     /// A key was banned, and not with a decision.
     fn banned(&self, policy: &PolicyName, mode: Mode);
@@ -188,6 +202,13 @@ impl DecisionObserver {
     pub(crate) fn ambiguous(&self, policy: &PolicyName) {
         if let Some(observer) = &self.0 {
             observer.ambiguous(policy);
+        }
+    }
+
+    /// See [`ObserveDecisions::skipped`].
+    pub(crate) fn skipped(&self, policy: &PolicyName, reason: Skipped) {
+        if let Some(observer) = &self.0 {
+            observer.skipped(policy, reason);
         }
     }
 

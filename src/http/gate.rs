@@ -5,6 +5,11 @@
 //! that a request never sees the rules of one configuration and the headers of another.
 
 #[cfg(feature = "axum")]
+mod routes;
+mod sampler;
+mod watch;
+
+#[cfg(feature = "axum")]
 use std::mem;
 use std::sync::Arc;
 
@@ -13,10 +18,12 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
+use self::sampler::Sampler;
+use self::watch::Watch;
 use super::key::KeyExtractor;
 use super::policy::{Policy, Refused};
 use super::response::{Refusal, Responses};
-use crate::core::Error;
+use crate::core::{Error, Mode};
 use crate::limiter::{Limits, Published};
 use crate::lookup::Warning;
 use crate::store::SharedStore;
@@ -38,6 +45,14 @@ pub(crate) struct Gate {
     pub(crate) counts_bytes: bool,
     /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Warning>,
+    /// Warns of traps that requests show.
+    pub(crate) watch: Arc<Watch>,
+    /// Logs what policies refuse.
+    pub(crate) sampler: Arc<Sampler>,
+    /// Whether refusals are logged that are not those of shadow mode.
+    pub(crate) logs_refusals: bool,
+    /// Whether some refusals are logged: then the keys of requests are marked.
+    pub(crate) marks_keys: bool,
 }
 
 impl Gate {
@@ -53,6 +68,10 @@ impl Gate {
             client: Arc::new(super::key::global()),
             counts_bytes: false,
             unknown_keys: Arc::default(),
+            watch: Arc::new(Watch::of(&[])),
+            sampler: Arc::new(Sampler::of(&[])),
+            logs_refusals: false,
+            marks_keys: false,
         }
     }
 
@@ -70,7 +89,26 @@ impl Gate {
         self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
         self.responses.set_policies(&policies);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
+        self.watch = Arc::new(self.watch.renewed(&policies));
+        self.sampler = Arc::new(Sampler::of(&policies));
         self.policies = policies;
+        self.set_marks();
+    }
+
+    /// Watches requests of another layer with the same policies.
+    pub(crate) fn set_fresh_watch(&mut self) {
+        self.watch = Arc::new(Watch::of(&self.policies));
+    }
+
+    /// Logs all refusals by policies.
+    pub(crate) fn set_logs_refusals(&mut self) {
+        self.logs_refusals = true;
+        self.set_marks();
+    }
+
+    fn set_marks(&mut self) {
+        let is_shadow = |policy: &Policy| policy.rule().mode() == Mode::Shadow;
+        self.marks_keys = self.logs_refusals || self.policies.iter().any(is_shadow);
     }
 
     /// Returns the policies with this layer's extractor of addresses.
@@ -92,6 +130,10 @@ impl Gate {
 
     /// Returns the response to a request that is not admitted, by which outer layers know that it was refused.
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts) -> Response<Bytes> {
+        if let Refusal::Refused(_) = refusal {
+            // A proxy that was put in front later shows itself when its clients are refused.
+            self.watch.forwarding(&self.policies, &*self.client, parts);
+        }
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
         response.extensions_mut().insert(Refused);
         response

@@ -22,7 +22,7 @@ use super::rule::Rule;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
 use crate::metrics;
-use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store};
+use crate::store::{Check, Deadline, Decided, FailureRules, FailureStore, Settles, SharedStore, Store, StoreId};
 
 /// The rules in force, the store that decides by them, and what happens when it fails.
 #[derive(Clone)]
@@ -107,6 +107,11 @@ impl Limits {
         change(&mut self.failure);
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));
         self.pools = Arc::default();
+    }
+
+    /// Returns the identity of the counters.
+    pub(crate) fn store_id(&self) -> Option<StoreId> {
+        self.inner.id()
     }
 
     /// Returns an error if the store cannot decide by all of these rules.

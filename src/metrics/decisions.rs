@@ -17,7 +17,7 @@ use super::health;
 use super::names::{DECISION_SECONDS, DECISIONS};
 use super::refusals::Refusals;
 use super::slots;
-use crate::core::observer::{ObserveDecisions, Undecided as Reason};
+use crate::core::observer::{ObserveDecisions, Skipped, Undecided as Reason};
 use crate::core::{Decided, Decision, Error, Mode, PolicyName, Source};
 
 /// How many policies of a layer have handles that are kept; those of others are looked up each time.
@@ -130,6 +130,10 @@ impl ObserveDecisions for Decisions {
 
     fn ambiguous(&self, policy: &PolicyName) {
         self.with_policy(policy, |refusals| refusals.count_ambiguous(policy));
+    }
+
+    fn skipped(&self, policy: &PolicyName, reason: Skipped) {
+        self.with_policy(policy, |refusals| refusals.count_skip(policy, reason));
     }
 
     fn banned(&self, policy: &PolicyName, mode: Mode) {

@@ -51,6 +51,13 @@ pub(super) const AMBIGUOUS_KEYS: Metric = Metric {
     text: "Requests whose key was ambiguous for a policy.",
 };
 
+/// Labels: `policy`, `reason`.
+pub(super) const POLICIES_SKIPPED: Metric = Metric {
+    name: "tollgate_policies_skipped_total",
+    unit: Unit::Count,
+    text: "Requests that a policy did not count, by the reason.",
+};
+
 /// Labels: `kind`.
 pub(super) const STORE_FAILURES: Metric = Metric {
     name: "tollgate_store_failures_total",

@@ -1,4 +1,4 @@
-//! Counts the refusals of one policy, and the requests whose key was ambiguous for it.
+//! Counts the refusals of one policy, the requests whose key was ambiguous for it, and those that it did not count.
 //!
 //! The name of the policy is the label of its handles, so each policy of a layer has its own.
 
@@ -6,8 +6,13 @@ use std::sync::OnceLock;
 
 use metrics::{Counter, Label};
 
-use super::names::{AMBIGUOUS_KEYS, BAN_REFUSALS, BANS, POLICY_REFUSALS};
+use super::names::{AMBIGUOUS_KEYS, BAN_REFUSALS, BANS, POLICIES_SKIPPED, POLICY_REFUSALS};
+use crate::core::observer::Skipped;
 use crate::core::{Mode, Outcome, PolicyName};
+
+/// The reasons for which a policy does not count a request, with their labels.
+const REASONS: [(Skipped, &str); 3] =
+    [(Skipped::KeyMissing, "key_missing"), (Skipped::List, "list"), (Skipped::Scope, "scope")];
 
 /// The refusals of a policy. Its handles are registered with its first outcome, so that a policy which has not refused
 /// yet is seen at 0.
@@ -23,6 +28,8 @@ pub(super) struct Refusals {
     bans_in_shadow: OnceLock<[Counter; 2]>,
     /// Requests whose key was ambiguous, refused or not.
     ambiguous: OnceLock<Counter>,
+    /// Requests that were not counted, by the reasons in the order of [`REASONS`].
+    skipped: OnceLock<[Counter; 3]>,
 }
 
 impl Refusals {
@@ -43,6 +50,7 @@ impl Refusals {
             refused.increment(outcome.is_banned().into());
         }
         self.ambiguous(policy);
+        self.skipped(policy);
     }
 
     /// Counts a ban that began without a decision.
@@ -65,11 +73,29 @@ impl Refusals {
         self.ambiguous(policy).increment(1);
     }
 
+    /// Counts a request that the policy does not count.
+    pub(super) fn count_skip(&self, policy: &PolicyName, reason: Skipped) {
+        let counters = REASONS.iter().zip(self.skipped(policy));
+        for (_, counter) in counters.filter(|((known, _), _)| *known == reason) {
+            counter.increment(1);
+        }
+    }
+
     /// Returns the counter of ambiguous keys, registered if it is not yet.
     fn ambiguous(&self, policy: &PolicyName) -> &Counter {
-        let labels = || vec![Label::new("policy", policy.as_str().to_owned())];
-        self.ambiguous.get_or_init(|| AMBIGUOUS_KEYS.counter_of(labels()))
+        self.ambiguous.get_or_init(|| AMBIGUOUS_KEYS.counter_of(vec![name(policy)]))
     }
+
+    /// Returns the counters of requests that are not counted, registered if they are not yet.
+    fn skipped(&self, policy: &PolicyName) -> &[Counter; 3] {
+        let counter =
+            |(_, reason)| POLICIES_SKIPPED.counter_of(vec![name(policy), Label::from_static_parts("reason", reason)]);
+        self.skipped.get_or_init(|| REASONS.map(counter))
+    }
+}
+
+fn name(policy: &PolicyName) -> Label {
+    Label::new("policy", policy.as_str().to_owned())
 }
 
 fn labels(policy: &PolicyName, mode: Mode) -> Vec<Label> {
@@ -77,5 +103,5 @@ fn labels(policy: &PolicyName, mode: Mode) -> Vec<Label> {
         Mode::Enforce => "enforce",
         Mode::Shadow => "shadow",
     };
-    vec![Label::new("policy", policy.as_str().to_owned()), Label::from_static_parts("mode", mode)]
+    vec![name(policy), Label::from_static_parts("mode", mode)]
 }

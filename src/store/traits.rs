@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling};
+use super::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, StoreId,
+};
 use crate::core::Error;
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
@@ -26,7 +28,7 @@ use crate::core::Error;
 /// use std::time::Duration;
 /// use tollgate::store::{
 ///     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement,
-///     Settling,
+///     Settling, StoreId,
 /// };
 /// use tollgate::{Error, MemoryStore, Store};
 ///
@@ -67,6 +69,10 @@ use crate::core::Error;
 ///
 ///     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
 ///         self.inner.supports(requirements)
+///     }
+///
+///     fn id(&self) -> Option<StoreId> {
+///         self.inner.id()
 ///     }
 /// }
 ///
@@ -194,6 +200,12 @@ pub trait Store: Send + Sync + 'static {
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         without_bans(requirements)
     }
+
+    /// Returns the identity of the counters: stores with the same one count together. `None`, the default, where that
+    /// is not known. A store around a store calls the inner one.
+    fn id(&self) -> Option<StoreId> {
+        None
+    }
 }
 
 /// Returns an error if policies and bans together are more than one decision may have: bans count like checks.
@@ -253,6 +265,10 @@ macro_rules! by_pointer {
 
             fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
                 (**self).supports(requirements)
+            }
+
+            fn id(&self) -> Option<StoreId> {
+                (**self).id()
             }
         }
     )+};

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::core::Error;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
+    StoreId,
 };
 
 /// How long a settlement, a change or a reset hangs if the inner store has no budget.
@@ -300,6 +301,10 @@ impl<S: Store> Store for FailingStore<S> {
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         self.inner.supports(requirements)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        self.inner.id()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::core::Error;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
-    Taken,
+    StoreId, Taken,
 };
 
 /// A store around a store that records each call before it passes it on. Clones share the inner store and the records.
@@ -114,6 +114,10 @@ impl<S: Store> Store for RecordingStore<S> {
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         self.inner.supports(requirements)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        self.inner.id()
     }
 }
 

@@ -140,6 +140,10 @@ where
     fn reset(&self, _: &Counter) -> Answer<Result<(), Error>> {
         Answer::Ready(Ok(()))
     }
+
+    fn id(&self) -> Option<StoreId> {
+        Some(self.id)
+    }
 }
 
 /// Returns the result of a change that was made as a whole.

@@ -27,6 +27,8 @@ mod sockets;
 mod stack;
 #[cfg(feature = "axum")]
 mod stampede;
+#[cfg(feature = "axum")]
+mod warnings;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

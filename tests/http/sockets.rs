@@ -246,7 +246,7 @@ fn an_ipv6_address_is_counted_by_its_prefix() {
     }
 }
 
-// The warning comes once a process.
+// The warning comes once a layer.
 #[test]
 fn without_the_peer_s_address_all_share_a_counter_and_one_warning_names_the_remedy() {
     let name = "sockets::without_the_peer_s_address_all_share_a_counter_and_one_warning_names_the_remedy";

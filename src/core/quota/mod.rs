@@ -117,6 +117,12 @@ impl Quota {
         self.tick
     }
 
+    /// Returns whether a counter keeps its state when one quota replaces the other: algorithm and window are the same.
+    pub(crate) fn shares_shape(&self, other: &Self) -> bool {
+        let shape = |quota: &Self| (quota.window, quota.tick, quota.algorithm, quota.calendar);
+        shape(self) == shape(other)
+    }
+
     /// Returns the longest that one request holds its slots.
     pub(crate) const fn hold(&self) -> Duration {
         Duration::from_secs(self.extra as u64)

@@ -36,7 +36,7 @@ impl Judge<'_> {
         let key = || address.map_or(Key::fixed("ambiguous:"), |address| Key::new("ambiguous", site(address)));
         match rule {
             MissingKey::Deny if keyless.terms.keyed => Resolved::refused(Refusal::Ambiguous),
-            _ if !keyless.terms.counted => Resolved::Skip,
+            _ if !keyless.terms.counted => Resolved::Skip(keyless.uncounted),
             _ => self.check_shared(keyless.draft.with_tier(Some(*policy.quota())), key()),
         }
     }

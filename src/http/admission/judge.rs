@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::resolved::{Keyless, Resolved, Stage, Waiting};
+use super::resolved::{Keyless, Resolved, Skip, Stage, Waiting};
 use crate::core::{Error, Key, Mode};
 use crate::http::gate::Gate;
 use crate::http::key::{Extracted, MissingKey};
@@ -47,7 +47,7 @@ impl<'a> Judge<'a> {
     /// Resolves the policy. In shadow mode it never refuses.
     pub(crate) fn resolve(self) -> Resolved {
         let options = self.policy.options();
-        let Some(parts) = self.parts else { return Resolved::Skip };
+        let Some(parts) = self.parts else { return Resolved::Skip(Skip::Scope) };
         let Some(terms) = options.scope.terms(parts) else { return self.resolve_ban(parts) };
         let resolved = self.judge(parts, terms, |policy| policy.cost_of(parts));
         if self.policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
@@ -59,25 +59,25 @@ impl<'a> Judge<'a> {
         let (policy, options) = (self.policy, self.policy.options());
         let bans = policy.rule().banning().is_some_and(|ban| ban.is_of_whole_layer());
         if !bans || policy.rule().mode() != Mode::Enforce || Scope::is_preflight(parts) {
-            return Resolved::Skip;
+            return Resolved::Skip(Skip::Scope);
         }
         if options.allow.as_deref().is_some_and(|list| self.lists(list, parts).unwrap_or(false)) {
-            return Resolved::Skip;
+            return Resolved::Skip(Skip::Scope);
         }
         let draft = Draft { only_ban: true, ..Draft::new(self.place, 0, *policy.quota()) };
-        let keyless = Keyless { draft, terms: Terms { counted: true, keyed: false } };
+        let keyless = Keyless { draft, terms: Terms { counted: true, keyed: false }, uncounted: Skip::Scope };
         match policy.extractor().extract(parts) {
             Answer::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
                 self.resolve_key(keyless, found).in_shadow()
             }
-            Answer::Ready(_) => Resolved::Skip,
+            Answer::Ready(_) => Resolved::Skip(Skip::Scope),
             Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)).in_shadow(),
         }
     }
 
     /// Resolves the policy at cost 0 and whatever its scope, for a status request.
     pub(crate) fn resolve_look(self) -> Resolved {
-        self.parts.map_or(Resolved::Skip, |parts| self.judge(parts, Terms::ALL, |_| 0))
+        self.parts.map_or(Resolved::Skip(Skip::Scope), |parts| self.judge(parts, Terms::ALL, |_| 0))
     }
 
     /// Goes through lists of addresses and the key; `units` is the cost, computed only if the request is counted.
@@ -88,15 +88,15 @@ impl<'a> Judge<'a> {
             return Resolved::refused(Refusal::Denied);
         }
         let allowed = options.allow.as_deref().is_some_and(|list| listed(list).unwrap_or(false));
-        let terms = if allowed { Terms::NONE } else { terms };
+        let (terms, uncounted) = if allowed { (Terms::NONE, Skip::Listed) } else { (terms, Skip::Preflight) };
         if !terms.counted && !terms.keyed && !policy.denies_values() {
-            return Resolved::Skip;
+            return Resolved::Skip(uncounted);
         }
-        let keyless = self.keyless(parts, terms, units);
+        let keyless = Keyless { uncounted, ..self.keyless(parts, terms, units) };
         match policy.extractor().extract(parts) {
             Answer::Ready(extracted) => self.resolve_key(keyless, extracted),
             // A preflight costs nothing, and must not cause lookups unless its key can refuse it.
-            Answer::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip,
+            Answer::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
             Answer::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)),
         }
     }
@@ -110,7 +110,7 @@ impl<'a> Judge<'a> {
         } else {
             Draft::new(self.place, 0, *policy.quota())
         };
-        Keyless { draft, terms }
+        Keyless { draft, terms, uncounted: Skip::Preflight }
     }
 
     /// Returns whether a list has the client's address; `None` if the address is unknown and the list has addresses.
@@ -141,6 +141,9 @@ impl<'a> Judge<'a> {
     /// A request that is not counted, such as a preflight, can be refused here but never becomes a check.
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
+        if let Extracted::Missing = extracted {
+            self.watch_peer();
+        }
         let mut offered = RawValues::default();
         let key = match (extracted, policy.rule_for_missing_key()) {
             (Extracted::Key(key), _) => key,
@@ -150,11 +153,15 @@ impl<'a> Judge<'a> {
                 key
             }
             (Extracted::Missing, _) if self.denies_part() => return Resolved::refused(Refusal::Denied),
-            (Extracted::Rejected(_) | Extracted::Missing, _) if !keyless.terms.keyed => return Resolved::Skip,
+            (Extracted::Rejected(_) | Extracted::Missing, _) if !keyless.terms.keyed => {
+                return Resolved::Skip(keyless.uncounted);
+            }
             (Extracted::Rejected(response), _) => return Resolved::refused(Refusal::Rejected(response)),
             (Extracted::Failed(error), _) => return self.without_key(keyless, *error),
             (Extracted::Ambiguous, rule) => return self.ambiguous(keyless, rule),
-            (Extracted::Missing, MissingKey::Skip) => return Resolved::Skip,
+            (Extracted::Missing, MissingKey::Skip) => {
+                return Resolved::Skip(if keyless.terms.counted { Skip::NoKey } else { keyless.uncounted });
+            }
             (Extracted::Missing, MissingKey::Deny) => return Resolved::refused(Refusal::NoKey),
             (Extracted::Missing, MissingKey::Share) => {
                 keyless.draft.bans = false;
@@ -165,8 +172,11 @@ impl<'a> Judge<'a> {
         if listed(&options.deny) {
             return Resolved::refused(Refusal::Denied);
         }
-        if !keyless.terms.counted || listed(&options.allow) {
-            return Resolved::Skip;
+        if listed(&options.allow) {
+            return Resolved::Skip(Skip::Listed);
+        }
+        if !keyless.terms.counted {
+            return Resolved::Skip(keyless.uncounted);
         }
         // A ban is that of the key, whatever its quota.
         let lookup = policy.rule().tiers().filter(|_| !keyless.draft.only_ban);
@@ -180,6 +190,14 @@ impl<'a> Judge<'a> {
         match lookup.find(&key, offered) {
             Answer::Ready(tier) => self.check(keyless.draft.with_tier(tier), key),
             Answer::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
+        }
+    }
+
+    /// Warns if the key is missing because the peer's address is.
+    fn watch_peer(self) {
+        let is_unknown = |parts| self.gate.client.address(parts).is_none();
+        if self.policy.extractor().needs_peer() && self.parts.is_some_and(is_unknown) {
+            self.gate.watch.lacks_peer();
         }
     }
 
@@ -197,11 +215,11 @@ impl<'a> Judge<'a> {
             tracing::warn!(code = "key_unknown", policy, error, ?rule, "a key could not be looked up");
         }
         match (rule, policy.rule_for_missing_key()) {
-            (OnFailure::Allow, _) => Resolved::Skip,
+            (OnFailure::Allow, _) => Resolved::Skip(Skip::Unknown),
             (OnFailure::Deny, _) | (_, MissingKey::Deny) => Resolved::refused(Refusal::Failed(error)),
             // Any client can make lookups fail, and one that does may be on the list.
             _ if policy.denies_values() => Resolved::refused(Refusal::Failed(error)),
-            (OnFailure::Fallback, _) if !keyless.terms.counted => Resolved::Skip,
+            (OnFailure::Fallback, _) if !keyless.terms.counted => Resolved::Skip(keyless.uncounted),
             (OnFailure::Fallback, _) => self.check_shared(keyless.draft, Key::new("unknown", "")),
         }
     }
@@ -209,7 +227,7 @@ impl<'a> Judge<'a> {
     /// Resolves to the check of a key.
     pub(super) fn check(self, draft: Draft, key: Key) -> Resolved {
         if draft.only_ban && !draft.bans {
-            return Resolved::Skip;
+            return Resolved::Skip(Skip::Scope);
         }
         Resolved::Check(draft.check(self.policy.rule(), key))
     }

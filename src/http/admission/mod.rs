@@ -18,22 +18,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
+use smallvec::SmallVec;
 
 pub(crate) use self::judge::Judge;
-pub(crate) use self::resolved::{Resolved, Waiting};
+pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::observer::Timer;
-use crate::core::{Decision, Error, Mode, Outcome};
+use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Account, ByteChecks, has_body};
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 use crate::limiter::{Places, Plan};
-use crate::store::{Answer, Deadline, Decided, Store};
+use crate::store::{Answer, Check, Deadline, Decided, Store};
 
 /// The account of an admitted request, or the reason for which it is not admitted.
 ///
 /// A refused request has nothing to settle. The account of an admitted one settles what it took, whatever becomes of
 /// the request.
 pub(crate) type Verdict = Result<Account, Refusal>;
+
+/// The marks of the keys of a decision, by which refusals are logged; none if they are not.
+type Marks = SmallVec<[u64; 2]>;
 
 /// The decision on a request, until its verdict is returned.
 pub(crate) enum Admission {
@@ -46,6 +50,7 @@ pub(crate) enum Admission {
     Deciding {
         pending: Pin<Box<dyn Future<Output = Result<Decided, Error>> + Send>>,
         policies: Places,
+        marks: Marks,
         bytes: ByteChecks,
         timer: Timer,
     },
@@ -59,21 +64,20 @@ impl Admission {
     /// Begins to decide on a request. A store that decides at once makes the verdict known here.
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
         let mut plan = Plan::default();
-        for place in 0..gate.policies.len() {
-            if let Some(refusal) = Judge::new(gate, place, parts).resolve().add_to(&mut plan, place) {
-                return Admission::Known(Some(Err(counted(gate, refusal))));
-            }
+        if let Some(refusal) = resolve(gate, parts, &mut plan) {
+            return Admission::Known(Some(Err(counted(gate, refusal))));
         }
         let has_body = gate.counts_bytes && has_body(&parts.headers);
         if !plan.pending.is_empty() {
             return Self::after_lookups(gate, plan, has_body);
         }
+        let marks = marks(gate, &plan.checks);
         let timer = gate.limits.observer.start();
         let decided = gate.limits.store.decide(&plan.checks, Deadline::none());
         let bytes = ByteChecks::of(gate, &plan.rules, &plan.checks, has_body);
         match decided {
-            Answer::Ready(decided) => Admission::Known(Some(verdict(gate, &plan.rules, bytes, timer, decided))),
-            Answer::Pending(pending) => Admission::Deciding { pending, policies: plan.rules, bytes, timer },
+            Answer::Ready(decided) => Admission::Known(Some(verdict(gate, &plan.rules, &marks, bytes, timer, decided))),
+            Answer::Pending(pending) => Admission::Deciding { pending, policies: plan.rules, marks, bytes, timer },
         }
     }
 
@@ -84,7 +88,7 @@ impl Admission {
             match gate.limits.decide_after_lookups(plan).await {
                 Ok((plan, timer, decided)) => {
                     let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks, has_body);
-                    verdict(&gate, &plan.rules, bytes, timer, decided)
+                    verdict(&gate, &plan.rules, &marks(&gate, &plan.checks), bytes, timer, decided)
                 }
                 Err(refusal) => Err(counted(&gate, *refusal)),
             }
@@ -99,13 +103,50 @@ impl Admission {
     pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
-            Admission::Deciding { pending, policies, bytes, timer } => {
+            Admission::Deciding { pending, policies, marks, bytes, timer } => {
                 let decided = ready!(pending.as_mut().poll(cx));
-                Poll::Ready(verdict(gate, policies, mem::take(bytes), *timer, decided))
+                Poll::Ready(verdict(gate, policies, marks, mem::take(bytes), *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
     }
+}
+
+/// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
+fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Option<Refusal> {
+    let is_last = gate.watch.is_on() && gate.watch.request(&gate.policies, &*gate.client, parts);
+    let refusal = resolve_each(gate, parts, plan);
+    if is_last {
+        gate.watch.end(&gate.policies);
+    }
+    refusal
+}
+
+/// Resolves each policy, and watches which find their key.
+fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Option<Refusal> {
+    let (mut lacking, mut is_listed) = (None, false);
+    for (place, policy) in gate.policies.iter().enumerate() {
+        let mut resolved = Judge::new(gate, place, parts).resolve();
+        resolved.observe(gate, place);
+        match resolved {
+            Resolved::Check(_) | Resolved::Waiting(_) => gate.watch.has_key(place),
+            Resolved::Skip(Skip::NoKey) if !policy.says_missing_key() => {
+                gate.watch.lacks_key(place, policy);
+                lacking = lacking.or(Some((place, policy)));
+            }
+            Resolved::Skip(skip) => is_listed |= skip == Skip::Listed,
+            Resolved::Refused(_) => {}
+        }
+        if let Some(refusal) = resolved.add_to(plan, place) {
+            return Some(refusal);
+        }
+    }
+    // Clients on an allow list are not limited on purpose.
+    let is_unlimited = plan.checks.is_empty() && plan.pending.is_empty() && !is_listed;
+    if let Some((place, policy)) = lacking.filter(|_| is_unlimited) {
+        gate.watch.unlimited(place, policy);
+    }
+    None
 }
 
 /// Counts a refusal that came before the store decided, and returns it.
@@ -116,10 +157,19 @@ fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
     refusal
 }
 
+/// Returns the marks of the keys of checks, if refusals are logged by them.
+fn marks(gate: &Gate, checks: &[Check]) -> Marks {
+    if !gate.marks_keys {
+        return Marks::new();
+    }
+    checks.iter().map(|check| gate.sampler.mark(&check.counter.key)).collect()
+}
+
 /// Returns the verdict of a decision, after counting and logging it.
 fn verdict(
     gate: &Arc<Gate>,
     policies: &[usize],
+    marks: &[u64],
     bytes: ByteChecks,
     timer: Timer,
     decided: Result<Decided, Error>,
@@ -127,7 +177,7 @@ fn verdict(
     let decided = decided.map(|decided| bytes.refuse(gate, decided));
     gate.limits.observer.decided(timer, &decided);
     let decided = decided.map_err(Refusal::Failed)?;
-    log_shadows(&decided.decision);
+    log_refusals(gate, policies, marks, &decided.decision);
     if decided.decision.is_allowed() {
         Ok(Account::new(Arc::clone(gate), policies, bytes, decided))
     } else {
@@ -135,11 +185,11 @@ fn verdict(
     }
 }
 
-/// Logs which policies in shadow mode would have refused the request.
-fn log_shadows(decision: &Decision) {
-    let refusing = |outcome: &&Outcome| outcome.mode() == Mode::Shadow && !outcome.is_allowed();
-    for outcome in decision.outcomes().iter().filter(refusing) {
-        let retry_after = outcome.retry_after();
-        tracing::info!(policy = outcome.policy(), ?retry_after, "a policy in shadow mode would refuse this request");
+/// Logs which policies refused the request, or would have in shadow mode: those whose keys have marks.
+fn log_refusals(gate: &Gate, policies: &[usize], marks: &[u64], decision: &Decision) {
+    for (outcome, (place, mark)) in decision.outcomes().iter().zip(policies.iter().zip(marks)) {
+        if !outcome.is_allowed() && (outcome.mode() == Mode::Shadow || gate.logs_refusals) {
+            gate.sampler.log(*place, *mark, outcome);
+        }
     }
 }

@@ -6,6 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::core::observer::Skipped;
 use crate::core::{Key, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::Extracted;
@@ -14,12 +15,48 @@ use crate::http::response::Refusal;
 use crate::limiter::{Draft, Plan};
 use crate::store::Check;
 
+/// Why a policy does not count a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Skip {
+    /// Its methods, routes or closure leave the request out.
+    Scope,
+    /// The request is a CORS preflight.
+    Preflight,
+    /// The client is on the allow list.
+    Listed,
+    /// The request lacks the key.
+    NoKey,
+    /// The key could not be looked up, and the rule for failures admits such requests.
+    Unknown,
+    /// It would refuse the request, and is in shadow mode.
+    Shadow,
+}
+
+impl Skip {
+    /// Returns the reason for metrics; `None` if the policy did decide.
+    fn reason(self) -> Option<Skipped> {
+        match self {
+            Self::Scope | Self::Preflight => Some(Skipped::Scope),
+            Self::Listed => Some(Skipped::List),
+            Self::NoKey | Self::Unknown => Some(Skipped::KeyMissing),
+            Self::Shadow => None,
+        }
+    }
+
+    /// Counts a request that the policy at a place does not count.
+    pub(super) fn observe(self, gate: &Gate, place: usize) {
+        if let Some(reason) = self.reason() {
+            gate.limits.observer.skipped(gate.policies[place].rule().name(), reason);
+        }
+    }
+}
+
 /// A policy, resolved for a request.
 pub(crate) enum Resolved {
     /// The policy counts the request by this check.
     Check(Check),
-    /// The policy does not apply.
-    Skip,
+    /// The policy does not count the request.
+    Skip(Skip),
     /// A key or a quota has to be looked up; the lookup has not started.
     Waiting(Box<Waiting>),
     /// The policy refuses the request; boxed, as this is large and rare.
@@ -35,9 +72,18 @@ impl Resolved {
     /// Returns the result for a policy in shadow mode, or of another route, which never refuses.
     pub(crate) fn in_shadow(self) -> Self {
         match self {
-            Resolved::Refused(_) => Resolved::Skip,
+            Resolved::Refused(_) => Resolved::Skip(Skip::Shadow),
             Resolved::Waiting(waiting) => Resolved::Waiting(Box::new(waiting.in_shadow())),
             other => other,
+        }
+    }
+
+    /// Counts it if the policy does not count the request, now or after a lookup.
+    pub(super) fn observe(&mut self, gate: &Gate, place: usize) {
+        match self {
+            Resolved::Skip(skip) => skip.observe(gate, place),
+            Resolved::Waiting(waiting) => waiting.is_observed = true,
+            Resolved::Check(_) | Resolved::Refused(_) => {}
         }
     }
 
@@ -47,7 +93,7 @@ impl Resolved {
     pub(crate) fn add_to(self, plan: &mut Plan<Waiting>, place: usize) -> Option<Refusal> {
         match self {
             Resolved::Check(check) => plan.add(place, check),
-            Resolved::Skip => {}
+            Resolved::Skip(_) => {}
             Resolved::Waiting(waiting) => plan.pending.push(*waiting),
             Resolved::Refused(refusal) => return Some(*refusal),
         }
@@ -62,6 +108,8 @@ impl Resolved {
 pub(super) struct Keyless {
     pub(super) draft: Draft,
     pub(super) terms: Terms,
+    /// Why the request is not counted, if `terms` are that it is not.
+    pub(super) uncounted: Skip,
 }
 
 /// A policy that needs a lookup before it is a check.
@@ -71,6 +119,8 @@ pub(crate) struct Waiting {
     pub(super) stage: Stage,
     /// Whether a refusal is dropped, as for a policy in shadow mode.
     pub(super) in_shadow: bool,
+    /// Whether a skip is counted: that of a request, but not of a look at the status.
+    pub(super) is_observed: bool,
 }
 
 type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -85,7 +135,7 @@ pub(super) enum Stage {
 
 impl Waiting {
     pub(super) fn new(gate: Arc<Gate>, keyless: Keyless, stage: Stage) -> Self {
-        Self { gate, keyless, stage, in_shadow: false }
+        Self { gate, keyless, stage, in_shadow: false, is_observed: false }
     }
 
     /// Returns it for a policy that never refuses.

@@ -24,7 +24,13 @@ impl Waiting {
         match resolved {
             Resolved::Check(check) => Resolution::Check(check),
             Resolved::Refused(refusal) if !self.in_shadow => Resolution::Refused(refusal),
-            Resolved::Skip | Resolved::Refused(_) | Resolved::Waiting(_) => Resolution::Skip,
+            Resolved::Skip(skip) => {
+                if self.is_observed {
+                    skip.observe(&self.gate, self.keyless.draft.rule);
+                }
+                Resolution::Skip
+            }
+            Resolved::Refused(_) | Resolved::Waiting(_) => Resolution::Skip,
         }
     }
 }

@@ -12,9 +12,9 @@ use ipnet::IpNet;
 
 use super::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
-use super::peer_ip::peer;
+use super::peer_ip::{is_forwarded, peer};
 use super::trust::{Trust, parse_net};
-use super::{Bannable, Extracted, KeyExtractor, ListEntry, hops};
+use super::{Bannable, Extracted, Forwarding, KeyExtractor, ListEntry, hops};
 use crate::core::{Answer, Error};
 
 /// An extractor of the client's address, also behind trusted proxies.
@@ -262,6 +262,22 @@ impl KeyExtractor for ClientIp {
 
     fn is_proven(&self) -> bool {
         true
+    }
+
+    fn needs_peer(&self) -> bool {
+        true
+    }
+
+    fn forwarding(&self, parts: &Parts) -> Forwarding {
+        let own = if let Source::Single(name) = &self.source { parts.headers.contains_key(name) } else { false };
+        if !own && !is_forwarded(parts) {
+            return Forwarding::None;
+        }
+        match peer(parts) {
+            None => Forwarding::None,
+            Some(peer) if self.trust.covers(0, peer.to_canonical()) => Forwarding::Counted,
+            Some(_) => Forwarding::Ignored,
+        }
     }
 
     /// A header is as true as the peers whose header counts.

@@ -11,6 +11,7 @@ use http::request::Parts;
 
 use super::bannable::Bannable;
 use super::extracted::Extracted;
+use super::forwarding::Forwarding;
 use super::list_entry::ListEntry;
 use super::missing::MissingKey;
 use crate::core::{Answer, Key};
@@ -133,6 +134,18 @@ pub trait KeyExtractor: Send + Sync + 'static {
         false
     }
 
+    /// Whether the key is missing where the address of the peer is; by default it is not.
+    fn needs_peer(&self) -> bool {
+        false
+    }
+
+    /// Returns what this extractor makes of the headers of a request in which proxies name the client, for a warning of
+    /// the layer. By default there is nothing to warn of.
+    fn forwarding(&self, parts: &Parts) -> Forwarding {
+        let _ = parts;
+        Forwarding::None
+    }
+
     /// Returns whom a [ban](crate::Ban) by this key refuses, which decides whether a policy with this key may have one.
     ///
     /// By default clients may choose the key, which is safe.
@@ -210,6 +223,14 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn is_proven(&self) -> bool {
         (**self).is_proven()
+    }
+
+    fn needs_peer(&self) -> bool {
+        (**self).needs_peer()
+    }
+
+    fn forwarding(&self, parts: &Parts) -> Forwarding {
+        (**self).forwarding(parts)
     }
 
     fn bannable(&self) -> Bannable {

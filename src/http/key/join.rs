@@ -12,7 +12,7 @@ use http::request::Parts;
 
 use super::MissingKey;
 use super::extractor::Join;
-use super::{Bannable, Extracted, Key, KeyExtractor, ListEntry, Secret};
+use super::{Bannable, Extracted, Forwarding, Key, KeyExtractor, ListEntry, Secret};
 use crate::core::Answer;
 use crate::lookup::RawValues;
 
@@ -61,6 +61,14 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
 
     fn is_proven(&self) -> bool {
         self.first.is_proven() && self.second.is_proven()
+    }
+
+    fn needs_peer(&self) -> bool {
+        self.first.needs_peer() || self.second.needs_peer()
+    }
+
+    fn forwarding(&self, parts: &Parts) -> Forwarding {
+        self.first.forwarding(parts).max(self.second.forwarding(parts))
     }
 
     fn bannable(&self) -> Bannable {

@@ -48,6 +48,7 @@ mod extractor;
 pub(crate) mod field_value;
 #[cfg(feature = "axum")]
 mod forwarded;
+mod forwarding;
 mod from_fn;
 mod global;
 mod header;
@@ -95,6 +96,7 @@ pub(crate) use embedded::{counted, site};
 pub use extension::{Extension, extension};
 pub use extracted::Extracted;
 pub use extractor::{Join, KeyExtractor};
+pub use forwarding::Forwarding;
 pub use from_fn::from_fn;
 pub use global::global;
 pub use header::{Header, header};

@@ -5,15 +5,19 @@
 //! header is read here.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Once;
 
 use axum::extract::ConnectInfo;
+use http::HeaderName;
+use http::header::FORWARDED;
 use http::request::Parts;
 
 use super::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
-use super::{Bannable, Extracted, KeyExtractor, ListEntry};
+use super::{Bannable, Extracted, Forwarding, KeyExtractor, ListEntry};
 use crate::core::Answer;
+
+/// The header in which most proxies name the client.
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// An extractor of the peer's address.
 ///
@@ -33,7 +37,7 @@ pub struct PeerIp {
 /// addresses compare the layer's client address, not this one.
 ///
 /// axum sets the address only if the app is served with `into_make_service_with_connect_info::<SocketAddr>()`. If it
-/// is not, there is no key, a warning is logged once per process, and by default all requests
+/// is not, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all requests
 /// [share](MissingKey::Share) one counter.
 ///
 /// # Examples
@@ -81,26 +85,25 @@ impl KeyExtractor for PeerIp {
         true
     }
 
+    fn needs_peer(&self) -> bool {
+        true
+    }
+
+    fn forwarding(&self, parts: &Parts) -> Forwarding {
+        if is_forwarded(parts) && peer(parts).is_some() { Forwarding::Ignored } else { Forwarding::None }
+    }
+
     fn bannable(&self) -> Bannable {
         if self.v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
     }
 }
 
-/// Returns the address at the other end of the connection, if axum set it; warns once per process if it did not.
+/// Returns the address at the other end of the connection, if axum set it.
 pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
-    let info = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-    if info.is_none() {
-        warn_once();
-    }
-    info.map(|ConnectInfo(peer)| peer.ip())
+    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip())
 }
 
-fn warn_once() {
-    static WARNED: Once = Once::new();
-    WARNED.call_once(|| {
-        tracing::warn!(
-            "requests have no peer address, so limits by IP address count all clients together by default: serve the \
-             app with `into_make_service_with_connect_info::<SocketAddr>()`"
-        );
-    });
+/// Returns whether a request has a header in which proxies name the client.
+pub(super) fn is_forwarded(parts: &Parts) -> bool {
+    parts.headers.contains_key(X_FORWARDED_FOR) || parts.headers.contains_key(FORWARDED)
 }

@@ -9,6 +9,7 @@
 
 mod policies;
 mod reject;
+mod sharing;
 mod status;
 
 use std::fmt;
@@ -59,6 +60,8 @@ pub struct RateLimitLayer {
     gate: SharedGate,
     /// Whether a status service for all clients was made of this layer or a clone.
     shows_all: Arc<AtomicBool>,
+    /// Whether the layer was compared with others, or shares its counters on purpose.
+    is_known: Arc<AtomicBool>,
 }
 
 impl RateLimitLayer {
@@ -150,6 +153,24 @@ impl RateLimitLayer {
     /// ```
     pub fn headers(self, headers: Headers) -> Self {
         self.change(|gate| gate.responses.set_headers(headers))
+    }
+
+    /// Logs requests that a policy refuses, at `info`.
+    ///
+    /// The first of a key is a line, of ten keys in 10 s, and the others are a count, so that a flood is few lines. No
+    /// line has a key. By default only what policies in [shadow mode](Policy::shadow) would refuse is logged, in the
+    /// same way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).log_refusals();
+    /// # let _ = layer;
+    /// ```
+    pub fn log_refusals(self) -> Self {
+        self.change(Gate::set_logs_refusals)
     }
 
     /// Sets what happens to requests that the store could not decide, instead of [`OnFailure::Fallback`].
@@ -283,6 +304,11 @@ impl RateLimitLayer {
         Limiter::shared(Arc::clone(&self.gate) as Arc<dyn InForce>)
     }
 
+    /// Returns a layer whose counters are meant to be those of other layers.
+    pub(crate) fn shared_on_purpose(self) -> Self {
+        Self { is_known: Arc::new(AtomicBool::new(true)), ..self }
+    }
+
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
         self.change(|gate| gate.limits.change_failure(change))
     }
@@ -297,10 +323,11 @@ impl RateLimitLayer {
     fn of(gate: Gate) -> Self {
         let gate = Arc::new_cyclic(|source| {
             let mut gate = gate;
+            gate.set_fresh_watch();
             gate.limits.set_source(Weak::<ArcSwap<Gate>>::clone(source));
             ArcSwap::from_pointee(gate)
         });
-        Self { gate, shows_all: Arc::default() }
+        Self { gate, shows_all: Arc::default(), is_known: Arc::default() }
     }
 }
 
@@ -308,6 +335,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
+        sharing::note(&self.gate, &self.is_known);
         RateLimit::new(inner, Arc::clone(&self.gate))
     }
 }

@@ -3,7 +3,7 @@
 //! Every way in goes through [`Gate::accepts`]: a policy that the store cannot keep, or that no request can match, is
 //! an error when the layer is built or replaced, never when a request comes.
 
-use super::RateLimitLayer;
+use super::{RateLimitLayer, sharing};
 use crate::core::{Error, Quota};
 use crate::http::gate::Gate;
 use crate::http::key::{self, KeyExtractor};
@@ -171,7 +171,9 @@ impl RateLimitLayer {
     pub(crate) fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
         let mut next = Gate::clone(&self.gate.load());
         change(&mut next);
-        let policies = next.accepts(policies)?;
+        let before = self.gate.load_full();
+        let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
+        let policies: Vec<Policy> = policies.collect();
         self.gate.rcu(|gate| {
             let mut gate = Gate::clone(gate);
             change(&mut gate);
@@ -179,6 +181,7 @@ impl RateLimitLayer {
             gate
         });
         self.warn_of_unproven();
+        sharing::note_replaced(&self.gate, &before.policies, &self.is_known);
         Ok(())
     }
 

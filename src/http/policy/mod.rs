@@ -10,6 +10,7 @@ mod build;
 mod bytes;
 mod count;
 mod options;
+mod origin;
 mod scope;
 
 use std::fmt;
@@ -24,6 +25,7 @@ pub use self::bytes::Over;
 pub use self::count::Count;
 pub(crate) use self::count::Refused;
 pub(crate) use self::options::Options;
+use self::origin::Origin;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::{check_route, is_route};
@@ -58,6 +60,8 @@ pub struct Policy {
     rule: Rule,
     key: Arc<dyn KeyExtractor>,
     options: Options,
+    /// Of which policy this one is a clone, whatever was set since.
+    origin: Origin,
 }
 
 impl Policy {
@@ -115,6 +119,17 @@ impl Policy {
     /// Returns the policy's own rule for requests without a key, or that of its extractor.
     pub(crate) fn rule_for_missing_key(&self) -> MissingKey {
         self.options.missing_key.unwrap_or_else(|| self.key.missing_key())
+    }
+
+    /// Returns whether the rule for requests without a key was set.
+    pub(crate) fn says_missing_key(&self) -> bool {
+        self.options.missing_key.is_some()
+    }
+
+    /// Returns the templates of routes, as they were given; none if the policy is for all.
+    #[cfg(feature = "axum")]
+    pub(crate) fn templates(&self) -> &[Box<str>] {
+        self.options.scope.routes.as_deref().unwrap_or_default()
     }
 
     /// Whether the deny list has values of keys.
@@ -230,7 +245,7 @@ impl Policy {
 /// Makes a policy of a rule, which counts all requests together until a [`key`](Policy::key) is set.
 impl From<Rule> for Policy {
     fn from(rule: Rule) -> Self {
-        Self { rule, key: Arc::new(key::global()), options: Options::default() }
+        Self { rule, key: Arc::new(key::global()), options: Options::default(), origin: Origin::new() }
     }
 }
 

@@ -11,7 +11,7 @@ use http::request::Parts;
 
 use super::document::Status;
 use crate::core::Mode;
-use crate::http::admission::{Judge, Resolved, Waiting};
+use crate::http::admission::{Judge, Resolved, Skip, Waiting};
 use crate::http::gate::Gate;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
@@ -71,7 +71,7 @@ fn resolve_unless_it_panics(gate: &Arc<Gate>, place: usize, parts: &Parts, panic
             let policy = gate.policies[place].name();
             tracing::warn!(code = "status_panicked", policy, "a policy was left out of a status: its closure panicked");
         }
-        Resolved::Skip
+        Resolved::Skip(Skip::Scope)
     })
 }
 
@@ -83,7 +83,7 @@ fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
     let scope = &policy.options().scope;
     let covered = scope.terms(parts).is_some();
     if policy.rule().mode() == Mode::Shadow || !(covered || scope.applies_when(parts)) {
-        return Resolved::Skip;
+        return Resolved::Skip(Skip::Scope);
     }
     let resolved = Judge::new(gate, place, parts).resolve_look();
     if covered { resolved } else { resolved.in_shadow() }
@@ -91,5 +91,5 @@ fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
 
 /// Keeps only the refusal of a policy that is not shown.
 fn only_if_refused(resolved: Resolved) -> Resolved {
-    if let Resolved::Refused(_) = resolved { resolved } else { Resolved::Skip }
+    if let Resolved::Refused(_) = resolved { resolved } else { Resolved::Skip(Skip::Scope) }
 }

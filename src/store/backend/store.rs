@@ -17,7 +17,7 @@ use crate::store::evaluate::{decided, of_any};
 use crate::store::traits::with_few_bans;
 use crate::store::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, Store,
-    Taken,
+    StoreId, Taken,
 };
 
 /// A store on a database that implements [`StateBackend`]: all algorithms, and one decision over several policies.
@@ -157,6 +157,10 @@ impl<B: StateBackend> Store for BackendStore<B> {
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         with_few_bans(requirements, MOST_STATES)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        Some(self.shared.id)
     }
 }
 

@@ -142,6 +142,10 @@ impl Store for RedisCellStore {
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         supports(requirements)
     }
+
+    fn id(&self) -> Option<StoreId> {
+        Some(self.inner.id)
+    }
 }
 
 impl Inner {

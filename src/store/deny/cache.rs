@@ -261,6 +261,10 @@ impl<S: Store> Store for DenyCache<S> {
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         self.inner.supports(requirements)
     }
+
+    fn id(&self) -> Option<StoreId> {
+        self.inner.id()
+    }
 }
 
 impl<S> DenyCache<S> {

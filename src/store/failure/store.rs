@@ -30,6 +30,7 @@ use crate::store::breaker::{LONGEST_PROBE, Permit};
 use crate::store::slots::{Held, SlotKeeper, Unclaimed};
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+    StoreId,
 };
 
 /// A store as layers and limiters keep it.
@@ -169,6 +170,10 @@ impl<S: Store> Store for FailureStore<S> {
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         self.inner.supports(requirements)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        self.inner.id()
     }
 }
 

@@ -15,7 +15,9 @@ use super::direct::decide_there;
 use super::shared::SharedBalances;
 use crate::core::{Error, Requirement};
 use crate::store::around::{settle_each, supports_refunds, without_outcomes};
-use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+};
 
 /// How often a key in use is charged and looked at, unless another tick is set.
 const DEFAULT_TICK: Duration = Duration::from_millis(100);
@@ -214,6 +216,10 @@ impl Store for HybridStore {
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         supports_refunds(&*self.shared.inner, requirements)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        self.shared.inner.id()
     }
 }
 

@@ -14,7 +14,7 @@ use super::leases::Leases;
 use crate::core::{Error, Requirement};
 use crate::store::around::{settle_each, supports_refunds, without_outcomes};
 use crate::store::{
-    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store,
+    Answer, Applied, Change, Check, Clock, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
     SystemClock,
 };
 
@@ -228,6 +228,10 @@ impl Store for LeaseStore {
 
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         supports_refunds(&*self.leases.inner, requirements)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        self.leases.inner.id()
     }
 }
 

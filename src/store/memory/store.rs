@@ -212,4 +212,8 @@ impl Store for MemoryStore {
     fn supports(&self, _: &[Requirement<'_>]) -> Result<(), Error> {
         Ok(())
     }
+
+    fn id(&self) -> Option<StoreId> {
+        Some(self.shared.id)
+    }
 }

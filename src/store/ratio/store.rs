@@ -15,7 +15,9 @@ use super::ticking::{close, start};
 use crate::core::{Error, PolicyName, Requirement};
 use crate::random;
 use crate::store::around::settle_each;
-use crate::store::{Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store};
+use crate::store::{
+    Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Settlement, Settling, Store, StoreId,
+};
 
 const DEFAULT_REPORT: usize = 256;
 const DEFAULT_CAPACITY: usize = 10_000;
@@ -261,6 +263,10 @@ impl Store for RatioStore {
             ))),
             None => Ok(()),
         }
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        Some(self.shared.id)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::store::evaluate::of_any;
 use crate::store::traits::with_few_bans;
 use crate::store::{
     Answer, Applied, BreakerState, Change, Check, Counter, Deadline, Decided, Receipt, Report, Settlement, Settling,
-    Store, Tally, Totals,
+    Store, StoreId, Tally, Totals,
 };
 
 /// Counters in Redis, shared by all processes that use it.
@@ -31,6 +31,10 @@ use crate::store::{
 /// The store survives restarts of the server: a decision that fails meanwhile returns an error within its budget (100
 /// ms unless it is [set](crate::store::RedisStoreBuilder::budget)), and later ones connect again. Clones share
 /// connections and cached refusals. Decisions need a tokio runtime with I/O and time enabled.
+///
+/// Give each service a [prefix](crate::store::RedisStoreBuilder::prefix) of its own, as in
+/// `RedisStore::builder().prefix("shop")`. Services with one prefix count together wherever names, keys and windows are
+/// the same, and no warning shows that, as each sees only its own layers.
 ///
 /// A decision has at most 255 checks: one for each policy that applies. Keys in Redis begin with `tollgate:` unless a
 /// [prefix](crate::store::RedisStoreBuilder::prefix) is set, and each has a time to live.
@@ -203,6 +207,10 @@ impl Store for RedisStore {
 
     fn recall(&self, checks: &[Check]) -> Option<Decided> {
         self.engine.refusals.as_ref().and_then(|refusals| refusals.recall(checks))
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        Some(self.engine.id)
     }
 }
 

@@ -117,7 +117,9 @@ async fn requests_that_are_turned_away_before_are_no_refusals_of_a_quota() {
     ] {
         let watch = Watch::start();
         ask(&RateLimitLayer::new(MemoryStore::new(), policy), "ada").await;
-        watch.saw(&[(&format!("decisions_total{{source=none,verdict={verdict}}}"), 1)]);
+        let decided = format!("decisions_total{{source=none,verdict={verdict}}}");
+        let skipped = ("policies_skipped_total{policy=tenant,reason=key_missing}", 1);
+        watch.saw(&[(&decided[..], 1), skipped][..if verdict == "allowed" { 2 } else { 1 }]);
     }
 }
 

@@ -62,7 +62,7 @@ async fn nothing_of_a_request_is_a_label() {
         let labels = series.split_once('{').map_or("", |(_, labels)| labels);
         let names = labels.trim_end_matches('}').split(',').filter_map(|label| label.split_once('='));
         for (name, value) in names {
-            assert!(["source", "verdict", "policy", "mode", "kind", "to"].contains(&name), "{series}");
+            assert!(["source", "verdict", "policy", "mode", "reason", "kind", "to"].contains(&name), "{series}");
             assert!(value.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{series}");
         }
     }

@@ -8,6 +8,7 @@ mod labels;
 mod outages;
 mod ratios;
 mod shed;
+mod skipped;
 mod slots;
 mod waits;
 mod watch;

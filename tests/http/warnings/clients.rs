@@ -1,0 +1,118 @@
+//! Clients that are counted together: TG003, by the address of a proxy, and TG004, as no address is known.
+
+use axum::body::Body;
+use http::Request;
+use tollgate::key::KeyExtractor;
+use tollgate::{AccessList, MemoryStore, Policy, Quota, RateLimitLayer, key};
+
+use super::{Logged, MANY, app, assert_is_in_page, layer, request, send, visit};
+
+/// A header of a proxy, which is at 10.0.0.1 as all peers here.
+const FORWARDED: [(&str, &str); 2] = [("x-forwarded-for", "203.0.113.9"), ("forwarded", "for=203.0.113.9")];
+
+fn behind() -> key::ClientIp {
+    key::client_ip().trusted_proxies(["10.0.0.0/8"])
+}
+
+fn by(name: &str, key: impl KeyExtractor) -> Policy {
+    Policy::new(name, MANY).key(key)
+}
+
+/// A layer by the client's address.
+fn of(client: key::ClientIp) -> RateLimitLayer {
+    RateLimitLayer::composite(MemoryStore::new()).client(client).ip(MANY)
+}
+
+#[test]
+fn a_forwarded_header_of_an_untrusted_peer_is_one_warning() {
+    let other = key::client_ip().trusted_proxies(["192.0.2.1"]);
+    for header in FORWARDED {
+        for layer in [of(key::client_ip()), of(other.clone()), layer([by("peer", key::peer_ip())])] {
+            let (logged, app) = (Logged::start(), app(&layer));
+            assert_eq!(visit(&app, "/"), 200);
+            logged.none();
+            let send = || assert_eq!(send(&app, request("/", &[header])), 200);
+            send();
+            let texts = ["no trusted proxy", "trusted_proxies(...)", "RateLimitLayer::client", "nothing is wrong"];
+            logged.only("TG003", &texts, send);
+            assert_eq!(logged.log.count("203.0.113.9") + logged.log.count("10.0.0.1"), 0, "no address is logged");
+        }
+    }
+}
+
+#[test]
+fn a_forwarded_header_that_counts_is_no_warning() {
+    let also_by_peer = of(behind()).policy(by("peer", key::peer_ip()));
+    for header in FORWARDED {
+        for layer in [of(behind()), also_by_peer.clone(), layer([by("client", behind())])] {
+            let (logged, app) = (Logged::start(), app(&layer));
+            (0..1_001).for_each(|_| assert_eq!(send(&app, request("/", &[header])), 200));
+            logged.none();
+        }
+    }
+}
+
+#[test]
+fn a_forwarded_header_matters_to_lists_of_addresses_and_to_no_other_key() {
+    let list = || AccessList::parse(["203.0.113.9"]).expect("an address");
+    for (policy, is_warned) in [(by("path", key::path()), false), (by("path", key::path()).deny(list()), true)] {
+        let (logged, app) = (Logged::start(), app(&layer([policy])));
+        let send = || assert_eq!(send(&app, request("/", &FORWARDED)), 200);
+        send();
+        if is_warned { logged.only("TG003", &[], send) } else { logged.none() }
+    }
+}
+
+#[test]
+fn a_proxy_that_is_put_in_front_later_shows_itself_with_the_first_refusal() {
+    let layer = RateLimitLayer::composite(MemoryStore::new()).ip(Quota::per_hour(1_100));
+    let (logged, app) = (Logged::start(), app(&layer));
+    (0..1_000).for_each(|_| assert_eq!(visit(&app, "/"), 200));
+    let send = || send(&app, request("/", &FORWARDED));
+    (0..100).for_each(|_| assert_eq!(send(), 200));
+    logged.none();
+    assert_eq!(send(), 429);
+    logged.only("TG003", &[], || assert_eq!(send(), 429));
+}
+
+#[test]
+fn what_was_warned_of_a_layer_is_not_repeated_for_other_policies() {
+    let layer = of(key::client_ip());
+    let (logged, app) = (Logged::start(), app(&layer));
+    send(&app, request("/", &FORWARDED));
+    layer.replace_policies([by("other", key::peer_ip())]).expect("it works");
+    logged.only("TG003", &[], || send(&app, request("/", &FORWARDED)));
+}
+
+#[test]
+fn without_a_peer_one_warning_a_layer_names_each_server() {
+    let logged = Logged::start();
+    let unknown = || Request::new(Body::empty());
+    let layers = [of(behind()), layer([by("peer", key::peer_ip())])];
+    for (before, layer) in layers.iter().enumerate() {
+        let app = app(layer);
+        assert_eq!(logged.warnings().len(), before);
+        (0..1_001).for_each(|_| assert_eq!(send(&app, unknown()), 200));
+    }
+    let warnings = logged.warnings();
+    assert_eq!(warnings.len(), 2, "{warnings:#?}");
+    for warning in &warnings {
+        assert_is_in_page(warning);
+    }
+    for text in ["code=\"TG004\"", "into_make_service_with_connect_info", "tonic", "SocketAddr", "trusted_unix_socket"]
+    {
+        assert!(warnings.iter().all(|warning| warning.contains(text)), "{warnings:#?}");
+    }
+}
+
+#[test]
+fn a_key_that_needs_no_peer_or_has_one_warns_of_none() {
+    let logged = Logged::start();
+    let joined = by("joined", key::client_ip().and(key::header("x-user")));
+    // The peer is known, and the other part is missing.
+    visit(&app(&layer([joined, by("ip", key::client_ip())])), "/");
+    for policy in [by("path", key::path()), by("global", key::global())] {
+        assert_eq!(send(&app(&layer([policy])), Request::new(Body::empty())), 200);
+    }
+    logged.none();
+}

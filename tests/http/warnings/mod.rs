@@ -1,0 +1,117 @@
+//! Traps of a set-up are warned of: each once, with a code and what to do; and what is meant is not.
+
+mod clients;
+mod keys;
+mod refusals;
+mod routes;
+mod sharing;
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::routing::get;
+use futures::FutureExt;
+use http::Request;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+use tower::ServiceExt;
+use tracing::Level;
+
+use crate::support::log::{Log, Noting};
+
+const MANY: Quota = Quota::per_hour(100_000);
+
+/// What this thread logs.
+struct Logged {
+    log: Log,
+    _noting: Noting,
+}
+
+impl Logged {
+    fn start() -> Self {
+        let log = Log::default();
+        Self { _noting: log.note(Level::INFO), log }
+    }
+
+    /// The warnings.
+    fn warnings(&self) -> Vec<String> {
+        self.log.lines("WARN")
+    }
+
+    #[track_caller]
+    fn none(&self) {
+        assert_eq!(self.warnings(), [""; 0]);
+    }
+
+    /// Checks that there is one warning, of this code and with these texts.
+    #[track_caller]
+    fn one(&self, code: &str, texts: &[&str]) {
+        let warnings = self.warnings();
+        let [warning] = &warnings[..] else { panic!("{code}: {warnings:#?}") };
+        assert_is_in_page(warning);
+        let code = format!("code=\"{code}\"");
+        for text in texts.iter().chain([&&code[..]]) {
+            assert!(warning.contains(text), "{text}: {warning}");
+        }
+    }
+
+    /// Checks that there is one warning, of this code and with these texts, and that 50 more requests add none.
+    #[track_caller]
+    fn only<T>(&self, code: &str, texts: &[&str], more: impl Fn() -> T) {
+        self.one(code, texts);
+        for _ in 0..50 {
+            more();
+        }
+        self.one(code, texts);
+    }
+}
+
+/// Checks that the page on warnings has the line, whatever its fields are besides the code.
+#[track_caller]
+fn assert_is_in_page(warning: &str) {
+    let page = include_str!("../../../docs/troubleshooting.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, line) = warning.split_once("WARN ").expect("a level");
+    let (text, fields) = line.split_once(" code=").expect("a code");
+    let code = fields.split(' ').next().expect("it has a value");
+    assert!(page.contains(&format!("WARN {text} code={code}")), "not in the page: {warning}");
+}
+
+fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
+    RateLimitLayer::composite(MemoryStore::new()).policies(policies)
+}
+
+/// Routes with a layer within the router.
+fn app(layer: &RateLimitLayer) -> Router {
+    pages().layer(layer.clone())
+}
+
+fn pages() -> Router {
+    Router::new().route("/", get(|| async {})).route("/login", get(|| async {})).route("/users/{id}", get(|| async {}))
+}
+
+/// A request for a path from a known peer, with headers.
+fn request(path: &str, headers: &[(&str, &str)]) -> Request<Body> {
+    let peer = ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4711)));
+    let request = Request::builder().uri(path).extension(peer);
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    request.body(Body::empty()).expect("a request")
+}
+
+#[track_caller]
+fn send(app: &Router, request: Request<Body>) -> u16 {
+    let response = app.clone().oneshot(request).now_or_never().expect("an answer at once").expect("a response");
+    response.status().as_u16()
+}
+
+#[track_caller]
+fn visit(app: &Router, path: &str) -> u16 {
+    send(app, request(path, &[]))
+}
+
+#[track_caller]
+fn visit_often(app: &Router, path: &str, times: usize) {
+    for _ in 0..times {
+        visit(app, path);
+    }
+}
