@@ -5,6 +5,8 @@ mod bans;
 mod bytes;
 #[cfg(feature = "calendar")]
 mod calendar;
+#[cfg(all(feature = "axum", feature = "lookup"))]
+mod explain;
 #[cfg(feature = "axum")]
 mod grpc;
 mod headers;
