@@ -1,5 +1,6 @@
 //! The example server: what it answers, how it starts and stops, and one limit shared by two of it.
 
+mod explain;
 mod fleet;
 mod harness;
 mod policies;
