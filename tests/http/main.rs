@@ -17,6 +17,8 @@ mod layer;
 mod limits;
 mod nested;
 #[cfg(feature = "axum")]
+mod order;
+#[cfg(feature = "axum")]
 mod proxy;
 mod queueing;
 #[cfg(all(unix, feature = "axum", feature = "redis", feature = "config"))]
