@@ -10,7 +10,9 @@ use tollgate::{Quota, RateLimitLayer, RedisStore, key};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let given = std::env::args().nth(1).or_else(|| std::env::var("REDIS_URL").ok());
-    let store = RedisStore::connect(given.as_deref().unwrap_or("redis://127.0.0.1:6379")).await?;
+    let url = given.as_deref().unwrap_or("redis://127.0.0.1:6379");
+    // Services on one Redis have prefixes of their own, so that they do not count together.
+    let store = RedisStore::builder().prefix("example-composite").connect(url).await?;
     let layer = RateLimitLayer::composite(store)
         .ip(Quota::per_minute(300))
         .user(Quota::token_bucket(5_000, Duration::from_secs(3_600)).burst(200), key::header("x-api-key"))

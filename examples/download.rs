@@ -37,7 +37,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 async fn serve(redis: &str) -> Result<SocketAddr, Error> {
     let quota = Quota::per_second(RATE as u64);
     let downloads = Policy::new("downloads", quota).key(key::client_ip()).response_bytes(Over::Pace);
-    let layer = RateLimitLayer::new(RedisStore::connect(redis).await?, downloads);
+    let layer = RateLimitLayer::new(RedisStore::builder().prefix("example-download").connect(redis).await?, downloads);
     let file = Bytes::from(vec![b'a'; 5 * MB]);
     let app = Router::new().route("/", get(async move || file)).layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await?;

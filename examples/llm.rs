@@ -104,7 +104,7 @@ async fn answer(Extension(limits): Extension<Handle>, request: Request) -> Respo
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let redis = match std::env::args().nth(1) {
-        Some(url) => Some(RedisStore::connect(&url).await?),
+        Some(url) => Some(RedisStore::builder().prefix("example-llm").connect(&url).await?),
         None => None,
     };
     let layer = layer(redis.as_ref())?;

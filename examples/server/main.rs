@@ -1,14 +1,16 @@
 //! A small HTTP server with limits, in memory or in Redis:
 //!
 //! ```text
-//! cargo run --example server -- [--addr ADDRESS] [--redis URL] [--config FILE]
+//! cargo run --example server -- [--addr ADDRESS] [--redis URL] [--config FILE] [--explain]
 //! ```
 //!
 //! The file's policies replace the built-in ones, and are reloaded on SIGHUP and when the file changes;
-//! `examples/policies.toml` has every option. With `--features metrics`, `GET /metrics` serves metrics for
+//! `examples/policies.toml` has every option. With `--explain`, `GET /explain?path=/login&method=POST` shows what the
+//! policies make of a request, to this machine only. With `--features metrics`, `GET /metrics` serves metrics for
 //! Prometheus.
 
 mod args;
+mod explain;
 mod limits;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -49,7 +51,7 @@ async fn run() -> Result<(), BoxError> {
     let config = file.as_ref().map(ConfigFile::config);
     let ((layer, shedder), store) = match &args.redis {
         Some(url) => {
-            let store = RedisStore::connect_lazy(url)?;
+            let store = RedisStore::builder().prefix("example-server").connect_lazy(url)?;
             (limits::layers(store.clone(), store, config)?, "redis")
         }
         None => (limits::layers(MemoryStore::new(), MemoryTally::new(), config)?, "memory"),
@@ -64,7 +66,7 @@ async fn run() -> Result<(), BoxError> {
     let address = listener.local_addr()?;
     writeln!(std::io::stdout(), "listening on http://{address}, store: {store}")?;
     tracing::info!(%address, store, "ready");
-    let app = routes::app(&layer, shedder);
+    let app = routes::app(&layer, shedder, args.explain);
     #[cfg(feature = "metrics")]
     let app = app.route("/metrics", metrics::record()?);
     shutdown::serve(listener, app, stop).await

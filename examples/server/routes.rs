@@ -13,9 +13,11 @@ use serde::Deserialize;
 use tollgate::RateLimitLayer;
 use tollgate::shed::FleetShedLayer;
 
+use crate::explain;
+
 const SLOWEST: Duration = Duration::from_secs(60);
 
-pub(crate) fn app(layer: &RateLimitLayer, shedder: Option<FleetShedLayer>) -> Router {
+pub(crate) fn app(layer: &RateLimitLayer, shedder: Option<FleetShedLayer>, explains: bool) -> Router {
     let limited = Router::new()
         .route("/", get(async || "hello\n"))
         .route("/search", get(async || "found nothing\n"))
@@ -23,19 +25,24 @@ pub(crate) fn app(layer: &RateLimitLayer, shedder: Option<FleetShedLayer>) -> Ro
         .route("/slow", get(slow))
         .route("/status/{code}", get(status))
         .layer(layer.clone());
+    let (limited, explain) = if explains { explain::around(limited, layer) } else { (limited, None) };
     let shedding = match shedder {
         Some(shedder) => limited.layer(shedder),
         None => limited,
     };
-    shedding
-        // Added after the layers, so neither is limited or shed.
+    let app = shedding
+        // Added after the layers, so these are neither limited nor shed.
         .route("/healthz", get(async || "ok\n"))
-        .route("/rate_limit", get_service(layer.status_service_for(is_local)))
+        .route("/rate_limit", get_service(layer.status_service_for(is_local)));
+    match explain {
+        Some(explain) => app.route("/explain", explain),
+        None => app,
+    }
 }
 
-/// Returns whether a request comes from this machine and not through a proxy. Only such requests see the status,
-/// as any client can send another user's API key.
-fn is_local(parts: &Parts) -> bool {
+/// Returns whether a request comes from this machine and not through a proxy. Only such requests see the status
+/// and explanations, as any client can send another user's API key.
+pub(crate) fn is_local(parts: &Parts) -> bool {
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     let through_proxy = [FORWARDED.as_str(), "x-forwarded-for", "x-real-ip", "via"];
     peer.is_some_and(|ConnectInfo(peer)| peer.ip().to_canonical().is_loopback())

@@ -44,7 +44,7 @@ async fn run(store: impl Store + Clone) -> Result<(), Error> {
 async fn main() -> Result<(), Error> {
     tracing_subscriber::fmt::init();
     match std::env::args().nth(1).or_else(|| std::env::var("REDIS_URL").ok()) {
-        Some(url) => run(RedisStore::connect(&url).await?).await,
+        Some(url) => run(RedisStore::builder().prefix("example-stack").connect(&url).await?).await,
         None => run(MemoryStore::new()).await,
     }
 }

@@ -26,7 +26,7 @@ pub use self::account::{Handle, RealCost, RequestBody};
 pub use self::back_pressure::{BackPressure, BackPressureFuture, BackPressureLayer};
 pub use self::headers::{Dialect, EXPOSED_HEADERS, Headers};
 pub use self::key::MissingKey;
-pub use self::layer::RateLimitLayer;
+pub use self::layer::{Explained, Explanation, RateLimitLayer};
 pub use self::policy::{AccessList, Count, Over, Policy};
 pub use self::service::{LimitRequestBody, RateLimit, RequestBodyLayer, ResponseBody, ResponseFuture};
 pub use self::status::StatusService;

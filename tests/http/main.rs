@@ -5,6 +5,8 @@ mod bans;
 mod bytes;
 #[cfg(feature = "calendar")]
 mod calendar;
+#[cfg(all(feature = "axum", feature = "lookup"))]
+mod explain;
 #[cfg(feature = "axum")]
 mod grpc;
 mod headers;
@@ -14,6 +16,8 @@ mod hostile;
 mod layer;
 mod limits;
 mod nested;
+#[cfg(feature = "axum")]
+mod order;
 #[cfg(feature = "axum")]
 mod proxy;
 mod queueing;

@@ -7,6 +7,8 @@
 //! What the settings mean for one request is in [`admission`](crate::http::admission); what the store's failures mean
 //! is in [`OnFailure`].
 
+mod explain;
+mod explanation;
 mod policies;
 mod reject;
 mod sharing;
@@ -21,6 +23,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tower::Layer;
 
+pub use self::explanation::{Explained, Explanation};
 use crate::core::Error;
 use crate::http::gate::{Gate, SharedGate};
 use crate::http::headers::Headers;

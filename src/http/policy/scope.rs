@@ -4,6 +4,7 @@
 //! does not. CORS preflights are the reason of more than one kind of terms: browsers send them without credentials, and
 //! any client can send what looks like one, so they may go uncounted but not past a deny list.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
@@ -122,4 +123,31 @@ pub(crate) fn is_route(parts: &Parts, routes: &[Box<str>]) -> bool {
 #[cfg(not(feature = "axum"))]
 fn is_route(_: &Parts, _: &[Box<str>]) -> bool {
     false
+}
+
+/// Returns the template of the route that matched, if one did.
+#[cfg(feature = "axum")]
+fn route_of(parts: &Parts) -> Option<&str> {
+    matched(parts)
+}
+
+#[cfg(not(feature = "axum"))]
+fn route_of(_: &Parts) -> Option<&str> {
+    None
+}
+
+impl Scope {
+    /// Returns why the policy does not apply to a request without [terms](Self::terms). Runs no closure.
+    pub(crate) fn why_not(&self, parts: &Parts) -> Cow<'static, str> {
+        if self.methods.as_ref().is_some_and(|methods| !is_listed(&parts.method, methods)) {
+            return format!("its methods do not include {}", parts.method).into();
+        }
+        if self.routes.as_ref().is_some_and(|routes| !is_route(parts, routes)) {
+            return match route_of(parts) {
+                Some(route) => format!("its routes do not include {route}, which matched").into(),
+                None => "it is for routes, and none has matched where the layer is".into(),
+            };
+        }
+        "its closure (when) returned false".into()
+    }
 }

@@ -1,5 +1,6 @@
 //! The example server: what it answers, how it starts and stops, and one limit shared by two of it.
 
+mod explain;
 mod fleet;
 mod harness;
 mod policies;
@@ -116,7 +117,9 @@ async fn it_says_which_store_it_uses_wherever_the_url_comes_from() {
     let flag = Server::start(&["--redis", &redis.url()]);
     assert!(flag.ready.contains("redis"), "{}", flag.ready);
     assert_eq!(flag.get("/").await.0, 200);
-    assert_eq!(redis.keys().len(), 2, "an IP and a route: {:?}", redis.keys());
+    let keys = redis.keys();
+    assert_eq!(keys.len(), 2, "an IP and a route: {keys:?}");
+    assert!(keys.iter().all(|key| key.starts_with("example-server:{")), "no other service counts with it: {keys:?}");
 
     let mut by_environment = command(&[]).env("REDIS_URL", "nonsense").spawn().unwrap();
     assert_eq!(ended(&mut by_environment).code(), Some(2), "the environment is read");

@@ -1,0 +1,28 @@
+//! Where a rate limiter belongs among the layers of a service: tracing, CORS, compression, timeouts, authentication and
+//! nested routers ([`app`]). docs/order.md explains it.
+//!
+//! `cargo run --example order` adds the layers with `Router::layer`, `cargo run --example order -- builder` with a
+//! `ServiceBuilder`; `around` shows what a layer around the whole router cannot do.
+
+mod app;
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+use tollgate::MemoryStore;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).init();
+    let store = MemoryStore::new();
+    let app = match std::env::args().nth(1).as_deref() {
+        None | Some("router") => app::by_router(store),
+        Some("builder") => app::by_builder(store),
+        Some("around") => app::around(store),
+        Some(other) => return Err(format!("{other:?} is none of router, builder and around").into()),
+    };
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    println!("try: curl -i -H 'Authorization: Bearer ada' http://{}/api/report", listener.local_addr()?);
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
+    Ok(())
+}
