@@ -113,6 +113,7 @@
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
 //! | `axum` | yes | the keys [`key::client_ip`], [`key::peer_ip`], [`key::route`] and [`key::path_param`] |
+//! | `tonic` | no | the peer's address from a tonic 0.14 server, for [`key::client_ip`] and [`key::peer_ip`] |
 //! | `redis` | yes | [`RedisStore`] |
 //! | `cluster` | yes | `RedisStore::connect_cluster`: a Redis Cluster |
 //! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |

@@ -13,7 +13,8 @@ use crate::http::key::{self, ClientIp};
 use crate::store::{FailureRules, OnFailure};
 
 /// All fields of the server.
-const FIELDS: &[&str] = &["trusted_proxies", "trusted_hops", "forwarded", "on_failure", "allow_for", "instances"];
+const FIELDS: &[&str] =
+    &["trusted_proxies", "trusted_hops", "forwarded", "trusted_unix_socket", "on_failure", "allow_for", "instances"];
 
 /// The words of the field `on_failure`.
 const ON_FAILURE: &[(&str, OnFailure)] =
@@ -90,7 +91,7 @@ impl Server {
         refuse_client(table)?;
         Ok(Self {
             #[cfg(feature = "axum")]
-            client: read_client(table)?,
+            client: with_unix_socket(read_client(table)?, table)?,
             on_failure,
             allow_for: read_allow_for(table, on_failure)?,
             instances: instances.unwrap_or(NonZeroU32::MIN),
@@ -133,7 +134,7 @@ fn read_instances(given: Field<'_>) -> Result<NonZeroU32, Error> {
 
 #[cfg(not(feature = "axum"))]
 fn refuse_client(table: Table<'_>) -> Result<(), Error> {
-    let Some(given) = FIELDS[..3].iter().find_map(|name| table.get(name)) else { return Ok(()) };
+    let Some(given) = FIELDS[..4].iter().find_map(|name| table.get(name)) else { return Ok(()) };
     let name = given.name;
     Err(given.error(format!("{name} has a meaning with the feature axum only: enable it, or leave it out")))
 }
@@ -158,6 +159,15 @@ fn read_client(table: Table<'_>) -> Result<ClientIp, Error> {
         )),
         (None, None) => Ok(key::client_ip()),
     }
+}
+
+/// Trusts the proxy at the other end of a Unix socket, if that is set.
+#[cfg(feature = "axum")]
+fn with_unix_socket(client: ClientIp, table: Table<'_>) -> Result<ClientIp, Error> {
+    Ok(match table.switched_on("trusted_unix_socket")? {
+        Some(_) => client.trusted_unix_socket(),
+        None => client,
+    })
 }
 
 #[cfg(feature = "axum")]

@@ -142,11 +142,24 @@ async fn the_wait_is_in_milliseconds_rounded_up_and_at_least_one() {
 
 #[tokio::test]
 async fn a_call_that_no_wait_can_help_is_not_to_be_retried() {
-    let server = Health::start(limited(Policy::new("calls", Quota::per_hour(2)).cost(3)).0).await;
+    let server = Health::start(limited(Policy::new("calls", Quota::per_hour(2)).cost_by(|_| 3)).0).await;
     let status = refused(&mut server.client().await).await;
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert_eq!(status.message(), "the call costs more than the limit ever admits");
     assert_eq!(metadata(&status, "grpc-retry-pushback-ms"), "-1");
+}
+
+#[cfg(feature = "tonic")]
+#[tokio::test]
+async fn a_tonic_server_counts_each_peer() {
+    let server = Health::start(limited(Policy::new("calls", Quota::per_hour(1)).key(key::peer_ip())).0).await;
+    for peer in ["127.0.0.1", "127.0.0.2"] {
+        let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).expect("an address");
+        let endpoint = endpoint.local_address(Some(peer.parse().expect("an address")));
+        let mut client = HealthClient::new(soon(endpoint.connect()).await.expect("the server listens"));
+        assert!(call(&mut client, None).await.is_ok(), "{peer}");
+        assert_eq!(refused(&mut client).await.code(), Code::ResourceExhausted, "{peer}");
+    }
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ mod limits;
 mod nested;
 #[cfg(feature = "axum")]
 mod order;
+#[cfg(all(unix, feature = "axum"))]
+mod peers;
 #[cfg(feature = "axum")]
 mod proxy;
 mod queueing;
@@ -31,8 +33,8 @@ mod sockets;
 mod stack;
 #[cfg(feature = "axum")]
 mod stampede;
-#[cfg(feature = "axum")]
-mod warnings;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "axum")]
+mod warnings;

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 use super::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
-use super::peer_ip::{is_forwarded, peer};
+use super::peer::{is_forwarded, peer};
 use super::trust::{Trust, parse_net};
 use super::{Bannable, Extracted, Forwarding, KeyExtractor, ListEntry, hops};
 use crate::core::{Answer, Error};
@@ -25,6 +25,8 @@ use crate::core::{Answer, Error};
 pub struct ClientIp {
     trust: Trust,
     source: Source,
+    /// Whether a peer without an address is a trusted proxy.
+    unix_socket: bool,
     /// In bits, at most 128.
     v6_prefix: u8,
 }
@@ -77,7 +79,7 @@ enum Source {
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn client_ip() -> ClientIp {
-    ClientIp { trust: Trust::nobody(), source: Source::XForwardedFor, v6_prefix: DEFAULT_V6_PREFIX }
+    ClientIp { trust: Trust::nobody(), source: Source::XForwardedFor, unix_socket: false, v6_prefix: DEFAULT_V6_PREFIX }
 }
 
 impl ClientIp {
@@ -142,6 +144,17 @@ impl ClientIp {
     /// ```
     pub fn trusted_hops(self, proxies: usize) -> Self {
         Self { trust: Trust::Hops(proxies), ..self }
+    }
+
+    /// Trusts the proxy at the other end of a Unix socket, which has no address: a request without a peer's address is
+    /// one of that proxy.
+    ///
+    /// With [`trusted_hops`](Self::trusted_hops) of 1 or more it is the first of them without this setting.
+    ///
+    /// Only for servers that listen on Unix sockets and nowhere else: over TCP, where the peer's address is not known
+    /// by mistake, clients would choose their address.
+    pub fn trusted_unix_socket(self) -> Self {
+        Self { unix_socket: true, ..self }
     }
 
     /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`.
@@ -211,31 +224,37 @@ impl ClientIp {
         Self { v6_prefix: bits.min(128), ..self }
     }
 
-    /// Returns the client's whole address; `None` if the peer's is not known.
+    /// Returns the client's whole address. `None` if the peer's is not known, and it is no trusted proxy or names no
+    /// client.
     ///
     /// The prefix length does not apply. IPv4 addresses mapped into IPv6 are IPv4; other embedded ones stay IPv6.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
-        let (peer, headers) = (peer(parts)?.to_canonical(), &parts.headers);
-        if !self.trust.covers(0, peer) {
-            return Some(peer);
+        let (peer, headers) = (peer(parts).map(|peer| peer.to_canonical()), &parts.headers);
+        if peer.is_some_and(|peer| !self.trust.covers(0, peer)) {
+            return peer;
         }
-        Some(match &self.source {
+        match &self.source {
             Source::XForwardedFor => self.walk(peer, hops::x_forwarded_for(headers)),
             Source::Forwarded => self.walk(peer, hops::forwarded(headers)),
             Source::Single(name) => self.walk(peer, hops::single(headers, name)),
-        })
+        }
     }
 
     /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
-    fn walk(&self, peer: IpAddr, mut hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
-        let (mut client, mut passed) = (peer, 0);
+    fn walk(&self, peer: Option<IpAddr>, mut hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
+        let (mut client, mut passed) = match peer {
+            Some(peer) => (peer, 0),
+            // The first of the trusted proxies has no address.
+            None if self.unix_socket || self.trust.is_by_number() => (hops.next()??, 1),
+            None => return None,
+        };
         while self.trust.covers(passed, client)
             && let Some(Some(hop)) = hops.next()
         {
             client = hop;
             passed += 1;
         }
-        client
+        Some(client)
     }
 }
 

@@ -17,7 +17,7 @@ use http::Response;
 use http::request::Parts;
 
 use super::MissingKey;
-use super::{Extracted, Key, KeyExtractor, ListEntry};
+use super::{Extracted, Forwarding, Key, KeyExtractor, ListEntry};
 use crate::core::{Answer, Error};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 
@@ -175,6 +175,14 @@ impl<K: KeyExtractor> KeyExtractor for KeyLookup<K> {
 
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         self.by.address(parts)
+    }
+
+    fn needs_peer(&self) -> bool {
+        self.by.needs_peer()
+    }
+
+    fn forwarding(&self, parts: &Parts) -> Forwarding {
+        self.by.forwarding(parts)
     }
 
     /// Any value may be found; addresses are known to the other extractor only.

@@ -70,6 +70,8 @@ mod path;
 #[cfg(feature = "axum")]
 mod path_param;
 #[cfg(feature = "axum")]
+mod peer;
+#[cfg(feature = "axum")]
 mod peer_ip;
 #[cfg(feature = "query")]
 mod query;

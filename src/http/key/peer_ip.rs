@@ -1,23 +1,15 @@
 //! Extracts the address at the other end of the connection.
 //!
-//! axum's server puts it into the extensions of each request, if the app is served with `ConnectInfo`. It is the only
-//! address that no client can forge, so the chain of proxies of [`client_ip`](super::client_ip) starts with it. No
-//! header is read here.
+//! It is the only address that no client can forge, so the chain of proxies of [`client_ip`](super::client_ip) starts
+//! with it. No header is read here.
 
-use std::net::{IpAddr, SocketAddr};
-
-use axum::extract::ConnectInfo;
-use http::HeaderName;
-use http::header::FORWARDED;
 use http::request::Parts;
 
 use super::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
+use super::peer::{is_forwarded, peer};
 use super::{Bannable, Extracted, Forwarding, KeyExtractor, ListEntry};
 use crate::core::Answer;
-
-/// The header in which most proxies name the client.
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// An extractor of the peer's address.
 ///
@@ -36,9 +28,16 @@ pub struct PeerIp {
 /// If there is a proxy, this is its address: use [`client_ip`](super::client_ip) for the client's. Lists of
 /// addresses compare the layer's client address, not this one.
 ///
-/// axum sets the address only if the app is served with `into_make_service_with_connect_info::<SocketAddr>()`. If it
-/// is not, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all requests
-/// [share](MissingKey::Share) one counter.
+/// The address is found in the extensions of a request where the server inserts it:
+///
+/// | server | what to do |
+/// | --- | --- |
+/// | axum | serve the app with `into_make_service_with_connect_info::<SocketAddr>()` |
+/// | tonic 0.14, without TLS or with its own | enable the feature `tonic` |
+/// | any other, such as hyper | insert the peer's [`SocketAddr`](std::net::SocketAddr) as it is |
+///
+/// If there is none, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all requests [share](MissingKey::Share) one
+/// counter.
 ///
 /// # Examples
 ///
@@ -96,14 +95,4 @@ impl KeyExtractor for PeerIp {
     fn bannable(&self) -> Bannable {
         if self.v6_prefix < LEAST_SITE { Bannable::Shared } else { Bannable::Client }
     }
-}
-
-/// Returns the address at the other end of the connection, if axum set it.
-pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
-    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip())
-}
-
-/// Returns whether a request has a header in which proxies name the client.
-pub(super) fn is_forwarded(parts: &Parts) -> bool {
-    parts.headers.contains_key(X_FORWARDED_FOR) || parts.headers.contains_key(FORWARDED)
 }

@@ -52,6 +52,11 @@ impl Trust {
         }
     }
 
+    /// Whether proxies are trusted by their number, and there is one.
+    pub(super) fn is_by_number(&self) -> bool {
+        matches!(self, Trust::Hops(1..))
+    }
+
     /// Whether the proxy at `address` is trusted, after `passed` others.
     pub(super) fn covers(&self, passed: usize, address: IpAddr) -> bool {
         match self {
