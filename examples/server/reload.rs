@@ -1,6 +1,8 @@
 //! Reloads the config file while the server runs.
 
 use std::fs::Metadata;
+#[cfg(unix)]
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -25,11 +27,14 @@ pub(crate) struct ConfigFile {
     config: Config,
 }
 
-/// The metadata that changes when a file is written.
+/// The metadata that changes when a file is written, or another one takes its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
     length: u64,
+    /// Device, inode, and when the metadata itself changed: which a program that sets the time of a file cannot set.
+    #[cfg(unix)]
+    file: (u64, u64, i64, i64),
 }
 
 impl ConfigFile {
@@ -62,7 +67,6 @@ impl ConfigFile {
                 return tracing::error!("the config file is refused, the policies stay: {}", in_one_line(&error));
             }
         };
-        limits::warn_of_no_policies(&newer);
         if !newer.has_fleet_of(&self.config) {
             tracing::warn!(code = "settings_stay", settings = "fleet", "fleet stays as it was: restart the server");
         }
@@ -70,7 +74,10 @@ impl ConfigFile {
             tracing::warn!(code = "settings_stay", settings = "ratios", "ratios stay as they were: restart the server");
         }
         match newer.update(layer) {
-            Ok(()) => tracing::info!(policies = newer.policies().len(), "the config file was read again"),
+            Ok(()) => {
+                tracing::info!(policies = newer.policies().len(), "the config file was read again");
+                limits::warn_of_no_policies(&newer);
+            }
             Err(error) => tracing::error!("the config file is refused, the policies stay: {}", in_one_line(&error)),
         }
     }
@@ -79,7 +86,12 @@ impl ConfigFile {
 impl Stamp {
     fn of(path: &Path) -> Option<Self> {
         let file = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
-        Some(Self { modified: file.modified().ok(), length: file.len() })
+        Some(Self {
+            modified: file.modified().ok(),
+            length: file.len(),
+            #[cfg(unix)]
+            file: (file.dev(), file.ino(), file.ctime(), file.ctime_nsec()),
+        })
     }
 }
 

@@ -46,6 +46,9 @@ fn with(
 ) -> Result<Policy, Error> {
     let Some(given) = given else { return Ok(policy) };
     let mut all = AccessList::default();
+    if given.as_list("client").is_some_and(|clients| clients.is_empty()) {
+        return Err(given.error(format!("{} is an empty list: give at least one entry, or leave it out", given.name)));
+    }
     for client in given.texts("client")? {
         let list = read(AccessList::default(), given.name, client)?;
         if let Some((_, is_address)) = list.idle(|entry| policy.extractor().can_match(entry)) {

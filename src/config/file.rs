@@ -43,6 +43,8 @@ const MOST_POLICIES: usize = 128;
 pub struct Config {
     /// In the order of the file, at most [`MOST_POLICIES`].
     policies: Vec<Policy>,
+    /// Whether the file has `policy = []`: no policies, on purpose.
+    has_none: bool,
     /// The table `[server]`, or its defaults.
     server: Server,
     /// The table `[fleet]`.
@@ -268,6 +270,9 @@ impl Config {
     /// # }
     /// ```
     pub fn update(&self, layer: &RateLimitLayer) -> Result<(), Error> {
+        if self.has_none {
+            layer.remove_policies();
+        }
         #[cfg(feature = "axum")]
         layer.replace(self.policies.clone(), |gate| gate.set_client(Arc::new(self.server.client().clone())))?;
         #[cfg(not(feature = "axum"))]
@@ -290,10 +295,11 @@ impl Config {
             Field::new("the file", &root, source).table("a table")?.only(&["policy", "server", "fleet", "ratios"])?;
         let server = file.get("server").map(Server::read).transpose()?.unwrap_or_default();
         let policies = file.get("policy").map(|given| read_policies(given, &server)).transpose()?;
+        let has_none = policies.as_ref().is_some_and(|(policies, _)| policies.is_empty());
         let (policies, names) = policies.unwrap_or_default();
         let fleet = file.get("fleet").map(|given| Fleet::read(given, &names)).transpose()?;
         let ratios = file.get("ratios").map(|given| Ratios::read(given, &policies, &names)).transpose()?;
-        Ok(Self { policies, server, fleet, ratios })
+        Ok(Self { policies, has_none, server, fleet, ratios })
     }
 }
 

@@ -113,6 +113,7 @@
 //! | --- | --- | --- |
 //! | `trusted_proxies` | CIDRs and addresses of the proxies that are trusted to name the client's address | none |
 //! | `trusted_hops` | instead: how many proxies there are before the server, 0 to 64 | 0 |
+//! | `trusted_unix_socket` | `true`: a peer without an address is a proxy of yours, at the other end of a Unix socket | `false` |
 //! | `forwarded` | the header in which they name it: `"x-forwarded-for"`, `"forwarded"`, or one with a single address, such as `"cf-connecting-ip"` | `"x-forwarded-for"` |
 //! | `on_failure` | `"fallback"`, `"allow"` or `"deny"`: see [`OnFailure`](crate::OnFailure) | `"fallback"` |
 //! | `allow_for` | with `"allow"`: for how long all is admitted in one outage, above 0; after that as with `"fallback"` | `"60s"` |

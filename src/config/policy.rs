@@ -95,6 +95,7 @@ pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Poli
     let policy = with_cost(policy, table)?;
     let policy = with_unit(policy, table)?;
     let policy = with_tiers(policy, table)?;
+    policy.check_cost().map_err(|error| table.get("cost").unwrap_or(name).error(error))?;
     let policy = with_reserve(policy, table)?;
     let policy = with_ban(policy, table)?;
     Ok((with_switches(policy, table)?, name))

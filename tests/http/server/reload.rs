@@ -149,3 +149,35 @@ async fn a_config_from_a_pipe_is_read_once() {
     writer.join().unwrap();
     assert_eq!(remaining(&server).await, "0", "an empty answer lifts no limit");
 }
+
+#[tokio::test]
+async fn an_emptied_file_changes_nothing_and_an_empty_list_of_policies_lifts_all() {
+    let config = ConfigFile::new(&policy(2));
+    let server = Server::start(&["--config", config.path()]);
+    assert_eq!(remaining(&server).await, "1");
+    config.replace("");
+    server.log.wait(REFUSED, 1).await;
+    assert_eq!(remaining(&server).await, "0", "{}", server.log.text());
+    config.replace("policy = []\n");
+    server.log.wait(READ, 1).await;
+    assert_eq!(server.status("/", &[]).await, 200);
+    server.log.wait("no policies: nothing is limited", 1).await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_to_another_file_of_equal_length_and_time_is_noticed() {
+    let (before, after, link) = (ConfigFile::new(&policy(3)), ConfigFile::new(&policy(8)), ConfigFile::new(""));
+    let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    for file in [&before, &after] {
+        std::fs::File::options().write(true).open(file.path()).and_then(|file| file.set_modified(time)).unwrap();
+    }
+    std::fs::remove_file(link.path()).unwrap();
+    std::os::unix::fs::symlink(before.path(), link.path()).unwrap();
+    let server = Server::start(&["--config", link.path()]);
+    assert_eq!(remaining(&server).await, "2");
+    let next = format!("{}.next", link.path());
+    std::os::unix::fs::symlink(after.path(), &next).unwrap();
+    std::fs::rename(&next, link.path()).unwrap();
+    limit_becomes(&server, 8).await;
+}

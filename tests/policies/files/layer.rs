@@ -172,3 +172,17 @@ fn settings_that_stay_are_named_in_one_warning() {
         assert_eq!(log.count("code=\"settings_stay\""), 1, "{}", log.text());
     }
 }
+
+#[tokio::test]
+async fn an_emptied_file_is_refused_and_an_empty_list_of_policies_is_not() {
+    let layer = layer(&policy("limit = 1\nwindow = \"1h\""));
+    let app = app(layer.clone());
+    assert_eq!(statuses(&app, ["/", "/"]).await, [200, 429]);
+    for emptied in ["", "# [[policy]]", "[server]\ninstances = 2"] {
+        let error = read(emptied).update(&layer).expect_err("nothing would be limited");
+        assert!(error.to_string().contains("no policies in place of 1"), "{error}");
+        assert_eq!(statuses(&app, ["/"]).await, [429]);
+    }
+    read("policy = []").update(&layer).expect("it is meant");
+    assert_eq!(statuses(&app, ["/"]).await, [200]);
+}

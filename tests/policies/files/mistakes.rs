@@ -22,6 +22,7 @@ fn keys_without_a_name_are_told() {
 fn costs_counts_scopes_and_lists_are_checked() {
     all_refused(&[
         ("cost = -1", 3, &["`-1`", "0 or more"]),
+        ("limit = 50\ncost = 60", 4, &["a request costs 60 and the quota holds 50 at most"]),
         ("cost = \"x-cost\"", 3, &["cost \"x-cost\" is unknown", "header:NAME"]),
         ("cost = \"header:\"", 3, &["cost header:NAME has \"\" for a name", "invalid HTTP header name"]),
         ("cost = \"header:x y\"", 3, &["\"x y\""]),
@@ -47,6 +48,8 @@ fn costs_counts_scopes_and_lists_are_checked() {
             &["allow: \"10.0.0.0/33\" looks like an address but is not a valid one", "10.0.0.0/8"],
         ),
         ("deny = [\"2001:db8::/129\"]", 3, &["deny: \"2001:db8::/129\" looks like an address but is not a valid one"]),
+        ("deny = []", 3, &["deny is an empty list: give at least one entry"]),
+        ("allow = []", 3, &["allow is an empty list"]),
         ("deny = [\"\"]", 3, &["deny has an empty entry"]),
         ("deny = [\"friend\"]", 3, &["deny has an entry that can never match", "give the policy a key that has it"]),
         ("key = \"host\"\nallow = [\"10.0.0.0/8\",\n\"Example.com\"]", 5, &["allow has an entry that can never match"]),
