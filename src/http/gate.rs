@@ -115,15 +115,10 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// If the store does not support one of them, or no request can match one of its routes or an entry of its lists,
-    /// or one settles slots by the outcome, or counts bytes in a way that makes no sense, or clients could have others
-    /// banned by one.
+    /// If one of them is not [valid](Policy::validate), two have one name, or the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         let policies: Vec<Policy> = policies.into_iter().map(|policy| policy.with_client(&self.client)).collect();
-        policies.iter().try_for_each(Policy::check_slots)?;
-        policies.iter().try_for_each(Policy::check_bytes)?;
-        policies.iter().try_for_each(Policy::check_ban)?;
-        policies.iter().try_for_each(|policy| policy.check_matches(&*self.client))?;
+        policies.iter().try_for_each(|policy| policy.validate(&*self.client))?;
         self.limits.supports(policies.iter().map(Policy::rule))?;
         Ok(policies)
     }

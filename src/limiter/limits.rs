@@ -114,9 +114,19 @@ impl Limits {
         self.inner.id()
     }
 
-    /// Returns an error if the store cannot decide by all of these rules.
+    /// Returns an error if two of these rules have one name, or the store cannot decide by all of them.
     pub(crate) fn supports<'a>(&self, rules: impl Iterator<Item = &'a Rule>) -> Result<(), Error> {
-        let requirements: SmallVec<[Requirement<'_>; 4]> = rules.map(Rule::requirement).collect();
+        let rules: SmallVec<[&Rule; 4]> = rules.collect();
+        let is_taken =
+            |(place, rule): &(usize, &&Rule)| rules[..*place].iter().any(|other| other.name() == rule.name());
+        if let Some((_, rule)) = rules.iter().enumerate().find(is_taken) {
+            return Err(Error::invalid(format!(
+                "the name {:?} is given to two policies that are decided together: they would share a counter, and \
+                 each request would count twice: give each its own",
+                &**rule.name()
+            )));
+        }
+        let requirements: SmallVec<[Requirement<'_>; 4]> = rules.into_iter().map(Rule::requirement).collect();
         self.inner.supports(&requirements)
     }
 

@@ -90,11 +90,10 @@ pub struct Limiter {
 impl Limiter {
     /// A limiter that decides by `rules`, with its counters in `store`.
     ///
-    /// Rules should have different names: those with the same name, algorithm and window share their counters.
-    ///
     /// # Panics
     ///
-    /// If the store does not [support](Store::supports) the rules; most stores support all.
+    /// If two rules have the same name, as they would share their counters. If the store does not
+    /// [support](Store::supports) the rules; most stores support all.
     pub fn new(store: impl Store, rules: impl IntoIterator<Item = Rule>) -> Self {
         Self::try_new(store, rules).expect("the store supports the rules")
     }
@@ -103,7 +102,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the store does not [support](Store::supports) the rules: the message says which, and what to change.
+    /// If two rules have the same name, or the store does not [support](Store::supports) them: the message has what to
+    /// change.
     ///
     /// # Examples
     ///

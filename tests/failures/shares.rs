@@ -128,7 +128,7 @@ async fn a_reserve_is_shared_too_and_never_makes_a_cost_impossible() {
 #[tokio::test]
 async fn a_cost_the_quota_never_admits_is_refused_for_good() {
     for instances in [1, 2, 100] {
-        let response = ask(&sharing(per_user(Quota::per_hour(2)).cost(3), instances), "ada").await;
+        let response = ask(&sharing(per_user(Quota::per_hour(2)).cost_by(|_| 3), instances), "ada").await;
         assert_eq!((response.status().as_u16(), response.headers().get("retry-after")), (429, None));
     }
 }

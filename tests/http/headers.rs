@@ -317,7 +317,7 @@ fn numbers_have_at_most_fifteen_digits() {
 
 #[test]
 fn no_wait_is_told_when_none_can_help() {
-    let response = nth(1, &layer([policy("all", Quota::per_minute(5)).cost(6)]));
+    let response = nth(1, &layer([policy("all", Quota::per_minute(5)).cost_by(|_| 6)]));
     assert_eq!(response.status(), 429);
     expect(response.headers(), &[("ratelimit", "\"all\";r=5"), ("retry-after", "")]);
     assert!(body(response).ends_with(r#""violated-policies":["all"]}"#));
@@ -775,7 +775,10 @@ proptest! {
         let mut expected = Vec::new();
         for (index, (quota, cost)) in quotas.iter().enumerate() {
             expected.push(format!("p{index}"));
-            layer = layer.policy(policy(&expected[index], *quota).cost(*cost));
+            layer = layer.policy(policy(&expected[index], *quota).cost_by({
+                let cost = *cost;
+                move |_| cost
+            }));
         }
         let service = layer.layer(upstream(200, &[]));
         for step in steps {
@@ -801,7 +804,7 @@ proptest! {
     #[test]
     fn who_waits_as_told_is_served(quota in quota(), cost in 1_u64..10, steps in proptest::collection::vec(0_u64..3_000_000, 1..20)) {
         let clock = ManualClock::new();
-        let service = RateLimitLayer::new(memory(&clock), policy("all", quota).cost(cost)).layer(upstream(200, &[]));
+        let service = RateLimitLayer::new(memory(&clock), policy("all", quota).cost_by(move |_| cost)).layer(upstream(200, &[]));
         for step in steps {
             clock.advance(Duration::from_micros(step));
             let response = send(&service);

@@ -331,7 +331,7 @@ fn a_cost_of_zero_looks_and_takes_nothing() {
 
 #[test]
 fn a_cost_above_the_capacity_is_refused_for_good() {
-    let service = layer(Policy::new("all", Quota::per_hour(3)).cost(4)).layer(Hello::default());
+    let service = layer(Policy::new("all", Quota::per_hour(3)).cost_by(|_| 4)).layer(Hello::default());
     let response = send(&service, request());
     assert_eq!(response.status(), 429);
     assert_eq!(response.headers().get(RETRY_AFTER), None);
@@ -671,7 +671,8 @@ fn a_lookup_that_refuses_keeps_the_store_from_being_asked_for_more_than_a_look()
     let (open, lookup) = Later::new(refuse);
     open.send(()).unwrap();
     let store = recorded(true);
-    let layer = RateLimitLayer::composite(store.clone()).global(MANY).user(MANY, lookup).global(MANY);
+    let layer =
+        RateLimitLayer::composite(store.clone()).global(MANY).user(MANY, lookup).policy(Policy::new("all", MANY));
     let hello = Hello::default();
     expect(&layer.layer(hello.clone()), of("ada"), 401);
     let [checks] = &asked(&store)[..] else { panic!("one look") };
@@ -939,7 +940,7 @@ fn a_cost_above_a_share_needs_all_of_it_and_leaves_a_debt() {
 
 #[test]
 fn a_cost_that_is_never_admitted_is_not_admitted_without_the_store_either() {
-    let layer = failing(false, per_user(TWO).cost(3)).instances(NonZeroU32::new(2).unwrap());
+    let layer = failing(false, per_user(TWO).cost_by(|_| 3)).instances(NonZeroU32::new(2).unwrap());
     expect(&layer.layer(Hello::default()), of("ada"), 429);
 }
 

@@ -14,14 +14,15 @@ use crate::store::FailureRules;
 impl RateLimitLayer {
     /// Adds a policy.
     ///
-    /// Names should be unique: policies that share a name, key, algorithm and window share their counters, in one
-    /// layer as in several on one store.
+    /// Policies of several layers on one store that share a name, key, algorithm and window share their counters.
     ///
     /// # Panics
     ///
-    /// If the store does not [support](crate::Store::supports) the policy together with the earlier ones (most stores
-    /// support everything), or if no request can match one of its [routes](crate::Policy::routes) or an entry of its
-    /// [lists](crate::AccessList). The other methods that add a policy panic for the same reasons.
+    /// If the policy limits nothing or refuses everything: another policy of the layer has its name, no request can
+    /// match one of its [routes](crate::Policy::routes) or an entry of its [lists](crate::AccessList), one of its lists
+    /// is empty, or its [cost](crate::Policy::cost) is more than its quota ever holds. If the store does not
+    /// [support](crate::Store::supports) the policy together with the earlier ones (most stores support everything).
+    /// The other methods that add a policy panic for the same reasons.
     ///
     /// # Examples
     ///
@@ -33,7 +34,7 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn policy(self, policy: Policy) -> Self {
-        self.try_policy(policy).expect("the store supports the policy, and its routes and lists can match")
+        self.try_policy(policy).expect("the policies are valid")
     }
 
     /// Adds a policy, as [`policy`](Self::policy), and returns an error where that panics.
@@ -73,7 +74,7 @@ impl RateLimitLayer {
     ///
     /// As [`policy`](Self::policy).
     pub fn policies(self, policies: impl IntoIterator<Item = Policy>) -> Self {
-        self.try_policies(policies).expect("the store supports the policies, and their routes and lists can match")
+        self.try_policies(policies).expect("the policies are valid")
     }
 
     /// Adds policies, as [`policies`](Self::policies), and returns an error where that panics: for policies of a file,
@@ -167,22 +168,45 @@ impl RateLimitLayer {
         self.replace(policies.into_iter().collect(), |_| {})
     }
 
+    /// Removes all policies, so that every request is admitted, until others [replace](Self::replace_policies) them.
+    ///
+    /// Requests that are in progress are settled by the policies that admitted them.
+    pub fn remove_policies(&self) {
+        self.publish(&[], |_| {});
+    }
+
     /// Replaces all policies, and in the same swap what `change` does to the gate before.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace_policies`](Self::replace_policies).
     pub(crate) fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
+        let before = self.gate.load().policies.len();
+        if policies.is_empty() && before > 0 {
+            return Err(Error::invalid(format!(
+                "no policies in place of {before}: nothing would be limited any more: give some; if that is meant, \
+                 call remove_policies, or write policy = [] in the file"
+            )));
+        }
         let mut next = Gate::clone(&self.gate.load());
         change(&mut next);
         let before = self.gate.load_full();
         let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
         let policies: Vec<Policy> = policies.collect();
-        self.gate.rcu(|gate| {
-            let mut gate = Gate::clone(gate);
-            change(&mut gate);
-            gate.set_policies(policies.clone());
-            gate
-        });
+        self.publish(&policies, change);
         self.warn_of_unproven();
         sharing::note_replaced(&self.gate, &before.policies, &self.is_known);
         Ok(())
+    }
+
+    /// Sets policies that were accepted, and changes the gate, in one swap.
+    fn publish(&self, policies: &[Policy], change: impl Fn(&mut Gate)) {
+        self.gate.rcu(|gate| {
+            let mut gate = Gate::clone(gate);
+            change(&mut gate);
+            gate.set_policies(policies.to_vec());
+            gate
+        });
     }
 
     /// Returns what happens when the store fails.

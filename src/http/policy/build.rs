@@ -341,8 +341,8 @@ impl Policy {
 
     /// Sets shadow mode: the policy decides, counts and logs, but never refuses and is not advertised.
     ///
-    /// Use it to try a policy on real traffic. Each request that the policy would refuse is logged at `info` level,
-    /// without a limit on the number of lines.
+    /// Use it to try a policy on real traffic. What the policy would refuse is logged at `info` level: the first request
+    /// of a key, of ten keys in 10 s, and a count of the others.
     pub fn shadow(self) -> Self {
         Self { rule: self.rule.shadow(), ..self }
     }

@@ -12,6 +12,7 @@ mod count;
 mod options;
 mod origin;
 mod scope;
+mod valid;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use http::request::Parts;
 
 pub use self::access::AccessList;
+#[cfg(feature = "config")]
 pub(crate) use self::access::advice;
 pub(crate) use self::bytes::Direction;
 pub use self::bytes::Over;
@@ -31,7 +33,7 @@ pub(crate) use self::scope::{Predicate, Scope, Terms};
 pub(crate) use self::scope::{check_route, is_route};
 use crate::core::{Error, Mode, Quota};
 use crate::http::key;
-use crate::http::key::{Bannable, KeyExtractor, ListEntry, MissingKey};
+use crate::http::key::{KeyExtractor, MissingKey};
 use crate::limiter::Rule;
 
 /// A named limit: a quota, and the key by which requests are counted against it.
@@ -142,71 +144,6 @@ impl Policy {
         self.denies_values() || (terms.keyed && self.rule_for_missing_key() == MissingKey::Deny)
     }
 
-    /// Checks that each route and each entry of a list can match some request. Where the policy's key has no address,
-    /// the client's is that of `client`.
-    ///
-    /// # Errors
-    ///
-    /// If a route or an entry can match nothing; the message names the policy.
-    pub(crate) fn check_matches(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
-        self.options.scope.check_routes().map_err(|error| {
-            let text = format!("policy {:?}: {error}", self.name());
-            Error::invalid(text)
-        })?;
-        self.check_lists(client)
-    }
-
-    /// Checks that the slots of a concurrency, which are released when a request ends, are not to be settled as well.
-    ///
-    /// # Errors
-    ///
-    /// If they are; the message names the policy and the option.
-    pub(crate) fn check_slots(&self) -> Result<(), Error> {
-        let Options { metered, count, .. } = &self.options;
-        if !self.quota().facts().held || !metered && count.is_none() {
-            return Ok(());
-        }
-        let (name, option) = (self.name(), if *metered { "metered" } else { "count" });
-        let text = format!("policy {name:?}: its slots are released at the end of each request: leave out {option}");
-        Err(Error::invalid(text))
-    }
-
-    /// Returns an error if clients could have others banned.
-    ///
-    /// # Errors
-    ///
-    /// If they could; the message names the policy, and what to do.
-    pub(crate) fn check_ban(&self) -> Result<(), Error> {
-        let Some(ban) = self.rule.banning() else { return Ok(()) };
-        let text = match self.key.bannable() {
-            Bannable::Client => return Ok(()),
-            Bannable::Claimed if ban.is_of_verified_keys() => return Ok(()),
-            Bannable::Claimed => {
-                "clients choose this key, so one could have another banned: ban by address, or say that keys are \
-                 verified before (of_verified_keys)"
-            }
-            Bannable::Spoofable => {
-                "anyone may write the header with this address, and have others banned: give trusted_proxies as the \
-                 networks of your proxies"
-            }
-            Bannable::Shared => "all clients share this key, so one could have all of them banned: ban by address",
-        };
-        Err(Error::invalid(format!("policy {:?}: {text}", self.name())))
-    }
-
-    fn check_lists(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
-        let can_match = |entry: ListEntry<'_>| self.key.can_match(entry) || is_address_of(client, entry);
-        for (what, list) in [("allow", &self.options.allow), ("deny", &self.options.deny)] {
-            let Some((place, is_address)) = list.as_ref().and_then(|list| list.idle(can_match)) else { continue };
-            return Err(Error::invalid(format!(
-                "entry {place} of the {what} list of policy {:?} can never match: {}",
-                self.name(),
-                advice(is_address)
-            )));
-        }
-        Ok(())
-    }
-
     /// Returns the units that a request takes before the inner service is called.
     pub(crate) fn cost_of(&self, parts: &Parts) -> u64 {
         match (self.options.bytes, &self.options.cost_by) {
@@ -253,9 +190,4 @@ impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policy").field("name", &self.name()).field("quota", self.quota()).finish_non_exhaustive()
     }
-}
-
-/// Returns whether an entry is a network that may contain a client's address from `client`.
-fn is_address_of(client: &dyn KeyExtractor, entry: ListEntry<'_>) -> bool {
-    matches!(entry, ListEntry::Net(_)) && client.can_match(entry)
 }

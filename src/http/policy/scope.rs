@@ -74,6 +74,12 @@ impl Scope {
         is_preflight(&parts.method, &parts.headers)
     }
 
+    /// Returns the name of a list that is empty, so that no request is in it.
+    pub(super) fn empty_list(&self) -> Option<&'static str> {
+        let methods = self.methods.as_ref().filter(|methods| methods.is_empty()).map(|_| "methods");
+        methods.or_else(|| self.routes.as_ref().filter(|routes| routes.is_empty()).map(|_| "routes"))
+    }
+
     /// Checks that each template can match some request.
     #[cfg(feature = "axum")]
     pub(super) fn check_routes(&self) -> Result<(), Error> {

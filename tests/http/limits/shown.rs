@@ -164,8 +164,8 @@ fn nobody_is_shown_the_counters_of_a_user_whose_name_it_writes() {
 fn replaced_policies_that_may_not_be_shown_to_all_are_left_out_with_one_warning() {
     let log = Log::default();
     let _noting = log.note(Level::WARN);
-    let user = || Policy::new("user", TEN).key(key::header("x-user"));
-    let replaced = || [by(key::peer_ip()), user(), user().unadvertised()];
+    let user = |name| Policy::new(name, TEN).key(key::header("x-user"));
+    let replaced = || [by(key::peer_ip()), user("user"), user("hidden").unadvertised()];
 
     let other = layer([by(key::peer_ip())]);
     other.replace_policies(replaced()).expect("they are valid");
@@ -285,7 +285,11 @@ fn a_client_whom_the_layer_denies_is_shown_nothing() {
         assert_eq!(served(&layer, request(&[])).status(), 403);
     }
     // What is denied elsewhere is not denied here, and what never refuses denies nobody.
-    let layer = layer([all().deny(list()).methods([Method::POST]), all().deny(list()).shadow(), all()]);
+    let layer = layer([
+        Policy::new("writes", TEN).deny(list()).methods([Method::POST]),
+        Policy::new("shadow", TEN).deny(list()).shadow(),
+        all(),
+    ]);
     assert_eq!(asked(layer.status_service().expect("it is proven"), request(&[])).0, 200);
 }
 

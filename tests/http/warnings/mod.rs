@@ -6,7 +6,10 @@ mod refusals;
 mod routes;
 mod sharing;
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use axum::Router;
 use axum::body::Body;
@@ -114,4 +117,20 @@ fn visit_often(app: &Router, path: &str, times: usize) {
     for _ in 0..times {
         visit(app, path);
     }
+}
+
+/// The codes that a text has behind a mark.
+fn codes(text: &str, mark: &str) -> BTreeSet<String> {
+    let codes = text.match_indices(mark).map(|(place, _)| &text[place + mark.len() - 2..]);
+    codes.map(|code| code.chars().take_while(char::is_ascii_alphanumeric).collect()).collect()
+}
+
+#[test]
+fn every_code_has_an_entry_and_every_entry_a_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/http");
+    let files = ["gate/watch.rs", "gate/routes.rs", "layer/sharing.rs"];
+    let logged = files.map(|file| codes(&fs::read_to_string(root.join(file)).expect("it is text"), "\"TG"));
+    let logged: BTreeSet<String> = logged.into_iter().flatten().collect();
+    assert_eq!(logged, codes(include_str!("../../../docs/troubleshooting.md"), "## TG"));
+    assert_eq!(logged.len(), 5, "{logged:?}");
 }

@@ -35,7 +35,7 @@ async fn a_refusal_before_a_lookup_is_told_as_any_other() {
         for quota in EACH {
             for (cost, taken) in [(1, 4), (1, 3), (2, 3), (2, 2), (4, 1), (5, 0), (3, 2)] {
                 let name = format!("a{cost}-{taken}-{:?}-{}", quota.algorithm(), quota.limit());
-                let all = Policy::new(&name, quota).cost(cost);
+                let all = Policy::new(&name, quota).cost_by(move |_| cost);
                 let directory = Directory::default();
                 let without = rig.layer([all.clone()]);
                 let with = rig.layer([all, tiered(directory.tiers(ms(0)))]);
@@ -72,7 +72,7 @@ async fn what_is_refused_by_a_look_is_what_a_decision_refuses() {
         for quota in EACH {
             for cost in 1..=6 {
                 let name = format!("b{cost}-{:?}-{}", quota.algorithm(), quota.limit());
-                let all = Policy::new(&name, quota).cost(cost);
+                let all = Policy::new(&name, quota).cost_by(move |_| cost);
                 let directory = Directory::default();
                 let layer = rig.layer([all, tiered(directory.tiers(ms(0)))]);
                 let mut admitted = 0;

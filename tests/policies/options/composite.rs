@@ -71,7 +71,7 @@ async fn a_refusal_names_every_policy_that_is_violated_and_the_longest_wait() {
 #[tokio::test]
 async fn no_wait_helps_if_one_of_those_violated_can_never_hold_the_cost() {
     on_each_store(async |rig| {
-        let service = rig.service([Policy::new("small", ONE).cost(2), user(ONE)]);
+        let service = rig.service([Policy::new("small", ONE).cost_by(|_| 2), user(ONE)]);
         let refused = send(&service, with("x-user", "ada")).await;
         assert_eq!((refused.status().as_u16(), line(&refused, "retry-after")), (429, ""), "{}", rig.name);
         let service = rig.service([user(ONE)]);

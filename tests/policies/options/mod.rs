@@ -1,6 +1,7 @@
 //! What a policy's options do to requests: through the layer, on memory and on Redis.
 
 mod bad_input;
+mod built;
 mod calls;
 mod composite;
 mod cost;

@@ -51,13 +51,6 @@ fn a_policy_applies_to_its_methods_only() {
 }
 
 #[test]
-fn a_policy_without_methods_applies_to_none() {
-    let service = service(Policy::new("none", ONE).methods([]));
-    expect(&service, method(Method::GET), 200);
-    expect(&service, method(Method::GET), 200);
-}
-
-#[test]
 fn a_request_a_policy_does_not_apply_to_is_not_told_of_it() {
     let service = service(Policy::new("writes", ONE).methods([Method::POST]));
     assert_eq!(now(&service, method(Method::GET)).headers().len(), 0);

@@ -53,7 +53,7 @@ async fn what_a_layer_inside_refuses_is_refunded() {
 
 /// Layers that refuse each request, each in another way, with the status of their responses.
 fn refusing(rig: &Rig) -> Vec<(&'static str, u16, RateLimitLayer)> {
-    let too_much = |name: &str| Policy::new(name, FIVE).cost(6);
+    let too_much = |name: &str| Policy::new(name, FIVE).cost_by(|_| 6);
     let tenant = || Policy::new("tenant", FIVE).missing_key(MissingKey::Deny);
     let ambiguous = tenant().key(key::from_fn(|_| Err::<Key, _>(Ambiguous)));
     let missing = tenant().key(key::from_fn(|_| None::<Key>));
@@ -88,7 +88,7 @@ async fn every_refusal_of_a_layer_inside_is_refunded() {
 #[tokio::test]
 async fn a_refused_grpc_call_is_refunded() {
     on_each_store(async |rig| {
-        let inner = rig.layer([Policy::new("calls", FIVE).cost(6)]);
+        let inner = rig.layer([Policy::new("calls", FIVE).cost_by(|_| 6)]);
         let service = around(&outer(rig, "address", FIVE), as_told(&inner));
         let mut call = and(with("content-type", "application/grpc"), "te", "trailers");
         (*call.method_mut(), *call.version_mut()) = (http::Method::POST, http::Version::HTTP_2);
@@ -141,7 +141,7 @@ async fn an_error_of_the_service_counts() {
 #[tokio::test]
 async fn all_layers_around_the_one_that_refuses_refund() {
     on_each_store(async |rig| {
-        let inner = rig.layer([Policy::new("user", FIVE).cost(6)]);
+        let inner = rig.layer([Policy::new("user", FIVE).cost_by(|_| 6)]);
         let middle = around(&outer(rig, "middle", FIVE), as_told(&inner));
         let response = outer(rig, "outer", FIVE).layer(middle).oneshot(get()).await.expect("it does not fail");
         assert_eq!(response.status(), 429);

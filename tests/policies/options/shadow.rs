@@ -70,7 +70,7 @@ async fn the_answers_are_the_same_with_and_without_it() {
     let shadows = || {
         [
             tried(),
-            user(Policy::new("user-too", Quota::sliding_window(1, HOUR)).cost(3)).shadow(),
+            user(Policy::new("user-too", Quota::sliding_window(1, HOUR)).cost_by(|_| 3)).shadow(),
             Policy::new("queue", Quota::leaky_bucket(1, HOUR).queue(3)).shadow(),
             user(Policy::new("refuses", FIVE)).deny(AccessList::default().key("bob")).shadow(),
         ]

@@ -68,7 +68,7 @@ async fn what_it_can_do_is_built() {
         policy(Quota::gcra(1_000, SECOND)),
         policy(Quota::per_minute(5)),
         policy(Quota::gcra(1, HOUR * 24 * 365 * 60)),
-        policy(THREE).cost(7).shadow().unadvertised(),
+        policy(THREE).cost(3).shadow().unadvertised(),
         policy(THREE).tier(|_| None).methods([http::Method::POST]),
     ] {
         assert!(RateLimitLayer::try_new(store.clone(), policy).is_ok());

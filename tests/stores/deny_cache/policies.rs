@@ -40,9 +40,8 @@ const REFUSED: [u16; 8] = [200, 200, 429, 429, 429, 429, 429, 429];
 fn a_flood_costs_the_store_one_call() {
     assert_eq!(flood([policy()]), (REFUSED.to_vec(), 3));
     let wide = Policy::new("wide", Quota::per_hour(100));
-    assert_eq!(flood([wide.clone(), policy(), wide]), (REFUSED.to_vec(), 3 + 5), "one counter twice is asked about");
     let wider = Policy::new("wider", Quota::per_hour(100));
-    assert_eq!(flood([Policy::new("wide", Quota::per_hour(100)), policy(), wider]), (REFUSED.to_vec(), 3));
+    assert_eq!(flood([wide, policy(), wider]), (REFUSED.to_vec(), 3));
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! What must be true of a policy when a layer is built: one that limits nothing, or refuses all, is an error then.
+
+use super::Policy;
+use super::access::advice;
+use super::options::Options;
+use crate::core::Error;
+use crate::http::key::{Bannable, KeyExtractor, ListEntry};
+
+impl Policy {
+    /// Checks that the policy can do what it is for. Where its key has no address, the client's is that of `client`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot; the message names the policy, and what to change.
+    pub(crate) fn validate(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
+        self.check_slots()?;
+        self.check_bytes()?;
+        self.check_ban()?;
+        self.check_cost()?;
+        self.check_scope()?;
+        self.check_matches(client)
+    }
+
+    /// Checks that a request can ever be admitted: that the quota holds the units that it costs.
+    ///
+    /// # Errors
+    ///
+    /// If it does not, and no closure and no tier may change that.
+    pub(crate) fn check_cost(&self) -> Result<(), Error> {
+        let Options { cost_by, bytes, tier, .. } = &self.options;
+        if cost_by.is_some() || bytes.is_some() || tier.is_some() || self.rule.tiers().is_some() {
+            return Ok(());
+        }
+        // A reserve does not matter: critical requests may use it.
+        let (cost, capacity) = (self.rule.units(), self.quota().capacity());
+        if cost <= capacity {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "policy {:?}: a request costs {cost} and the quota holds {capacity} at most, so all would be refused: lower \
+             the cost, or raise the limit or burst",
+            self.name()
+        )))
+    }
+
+    /// Checks that the policy is for some requests: that no list of methods or routes is empty. Lists of clients may be
+    /// computed, and have nobody at times.
+    ///
+    /// # Errors
+    ///
+    /// If one is; the message names the policy and the list.
+    fn check_scope(&self) -> Result<(), Error> {
+        let Some(what) = self.options.scope.empty_list() else { return Ok(()) };
+        Err(Error::invalid(format!(
+            "policy {:?}: {what} is an empty list, so this policy limits nothing: give at least one, or leave it out",
+            self.name()
+        )))
+    }
+
+    /// Checks that each route and each entry of a list can match some request. Where the policy's key has no address,
+    /// the client's is that of `client`.
+    ///
+    /// # Errors
+    ///
+    /// If a route or an entry can match nothing; the message names the policy.
+    fn check_matches(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
+        self.options.scope.check_routes().map_err(|error| {
+            let text = format!("policy {:?}: {error}", self.name());
+            Error::invalid(text)
+        })?;
+        self.check_lists(client)
+    }
+
+    /// Checks that the slots of a concurrency, which are released when a request ends, are not to be settled as well.
+    ///
+    /// # Errors
+    ///
+    /// If they are; the message names the policy and the option.
+    fn check_slots(&self) -> Result<(), Error> {
+        let Options { metered, count, .. } = &self.options;
+        if !self.quota().facts().held || !metered && count.is_none() {
+            return Ok(());
+        }
+        let (name, option) = (self.name(), if *metered { "metered" } else { "count" });
+        let text = format!("policy {name:?}: its slots are released at the end of each request: leave out {option}");
+        Err(Error::invalid(text))
+    }
+
+    /// Returns an error if clients could have others banned.
+    ///
+    /// # Errors
+    ///
+    /// If they could; the message names the policy, and what to do.
+    pub(crate) fn check_ban(&self) -> Result<(), Error> {
+        let Some(ban) = self.rule.banning() else { return Ok(()) };
+        let text = match self.key.bannable() {
+            Bannable::Client => return Ok(()),
+            Bannable::Claimed if ban.is_of_verified_keys() => return Ok(()),
+            Bannable::Claimed => {
+                "clients choose this key, so one could have another banned: ban by address, or say that keys are \
+                 verified before (of_verified_keys)"
+            }
+            Bannable::Spoofable => {
+                "anyone may write the header with this address, and have others banned: give trusted_proxies as the \
+                 networks of your proxies"
+            }
+            Bannable::Shared => "all clients share this key, so one could have all of them banned: ban by address",
+        };
+        Err(Error::invalid(format!("policy {:?}: {text}", self.name())))
+    }
+
+    fn check_lists(&self, client: &dyn KeyExtractor) -> Result<(), Error> {
+        let can_match = |entry: ListEntry<'_>| self.key.can_match(entry) || is_address_of(client, entry);
+        for (what, list) in [("allow", &self.options.allow), ("deny", &self.options.deny)] {
+            let Some((place, is_address)) = list.as_ref().and_then(|list| list.idle(can_match)) else { continue };
+            return Err(Error::invalid(format!(
+                "entry {place} of the {what} list of policy {:?} can never match: {}",
+                self.name(),
+                advice(is_address)
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether an entry is a network that may contain a client's address from `client`.
+fn is_address_of(client: &dyn KeyExtractor, entry: ListEntry<'_>) -> bool {
+    matches!(entry, ListEntry::Net(_)) && client.can_match(entry)
+}

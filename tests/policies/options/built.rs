@@ -1,0 +1,84 @@
+//! Policies that would limit nothing, or refuse everything: each is an error when the layer is built.
+
+use tollgate::{AccessList, Error, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, TierLookup, key};
+
+const TEN: Quota = Quota::per_hour(10);
+
+fn layer(policies: impl IntoIterator<Item = Policy>) -> Result<RateLimitLayer, Error> {
+    RateLimitLayer::composite(MemoryStore::new()).try_policies(policies)
+}
+
+#[track_caller]
+fn refused(built: Result<RateLimitLayer, Error>, texts: &[&str]) {
+    let error = built.expect_err("it is an error");
+    assert!(error.is_invalid(), "{error}");
+    let text = error.to_string();
+    for part in texts {
+        assert!(text.contains(part), "no {part:?} in {text:?}");
+    }
+}
+
+#[test]
+fn two_policies_of_one_name_are_an_error_in_a_layer_and_in_a_limiter() {
+    let texts = ["the name \"all\" is given to two policies", "give each its own"];
+    let policy = || Policy::new("all", TEN);
+    refused(layer([policy(), policy()]), &texts);
+    refused(layer([policy()]).expect("one is valid").try_policy(policy().key(key::method())), &texts);
+    let one = layer([policy()]).expect("one is valid");
+    refused(one.replace_policies([policy(), policy()]).map(|()| one.clone()), &texts);
+    assert!(one.replace_policies([Policy::new("other", TEN), policy()]).is_ok());
+    let rules = [Rule::new("all", TEN), Rule::new("all", Quota::per_minute(3))];
+    let error = Limiter::try_new(MemoryStore::new(), rules).expect_err("it is an error");
+    assert!(texts.iter().all(|text| error.to_string().contains(text)), "{error}");
+}
+
+#[test]
+#[should_panic(expected = "the name \\\"ip\\\" is given to two policies")]
+fn two_limits_by_address_panic_as_they_have_one_name() {
+    let _ = RateLimitLayer::composite(MemoryStore::new()).ip(TEN).ip(Quota::per_second(1));
+}
+
+#[test]
+fn a_cost_that_can_never_fit_is_an_error_unless_a_closure_or_a_tier_may_change_that() {
+    let cost = |quota: Quota, units| Policy::new("export", quota).cost(units);
+    for (quota, holds) in [
+        (TEN, 10),
+        (TEN.burst(20), 20),
+        (Quota::leaky_bucket(10, std::time::Duration::from_secs(10)).queue(4), 5),
+        (Quota::concurrency(3), 3),
+    ] {
+        assert!(layer([cost(quota, holds)]).is_ok(), "{quota:?}");
+        let holds_at_most = format!("a request costs {} and the quota holds {holds} at most", holds + 1);
+        refused(layer([cost(quota, holds + 1)]), &["policy \"export\": ", &holds_at_most]);
+        refused(layer([cost(quota, holds + 1).shadow()]), &[&holds_at_most]);
+    }
+    let tiers = TierLookup::new(|_: tollgate::Lookup| async { Ok::<_, std::convert::Infallible>(None) });
+    for policy in [
+        cost(TEN, 60).cost_by(|_| 60),
+        cost(TEN, 60).tier(|_| None),
+        cost(TEN, 60).key(key::host()).tier_lookup(tiers),
+        cost(TEN, 10).reserve(0.5, |_| false),
+    ] {
+        assert!(layer([policy]).is_ok());
+    }
+}
+
+#[test]
+fn an_empty_list_of_routes_or_methods_is_an_error() {
+    let policy = || Policy::new("login", TEN);
+    refused(layer([policy().routes([""; 0])]), &["policy \"login\": routes is an empty list"]);
+    refused(layer([policy().methods([])]), &["policy \"login\": methods is an empty list"]);
+    // These may be computed.
+    assert!(layer([policy().allow(AccessList::default()).deny(AccessList::default())]).is_ok());
+}
+
+#[test]
+fn policies_are_not_replaced_by_none_unless_that_is_said() {
+    let layer = layer([Policy::new("one", TEN), Policy::new("two", TEN)]).expect("it is valid");
+    refused(layer.replace_policies([]).map(|()| layer.clone()), &["no policies in place of 2", "remove_policies"]);
+    assert!(format!("{layer:?}").contains("two"), "those in force stay: {layer:?}");
+    layer.remove_policies();
+    assert!(!format!("{layer:?}").contains("two"), "{layer:?}");
+    assert!(layer.replace_policies([]).is_ok(), "nothing in place of nothing");
+    assert!(layer.replace_policies([Policy::new("one", TEN)]).is_ok());
+}
