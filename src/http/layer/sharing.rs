@@ -24,8 +24,10 @@ pub(super) fn note(shared: &SharedGate, is_known: &AtomicBool) {
     let Some(store) = gate.limits.store_id() else { return };
     let mut layers = LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
     layers.retain(|(_, layer)| layer.strong_count() > 0);
-    compare(&layers, store, shared, &gate.policies.iter().collect::<Vec<_>>());
+    let others = others(&layers, store, shared);
     layers.push((store, Arc::downgrade(shared)));
+    drop(layers);
+    compare(&others, &gate.policies.iter().collect::<Vec<_>>());
 }
 
 /// Compares what is new in a layer whose policies were replaced, if it is known.
@@ -36,18 +38,19 @@ pub(super) fn note_replaced(shared: &SharedGate, before: &[Policy], is_known: &A
     let gate = shared.load();
     let Some(store) = gate.limits.store_id() else { return };
     let is_new = |policy: &&Policy| !before.iter().any(|other| policy.is_clone_of(other));
-    let layers = LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
-    compare(&layers, store, shared, &gate.policies.iter().filter(is_new).collect::<Vec<_>>());
+    let others = others(&LAYERS.lock().unwrap_or_else(PoisonError::into_inner), store, shared);
+    compare(&others, &gate.policies.iter().filter(is_new).collect::<Vec<_>>());
 }
 
-/// Logs each other layer over the store that shares counters of these policies unawares.
-fn compare(layers: &[(StoreId, Weak<ArcSwap<Gate>>)], store: StoreId, shared: &SharedGate, policies: &[&Policy]) {
-    let of_store = layers.iter().filter(|(other, _)| *other == store);
-    for other in of_store.filter_map(|(_, layer)| layer.upgrade()) {
-        if Arc::ptr_eq(&other, shared) {
-            continue;
-        }
-        let other = other.load();
+/// Returns all other layers over a store, so that nothing is logged while they are locked.
+fn others(layers: &[(StoreId, Weak<ArcSwap<Gate>>)], store: StoreId, shared: &SharedGate) -> Vec<Arc<Gate>> {
+    let of_store = layers.iter().filter(|(other, _)| *other == store).filter_map(|(_, layer)| layer.upgrade());
+    of_store.filter(|other| !Arc::ptr_eq(other, shared)).map(|other| other.load_full()).collect()
+}
+
+/// Logs each other layer that shares counters of these policies unawares.
+fn compare(others: &[Arc<Gate>], policies: &[&Policy]) {
+    for other in others {
         let is_shared = |policy: &&Policy| {
             other.policies.iter().any(|other| policy.shares_counters(other) && !policy.is_clone_of(other))
         };
