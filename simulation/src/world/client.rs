@@ -136,7 +136,7 @@ fn policy(place: usize, plan: &PolicyPlan, percent: u64) -> Policy {
         Algorithm::LeakyBucket => quota.queue(scaled(plan.burst)),
         _ => quota,
     };
-    let name = ["first", "second", "third"][if plan.is_twin { 0 } else { place }];
+    let name = ["first", "second", "third"][place];
     let policy = Policy::new(name, quota).cost_by(cost);
     let policy = match plan.by {
         By::User => policy.key(key::header("x-user")),

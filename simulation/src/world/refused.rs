@@ -130,7 +130,7 @@ impl State {
         }
         let is_disturbed = self.disturbed.is_some_and(|disturbed| disturbed >= record.began);
         let is_plain = self.processes[record.process].around == Around::Plain;
-        let is_sure = is_plain && !is_disturbed && !self.has_twins() && !self.is_crowd;
+        let is_sure = is_plain && !is_disturbed && !self.is_crowd;
         for outcome in decision.violated().filter(|_| is_sure) {
             let Some(wait) = outcome.retry_after() else { continue };
             let Some(event) = self.take(record.cost, outcome).filter(|event| event.what.taken() == 0) else { continue };

@@ -59,10 +59,7 @@ impl State {
                 continue;
             }
             let left = self.left(record, decision, outcome);
-            // Of checks of one counter each may tell what the others leave, or what they find.
-            let others = decision.outcomes().iter().filter(|other| is_twin(outcome, other)).count() as u64 - 1;
-            let range = |left: u64| left..=left + others * record.cost;
-            let is_right = left.iter().any(|left| left.is_none_or(|left| range(left).contains(&told)));
+            let is_right = left.iter().any(|left| left.is_none_or(|left| left == told));
             if !is_right && (self.is_crowd || !left.is_empty()) {
                 return self.violate(format_args!("{who}: {name} has {left:?} left, and says {told}"));
             }
@@ -138,11 +135,6 @@ fn name_of(plan: &PolicyPlan, user: u8) -> String {
         Some(key) => format!("{{{}}}", key.as_str()),
         None => "{global:".to_owned(),
     }
-}
-
-/// Whether two outcomes are of one counter: no two policies have the same window else.
-fn is_twin(one: &Outcome, other: &Outcome) -> bool {
-    one.quota().window() == other.quota().window()
 }
 
 /// Whether units of admitted requests may come back.

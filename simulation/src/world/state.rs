@@ -106,11 +106,6 @@ impl State {
         }
     }
 
-    /// Whether two policies share their counters.
-    pub(super) fn has_twins(&self) -> bool {
-        self.policies.iter().any(|policy| policy.is_twin)
-    }
-
     /// Who has which slot.
     pub(super) fn slots(&self) -> MutexGuard<'_, SlotTable> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)

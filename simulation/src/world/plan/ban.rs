@@ -41,13 +41,11 @@ impl Setting {
         if rng.bool() {
             self.processes.iter_mut().for_each(|process| process.deny_cache = true);
         }
-        self.policies.retain(|policy| !policy.is_twin);
         self.policies.truncate(rng.usize(1..3));
         let policy = self.policies[0].banning(rng);
-        self.policies[0] = policy.clone();
+        self.policies[0] = policy;
         if rng.u8(..8) == 0 {
             self.policies.truncate(1);
-            self.policies.push(PolicyPlan { is_twin: true, ..policy });
         }
     }
 }

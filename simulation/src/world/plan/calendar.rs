@@ -17,7 +17,6 @@ impl Plan {
         let setting = &mut self.setting;
         setting.is_crowd = false;
         setting.processes.iter_mut().for_each(|process| process.around = Around::Plain);
-        setting.policies.retain(|policy| !policy.is_twin);
         setting.policies.truncate(rng.usize(1..3));
         let limit = rng.u64(2..8) * FIRST_COST;
         let policy = PolicyPlan { algorithm: 1, limit, is_hourly: true, ..setting.policies[0].clone() };

@@ -27,9 +27,8 @@ impl Setting {
         rng.shuffle(&mut windows);
         let count = if is_crowd { 1 } else { rng.usize(1..4) };
         let mut policies: Vec<PolicyPlan> = (0..count).map(|at| PolicyPlan::draw(rng, windows[at])).collect();
-        if let (Some(last), 0) = (policies.get(1).map(|_| policies.len() - 1), rng.u8(..8)) {
-            policies[last] = PolicyPlan { is_twin: true, ..policies[0].clone() };
-        }
+        // Nothing depends on it: without it, all seeds would be others.
+        rng.u8(..8);
         if is_crowd {
             policies[0].by = if rng.bool() { By::User } else { By::Everybody };
             (policies[0].limit, policies[0].burst, policies[0].shadow) = (rng.u64(20..120), 130, false);
@@ -126,21 +125,8 @@ impl PolicyPlan {
         let (metered, successes) = (rng.u8(..3) == 0, rng.u8(..3) == 0);
         let (shadow, refund_dropped) = (rng.u8(..6) == 0, rng.u8(..4) == 0);
         let burst = limit + rng.u64(..4) * FIRST_COST;
-        let (is_twin, is_hourly, ban) = (false, false, None);
-        Self {
-            algorithm,
-            limit,
-            window_ms,
-            burst,
-            by,
-            metered,
-            successes,
-            shadow,
-            refund_dropped,
-            is_twin,
-            is_hourly,
-            ban,
-        }
+        let (is_hourly, ban) = (false, None);
+        Self { algorithm, limit, window_ms, burst, by, metered, successes, shadow, refund_dropped, is_hourly, ban }
     }
 }
 

@@ -95,9 +95,8 @@ impl Plan {
         let window_ms = [2_000, 2_400, 4_000, 12_000][rng.usize(..4)];
         let by = if rng.bool() { By::User } else { By::Everybody };
         let drawn = setting.policies[0].clone();
-        let policy = PolicyPlan { algorithm: 6, limit, burst: limit, window_ms, by, is_twin: false, ..drawn };
+        let policy = PolicyPlan { algorithm: 6, limit, burst: limit, window_ms, by, ..drawn };
         let policy = PolicyPlan { metered: false, successes: false, shadow: false, refund_dropped: false, ..policy };
-        setting.policies.retain(|other| !other.is_twin);
         setting.policies[0] = policy;
         if rng.u8(..3) == 0 {
             // Nothing goes wrong, so each slot is told of.

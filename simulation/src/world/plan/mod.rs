@@ -129,8 +129,6 @@ pub struct PolicyPlan {
     pub shadow: bool,
     /// Whether units of requests that were dropped are given back.
     pub refund_dropped: bool,
-    /// Whether it shares its counters with the first one.
-    pub is_twin: bool,
     /// Whether its windows are hours of a time zone.
     pub is_hourly: bool,
     /// When clients are banned for refusals.

@@ -41,7 +41,6 @@ impl Setting {
         self.processes = vec![process; rng.usize(1..4)];
         (self.is_crowd, self.users) = (true, rng.u8(1..4));
         self.policies.truncate(2);
-        self.policies.retain(|policy| !policy.is_twin);
         for (policy, window_ms) in self.policies.iter_mut().zip([1_000, 2_500]) {
             // A tick admits at least ten units.
             let limit = rng.u64(10..60) * window_ms / tick_ms;
