@@ -121,8 +121,8 @@ impl Limits {
             |(place, rule): &(usize, &&Rule)| rules[..*place].iter().any(|other| other.name() == rule.name());
         if let Some((_, rule)) = rules.iter().enumerate().find(is_taken) {
             return Err(Error::invalid(format!(
-                "the name {:?} is given to two policies that are decided together: they would share a counter, and \
-                 each request would count twice: give each its own",
+                "the name {:?} is given to two policies that are decided together: counters, \
+                 headers and metrics could not tell them apart: give each its own",
                 &**rule.name()
             )));
         }

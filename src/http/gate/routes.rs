@@ -60,7 +60,15 @@ impl Routes {
         if let Some((route, matched)) =
             self.unmatched().find_map(|route| Some((&*route.template, &**route.seen_as.get()?)))
         {
-            return Trap { route, matched: Some(matched) }.warn(policy);
+            tracing::warn!(
+                code = "TG002",
+                policy,
+                route,
+                matched,
+                "none of the first 1000 requests matched this route of the policy, and one matched a longer template \
+                 that ends with it: if that is the route, inside Router::nest, give the template in \"matched\""
+            );
+            return;
         }
         let Some(route) = self.unmatched().map(|route| &*route.template).next() else { return };
         if had_route {

@@ -87,7 +87,8 @@ impl OfPolicy {
     fn note(&self, mark: u64, number: u64) -> Noted {
         let mut period = self.period.lock().unwrap_or_else(PoisonError::into_inner);
         let mut before = 0;
-        if period.number != number {
+        // A thread may come late with the period before: else each such one would begin both again, with their lines.
+        if number != period.number && number + 1 != period.number {
             before = period.more;
             *period = Period { number, ..Period::default() };
         }

@@ -131,9 +131,9 @@ impl Watch {
         }
     }
 
-    /// The peer's address of a request is not known, and a policy needs it.
-    pub(crate) fn lacks_peer(&self) {
-        if is_first(&self.warned, NO_PEER) {
+    /// A request lacks the key of a policy that needs the peer's address; `is_unknown` is called until it was warned.
+    pub(crate) fn lacks_peer(&self, is_unknown: impl FnOnce() -> bool) {
+        if self.warned.load(Relaxed) & NO_PEER == 0 && is_unknown() && is_first(&self.warned, NO_PEER) {
             tracing::warn!(
                 code = "TG004",
                 "requests have no peer address, so limits by IP address count all clients together by default: with \

@@ -48,20 +48,19 @@ fn others(layers: &[(StoreId, Weak<ArcSwap<Gate>>)], store: StoreId, shared: &Sh
     of_store.filter(|other| !Arc::ptr_eq(other, shared)).map(|other| other.load_full()).collect()
 }
 
-/// Logs each other layer that shares counters of these policies unawares.
+/// Logs which of these policies share counters with another layer unawares: one line, however many layers there are.
 fn compare(others: &[Arc<Gate>], policies: &[&Policy]) {
-    for other in others {
-        let is_shared = |policy: &&Policy| {
-            other.policies.iter().any(|other| policy.shares_counters(other) && !policy.is_clone_of(other))
-        };
-        let names: Vec<&str> = policies.iter().copied().filter(is_shared).map(Policy::name).collect();
-        if !names.is_empty() {
-            tracing::warn!(
-                code = "TG005",
-                policies = ?names,
-                "two layers count these policies in the same counters, as store, name, algorithm and window are the \
-                 same: rename those of one layer; if they are meant to share, give both layers clones of one Policy"
-            );
-        }
+    let is_shared = |policy: &&Policy| {
+        let shares = |other: &Policy| policy.shares_counters(other) && !policy.is_clone_of(other);
+        others.iter().any(|other| other.policies.iter().any(shares))
+    };
+    let names: Vec<&str> = policies.iter().copied().filter(is_shared).map(Policy::name).collect();
+    if !names.is_empty() {
+        tracing::warn!(
+            code = "TG005",
+            policies = ?names,
+            "two layers count these policies in the same counters, as store, name, algorithm and window are the same: \
+             rename those of one layer; if they are meant to share, give both layers clones of one Policy"
+        );
     }
 }
