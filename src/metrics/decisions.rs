@@ -3,16 +3,14 @@
 //! Every request counts once: by the source and the verdict of its decision, or, if there was none, under the source
 //! `none` by the reason. Only decisions are timed, from the call of the store; extracting and looking up keys is not.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use ahash::RandomState;
-use arc_swap::ArcSwap;
 use metrics::{Counter, Histogram};
 use tokio::time::Instant;
 
+use super::by_policy::ByPolicy;
 use super::health;
 use super::names::{DECISION_SECONDS, DECISIONS};
 use super::refusals::Refusals;
@@ -20,16 +18,13 @@ use super::slots;
 use crate::core::observer::{ObserveDecisions, Skipped, Undecided as Reason};
 use crate::core::{Decided, Decision, Error, Mode, PolicyName, Source};
 
-/// How many policies of a layer have handles that are kept; those of others are looked up each time.
-const MOST_POLICIES: usize = 1_024;
-
 /// Counts the decisions of a layer. Its handles are registered at the first one, with the recorder installed by then.
 pub(super) struct Decisions {
     /// The zero of the clock, which is tokio's.
     start: Instant,
     handles: OnceLock<Handles>,
     /// Of the policies that were decided by so far.
-    policies: ArcSwap<HashMap<PolicyName, Arc<Refusals>, RandomState>>,
+    policies: ByPolicy<Refusals>,
 }
 
 /// The handles, one for each source.
@@ -73,29 +68,15 @@ struct Undecided {
 
 impl Decisions {
     pub(super) fn new() -> Self {
-        Self { start: Instant::now(), handles: OnceLock::new(), policies: ArcSwap::default() }
+        Self { start: Instant::now(), handles: OnceLock::new(), policies: ByPolicy::default() }
     }
 
     fn handles(&self) -> &Handles {
         self.handles.get_or_init(Handles::new)
     }
 
-    /// Counts with the handles of a policy, which are kept from the first time on.
     fn with_policy(&self, policy: &PolicyName, count: impl FnOnce(&Refusals)) {
-        if let Some(refusals) = self.policies.load().get(policy) {
-            return count(refusals);
-        }
-        let refusals = Arc::<Refusals>::default();
-        if self.policies.load().len() >= MOST_POLICIES {
-            return count(&refusals);
-        }
-        self.policies.rcu(|policies| {
-            let mut policies = HashMap::clone(policies);
-            policies.entry(policy.clone()).or_insert_with(|| Arc::clone(&refusals));
-            policies
-        });
-        // Handles of the same names count together.
-        count(&refusals);
+        self.policies.with(policy, Refusals::default, count);
     }
 }
 

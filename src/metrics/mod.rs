@@ -1,14 +1,16 @@
 //! Metrics for operators, through the `metrics` crate: decisions, refusals, slots, flows, shedding, ratios,
 //! and the health of stores.
 //!
-//! Limiters, layers, shedders and stores get their [observers](crate::core::observer) here and report to them; series go out to
-//! the recorder that the program installed. docs/metrics.md lists them, with what to alert on.
+//! Limiters, layers, shedders and stores get their [observers](crate::core::observer) here and report to them; series
+//! go out to the recorder that the program installed. docs/metrics.md lists them, with what to alert on.
 //!
 //! Labels are names of policies and words of this crate, never anything of a request, so clients cannot make the number
 //! of series grow. Handles are registered with the first decision and kept, as looking one up costs more than counting.
 //!
 //! Without the feature `metrics` there are no observers.
 
+#[cfg(feature = "metrics")]
+mod by_policy;
 #[cfg(feature = "metrics")]
 mod decisions;
 #[cfg(feature = "metrics")]

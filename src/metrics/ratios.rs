@@ -4,24 +4,20 @@
 //! that reported last.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use ahash::RandomState;
-use arc_swap::ArcSwap;
 use metrics::{Counter, Gauge, Label};
 
+use super::by_policy::ByPolicy;
 use super::names::{RATIO_COUNTERS, RATIO_DROPPED_UNITS, RATIO_HIGHEST, RATIO_LIVE, RATIO_REPORTS};
 use crate::core::PolicyName;
 use crate::core::observer::ObserveRatios;
-
-/// How many policies have handles that are kept; those of others are looked up each time.
-const MOST_POLICIES: usize = 1_024;
 
 /// What a ratio store does.
 #[derive(Debug, Default)]
 pub(super) struct Ratios {
     handles: OnceLock<Handles>,
-    policies: ArcSwap<HashMap<PolicyName, Arc<OfPolicy>, RandomState>>,
+    policies: ByPolicy<OfPolicy>,
 }
 
 /// The handles of a store, registered with its first report.
@@ -60,21 +56,8 @@ impl OfPolicy {
 }
 
 impl Ratios {
-    /// Returns the handles of a policy, which are kept from the first time on.
-    fn of(&self, policy: &PolicyName) -> Arc<OfPolicy> {
-        if let Some(handles) = self.policies.load().get(policy) {
-            return Arc::clone(handles);
-        }
-        let handles = Arc::new(OfPolicy::new(policy));
-        if self.policies.load().len() < MOST_POLICIES {
-            self.policies.rcu(|policies| {
-                let mut policies = HashMap::clone(policies);
-                policies.entry(policy.clone()).or_insert_with(|| Arc::clone(&handles));
-                policies
-            });
-        }
-        // Handles of the same names count together.
-        handles
+    fn with_policy(&self, policy: &PolicyName, count: impl FnOnce(&OfPolicy)) {
+        self.policies.with(policy, || OfPolicy::new(policy), count);
     }
 }
 
@@ -89,18 +72,18 @@ impl ObserveRatios for Ratios {
 
     fn known(&self, live: u64, highest: &HashMap<PolicyName, f64>) {
         self.handles.get_or_init(Handles::new).live.set(live as f64);
-        for (policy, handles) in &**self.policies.load() {
+        for (policy, handles) in &*self.policies.kept() {
             if !highest.contains_key(policy) {
                 handles.highest.set(0.0);
             }
         }
         for (policy, ratio) in highest {
-            self.of(policy).highest.set(*ratio);
+            self.with_policy(policy, |handles| handles.highest.set(*ratio));
         }
     }
 
     fn dropped(&self, policy: &PolicyName, units: u64) {
-        self.of(policy).dropped.increment(units);
+        self.with_policy(policy, |handles| handles.dropped.increment(units));
     }
 }
 
@@ -110,7 +93,7 @@ impl Drop for Ratios {
             handles.counters.set(0.0);
             handles.live.set(0.0);
         }
-        for handles in self.policies.load().values() {
+        for handles in self.policies.kept().values() {
             handles.highest.set(0.0);
         }
     }
