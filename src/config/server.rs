@@ -149,13 +149,15 @@ fn read_client(table: Table<'_>) -> Result<ClientIp, Error> {
         }
         (Some(proxies), None) => Some(trust_proxies(proxies)?),
         (None, Some(hops)) => Some(trust_hops(hops)?),
-        (None, None) => None,
+        // Its header counts, too.
+        (None, None) => table.switched_on("trusted_unix_socket")?.map(|_| key::client_ip()),
     };
     match (client, table.get("forwarded")) {
         (Some(client), Some(header)) => read_from(client, header),
         (Some(client), None) => Ok(client),
         (None, Some(header)) => Err(header.error(
-            "forwarded has no effect without a trusted proxy: add trusted_proxies = [\"...\"] or trusted_hops = N",
+            "forwarded has no effect without a trusted proxy: add trusted_proxies = [\"...\"], trusted_hops = N or \
+             trusted_unix_socket = true",
         )),
         (None, None) => Ok(key::client_ip()),
     }

@@ -308,6 +308,15 @@ fn every_mistake_outside_a_policy_names_its_line() {
 }
 
 #[test]
+fn a_proxy_at_a_unix_socket_may_name_the_client_in_any_header() {
+    for header in ["x-forwarded-for", "forwarded", "cf-connecting-ip"] {
+        let text = format!("[server]\ntrusted_unix_socket = true\nforwarded = \"{header}\"");
+        assert!(Config::from_toml(&text).is_ok(), "{header}");
+    }
+    refused("[server]\ntrusted_unix_socket = false\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]);
+}
+
+#[test]
 fn a_name_used_twice_is_told_with_both_lines() {
     let both = GOOD.replace("\"short\"", "\"ip\"");
     refused(&both, 22, &["policy name \"ip\" is taken on line 4"]);
