@@ -49,11 +49,17 @@ pub(crate) trait ObserveDecisions: fmt::Debug + Send + Sync {
     /// The key of a request is ambiguous for a policy, whatever becomes of the request.
     fn ambiguous(&self, policy: &PolicyName);
 
-    /// A policy did not count a request.
-    fn skipped(&self, policy: &PolicyName, reason: Skipped);
+    /// Returns the observer of a policy's skips, which is kept with the policy: a request may be skipped by many.
+    fn skips(&self, policy: &PolicyName) -> Arc<dyn ObserveSkips>;
 
     /// A key was banned, and not with a decision.
     fn banned(&self, policy: &PolicyName, mode: Mode);
+}
+
+/// Observes the requests that one policy does not count.
+pub(crate) trait ObserveSkips: fmt::Debug + Send + Sync {
+    /// The policy did not count a request.
+    fn skipped(&self, reason: Skipped);
 }
 
 /// Observes the health of one store, or of one primary of a Cluster. Dropped with it.
@@ -205,17 +211,28 @@ impl DecisionObserver {
         }
     }
 
-    /// See [`ObserveDecisions::skipped`].
-    pub(crate) fn skipped(&self, policy: &PolicyName, reason: Skipped) {
-        if let Some(observer) = &self.0 {
-            observer.skipped(policy, reason);
-        }
+    /// See [`ObserveDecisions::skips`].
+    pub(crate) fn skips(&self, policy: &PolicyName) -> SkipObserver {
+        SkipObserver(self.0.as_ref().map(|observer| observer.skips(policy)))
     }
 
     /// See [`ObserveDecisions::banned`].
     pub(crate) fn banned(&self, policy: &PolicyName, mode: Mode) {
         if let Some(observer) = &self.0 {
             observer.banned(policy, mode);
+        }
+    }
+}
+
+/// The observer of the skips of a policy, if there is one. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SkipObserver(Option<Arc<dyn ObserveSkips>>);
+
+impl SkipObserver {
+    /// See [`ObserveSkips::skipped`].
+    pub(crate) fn skipped(&self, reason: Skipped) {
+        if let Some(observer) = &self.0 {
+            observer.skipped(reason);
         }
     }
 }

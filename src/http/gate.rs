@@ -23,6 +23,7 @@ use self::watch::Watch;
 use super::key::KeyExtractor;
 use super::policy::{Policy, Refused};
 use super::response::{Refusal, Responses};
+use crate::core::observer::SkipObserver;
 use crate::core::{Error, Mode};
 use crate::limiter::{Limits, Published};
 use crate::lookup::Warning;
@@ -47,6 +48,8 @@ pub(crate) struct Gate {
     pub(crate) unknown_keys: Arc<Warning>,
     /// Warns of traps that requests show.
     pub(crate) watch: Arc<Watch>,
+    /// Observe which requests the policies do not count, in their order.
+    pub(crate) skips: Box<[SkipObserver]>,
     /// Logs what policies refuse.
     pub(crate) sampler: Arc<Sampler>,
     /// Whether refusals are logged that are not those of shadow mode.
@@ -69,6 +72,7 @@ impl Gate {
             counts_bytes: false,
             unknown_keys: Arc::default(),
             watch: Arc::new(Watch::of(&[])),
+            skips: Box::default(),
             sampler: Arc::new(Sampler::of(&[])),
             logs_refusals: false,
             marks_keys: false,
@@ -90,6 +94,7 @@ impl Gate {
         self.responses.set_policies(&policies);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
         self.watch = Arc::new(self.watch.renewed(&policies));
+        self.skips = policies.iter().map(|policy| self.limits.observer.skips(policy.rule().name())).collect();
         self.sampler = Arc::new(Sampler::of(&policies));
         self.policies = policies;
         self.set_marks();

@@ -4,7 +4,7 @@
 //! `none` by the reason. Only decisions are timed, from the call of the store; extracting and looking up keys is not.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use metrics::{Counter, Histogram};
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use super::by_policy::ByPolicy;
 use super::health;
 use super::names::{DECISION_SECONDS, DECISIONS};
-use super::refusals::Refusals;
+use super::refusals::{Refusals, Skips};
 use super::slots;
-use crate::core::observer::{ObserveDecisions, Skipped, Undecided as Reason};
+use crate::core::observer::{ObserveDecisions, ObserveSkips, Undecided as Reason};
 use crate::core::{Decided, Decision, Error, Mode, PolicyName, Source};
 
 /// Counts the decisions of a layer. Its handles are registered at the first one, with the recorder installed by then.
@@ -113,8 +113,8 @@ impl ObserveDecisions for Decisions {
         self.with_policy(policy, |refusals| refusals.count_ambiguous(policy));
     }
 
-    fn skipped(&self, policy: &PolicyName, reason: Skipped) {
-        self.with_policy(policy, |refusals| refusals.count_skip(policy, reason));
+    fn skips(&self, policy: &PolicyName) -> Arc<dyn ObserveSkips> {
+        Arc::new(Skips::new(policy))
     }
 
     fn banned(&self, policy: &PolicyName, mode: Mode) {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use metrics::{Counter, Label};
 
 use super::names::{AMBIGUOUS_KEYS, BAN_REFUSALS, BANS, POLICIES_SKIPPED, POLICY_REFUSALS};
-use crate::core::observer::Skipped;
+use crate::core::observer::{ObserveSkips, Skipped};
 use crate::core::{Mode, Outcome, PolicyName};
 
 /// The reasons for which a policy does not count a request, with their labels.
@@ -28,8 +28,31 @@ pub(super) struct Refusals {
     bans_in_shadow: OnceLock<[Counter; 2]>,
     /// Requests whose key was ambiguous, refused or not.
     ambiguous: OnceLock<Counter>,
-    /// Requests that were not counted, by the reasons in the order of [`REASONS`].
+    /// Registered with the others; [`Skips`] counts.
     skipped: OnceLock<[Counter; 3]>,
+}
+
+/// The requests that a policy does not count. Its handles are registered with the first one.
+#[derive(Debug)]
+pub(super) struct Skips {
+    policy: PolicyName,
+    /// By the reasons, in the order of [`REASONS`].
+    counters: OnceLock<[Counter; 3]>,
+}
+
+impl Skips {
+    pub(super) fn new(policy: &PolicyName) -> Self {
+        Self { policy: policy.clone(), counters: OnceLock::new() }
+    }
+}
+
+impl ObserveSkips for Skips {
+    fn skipped(&self, reason: Skipped) {
+        let counters = REASONS.iter().zip(self.counters.get_or_init(|| skips(&self.policy)));
+        for (_, counter) in counters.filter(|((known, _), _)| *known == reason) {
+            counter.increment(1);
+        }
+    }
 }
 
 impl Refusals {
@@ -50,7 +73,7 @@ impl Refusals {
             refused.increment(outcome.is_banned().into());
         }
         self.ambiguous(policy);
-        self.skipped(policy);
+        self.skipped.get_or_init(|| skips(policy));
     }
 
     /// Counts a ban that began without a decision.
@@ -73,25 +96,16 @@ impl Refusals {
         self.ambiguous(policy).increment(1);
     }
 
-    /// Counts a request that the policy does not count.
-    pub(super) fn count_skip(&self, policy: &PolicyName, reason: Skipped) {
-        let counters = REASONS.iter().zip(self.skipped(policy));
-        for (_, counter) in counters.filter(|((known, _), _)| *known == reason) {
-            counter.increment(1);
-        }
-    }
-
     /// Returns the counter of ambiguous keys, registered if it is not yet.
     fn ambiguous(&self, policy: &PolicyName) -> &Counter {
         self.ambiguous.get_or_init(|| AMBIGUOUS_KEYS.counter_of(vec![name(policy)]))
     }
+}
 
-    /// Returns the counters of requests that are not counted, registered if they are not yet.
-    fn skipped(&self, policy: &PolicyName) -> &[Counter; 3] {
-        let counter =
-            |(_, reason)| POLICIES_SKIPPED.counter_of(vec![name(policy), Label::from_static_parts("reason", reason)]);
-        self.skipped.get_or_init(|| REASONS.map(counter))
-    }
+/// Registers the counters of requests that a policy does not count.
+fn skips(policy: &PolicyName) -> [Counter; 3] {
+    REASONS
+        .map(|(_, reason)| POLICIES_SKIPPED.counter_of(vec![name(policy), Label::from_static_parts("reason", reason)]))
 }
 
 fn name(policy: &PolicyName) -> Label {

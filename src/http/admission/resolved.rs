@@ -46,7 +46,7 @@ impl Skip {
     /// Counts a request that the policy at a place does not count.
     pub(super) fn observe(self, gate: &Gate, place: usize) {
         if let Some(reason) = self.reason() {
-            gate.limits.observer.skipped(gate.policies[place].rule().name(), reason);
+            gate.skips[place].skipped(reason);
         }
     }
 }
