@@ -36,8 +36,8 @@ use crate::store::{Answer, Check, Deadline, Decided, Store};
 /// the request.
 pub(crate) type Verdict = Result<Account, Refusal>;
 
-/// The marks of the keys of a decision, by which refusals are logged; none if they are not.
-type Marks = SmallVec<[u64; 2]>;
+/// The marks of the keys of a decision that is waited for, by which refusals are logged; none if they are not.
+type Marks = SmallVec<[u64; 4]>;
 
 /// The decision on a request, until its verdict is returned.
 pub(crate) enum Admission {
@@ -71,13 +71,18 @@ impl Admission {
         if !plan.pending.is_empty() {
             return Self::after_lookups(gate, plan, has_body);
         }
-        let marks = marks(gate, &plan.checks);
         let timer = gate.limits.observer.start();
         let decided = gate.limits.store.decide(&plan.checks, Deadline::none());
         let bytes = ByteChecks::of(gate, &plan.rules, &plan.checks, has_body);
         match decided {
-            Answer::Ready(decided) => Admission::Known(Some(verdict(gate, &plan.rules, &marks, bytes, timer, decided))),
-            Answer::Pending(pending) => Admission::Deciding { pending, policies: plan.rules, marks, bytes, timer },
+            Answer::Ready(decided) => {
+                let mark = |check| mark(gate, &plan.checks, check);
+                Admission::Known(Some(verdict(gate, &plan.rules, mark, bytes, timer, decided)))
+            }
+            Answer::Pending(pending) => {
+                let marks = marks(gate, &plan.checks);
+                Admission::Deciding { pending, policies: plan.rules, marks, bytes, timer }
+            }
         }
     }
 
@@ -88,7 +93,7 @@ impl Admission {
             match gate.limits.decide_after_lookups(plan).await {
                 Ok((plan, timer, decided)) => {
                     let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks, has_body);
-                    verdict(&gate, &plan.rules, &marks(&gate, &plan.checks), bytes, timer, decided)
+                    verdict(&gate, &plan.rules, |check| mark(&gate, &plan.checks, check), bytes, timer, decided)
                 }
                 Err(refusal) => Err(counted(&gate, *refusal)),
             }
@@ -105,7 +110,8 @@ impl Admission {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
             Admission::Deciding { pending, policies, marks, bytes, timer } => {
                 let decided = ready!(pending.as_mut().poll(cx));
-                Poll::Ready(verdict(gate, policies, marks, mem::take(bytes), *timer, decided))
+                let mark = |check: usize| marks.get(check).copied();
+                Poll::Ready(verdict(gate, policies, mark, mem::take(bytes), *timer, decided))
             }
             Admission::Resolving(pending) => pending.as_mut().poll(cx),
         }
@@ -157,7 +163,13 @@ fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
     refusal
 }
 
-/// Returns the marks of the keys of checks, if refusals are logged by them.
+/// Returns the mark of the key of a check.
+fn mark(gate: &Gate, checks: &[Check], check: usize) -> Option<u64> {
+    checks.get(check).map(|check| gate.sampler.mark(&check.counter.key))
+}
+
+/// Returns the marks of the keys of checks, if refusals are logged by them: the checks are not kept while the store
+/// decides.
 fn marks(gate: &Gate, checks: &[Check]) -> Marks {
     if !gate.marks_keys {
         return Marks::new();
@@ -165,11 +177,11 @@ fn marks(gate: &Gate, checks: &[Check]) -> Marks {
     checks.iter().map(|check| gate.sampler.mark(&check.counter.key)).collect()
 }
 
-/// Returns the verdict of a decision, after counting and logging it.
+/// Returns the verdict of a decision, after counting and logging it; `mark` returns the mark of a check's key.
 fn verdict(
     gate: &Arc<Gate>,
     policies: &[usize],
-    marks: &[u64],
+    mark: impl Fn(usize) -> Option<u64>,
     bytes: ByteChecks,
     timer: Timer,
     decided: Result<Decided, Error>,
@@ -177,7 +189,7 @@ fn verdict(
     let decided = decided.map(|decided| bytes.refuse(gate, decided));
     gate.limits.observer.decided(timer, &decided);
     let decided = decided.map_err(Refusal::Failed)?;
-    log_refusals(gate, policies, marks, &decided.decision);
+    log_refusals(gate, policies, mark, &decided.decision);
     if decided.decision.is_allowed() {
         Ok(Account::new(Arc::clone(gate), policies, bytes, decided))
     } else {
@@ -186,10 +198,13 @@ fn verdict(
 }
 
 /// Logs which policies refused the request, or would have in shadow mode: those whose keys have marks.
-fn log_refusals(gate: &Gate, policies: &[usize], marks: &[u64], decision: &Decision) {
-    for (outcome, (place, mark)) in decision.outcomes().iter().zip(policies.iter().zip(marks)) {
-        if !outcome.is_allowed() && (outcome.mode() == Mode::Shadow || gate.logs_refusals) {
-            gate.sampler.log(*place, *mark, outcome);
+fn log_refusals(gate: &Gate, policies: &[usize], mark: impl Fn(usize) -> Option<u64>, decision: &Decision) {
+    for (check, (outcome, place)) in decision.outcomes().iter().zip(policies).enumerate() {
+        if outcome.is_allowed() || (outcome.mode() == Mode::Enforce && !gate.logs_refusals) {
+            continue;
+        }
+        if let Some(mark) = mark(check) {
+            gate.sampler.log(*place, mark, outcome);
         }
     }
 }

@@ -181,16 +181,16 @@ impl RateLimitLayer {
     ///
     /// As [`replace_policies`](Self::replace_policies).
     pub(crate) fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
-        let before = self.gate.load().policies.len();
-        if policies.is_empty() && before > 0 {
+        let before = self.gate.load_full();
+        let count = before.policies.len();
+        if policies.is_empty() && count > 0 {
             return Err(Error::invalid(format!(
-                "no policies in place of {before}: nothing would be limited any more: give some; if that is meant, \
+                "no policies in place of {count}: nothing would be limited any more: give some; if that is meant, \
                  call remove_policies, or write policy = [] in the file"
             )));
         }
-        let mut next = Gate::clone(&self.gate.load());
+        let mut next = Gate::clone(&before);
         change(&mut next);
-        let before = self.gate.load_full();
         let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
         let policies: Vec<Policy> = policies.collect();
         self.publish(&policies, change);
