@@ -56,8 +56,8 @@ impl KeyExtractor for Addressed {
         self.key.is_proven()
     }
 
-    fn needs_peer(&self) -> bool {
-        self.key.needs_peer()
+    fn lacks_peer(&self, parts: &Parts) -> bool {
+        self.key.lacks_peer(parts)
     }
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {

@@ -195,10 +195,7 @@ impl<'a> Judge<'a> {
 
     /// Warns if the key is missing because the peer's address is.
     fn watch_peer(self) {
-        let is_unknown = |parts| self.gate.client.address(parts).is_none();
-        if self.policy.extractor().needs_peer() {
-            self.gate.watch.lacks_peer(|| self.parts.is_some_and(is_unknown));
-        }
+        self.gate.watch.lacks_peer(|| self.parts.is_some_and(|parts| self.policy.extractor().lacks_peer(parts)));
     }
 
     /// Resolves a policy whose key could not be looked up, as [`OnFailure`] of the layer sets.

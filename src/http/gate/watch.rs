@@ -131,15 +131,17 @@ impl Watch {
         }
     }
 
-    /// A request lacks the key of a policy that needs the peer's address; `is_unknown` is called until it was warned.
-    pub(crate) fn lacks_peer(&self, is_unknown: impl FnOnce() -> bool) {
-        if self.warned.load(Relaxed) & NO_PEER == 0 && is_unknown() && is_first(&self.warned, NO_PEER) {
+    /// A request lacks the key of a policy; `is_reason` is whether for want of the peer's address, called until it was
+    /// warned of that.
+    pub(crate) fn lacks_peer(&self, is_reason: impl FnOnce() -> bool) {
+        if self.warned.load(Relaxed) & NO_PEER == 0 && is_reason() && is_first(&self.warned, NO_PEER) {
             tracing::warn!(
                 code = "TG004",
                 "requests have no peer address, so limits by IP address count all clients together by default: with \
                  axum, serve the app with `into_make_service_with_connect_info::<SocketAddr>()`; with tonic, enable \
                  the feature tonic; with another server, insert the peer's SocketAddr into the extensions of each \
-                 request; behind a Unix socket, trust the proxy with trusted_unix_socket"
+                 request; behind a Unix socket, count by client_ip() with trusted_unix_socket, and have the proxy name \
+                 the client; if the request came from the machine itself, as health checks do, nothing is wrong"
             );
         }
     }

@@ -152,7 +152,7 @@ impl ClientIp {
     /// With [`trusted_hops`](Self::trusted_hops) of 1 or more it is the first of them without this setting.
     ///
     /// Only for servers that listen on Unix sockets and nowhere else: over TCP, where the peer's address is not known
-    /// by mistake, clients would choose their address.
+    /// by mistake, clients would choose their address, and could have others [banned](crate::Ban).
     pub fn trusted_unix_socket(self) -> Self {
         Self { unix_socket: true, ..self }
     }
@@ -283,8 +283,8 @@ impl KeyExtractor for ClientIp {
         true
     }
 
-    fn needs_peer(&self) -> bool {
-        true
+    fn lacks_peer(&self, parts: &Parts) -> bool {
+        self.address(parts).is_none()
     }
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {

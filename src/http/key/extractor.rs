@@ -134,8 +134,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
         false
     }
 
-    /// Whether the key is missing where the address of the peer is; by default it is not.
-    fn needs_peer(&self) -> bool {
+    /// Whether this request has no key because the peer's address is not known, for a warning of the layer. Called only
+    /// for requests without a key. By default that is not the reason.
+    fn lacks_peer(&self, parts: &Parts) -> bool {
+        let _ = parts;
         false
     }
 
@@ -225,8 +227,8 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
         (**self).is_proven()
     }
 
-    fn needs_peer(&self) -> bool {
-        (**self).needs_peer()
+    fn lacks_peer(&self, parts: &Parts) -> bool {
+        (**self).lacks_peer(parts)
     }
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {

@@ -63,8 +63,8 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
         self.first.is_proven() && self.second.is_proven()
     }
 
-    fn needs_peer(&self) -> bool {
-        self.first.needs_peer() || self.second.needs_peer()
+    fn lacks_peer(&self, parts: &Parts) -> bool {
+        self.first.lacks_peer(parts) || self.second.lacks_peer(parts)
     }
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {

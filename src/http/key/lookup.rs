@@ -177,8 +177,8 @@ impl<K: KeyExtractor> KeyExtractor for KeyLookup<K> {
         self.by.address(parts)
     }
 
-    fn needs_peer(&self) -> bool {
-        self.by.needs_peer()
+    fn lacks_peer(&self, parts: &Parts) -> bool {
+        self.by.lacks_peer(parts)
     }
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {

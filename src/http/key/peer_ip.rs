@@ -36,8 +36,8 @@ pub struct PeerIp {
 /// | tonic 0.14, without TLS or with its own | enable the feature `tonic` |
 /// | any other, such as hyper | insert the peer's [`SocketAddr`](std::net::SocketAddr) as it is |
 ///
-/// If there is none, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all requests [share](MissingKey::Share) one
-/// counter.
+/// If there is none, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all
+/// requests [share](MissingKey::Share) one counter.
 ///
 /// # Examples
 ///
@@ -84,8 +84,8 @@ impl KeyExtractor for PeerIp {
         true
     }
 
-    fn needs_peer(&self) -> bool {
-        true
+    fn lacks_peer(&self, parts: &Parts) -> bool {
+        peer(parts).is_none()
     }
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {

@@ -13,8 +13,9 @@ impl RateLimitLayer {
     /// Returns what the policies make of a request: which apply, by which key, at which cost, and why the others do not.
     ///
     /// It takes nothing, does not call the store and starts no lookup; only an ambiguous key counts in
-    /// `tollgate_ambiguous_keys_total`. Closures of policies run, as for a request. What earlier layers insert into the
-    /// extensions of a request, such as the route that matched, has to be in `parts`, so call it where the layer is.
+    /// `tollgate_ambiguous_keys_total`, and a missing address is warned of as for a request. Closures of policies run,
+    /// too. What earlier layers insert into the extensions of a request, such as the route that matched and the address
+    /// of the peer, has to be in `parts`, so call it where the layer is.
     ///
     /// Keys are as in the store: secrets are hashed, addresses are not, so show it to operators only.
     ///

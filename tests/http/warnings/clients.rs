@@ -106,6 +106,20 @@ fn without_a_peer_one_warning_a_layer_names_each_server() {
 }
 
 #[test]
+fn over_a_unix_socket_a_policy_by_peer_is_warned_of_although_the_layer_trusts_the_proxy() {
+    let (logged, trusting) = (Logged::start(), || key::client_ip().trusted_unix_socket());
+    let send = |layer: &RateLimitLayer| {
+        let request = Request::builder().header("x-forwarded-for", "203.0.113.9").body(Body::empty());
+        assert_eq!(send(&app(layer), request.expect("a request")), 200);
+    };
+    send(&of(trusting()));
+    logged.none();
+    let by_peer = of(trusting()).policy(by("peer", key::peer_ip()));
+    send(&by_peer);
+    logged.only("TG004", &["count by client_ip()", "nothing is wrong"], || send(&by_peer));
+}
+
+#[test]
 fn a_key_that_needs_no_peer_or_has_one_warns_of_none() {
     let logged = Logged::start();
     let joined = by("joined", key::client_ip().and(key::header("x-user")));

@@ -35,6 +35,8 @@ fn each() -> Vec<Row> {
         row("ClientIp", key::client_ip(), Bannable::Client),
         row("ClientIp", networks(), Bannable::Client),
         row("ClientIp", networks().forwarded(), Bannable::Client),
+        row("ClientIp", key::client_ip().trusted_unix_socket(), Bannable::Client),
+        row("ClientIp", key::client_ip().trusted_hops(1).trusted_unix_socket(), Bannable::Spoofable),
         row("ClientIp", networks().header("cf-connecting-ip"), Bannable::Client),
         row("ClientIp", networks().v6_prefix(47), Bannable::Shared),
         row("ClientIp", key::client_ip().trusted_hops(0), Bannable::Client),
