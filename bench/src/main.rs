@@ -4,7 +4,8 @@
 //!
 //! - `redis`: what a decision costs the server, in time and memory;
 //! - `store`: what `RedisStore` does beside other ways to ask Redis;
-//! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request;
+//! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request, with `--features
+//!   peers` beside `tower_governor`; with `--layers` only the latter; with `profile NAME N` N requests through one layer;
 //! - `quotas`: what each kind of quota costs a request, in memory and on Redis;
 //! - `http`: what a limit costs a web server; with `--features peers` beside other crates;
 //! - `flows`: what a chunk costs that is taken from a leased portion, and the calls of a body;

@@ -23,11 +23,18 @@ pub(crate) fn run(args: &[String]) {
     if let Some(side) = args.iter().position(|arg| arg == "size").and_then(|place| args.get(place + 1)) {
         return size::print_of(side);
     }
+    if let Some(layer) = args.iter().position(|arg| arg == "profile").and_then(|place| args.get(place + 1)) {
+        let requests = args.last().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
+        return layer::profile(layer, requests);
+    }
     let scale = if args.iter().any(|arg| arg == "--quick") {
         Scale { rounds: 7, checks: 200_000, requests: 50_000, flood: 10_000_000 }
     } else {
         Scale { rounds: ROUNDS, checks: 2_000_000, requests: 300_000, flood: 10_000_000 }
     };
+    if args.iter().any(|arg| arg == "--layers") {
+        return layer::run(scale.rounds, scale.requests);
+    }
     time(&scale);
     size::run();
     flood::run(scale.flood);

@@ -1,98 +1,98 @@
-//! What a layer costs a request, in process and without sockets.
+//! What a layer costs a request, in process and without sockets, beside `tower_governor`'s.
+//!
+//! Each side wraps the same service, and gets the same requests: of [`KEYS`] clients, drawn uniformly, by the address of
+//! their peer. A side is admitted always or refused always, and every response is looked at: a side that did less than
+//! it is measured for ends the program.
 
-use std::convert::Infallible;
-use std::future::{Ready, ready};
-use std::hint::black_box;
-use std::num::NonZeroU32;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+mod service;
+mod sides;
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, Response};
-use http_body_util::Empty;
-use tollgate::shed::{FleetShedLayer, WorkerShedLayer};
-use tollgate::{Headers, MemoryStore, Quota, RateLimitLayer, key};
-use tower::{Layer, Service};
+use std::env;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
 
-use super::sides::{Keys, address};
+use axum::extract::ConnectInfo;
+use http::{Request, Response};
+
+use self::service::{Boxed, Inner, boxed};
+use self::sides::{Expected, Side};
+use super::sides::Keys;
 use crate::table::{median, print};
 
 const KEYS: usize = 100_000;
-const CLIENT: HeaderName = HeaderName::from_static("x-client");
-const LIMIT: u64 = 30_000_000;
-/// Refuses nothing, and refills so slowly that every key stays in use.
-const AMPLE: Quota = Quota::per_hour(1_000).burst(LIMIT);
-
-/// A service that does nothing.
-#[derive(Clone)]
-struct Inner;
-
-impl Service<Request<()>> for Inner {
-    type Response = Response<Empty<Bytes>>;
-    type Error = Infallible;
-    type Future = Ready<Result<Self::Response, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<()>) -> Self::Future {
-        black_box(&request);
-        ready(Ok(Response::new(Empty::new())))
-    }
-}
 
 pub(super) fn run(rounds: usize, requests: usize) {
+    assert!(env::var_os("RUST_BACKTRACE").is_none(), "unset RUST_BACKTRACE: errors of other crates would cost more");
     println!(
-        "What a layer with a memory store adds to a request: nanoseconds over the inner service alone (medians of \
-         {rounds} rounds, interleaved; {KEYS} keys, uniform, one thread, no sockets).\n"
+        "What a layer adds to a request, with counters in memory: nanoseconds over the inner service alone (medians of \
+         {rounds} rounds, interleaved; one thread, no sockets). Clients are {KEYS} addresses of peers, uniform, each \
+         with a bucket of its own; every request is admitted, or every one refused, and each response is looked at. The \
+         ratio is to the side that is named after it, in the same round.\n"
     );
-    let clients: Vec<HeaderValue> =
-        (0..KEYS).map(|key| HeaderValue::try_from(address(key)).expect("digits and dots")).collect();
-    let client = || key::header("x-client").plain();
-    let one = |quota| RateLimitLayer::composite(MemoryStore::new()).user(quota, client());
-    let longer = Quota::token_bucket(1_000, Duration::from_secs(7_200)).burst(LIMIT);
-    let three = one(AMPLE).policy(tollgate::Policy::new("longer", longer).key(client()));
-    let layers = [
-        ("one policy, both header sets", one(AMPLE)),
-        ("one policy, no headers", one(AMPLE).headers(Headers::none())),
-        ("one policy, refused", one(Quota::per_hour(1))),
-        ("three policies, both header sets", three.global(Quota::per_second(LIMIT))),
-    ];
-    let mut sides: Vec<Side<'_>> = layers.into_iter().map(|(name, layer)| side(name, layer.layer(Inner))).collect();
-    let many = NonZeroU32::new(1_000).expect("it is not zero");
-    sides.push(side("worker shedder", WorkerShedLayer::new("worker", many).layer(Inner)));
-    sides.push(side("worker shedder, measured", WorkerShedLayer::measured("worker", || 0.5).layer(Inner)));
-    let fleet = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(1_000), 0.2);
-    sides.push(side("fleet shedder, memory", fleet.layer(Inner)));
-    for _ in 0..rounds {
-        let alone = nanos(&mut Inner, &clients, requests);
-        for (_, nanos, added) in &mut sides {
-            added.push(nanos(&clients, requests) - alone);
+    let clients = clients();
+    let mut sides = sides::all();
+    for side in &mut sides {
+        // Every client has its counter, and a refused one has used it up.
+        for client in &clients {
+            let _ = call(&mut side.service, client);
         }
     }
-    let rows: Vec<_> =
-        sides.into_iter().map(|(name, _, ns)| vec![name.to_owned(), format!("{:.0}", median(ns))]).collect();
-    print(&["layer", "ns per request"], &rows);
+    let mut nanos_of = vec![Vec::new(); sides.len()];
+    for _ in 0..rounds {
+        let alone = nanos(&mut boxed(Inner), Expected::Nothing, &clients, requests);
+        for (side, nanos_of) in sides.iter_mut().zip(&mut nanos_of) {
+            nanos_of.push(nanos(&mut side.service, side.expected, &clients, requests) - alone);
+        }
+    }
+    print(&["layer", "ns per request", "ratio", "to", "aim"], &rows(&sides, &nanos_of));
 }
 
-/// A row: what it is, what a request takes, and what that was more than without the layer, in each round.
-type Side<'a> = (&'a str, Box<dyn FnMut(&[HeaderValue], usize) -> f64>, Vec<f64>);
-
-fn side<S: Service<Request<()>> + 'static>(name: &str, mut service: S) -> Side<'_> {
-    (name, Box::new(move |clients, requests| nanos(&mut service, clients, requests)), Vec::new())
+/// Sends requests to one side only, for a profiler.
+pub(super) fn profile(name: &str, requests: usize) {
+    let clients = clients();
+    let Some(mut side) = sides::all().into_iter().find(|side| side.name == name) else {
+        sides::all().iter().for_each(|side| println!("{}", side.name));
+        return;
+    };
+    clients.iter().for_each(|client| drop(call(&mut side.service, client)));
+    let nanos = nanos(&mut side.service, side.expected, &clients, requests);
+    println!("{name}: {nanos:.0} ns a request, the request itself included");
 }
 
-fn nanos<S: Service<Request<()>>>(service: &mut S, clients: &[HeaderValue], requests: usize) -> f64 {
-    let (mut keys, mut cx) = (Keys::new(0), Context::from_waker(Waker::noop()));
+fn rows(sides: &[Side], nanos_of: &[Vec<f64>]) -> Vec<Vec<String>> {
+    let each = sides.iter().zip(nanos_of);
+    each.map(|(side, nanos)| {
+        let mut row = vec![side.name.to_owned(), format!("{:.0}", median(nanos.clone()))];
+        let to = side.beside.and_then(|(name, aim)| {
+            let place = sides.iter().position(|other| other.name == name)?;
+            Some((median(nanos.iter().zip(&nanos_of[place]).map(|(ours, theirs)| ours / theirs).collect()), name, aim))
+        });
+        row.extend(to.map_or_else(Default::default, |(ratio, name, aim)| {
+            [format!("{ratio:.2}"), name.to_owned(), format!("≤ {aim}")]
+        }));
+        row
+    })
+    .collect()
+}
+
+/// Returns the peers that send the requests.
+fn clients() -> Vec<SocketAddr> {
+    let address = |key: usize| Ipv4Addr::from_bits(0x0a00_0000 + u32::try_from(key).expect("few keys"));
+    (0..KEYS).map(|key| (address(key), 40_000).into()).collect()
+}
+
+fn nanos(service: &mut Boxed, expected: Expected, clients: &[SocketAddr], requests: usize) -> f64 {
+    let mut keys = Keys::new(0);
     let begun = Instant::now();
     for _ in 0..requests {
-        let mut request = Request::new(());
-        request.headers_mut().insert(CLIENT, clients[keys.next(clients.len())].clone());
-        assert!(service.poll_ready(&mut cx).is_ready());
-        let answer = pin!(service.call(request)).poll(&mut cx);
-        assert!(matches!(black_box(answer), Poll::Ready(Ok(_))));
+        let response = call(service, &clients[keys.next(clients.len())]);
+        assert!(expected.is_met(&response), "unequal work: {:?}", response.headers());
     }
     begun.elapsed().as_nanos() as f64 / requests as f64
+}
+
+fn call(service: &mut Boxed, client: &SocketAddr) -> Response<()> {
+    let mut request = Request::new(());
+    request.extensions_mut().insert(ConnectInfo(*client));
+    service(request)
 }
