@@ -57,14 +57,11 @@ impl Key {
         Text::start(kind).with_value(value.as_ref())
     }
 
-    /// A key of a kind and a value that need no escaping.
+    /// A key of its whole text: a kind, a colon and a value that needs no escaping.
     #[cfg(feature = "axum")]
-    pub(crate) fn plain(kind: &str, value: &[u8]) -> Self {
-        let mut text = Text::default();
-        text.push(kind.as_bytes());
-        text.push(b":");
-        text.push(value);
-        text.into_key()
+    #[inline]
+    pub(crate) fn plain(text: &str) -> Self {
+        Self { text: SmolStr::new(text) }
     }
 
     /// A key of a secret; only a 128-bit hash of it leaves the process.

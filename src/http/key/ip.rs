@@ -3,10 +3,13 @@
 //! The one text that [`client_ip`](super::client_ip) and [`peer_ip`](super::peer_ip) share: `ip:203.0.113.9`, or
 //! `ip:2001:db8::/56`. An IPv6 client may use any address of its network, so only a prefix identifies it.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Key, counted};
+
+/// The length of the kind and its colon.
+const KIND: usize = "ip:".len();
 
 /// Shorter prefixes of IPv6 addresses are of networks that several sites may share.
 pub(super) const LEAST_SITE: u8 = 48;
@@ -16,16 +19,17 @@ pub(super) const DEFAULT_V6_PREFIX: u8 = 56;
 
 /// Makes the key of an address: IPv4 whole, also where IPv6 embeds it; other IPv6 by its prefix of at most 128 bits.
 pub(super) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
-    let mut text = [0_u8; 48];
-    let mut rest = &mut text[..];
-    match counted(address) {
-        IpAddr::V4(v4) => write_v4(&mut rest, v4),
-        IpAddr::V6(v6) => write!(rest, "{}/{v6_prefix}", network(v6, v6_prefix)),
-    }
-    .expect("43 bytes hold every address with its prefix");
-    let left = rest.len();
-    let used = text.len() - left;
-    Key::plain("ip", &text[..used])
+    let mut text = *b"ip:                                                 ";
+    let length = match counted(address) {
+        IpAddr::V4(v4) => write_v4(&mut text, v4),
+        IpAddr::V6(v6) => {
+            let mut rest = &mut text[KIND..];
+            write!(rest, "{}/{v6_prefix}", network(v6, v6_prefix)).expect("43 bytes hold every network");
+            let left = rest.len();
+            text.len() - left
+        }
+    };
+    Key::plain(str::from_utf8(&text[..length]).expect("addresses are ASCII"))
 }
 
 /// Whether this is the value of the key of some address.
@@ -35,22 +39,23 @@ pub(super) fn is_ip_key(value: &[u8], v6_prefix: u8) -> bool {
     address.is_ok_and(|address| ip_key(address, v6_prefix).value() == text)
 }
 
-/// Writes an address as `Display` does, in a fraction of the time.
-fn write_v4(text: &mut impl Write, address: Ipv4Addr) -> io::Result<()> {
-    let (mut digits, mut length) = ([b'.'; 16], 0);
+/// Writes an address behind the kind, as `Display` does, in a fraction of the time. Returns the length of both.
+fn write_v4(text: &mut [u8; 52], address: Ipv4Addr) -> usize {
+    let mut length = KIND;
     for octet in address.octets() {
         if octet >= 100 {
-            digits[length] = b'0' + octet / 100;
+            text[length] = b'0' + octet / 100;
             length += 1;
         }
         if octet >= 10 {
-            digits[length] = b'0' + octet / 10 % 10;
+            text[length] = b'0' + octet / 10 % 10;
             length += 1;
         }
-        digits[length] = b'0' + octet % 10;
+        text[length] = b'0' + octet % 10;
+        text[length + 1] = b'.';
         length += 2;
     }
-    text.write_all(&digits[..length - 1])
+    length - 1
 }
 
 /// Clears the bits of an address after its prefix.
@@ -67,9 +72,13 @@ mod tests {
     fn each_octet_of_an_address_is_written_as_display_writes_it() {
         for octet in 0..=u8::MAX {
             let address = Ipv4Addr::new(octet, octet.wrapping_mul(7), octet.wrapping_add(90), octet / 3);
-            let mut text = Vec::new();
-            write_v4(&mut text, address).expect("a vector takes all");
-            assert_eq!(text, address.to_string().into_bytes());
+            assert_eq!(ip_key(address.into(), 56).as_str(), format!("ip:{address}"));
         }
+    }
+
+    #[test]
+    fn the_longest_network_has_room() {
+        let address = Ipv6Addr::from_bits(u128::MAX);
+        assert_eq!(ip_key(address.into(), 128).as_str(), format!("ip:{address}/128"));
     }
 }
