@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use smallvec::SmallVec;
 
 use crate::core::Digits;
 use crate::http::headers::{number, whole_seconds};
@@ -45,8 +46,12 @@ const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":40
 /// The document of a 500.
 const INTERNAL_ERROR: &str = r#"{"type":"about:blank","title":"Internal Server Error","status":500}"#;
 
-/// Room in bytes for a document with a few policies.
-const USUAL_SIZE: usize = 256;
+/// The pieces of a document.
+type Text<'a> = SmallVec<[&'a str; 16]>;
+
+/// How a detail begins that says when to retry.
+const IN: &str = "Retry in ";
+const ABOUT: &str = "Retry in about ";
 
 /// Room for the headers of a refusal.
 const USUAL_HEADERS: usize = 10;
@@ -62,21 +67,20 @@ pub(crate) fn quota_exceeded<'a>(
     policies: impl Iterator<Item = &'a str>,
 ) -> Response<Bytes> {
     let head = if is_banned { ABNORMAL_USAGE } else { QUOTA_EXCEEDED };
-    let mut body = if let Some(seconds) = wait {
-        retry_in(head, if is_guess { "Retry in about " } else { "Retry in " }, seconds)
+    let seconds = wait.map(Digits::of);
+    let mut text = Text::from_slice(&[head]);
+    if let (Some(wait), Some(seconds)) = (wait, &seconds) {
+        text.extend([if is_guess { ABOUT } else { IN }, seconds.as_str(), unit(wait)]);
     } else {
-        let detail = "Do not retry: the request costs more than the limit ever admits at once.";
-        document(head, &[detail])
-    };
-    body.push_str(",\"violated-policies\":[");
+        text.push("Do not retry: the request costs more than the limit ever admits at once.");
+    }
+    text.push("\",\"violated-policies\":[");
     for (index, name) in policies.enumerate() {
         // A policy's name needs no escaping.
-        body.push_str(if index == 0 { "\"" } else { ",\"" });
-        body.push_str(name);
-        body.push('"');
+        text.extend([if index == 0 { "\"" } else { ",\"" }, name, "\""]);
     }
-    body.push_str("]}");
-    problem(StatusCode::TOO_MANY_REQUESTS, body)
+    text.push("]}");
+    problem(StatusCode::TOO_MANY_REQUESTS, &text)
 }
 
 /// Returns a 400.
@@ -90,14 +94,14 @@ pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
 }
 
 fn refused(status: StatusCode, head: &str, detail: &str) -> Response<Bytes> {
-    let mut response = problem(status, document(head, &[detail]) + "}");
+    let mut response = problem(status, &[head, detail, "\"}"]);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }
 
 /// Returns a 500, for a closure of the application that panicked.
 pub(crate) fn internal_error() -> Response<Bytes> {
-    let mut response = problem(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL_ERROR.to_owned());
+    let mut response = problem(StatusCode::INTERNAL_SERVER_ERROR, &[INTERNAL_ERROR]);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response
 }
@@ -105,8 +109,9 @@ pub(crate) fn internal_error() -> Response<Bytes> {
 /// Returns a 503, as no decision could be made, to be retried after `wait`, but not before 1 s.
 pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     let seconds = whole_seconds(wait).max(1);
-    let body = retry_in(REDUCED_CAPACITY, "Retry in ", seconds) + "}";
-    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, body);
+    let digits = Digits::of(seconds);
+    let text = [REDUCED_CAPACITY, IN, digits.as_str(), unit(seconds), "\"}"];
+    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, &text);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response.headers_mut().insert(RETRY_AFTER, number(seconds));
     response
@@ -115,33 +120,24 @@ pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
 /// Returns a 503, as the shedder `name` sheds requests, to be retried in about so many seconds.
 pub(crate) fn shed(seconds: u64, name: &str) -> Response<Bytes> {
     // A name needs no escaping.
-    let body = retry_in(REDUCED_CAPACITY, "Retry in about ", seconds) + ",\"violated-policies\":[\"" + name + "\"]}";
-    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, body);
+    let digits = Digits::of(seconds);
+    let detail =
+        [REDUCED_CAPACITY, ABOUT, digits.as_str(), unit(seconds), "\",\"violated-policies\":[\"", name, "\"]}"];
+    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, &detail);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
     response.headers_mut().insert(RETRY_AFTER, number(seconds));
     response
 }
 
-/// Returns a document whose detail is when to retry, without its closing brace.
-fn retry_in(head: &str, retry: &str, seconds: u64) -> String {
-    let unit = if seconds == 1 { " second." } else { " seconds." };
-    document(head, &[retry, Digits::of(seconds).as_str(), unit])
+/// Returns the end of a detail that says when to retry.
+fn unit(seconds: u64) -> &'static str {
+    if seconds == 1 { " second." } else { " seconds." }
 }
 
-/// Returns a document with the pieces of its detail joined, without its closing brace.
-fn document(head: &str, detail: &[&str]) -> String {
-    let mut text = String::with_capacity(USUAL_SIZE);
-    text.push_str(head);
-    for part in detail {
-        text.push_str(part);
-    }
-    text.push('"');
-    text
-}
-
-/// Returns a response with a document, and room for the headers of a refusal.
-fn problem(status: StatusCode, body: String) -> Response<Bytes> {
-    let mut response = Response::new(body.into());
+/// Returns a response with a document of these pieces, and room for the headers of a refusal.
+fn problem(status: StatusCode, text: &[&str]) -> Response<Bytes> {
+    // Of the exact size, as another would be allocated anew.
+    let mut response = Response::new(text.concat().into());
     *response.status_mut() = status;
     *response.headers_mut() = HeaderMap::with_capacity(USUAL_HEADERS);
     response.headers_mut().insert(CONTENT_TYPE, PROBLEM);

@@ -8,8 +8,8 @@ use crate::core::{Decision, Error};
 
 /// The reason for which a request is not admitted.
 pub(crate) enum Refusal {
-    /// A policy refuses it, by this decision.
-    Refused(Decision),
+    /// A policy refuses it, by this decision; boxed, as the account of an admitted request is small.
+    Refused(Box<Decision>),
     /// A key extractor rejects it, with this response.
     Rejected(Box<Response<Bytes>>),
     /// It has no key, and a policy denies such requests.
