@@ -46,10 +46,9 @@ use super::{Check, Mode};
 /// In a handler of axum:
 ///
 /// ```
-/// use axum::Extension;
 /// use tollgate::Decision;
 ///
-/// async fn handler(Extension(decision): Extension<Decision>) -> String {
+/// async fn handler(decision: Decision) -> String {
 ///     let remaining = decision.binding().map_or(u64::MAX, |outcome| outcome.remaining());
 ///     format!("{remaining} requests left")
 /// }

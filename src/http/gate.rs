@@ -42,6 +42,10 @@ pub(crate) struct Gate {
     pub(crate) responses: Responses,
     /// Extracts the client's address for allow and deny lists, where the key of a policy has none.
     pub(crate) client: Arc<dyn KeyExtractor>,
+    /// Whether no policy has anything to settle with a response, unless it delays a request.
+    pub(crate) settles_nothing: bool,
+    /// Whether the responses to admitted requests get the decision, too.
+    pub(crate) exposes_decisions: bool,
     /// Whether some policies count the bytes of bodies.
     pub(crate) counts_bytes: bool,
     /// Limits how often `key_unknown` is logged.
@@ -69,6 +73,8 @@ impl Gate {
             client: Arc::new(super::key::client_ip()),
             #[cfg(not(feature = "axum"))]
             client: Arc::new(super::key::global()),
+            settles_nothing: false,
+            exposes_decisions: false,
             counts_bytes: false,
             unknown_keys: Arc::default(),
             watch: Arc::new(Watch::of(&[])),
@@ -92,6 +98,7 @@ impl Gate {
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
         self.responses.set_policies(&policies);
+        self.settles_nothing = policies.iter().all(Policy::settles_nothing);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
         self.watch = Arc::new(self.watch.renewed(&policies));
         self.skips = policies.iter().map(|policy| self.limits.observer.skips(policy.rule().name())).collect();

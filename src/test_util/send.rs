@@ -11,7 +11,7 @@ use http_body::Body;
 use tower::{Layer, Service};
 
 use crate::core::Decision;
-use crate::http::RateLimitLayer;
+use crate::http::{Handle, RateLimitLayer};
 
 /// Sends `n` requests through a layer, one after the other, and returns their responses in that order.
 ///
@@ -77,11 +77,12 @@ impl Sent {
         self.response.extensions().get::<Called>().is_some()
     }
 
-    /// Returns the decision that the response carries: none if the request was refused without one, as for a key that is
+    /// Returns the decision on the request: none if the request was refused without one, as for a key that is
     /// missing.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
-        self.response.extensions().get()
+        let extensions = self.response.extensions();
+        extensions.get::<Called>().map_or_else(|| extensions.get(), |called| called.decision.as_ref())
     }
 
     /// Returns the status of the response.
@@ -110,8 +111,11 @@ impl Sent {
 }
 
 /// In the response to a request that reached the service.
-#[derive(Clone, Copy)]
-struct Called;
+#[derive(Clone)]
+struct Called {
+    /// By which it was admitted.
+    decision: Option<Decision>,
+}
 
 /// A service that responds with an empty 200.
 #[derive(Clone, Copy)]
@@ -126,9 +130,10 @@ impl<B> Service<Request<B>> for Respond {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         let mut response = Response::new(String::new());
-        response.extensions_mut().insert(Called);
+        let decision = request.extensions().get().map(Handle::decision);
+        response.extensions_mut().insert(Called { decision });
         ready(Ok(response))
     }
 }

@@ -57,7 +57,8 @@ pub(crate) async fn serve(store: RedisStore) -> SocketAddr {
         .user(USERS, key::header(USER))
         .route(AMPLE)
         .policy(Policy::new("metered", AMPLE).key(key::header(METERED)).metered())
-        .instances(NonZeroU32::new(INSTANCES).expect("there are some"));
+        .instances(NonZeroU32::new(INSTANCES).expect("there are some"))
+        .expose_decisions();
     let limited = Router::new()
         .route("/", get(async || "hello\n"))
         .route(BLOCKS, get(async || thread::sleep(SHORT)))

@@ -57,7 +57,7 @@ async fn with_source(request: Request, next: Next) -> axum::response::Response {
 impl App {
     async fn start(redis: &RedisServer, quota: Quota, set: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> Self {
         let store = RedisStore::connect(&redis.url()).await.expect("the server was started");
-        let layer = set(RateLimitLayer::new(store, per_user(quota)));
+        let layer = set(RateLimitLayer::new(store, per_user(quota))).expose_decisions();
         let app = Router::new().route("/", get(|| async { "hello" })).layer(layer.clone()).layer(from_fn(with_source));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port of the loopback device");
         let address = listener.local_addr().expect("it is bound");

@@ -126,7 +126,7 @@ pub(crate) async fn answer(layer: &RateLimitLayer, user: &'static str, status: u
     });
     let mut request = Request::new(Full::default());
     request.headers_mut().insert("x-user", HeaderValue::from_static(user));
-    layer.layer(serve).oneshot(request).await.expect("a response")
+    layer.clone().expose_decisions().layer(serve).oneshot(request).await.expect("a response")
 }
 
 /// The answer to a request that is served with 200 if it is admitted.

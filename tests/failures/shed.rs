@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tollgate::shed::{Class, FleetShedLayer, Shed};
 use tollgate::test_util::ManualClock;
 use tollgate::{
-    BreakerState, Decision, DenyCache, MemoryStore, OnFailure, Quota, RateLimitLayer, ResponseBody, Source,
+    BreakerState, Decision, DenyCache, Handle, MemoryStore, OnFailure, Quota, RateLimitLayer, ResponseBody, Source,
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::Level;
@@ -29,7 +29,11 @@ fn shedder(store: &Moody) -> FleetShedLayer {
 }
 
 async fn ask(layer: &FleetShedLayer, class: Class) -> Answered {
-    let hello = |_: Request<Full<Bytes>>| async { Ok::<_, Infallible>(Response::new(Full::from("hello"))) };
+    let hello = |request: Request<Full<Bytes>>| async move {
+        let mut response = Response::new(Full::from("hello"));
+        response.extensions_mut().insert(request.extensions().get::<Handle>().expect("of the shedder").decision());
+        Ok::<_, Infallible>(response)
+    };
     let mut request = Request::new(Full::default());
     request.extensions_mut().insert(class);
     layer.layer(service_fn(hello)).oneshot(request).await.expect("a response")

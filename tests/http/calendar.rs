@@ -123,7 +123,7 @@ async fn a_store_that_charges_later_advertises_the_window_that_counts() {
     let clock = ManualClock::new();
     at(&clock, JANUARY_31);
     let hybrid = HybridStore::builder(memory(&clock)).allowance(50).build().expect("valid settings");
-    let layer = layer(hybrid, [Policy::new("billing", billing(100))]);
+    let layer = layer(hybrid, [Policy::new("billing", billing(100))]).expose_decisions();
     let service = layer.layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) }));
     let mut local = 0;
     for _ in 0..30 {

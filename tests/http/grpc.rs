@@ -88,7 +88,7 @@ async fn refused(client: &mut HealthClient<Channel>) -> Status {
 fn limited(policy: Policy) -> (RateLimitLayer, ManualClock) {
     let clock = ManualClock::new();
     let store = memory(&clock);
-    (RateLimitLayer::new(store, policy), clock)
+    (RateLimitLayer::new(store, policy).expose_decisions(), clock)
 }
 
 #[track_caller]

@@ -56,7 +56,7 @@ fn memory() -> MemoryStore {
 }
 
 fn layer(policy: Policy) -> RateLimitLayer {
-    RateLimitLayer::new(memory(), policy)
+    RateLimitLayer::new(memory(), policy).expose_decisions()
 }
 
 fn per_user(quota: Quota) -> Policy {
@@ -445,7 +445,7 @@ fn a_rejection_cannot_have_another_length_than_its_body() {
 #[test]
 fn the_inner_service_and_outer_layers_see_the_decision() {
     let inner = service_fn(|request: Request<Text>| async move {
-        let decision = request.extensions().get::<Decision>().expect("a decision").clone();
+        let decision = request.extensions().get::<Handle>().expect("a handle").decision();
         let left = decision.outcomes()[0].remaining().to_string();
         Ok::<_, Infallible>(Response::new(Text::from(left)))
     });
@@ -879,7 +879,7 @@ fn failing(later: bool, policy: Policy) -> RateLimitLayer {
     if later {
         store.delay(Duration::from_millis(1));
     }
-    RateLimitLayer::new(store, policy)
+    RateLimitLayer::new(store, policy).expose_decisions()
 }
 
 /// The response of a service that may have to wait for its store.
@@ -979,7 +979,8 @@ async fn a_layer_can_refuse_everything_without_its_store() {
 fn a_store_that_recovers_decides_again() {
     let store = FailingStore::new(memory());
     store.fail_with(away);
-    let service = RateLimitLayer::new(store.clone(), per_user(Quota::per_hour(1))).layer(Hello::default());
+    let layer = RateLimitLayer::new(store.clone(), per_user(Quota::per_hour(1))).expose_decisions();
+    let service = layer.layer(Hello::default());
     expect(&service, of("ada"), 200);
     expect(&service, of("ada"), 429);
     store.work();

@@ -15,7 +15,7 @@ type Service<B> = BoxCloneService<Request<()>, Response<B>, Infallible>;
 const MANY: Quota = Quota::per_hour(100);
 
 fn layer(name: &str, quota: Quota) -> RateLimitLayer {
-    RateLimitLayer::new(MemoryStore::new(), Policy::new(name, quota))
+    RateLimitLayer::new(MemoryStore::new(), Policy::new(name, quota)).expose_decisions()
 }
 
 /// The policies of a decision and of those of outer layers, in this order.
@@ -49,8 +49,8 @@ fn three(inner: Service<Empty<Bytes>>, quota: Quota) -> Three {
 fn a_handler_finds_the_decisions_of_all_layers_innermost_first() {
     let service = three(
         service(|request| {
-            let decision: &Decision = request.extensions().get().expect("the layer gives it");
-            assert_eq!(names(decision), ["inner", "middle", "outer"]);
+            let decision = request.extensions().get::<Handle>().expect("the layer gives it").decision();
+            assert_eq!(names(&decision), ["inner", "middle", "outer"]);
             Response::default()
         }),
         MANY,
@@ -95,8 +95,8 @@ fn a_refusal_inside_comes_first_and_the_layers_that_admitted_stand_behind_it() {
 #[test]
 fn a_layer_by_itself_has_none_outside_of_it() {
     let inner = service(|request| {
-        assert!(request.extensions().get::<Handle>().expect("the layer gives it").outer().is_none());
-        assert!(request.extensions().get::<Decision>().expect("the layer gives it").outer().is_none());
+        let handle = request.extensions().get::<Handle>().expect("the layer gives it");
+        assert!(handle.outer().is_none() && handle.decision().outer().is_none());
         Response::default()
     });
     let response = send(&BoxCloneService::new(layer("only", MANY).layer(inner)));

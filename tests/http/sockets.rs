@@ -313,7 +313,7 @@ async fn raw_paths_have_a_counter_each() {
 
 #[tokio::test]
 async fn a_handler_can_read_the_decision() {
-    let handler = get(|axum::Extension(decision): axum::Extension<Decision>| async move {
+    let handler = get(|decision: Decision| async move {
         let left = decision.outcomes().iter().map(|outcome| (outcome.policy().to_owned(), outcome.remaining()));
         format!("{:?}", left.collect::<Vec<_>>())
     });

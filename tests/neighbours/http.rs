@@ -32,7 +32,7 @@ const SPAN: Duration = ms(2_500);
 /// A layer that shows each failure as a 503.
 pub(crate) fn layer(store: &RedisStore) -> RateLimitLayer {
     let policy = Policy::new("user", AMPLE).key(key::header("x-api-key")).metered();
-    RateLimitLayer::new(store.clone(), policy).on_failure(OnFailure::Deny)
+    RateLimitLayer::new(store.clone(), policy).on_failure(OnFailure::Deny).expose_decisions()
 }
 
 /// A shedder of a fleet that has room for all of them.

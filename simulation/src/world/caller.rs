@@ -152,8 +152,7 @@ fn request(job: Job) -> Request<()> {
 pub(super) async fn handle(request: Request<()>) -> Response<String> {
     let job = request.extensions().get::<Job>().cloned().expect("every request has one");
     let limits = request.extensions().get::<Handle>().cloned().expect("the layer adds it");
-    let decision = request.extensions().get::<Decision>().cloned();
-    job.begins(decision);
+    job.begins(Some(limits.decision()));
     let does = job.ask.handler.clone();
     sleep(Duration::from_millis(does.sleeps_ms)).await;
     for units in does.charges {

@@ -58,7 +58,7 @@ impl Client {
             Rule::Allow => OnFailure::Allow,
             Rule::Deny => OnFailure::Deny,
         };
-        let layer = layer.on_failure(rule).allow_for(ALLOWED).policies(policies(setting, 100));
+        let layer = layer.expose_decisions().on_failure(rule).allow_for(ALLOWED).policies(policies(setting, 100));
         let layer = process.layer_budget_ms.map(Duration::from_millis).into_iter().fold(layer, RateLimitLayer::budget);
         let service = BoxCloneSyncService::new(layer.layer(service_fn(served)));
         let limiter = Limiter::new(redis.clone(), policies(setting, 100).iter().map(|policy| policy.rule().clone()));

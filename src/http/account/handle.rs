@@ -3,13 +3,21 @@
 //! A handler takes it from the extensions of the request, and charges, refunds or checks by what is known only now:
 //! the size of a result, the account that is logged in to. All of it is part of the request's account, so the headers
 //! of the response agree with it.
+//!
+//! It is all that a request carries into the service, and a pointer: what a handler reads is made when it asks.
 
 use std::fmt;
 use std::iter::{self, successors};
 use std::sync::Arc;
 
+#[cfg(feature = "axum")]
+use axum::extract::rejection::ExtensionRejection;
+#[cfg(feature = "axum")]
+use axum::extract::{Extension, FromRequestParts};
 use bytes::Bytes;
 use http::Response;
+#[cfg(feature = "axum")]
+use http::request::Parts;
 
 use super::Shared;
 use super::request_body::RequestBody;
@@ -83,6 +91,28 @@ impl Handle {
     /// Returns this handle in front of that of an outer layer.
     pub(crate) fn inside(self, outer: Handle) -> Self {
         Self { outer: Some(Arc::new(outer)), ..self }
+    }
+
+    /// Returns the decision by which the request was admitted, with those of outer layers [behind](Decision::outer) it.
+    ///
+    /// It is as it was made: what was charged, refunded or checked since is not in it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::Handle;
+    ///
+    /// fn left(limits: &Handle) -> Option<u64> {
+    ///     limits.decision().binding().map(|outcome| outcome.remaining())
+    /// }
+    /// # let _ = left;
+    /// ```
+    pub fn decision(&self) -> Decision {
+        let own = self.shared.decision.clone();
+        match &self.outer {
+            Some(outer) => own.inside(outer.decision()),
+            None => own,
+        }
     }
 
     /// Returns the handle of the next outer layer; `None` for the outermost one.
@@ -229,11 +259,10 @@ impl Handle {
     /// # Examples
     ///
     /// ```
-    /// use axum::Extension;
     /// use axum::body::{Body, to_bytes};
     /// use tollgate::Handle;
     ///
-    /// async fn upload(Extension(limits): Extension<Handle>, body: Body) -> String {
+    /// async fn upload(limits: Handle, body: Body) -> String {
     ///     let body = Body::new(limits.limit_body(body));
     ///     to_bytes(body, usize::MAX).await.map_or_else(|error| error.to_string(), |bytes| bytes.len().to_string())
     /// }
@@ -250,6 +279,26 @@ impl Handle {
     /// used here.
     pub fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         self.shared.gate.responses.refusal(decision)
+    }
+}
+
+/// Rejects a request that no layer admitted as [`Extension`] does, with a 500.
+#[cfg(feature = "axum")]
+impl<S: Send + Sync> FromRequestParts<S> for Handle {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ExtensionRejection> {
+        Extension::from_request_parts(parts, state).await.map(|Extension(handle)| handle)
+    }
+}
+
+/// That of the request's [`Handle`].
+#[cfg(feature = "axum")]
+impl<S: Send + Sync> FromRequestParts<S> for Decision {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ExtensionRejection> {
+        Handle::from_request_parts(parts, state).await.map(|handle| handle.decision())
     }
 }
 

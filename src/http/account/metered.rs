@@ -26,7 +26,7 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 /// The checks of a request whose units are bytes, with the places of their policies.
 #[derive(Debug, Default)]
 pub(crate) struct ByteChecks {
-    each: SmallVec<[(usize, Check); 1]>,
+    each: Vec<(usize, Check)>,
     has_body: bool,
 }
 
@@ -43,6 +43,9 @@ impl ByteChecks {
 
     /// Refuses a request of which a body could only be cut, and refunds what it took.
     pub(crate) fn refuse(&self, gate: &Gate, decided: Decided) -> Decided {
+        if self.each.is_empty() {
+            return decided;
+        }
         let is_cut = |(place, _): &&(usize, Check)| {
             gate.policies[*place].options().bytes.is_some_and(|bytes| bytes.over == Over::Cut)
         };

@@ -25,6 +25,7 @@ mod slots;
 mod strikes;
 mod wanted;
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ use self::strikes::Strikes;
 use crate::core::Decision;
 use crate::http::gate::Gate;
 use crate::http::policy::{Count, Direction};
-use crate::store::{Decided, SlotGuard};
+use crate::store::{Decided, Receipt, SlotGuard, Store};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {
@@ -78,10 +79,23 @@ impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
+        if gate.settles_nothing && decision.delay().is_zero() {
+            return Self::settled(gate, decision, receipt);
+        }
         let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
         let debts = Debts::of_layer(&gate, &decision, receipt, policies);
         let shared = Arc::new(Shared::new(gate, decision, debts, bytes, slots));
+        Self { shared, strikes, queues: false, stage: Stage::InFlight, is_as_decided: false }
+    }
+
+    /// Opens the account of a request of which no policy of the layer has anything to settle, whatever its response.
+    #[inline]
+    fn settled(gate: Arc<Gate>, decision: Decision, receipt: Receipt) -> Self {
+        let strikes = Strikes::none(receipt.store());
+        drop(gate.limits.store.settle(receipt, &[]));
+        let (debts, slots) = (Debts::default(), SlotGuard::default());
+        let shared = Arc::new(Shared::new(gate, decision, debts, ByteChecks::default(), slots));
         Self { shared, strikes, queues: false, stage: Stage::InFlight, is_as_decided: false }
     }
 
@@ -100,12 +114,9 @@ impl Account {
         Handle::new(Arc::clone(&self.shared))
     }
 
-    /// Inserts the decision and a handle into the extensions of the request, in front of those of outer layers.
+    /// Inserts a handle into the extensions of the request, in front of that of an outer layer.
     #[inline]
     pub(crate) fn enter(&self, extensions: &mut Extensions) {
-        if let Some(outer) = extensions.insert(self.decision().clone()) {
-            extensions.insert(self.decision().clone().inside(outer));
-        }
         if let Some(outer) = extensions.insert(self.handle()) {
             extensions.insert(self.handle().inside(outer));
         }
@@ -188,11 +199,9 @@ impl Account {
     }
 
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.
-    pub(crate) fn shown(&self) -> Decision {
-        if self.is_as_decided {
-            return self.shared.decision.clone();
-        }
-        self.shared.debts().shown(&self.shared.decision)
+    pub(crate) fn shown(&self) -> Cow<'_, Decision> {
+        let decision = &self.shared.decision;
+        if self.is_as_decided { Cow::Borrowed(decision) } else { Cow::Owned(self.shared.debts().shown(decision)) }
     }
 }
 

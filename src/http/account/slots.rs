@@ -48,7 +48,7 @@ impl RequestSlots {
         let mut state = self.state();
         let State::Open(slots) = &mut *state else { return SlotGuard::default() };
         let slots = mem::take(slots);
-        *state = State::Passed(slots.downgrade());
+        *state = State::Passed(if slots.is_empty() { WeakSlots::default() } else { slots.downgrade() });
         slots
     }
 

@@ -3,7 +3,6 @@
 //! A strike is one settlement, sent in the background with what else goes to the store: the response does not wait for
 //! it. A request that is dropped before its response strikes nobody.
 
-use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
 use crate::core::{Decision, Error};
@@ -16,15 +15,20 @@ use crate::store::{Applied, Change, Receipt, Settlement, Settling, Store, StoreI
 pub(super) struct Strikes {
     store: StoreId,
     /// For each policy that bans by outcome: its place in the gate, and what its check took.
-    each: SmallVec<[(usize, Taken); 1]>,
+    each: Vec<(usize, Taken)>,
 }
 
 impl Strikes {
+    /// Returns those of a request that strikes nobody.
+    pub(super) fn none(store: StoreId) -> Self {
+        Self { store, each: Vec::new() }
+    }
+
     /// Returns those of a layer's decision; `policies` are the places of the policies in it.
     ///
     /// The check of a policy has a ban unless clients share its key, or the policy does not apply.
     pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
-        let mut each = SmallVec::new();
+        let mut each = Vec::new();
         for ((taken, outcome), place) in receipt.taken().iter().zip(decision.outcomes()).zip(policies) {
             if gate.policies[*place].options().bans_on.is_some() && outcome.has_ban() && !outcome.is_hidden() {
                 each.push((*place, taken.clone()));

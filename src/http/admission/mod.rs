@@ -193,7 +193,7 @@ fn verdict(
     if decided.decision.is_allowed() {
         Ok(Account::new(Arc::clone(gate), policies, bytes, decided))
     } else {
-        Err(Refusal::Refused(decided.decision))
+        Err(Refusal::Refused(Box::new(decided.decision)))
     }
 }
 

@@ -158,6 +158,25 @@ impl RateLimitLayer {
         self.change(|gate| gate.responses.set_headers(headers))
     }
 
+    /// Inserts the [`Decision`](crate::Decision) into the extensions of responses to admitted requests, too.
+    ///
+    /// For layers outside of this one that read it there, such as one that traces. Those of refused requests always
+    /// have it. A handler reads it from the [`Handle`](crate::Handle) of its request, which needs no setting. Where
+    /// layers are nested, the decisions of those outside of this one [follow](crate::Decision::outer) it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).expose_decisions();
+    /// # let _ = layer;
+    /// ```
+    pub fn expose_decisions(self) -> Self {
+        self.change(|gate| gate.exposes_decisions = true)
+    }
+
     /// Logs requests that a policy refuses, at `info`.
     ///
     /// The first of a key is a line, of ten keys in 10 s, and the others are a count, so that a flood is few lines. No

@@ -31,7 +31,7 @@ use self::origin::Origin;
 pub(crate) use self::scope::{Predicate, Scope, Terms};
 #[cfg(all(feature = "axum", feature = "config"))]
 pub(crate) use self::scope::{check_route, is_route};
-use crate::core::{Error, Mode, Quota};
+use crate::core::{Error, Mode, Quota, Settles};
 use crate::http::key;
 use crate::http::key::{KeyExtractor, MissingKey};
 use crate::limiter::Rule;
@@ -166,6 +166,14 @@ impl Policy {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Whether nothing of the policy depends on the response, unless it delays a request: no units, slots or strikes.
+    pub(crate) fn settles_nothing(&self) -> bool {
+        let Options { bytes, bans_on, tier, .. } = &self.options;
+        // A tier may have a quota of any kind.
+        let one_quota = tier.is_none() && self.rule.tiers().is_none();
+        one_quota && bytes.is_none() && bans_on.is_none() && self.rule.settles_by(self.quota()) == Settles::AsTaken
     }
 
     /// Whether the policy is advertised: clients receive its headers, and the status service shows it.

@@ -170,13 +170,13 @@ where
     if account.is_open() && body.is_end_stream() {
         drop(account.settle_call(true));
     }
-    let decision = account.shown();
-    account.gate().responses.headers().write(&mut parts.headers, parts.status, &decision);
-    let decision = match parts.extensions.remove::<Decision>() {
-        Some(inner) => inner.inside(decision),
-        None => decision,
-    };
-    parts.extensions.insert(decision);
+    let (gate, decision) = (account.gate(), account.shown());
+    gate.responses.headers().write(&mut parts.headers, parts.status, &decision);
+    match parts.extensions.remove::<Decision>() {
+        Some(inner) => drop(parts.extensions.insert(inner.inside(decision.into_owned()))),
+        None if gate.exposes_decisions => drop(parts.extensions.insert(decision.into_owned())),
+        None => {}
+    }
     let is_end = body.is_end_stream();
     let slots = if is_end { SlotGuard::default() } else { account.pass_slots() };
     let meter = if is_end { None } else { account.response_meter() };

@@ -64,7 +64,7 @@ impl SlotGuard {
 }
 
 /// The slots of guards, which it does not hold.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WeakSlots {
     held: SmallVec<[Weak<Held>; 1]>,
 }

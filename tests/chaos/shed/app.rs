@@ -121,7 +121,7 @@ fn class(parts: &Parts) -> Class {
 async fn work(
     State(peaks): State<Arc<Peaks>>,
     Extension(class): Extension<Class>,
-    Extension(decision): Extension<Decision>,
+    decision: Decision,
 ) -> impl IntoResponse {
     let source = Some(decision.source()).filter(|_| class != Class::Critical);
     let progress = InProgress::begin(peaks, source);

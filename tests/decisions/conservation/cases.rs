@@ -40,7 +40,7 @@ struct Rig {
 
 impl Rig {
     fn layer(&self, policy: Policy) -> RateLimitLayer {
-        RateLimitLayer::new(Arc::clone(&self.store), policy)
+        RateLimitLayer::new(Arc::clone(&self.store), policy).expose_decisions()
     }
 
     async fn left(&self, quota: Quota) -> u64 {

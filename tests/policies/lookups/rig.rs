@@ -157,7 +157,7 @@ pub(crate) fn with_token(token: &str) -> Request<Text> {
 /// The response to a request, of a service that greets.
 pub(crate) async fn send(layer: &RateLimitLayer, request: Request<Text>) -> Answered {
     let greet = service_fn(async |_| Ok::<_, Infallible>(Response::new(Text::from("hello"))));
-    let response = layer.layer(greet).oneshot(request);
+    let response = layer.clone().expose_decisions().layer(greet).oneshot(request);
     let response = tokio::time::timeout(Duration::from_secs(3_600), response).await.expect("an answer in an hour");
     response.expect("the service does not fail")
 }

@@ -55,7 +55,7 @@ impl Rig {
     }
 
     pub(crate) fn layer(&self, policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
-        RateLimitLayer::composite(Arc::clone(&self.store)).policies(policies)
+        RateLimitLayer::composite(Arc::clone(&self.store)).policies(policies).expose_decisions()
     }
 
     pub(crate) fn service(&self, policies: impl IntoIterator<Item = Policy>) -> Service {

@@ -16,8 +16,10 @@ const LIFE: Duration = Duration::from_secs(3);
 const HEADERS: [&str; 6] = ["x-a", "x-b", "x-c", "x-d", "x-e", "x-f"];
 
 async fn send(layer: &RateLimitLayer) -> Response<ResponseBody<String>> {
-    let service =
-        layer.layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello".to_owned()))));
+    let service = layer
+        .clone()
+        .expose_decisions()
+        .layer(service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("hello".to_owned()))));
     let request = HEADERS.iter().fold(Request::get("/"), |request, header| request.header(*header, *header));
     service.oneshot(request.body(()).expect("a request")).await.expect("a response")
 }

@@ -87,7 +87,7 @@ async fn while_the_closure_fails_the_layer_decides_by_its_rule_and_an_open_break
         }
     });
     let store = settings.connect_lazy(URL).expect("the URL is one");
-    let layer = RateLimitLayer::new(store, Policy::new("all", Quota::per_hour(1_000)));
+    let layer = RateLimitLayer::new(store, Policy::new("all", Quota::per_hour(1_000))).expose_decisions();
     for _ in 0..100 {
         assert_eq!(source(&layer).await, Source::Fallback);
     }

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::sleep;
 use tollgate::shed::{Class, FleetShedLayer, Shed};
-use tollgate::{Decision, Quota, ResponseBody, Source};
+use tollgate::{Decision, Handle, Quota, ResponseBody, Source};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::dying::{Other, VARIABLE};
@@ -30,7 +30,11 @@ async fn shedder(url: &str) -> FleetShedLayer {
 
 /// The response to a request, which holds its slot, unless it was shed.
 async fn ask(layer: &FleetShedLayer, class: Class) -> Option<Answered> {
-    let hello = |_: Request<Full<Bytes>>| async { Ok::<_, Infallible>(Response::new(Full::from("hello"))) };
+    let hello = |request: Request<Full<Bytes>>| async move {
+        let mut response = Response::new(Full::from("hello"));
+        response.extensions_mut().insert(request.extensions().get::<Handle>().expect("of the shedder").decision());
+        Ok::<_, Infallible>(response)
+    };
     let mut request = Request::new(Full::default());
     request.extensions_mut().insert(class);
     let response = layer.layer(service_fn(hello)).oneshot(request).await.expect("a response");

@@ -42,7 +42,7 @@ async fn the_wait_a_client_is_told_counts_down_and_is_enough() {
     let store = settings.budget(Duration::from_secs(20)).connect(&server.url()).await.unwrap();
     let user = Policy::new("user", Quota::token_bucket(1, Duration::from_secs(10))).key(key::header("x-user"));
     let all = Policy::new("all", Quota::per_hour(100));
-    let layer = RateLimitLayer::composite(store).policies([all, user]);
+    let layer = RateLimitLayer::composite(store).policies([all, user]).expose_decisions();
     let app = Router::new().route("/", get(|| async { "hello" })).layer(layer);
     let app = app.layer(axum::middleware::from_fn(with_source));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
