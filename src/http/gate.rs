@@ -4,6 +4,7 @@
 //! over HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
 //! that a request never sees the rules of one configuration and the headers of another.
 
+mod clients;
 #[cfg(feature = "axum")]
 mod routes;
 mod sampler;

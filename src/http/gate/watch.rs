@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use http::request::Parts;
 
+use super::clients::{Clients, is_first};
 #[cfg(feature = "axum")]
 use super::routes::Routes;
-use crate::http::key::{Forwarding, KeyExtractor};
+use crate::http::key::KeyExtractor;
 use crate::http::policy::Policy;
 
 /// How many requests are watched.
@@ -22,8 +23,7 @@ const WATCHED: u32 = 1_000;
 pub(crate) struct Watch {
     /// How many requests have come, as long as they are watched.
     seen: AtomicU32,
-    /// [`NO_PEER`] and [`FORWARDED`].
-    warned: AtomicU8,
+    clients: Clients,
     #[cfg(feature = "axum")]
     had_route: AtomicBool,
     /// In the order of the policies.
@@ -40,12 +40,6 @@ struct Watched {
     routes: Routes,
 }
 
-/// It was warned that the peer's address is not known.
-const NO_PEER: u8 = 1;
-
-/// It was warned of a forwarded header from a peer that is not trusted.
-const FORWARDED: u8 = 2;
-
 /// It was warned of missing keys.
 const KEY: u8 = 1;
 
@@ -53,17 +47,12 @@ const KEY: u8 = 1;
 #[cfg(feature = "axum")]
 const ROUTE: u8 = 2;
 
-/// Returns whether it is warned of a cause now: at most one load if it was before.
-fn is_first(warned: &AtomicU8, cause: u8) -> bool {
-    warned.load(Relaxed) & cause == 0 && warned.fetch_or(cause, Relaxed) & cause == 0
-}
-
 impl Watch {
     /// Watches requests to these policies from now on.
     pub(crate) fn of(policies: &[Policy]) -> Self {
         Self {
             seen: AtomicU32::new(0),
-            warned: AtomicU8::new(0),
+            clients: Clients::new(),
             #[cfg(feature = "axum")]
             had_route: AtomicBool::new(false),
             policies: policies.iter().map(Watched::of).collect(),
@@ -72,7 +61,7 @@ impl Watch {
 
     /// Watches requests to other policies of the same layer: what was logged of the layer itself stays logged.
     pub(crate) fn renewed(&self, policies: &[Policy]) -> Self {
-        Self { warned: AtomicU8::new(self.warned.load(Relaxed)), ..Self::of(policies) }
+        Self { clients: self.clients.renewed(), ..Self::of(policies) }
     }
 
     /// Returns whether requests are still watched.
@@ -131,36 +120,15 @@ impl Watch {
         }
     }
 
-    /// A request lacks the key of a policy; `is_reason` is whether for want of the peer's address, called until it was
-    /// warned of that.
+    /// A request lacks the key of a policy; `is_reason` is whether for want of the peer's address.
     pub(crate) fn lacks_peer(&self, is_reason: impl FnOnce() -> bool) {
-        if self.warned.load(Relaxed) & NO_PEER == 0 && is_reason() && is_first(&self.warned, NO_PEER) {
-            tracing::warn!(
-                code = "TG004",
-                "requests have no peer address, so limits by IP address count all clients together by default: with \
-                 axum, serve the app with `into_make_service_with_connect_info::<SocketAddr>()`; with tonic, enable \
-                 the feature tonic; with another server, insert the peer's SocketAddr into the extensions of each \
-                 request; behind a Unix socket, count by client_ip() with trusted_unix_socket, and have the proxy name \
-                 the client; if the request came from the machine itself, as health checks do, nothing is wrong"
-            );
-        }
+        self.clients.lacks_peer(is_reason);
     }
 
-    /// Looks whether a request has a forwarded header from a peer that is not trusted, where all its clients would be
-    /// counted together; `client` is the extractor of the layer for lists of addresses.
+    /// Looks whether a request has a forwarded header from a peer that is not trusted; `client` is the extractor of the
+    /// layer for lists of addresses.
     pub(crate) fn forwarding(&self, policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) {
-        if self.warned.load(Relaxed) & FORWARDED == 0
-            && is_ignored(policies, client, parts)
-            && is_first(&self.warned, FORWARDED)
-        {
-            tracing::warn!(
-                code = "TG003",
-                "a request has a header in which proxies name the client, from a peer that is no trusted proxy: the \
-                 peer is counted as the client. If it is your proxy, all its clients share one counter: name it with \
-                 key::client_ip().trusted_proxies(...) and RateLimitLayer::client, in a file with trusted_proxies. If \
-                 clients send the header themselves, nothing is wrong"
-            );
-        }
+        self.clients.forwarding(policies, client, parts);
     }
 
     /// The last of the watched requests has been resolved.
@@ -200,30 +168,6 @@ impl Watch {
             }
         }
     }
-}
-
-/// Returns whether a forwarded header of a request is ignored where it matters, and counts nowhere.
-fn is_ignored(policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) -> bool {
-    let mut is_ignored = false;
-    for policy in policies {
-        match policy.extractor().forwarding(parts) {
-            Forwarding::Counted => return false,
-            Forwarding::Ignored => is_ignored = true,
-            Forwarding::None => {}
-        }
-    }
-    match client.forwarding(parts) {
-        Forwarding::Counted => false,
-        // Policies by the client's address have this extractor.
-        Forwarding::Ignored => is_ignored || policies.iter().any(has_addresses),
-        Forwarding::None => is_ignored,
-    }
-}
-
-/// Returns whether a policy has a list with addresses.
-fn has_addresses(policy: &Policy) -> bool {
-    let options = policy.options();
-    [&options.allow, &options.deny].into_iter().flatten().any(|list| list.has_nets())
 }
 
 impl Watched {

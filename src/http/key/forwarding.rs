@@ -6,6 +6,8 @@
 pub enum Forwarding {
     /// There is no such header, or it does not matter to the key.
     None,
+    /// There is one, and the extractor reads none on purpose: it is by the peer.
+    Unread,
     /// There is one, and it counts, as the peer is trusted.
     Counted,
     /// There is one, from a peer that is not trusted.

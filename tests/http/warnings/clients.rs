@@ -33,7 +33,7 @@ fn a_forwarded_header_of_an_untrusted_peer_is_one_warning() {
             logged.none();
             let send = || assert_eq!(send(&app, request("/", &[header])), 200);
             send();
-            let texts = ["no trusted proxy", "trusted_proxies(...)", "RateLimitLayer::client", "nothing is wrong"];
+            let texts = ["taken for the client", "trusted_proxies(...)", "RateLimitLayer::client", "nothing is wrong"];
             logged.only("TG003", &texts, send);
             assert_eq!(logged.log.count("203.0.113.9") + logged.log.count("10.0.0.1"), 0, "no address is logged");
         }
@@ -50,6 +50,31 @@ fn a_forwarded_header_that_counts_is_no_warning() {
             logged.none();
         }
     }
+}
+
+#[test]
+fn a_policy_by_an_address_of_its_own_is_warned_of_although_the_layer_trusts_the_proxy() {
+    for layer in [of(behind()).policy(by("login", key::client_ip())), of(behind()).policy(by("login", joined()))] {
+        let (logged, app) = (Logged::start(), app(&layer));
+        let send = || assert_eq!(send(&app, request("/", &FORWARDED)), 200);
+        send();
+        logged.only("TG003", &["policy=\"login\"", "the policy's own key::client_ip()"], send);
+    }
+}
+
+#[test]
+fn a_list_is_by_the_client_of_the_layer_whatever_another_policy_trusts() {
+    let list = AccessList::parse(["203.0.113.9"]).expect("an address");
+    let policies = [by("client", behind()), by("path", key::path()).allow(list)];
+    let (logged, app) = (Logged::start(), app(&layer(policies)));
+    let send = || assert_eq!(send(&app, request("/", &FORWARDED)), 200);
+    send();
+    logged.only("TG003", &["policy=\"path\"", "lists see only its address"], send);
+}
+
+/// A key that has the client's address, and trusts nobody.
+fn joined() -> impl KeyExtractor {
+    key::client_ip().and(key::method())
 }
 
 #[test]
