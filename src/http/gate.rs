@@ -5,6 +5,7 @@
 //! that a request never sees the rules of one configuration and the headers of another.
 
 mod clients;
+mod keys;
 #[cfg(feature = "axum")]
 mod routes;
 mod sampler;

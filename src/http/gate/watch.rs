@@ -6,14 +6,19 @@
 //! have codes, which docs/troubleshooting.md explains; none has a key, an address or the value of a header, and none
 //! changes what is admitted.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+#[cfg(feature = "axum")]
+use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use http::request::Parts;
 
-use super::clients::{Clients, is_first};
+use super::clients::Clients;
+#[cfg(feature = "axum")]
+use super::clients::is_first;
+use super::keys::Keys;
 #[cfg(feature = "axum")]
 use super::routes::Routes;
-use crate::http::key::KeyExtractor;
+use crate::http::key::{KeyExtractor, MissingKey};
 use crate::http::policy::Policy;
 
 /// How many requests are watched.
@@ -32,20 +37,17 @@ pub(crate) struct Watch {
 
 /// One policy of the layer.
 struct Watched {
-    has_key: AtomicBool,
-    lacks_key: AtomicBool,
-    /// [`KEY`] and [`ROUTE`].
+    keys: Keys,
+    /// [`ROUTE`].
+    #[cfg(feature = "axum")]
     warned: AtomicU8,
     #[cfg(feature = "axum")]
     routes: Routes,
 }
 
-/// It was warned of missing keys.
-const KEY: u8 = 1;
-
 /// It was warned of a route that does not match.
 #[cfg(feature = "axum")]
-const ROUTE: u8 = 2;
+const ROUTE: u8 = 1;
 
 impl Watch {
     /// Watches requests to these policies from now on.
@@ -82,41 +84,24 @@ impl Watch {
     /// A request has the key of the policy at a place.
     #[inline]
     pub(crate) fn has_key(&self, place: usize) {
-        let Some(watched) = self.policies.get(place) else { return };
-        // Nobody writes what all read.
-        if !watched.has_key.load(Relaxed) {
-            watched.has_key.store(true, Relaxed);
+        if let Some(watched) = self.policies.get(place) {
+            watched.keys.has();
         }
     }
 
-    /// A request lacks the key of the policy at a place, which skips it, and nobody has said that this is meant.
-    pub(crate) fn lacks_key(&self, place: usize, policy: &Policy) {
+    /// A request lacks the key of the policy at a place, and nobody has said that it may pass. `is_known` is whether it
+    /// is warned of the cause: what is seen only at the end is not looked for then, or later.
+    pub(crate) fn lacks_key(&self, place: usize, policy: &Policy, is_known: impl FnOnce() -> bool) {
         let Some(watched) = self.policies.get(place) else { return };
-        if !watched.lacks_key.load(Relaxed) {
-            watched.lacks_key.store(true, Relaxed);
-        }
-        let is_of_server = policy.extractor().is_proven();
-        if is_of_server && !watched.has_key.load(Relaxed) && is_first(&watched.warned, KEY) {
-            tracing::warn!(
-                code = "TG001",
-                policy = policy.name(),
-                "requests lack the key of this policy, so it does not limit them: the server sets this key, so put the \
-                 layer that sets it, such as authentication, outside of this one; if such requests are meant to pass, \
-                 say missing_key(MissingKey::Skip)"
-            );
+        if policy.rule_for_missing_key() == MissingKey::Skip || (self.is_on() && !is_known()) {
+            watched.keys.lacks(policy);
         }
     }
 
     /// A request lacks the key of the policy at a place, and no policy limits it.
     pub(crate) fn unlimited(&self, place: usize, policy: &Policy) {
-        if self.policies.get(place).is_some_and(|watched| is_first(&watched.warned, KEY)) {
-            tracing::warn!(
-                code = "TG001",
-                policy = policy.name(),
-                "a request lacks the key of this policy, and no other policy limits it: add a policy by address, or \
-                 refuse such requests with missing_key(MissingKey::Deny); if they are meant to pass, say \
-                 missing_key(MissingKey::Skip)"
-            );
+        if let Some(watched) = self.policies.get(place) {
+            watched.keys.are_all(policy);
         }
     }
 
@@ -135,15 +120,7 @@ impl Watch {
     #[cold]
     pub(crate) fn end(&self, policies: &[Policy]) {
         for (policy, watched) in policies.iter().zip(&self.policies) {
-            let lacks_key = watched.lacks_key.load(Relaxed) && !watched.has_key.load(Relaxed);
-            if lacks_key && is_first(&watched.warned, KEY) {
-                tracing::warn!(
-                    code = "TG001",
-                    policy = policy.name(),
-                    "none of the first 1000 requests had the key of this policy, so it limited none of them: check \
-                     the name, and what sets it; if such requests are meant to pass, say missing_key(MissingKey::Skip)"
-                );
-            }
+            watched.keys.end(policy);
             #[cfg(feature = "axum")]
             if watched.routes.is_any_unmatched() && is_first(&watched.warned, ROUTE) {
                 watched.routes.warn_at_the_end(policy.name(), self.had_route.load(Relaxed));
@@ -175,8 +152,8 @@ impl Watched {
         #[cfg(not(feature = "axum"))]
         let _ = policy;
         Self {
-            has_key: AtomicBool::new(false),
-            lacks_key: AtomicBool::new(false),
+            keys: Keys::default(),
+            #[cfg(feature = "axum")]
             warned: AtomicU8::new(0),
             #[cfg(feature = "axum")]
             routes: Routes::of(policy.templates()),
