@@ -128,7 +128,7 @@ fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<
     let is_last = gate.watch.is_on() && gate.watch.request(&gate.policies, &*gate.client, parts);
     let resolved = resolve_each(gate, parts, plan);
     if is_last {
-        gate.watch.end(&gate.policies);
+        gate.watch.end(&gate.policies, &*gate.client);
     }
     resolved
 }

@@ -1,7 +1,8 @@
 //! Warns of clients that are counted together: by the address of a proxy, or as no address is known.
 
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
+use http::HeaderName;
 use http::request::Parts;
 
 use crate::http::key::{Forwarding, KeyExtractor};
@@ -9,8 +10,19 @@ use crate::http::policy::Policy;
 
 /// What was warned of the clients of a layer.
 pub(super) struct Clients {
-    /// [`NO_PEER`] and [`FORWARDED`].
+    /// [`NO_PEER`], [`FORWARDED`] and [`UNNAMED`].
     warned: AtomicU8,
+    /// In the order of the policies.
+    named: Box<[Named]>,
+}
+
+/// Whether requests name their client to one policy.
+#[derive(Default)]
+struct Named {
+    /// One came from a trusted proxy, and named none.
+    not: AtomicBool,
+    /// One did, or did not come from a trusted proxy.
+    ever: AtomicBool,
 }
 
 /// It was warned that the peer's address is not known.
@@ -19,20 +31,23 @@ const NO_PEER: u8 = 1;
 /// It was warned of a forwarded header from a peer that is not trusted.
 const FORWARDED: u8 = 2;
 
+/// It was warned of trusted proxies that do not name their clients.
+const UNNAMED: u8 = 4;
+
 /// Returns whether it is warned of a cause now: at most one load if it was before.
 pub(super) fn is_first(warned: &AtomicU8, cause: u8) -> bool {
     warned.load(Relaxed) & cause == 0 && warned.fetch_or(cause, Relaxed) & cause == 0
 }
 
 impl Clients {
-    /// Nothing was warned of yet.
-    pub(super) fn new() -> Self {
-        Self { warned: AtomicU8::new(0) }
+    /// Watches for policies; nothing was warned of yet.
+    pub(super) fn of(policies: &[Policy]) -> Self {
+        Self { warned: AtomicU8::new(0), named: policies.iter().map(|_| Named::default()).collect() }
     }
 
     /// Watches for other policies of the same layer: what was logged stays logged.
-    pub(super) fn renewed(&self) -> Self {
-        Self { warned: AtomicU8::new(self.warned.load(Relaxed)) }
+    pub(super) fn renewed(&self, policies: &[Policy]) -> Self {
+        Self { warned: AtomicU8::new(self.warned.load(Relaxed)), ..Self::of(policies) }
     }
 
     /// A request lacks the key of a policy; `is_reason` is whether for want of the peer's address, called until it was
@@ -56,7 +71,7 @@ impl Clients {
         if self.warned.load(Relaxed) & FORWARDED != 0 {
             return;
         }
-        let Some(policy) = ignoring(policies, client, parts) else { return };
+        let Some(policy) = self.ignoring(policies, client, parts) else { return };
         if is_first(&self.warned, FORWARDED) {
             tracing::warn!(
                 code = "TG003",
@@ -69,22 +84,61 @@ impl Clients {
             );
         }
     }
-}
 
-/// Returns the first policy that ignores a forwarded header of a request where it matters.
-fn ignoring<'a>(policies: &'a [Policy], client: &dyn KeyExtractor, parts: &Parts) -> Option<&'a Policy> {
-    let mut by_peer = None;
-    let mut is_read = client.forwarding(parts) == Forwarding::Counted;
-    for policy in policies {
-        match forwarding_of(policy, client, parts) {
-            Forwarding::Ignored => return Some(policy),
-            Forwarding::Unread => by_peer = by_peer.or(Some(policy)),
-            Forwarding::Counted => is_read = true,
-            Forwarding::None => {}
+    /// Returns the first policy that ignores a forwarded header of a request where it matters, and notes whether the
+    /// request names its client to those before.
+    fn ignoring<'a>(&self, policies: &'a [Policy], client: &dyn KeyExtractor, parts: &Parts) -> Option<&'a Policy> {
+        let mut by_peer = None;
+        let mut is_read = matches!(client.forwarding(parts), Forwarding::Counted | Forwarding::Unnamed);
+        for (policy, named) in policies.iter().zip(&self.named) {
+            let forwarding = forwarding_of(policy, client, parts);
+            named.note(forwarding);
+            match forwarding {
+                Forwarding::Ignored => return Some(policy),
+                Forwarding::Unread => by_peer = by_peer.or(Some(policy)),
+                Forwarding::Counted | Forwarding::Unnamed => is_read = true,
+                Forwarding::None => {}
+            }
+        }
+        // Where another extractor trusts the proxy, the peer is meant.
+        by_peer.filter(|_| !is_read)
+    }
+
+    /// The last of the watched requests has been resolved: warns if all came from trusted proxies, and none had its
+    /// client in the header that is read.
+    pub(super) fn end(&self, policies: &[Policy], client: &dyn KeyExtractor) {
+        if self.warned.load(Relaxed) & FORWARDED != 0 {
+            return;
+        }
+        let mut each = policies.iter().zip(&self.named);
+        let Some((policy, _)) = each.find(|(_, named)| named.is_never()) else { return };
+        let header = policy.extractor().inputs().client_header.or_else(|| client.inputs().client_header);
+        if is_first(&self.warned, UNNAMED) {
+            tracing::warn!(
+                code = "TG003",
+                policy = policy.name(),
+                header = header.as_ref().map(HeaderName::as_str),
+                "the first 1000 requests all came from trusted proxies, and none had its client in the header that this \
+                 policy reads: the proxies are taken for the clients, and all clients of one share a counter. Have the \
+                 proxy set \"header\", or read the one that it sets, by client_ip().header(...) or .forwarded(); in a \
+                 file with forwarded. If no proxy was in between, as in tests and health checks, nothing is wrong"
+            );
         }
     }
-    // Where another extractor trusts the proxy, the peer is meant.
-    by_peer.filter(|_| !is_read)
+}
+
+impl Named {
+    fn note(&self, forwarding: Forwarding) {
+        let note = if forwarding == Forwarding::Unnamed { &self.not } else { &self.ever };
+        // Nobody writes what all read.
+        if !note.load(Relaxed) {
+            note.store(true, Relaxed);
+        }
+    }
+
+    fn is_never(&self) -> bool {
+        self.not.load(Relaxed) && !self.ever.load(Relaxed)
+    }
 }
 
 /// Returns what a policy makes of the headers in which proxies name the client: by its key, and by its lists of

@@ -54,7 +54,7 @@ impl Watch {
     pub(crate) fn of(policies: &[Policy]) -> Self {
         Self {
             seen: AtomicU32::new(0),
-            clients: Clients::new(),
+            clients: Clients::of(policies),
             #[cfg(feature = "axum")]
             had_route: AtomicBool::new(false),
             policies: policies.iter().map(Watched::of).collect(),
@@ -63,7 +63,7 @@ impl Watch {
 
     /// Watches requests to other policies of the same layer: what was logged of the layer itself stays logged.
     pub(crate) fn renewed(&self, policies: &[Policy]) -> Self {
-        Self { clients: self.clients.renewed(), ..Self::of(policies) }
+        Self { clients: self.clients.renewed(policies), ..Self::of(policies) }
     }
 
     /// Returns whether requests are still watched.
@@ -118,7 +118,8 @@ impl Watch {
 
     /// The last of the watched requests has been resolved.
     #[cold]
-    pub(crate) fn end(&self, policies: &[Policy]) {
+    pub(crate) fn end(&self, policies: &[Policy], client: &dyn KeyExtractor) {
+        self.clients.end(policies, client);
         for (policy, watched) in policies.iter().zip(&self.policies) {
             watched.keys.end(policy);
             #[cfg(feature = "axum")]
