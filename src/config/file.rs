@@ -155,7 +155,11 @@ impl Config {
         let layer = layer.allow_for(server.allow_for()).instances(server.instances());
         #[cfg(feature = "axum")]
         let layer = layer.client(server.client().clone());
-        layer.try_policies(policies.iter().cloned())
+        let layer = layer.try_policies(policies.iter().cloned())?;
+        if self.has_none {
+            layer.remove_policies();
+        }
+        Ok(layer)
     }
 
     /// Returns the fleet shedder of the file, if it has one, with the [`instances`](Server::instances) of the server.

@@ -104,7 +104,17 @@ impl Gate {
 
     /// Watches requests of another layer with the same policies.
     pub(crate) fn set_fresh_watch(&mut self) {
+        self.limits.renew_warnings();
         self.watch = Arc::new(Watch::of(&self.policies));
+    }
+
+    /// Watches a request that has come. Returns whether it is the last one that is watched.
+    #[cold]
+    pub(crate) fn begin_watch(&self, parts: &Parts) -> bool {
+        if self.policies.is_empty() {
+            self.limits.warned.no_rules();
+        }
+        self.watch.request(&self.policies, &*self.client, parts)
     }
 
     /// Logs all refusals by policies.

@@ -19,6 +19,7 @@ use super::flow::Pools;
 use super::peek;
 use super::plan::{PendingCheck, Plan, Resolution};
 use super::rule::Rule;
+use super::warned::Warned;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
 use crate::metrics;
@@ -39,6 +40,8 @@ pub(crate) struct Limits {
     pub(crate) store: Arc<FailureStore<SharedStore>>,
     /// The pools of flows, whose units `store` has admitted.
     pub(super) pools: Arc<Pools>,
+    /// What was warned of, also of limits that these replaced.
+    pub(crate) warned: Arc<Warned>,
     /// Where the limits in force are that replace these.
     source: Weak<dyn InForce>,
 }
@@ -83,6 +86,7 @@ impl Limits {
             inner,
             store,
             pools: Arc::default(),
+            warned: Arc::default(),
             source,
         }
     }
@@ -90,6 +94,11 @@ impl Limits {
     /// Sets where the limits in force are that replace these.
     pub(crate) fn set_source(&mut self, source: Weak<dyn InForce>) {
         self.source = source;
+    }
+
+    /// Warns anew, for another layer with the same limits.
+    pub(crate) fn renew_warnings(&mut self) {
+        self.warned = Arc::new(self.warned.renewed());
     }
 
     /// Returns where the limits in force are that replace these.

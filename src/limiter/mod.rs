@@ -23,6 +23,7 @@ mod take;
 mod tier;
 #[cfg(not(feature = "lookup"))]
 mod untiered;
+mod warned;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -356,6 +357,9 @@ impl Limiter {
     async fn decide_owing(&self, key: &Key, units: Option<u64>) -> Result<(DecidingStore, Decided), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
+        if limits.rules.is_empty() {
+            limits.warned.no_rules();
+        }
         let plan = plan_for(limits, key, units);
         let (timer, decided) = if plan.pending.is_empty() {
             let timer = limits.observer.start();

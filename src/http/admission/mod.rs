@@ -125,7 +125,7 @@ impl Admission {
 
 /// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
 fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<Skips, Refusal> {
-    let is_last = gate.watch.is_on() && gate.watch.request(&gate.policies, &*gate.client, parts);
+    let is_last = gate.watch.is_on() && gate.begin_watch(parts);
     let resolved = resolve_each(gate, parts, plan);
     if is_last {
         gate.watch.end(&gate.policies, &*gate.client);

@@ -73,7 +73,6 @@ impl Watch {
     }
 
     /// Watches a request that has come. Returns whether it is the last one: then the watch [ends](Self::end) with it.
-    #[cold]
     pub(crate) fn request(&self, policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) -> bool {
         #[cfg(feature = "axum")]
         self.routes(policies, parts);

@@ -172,6 +172,7 @@ impl RateLimitLayer {
     ///
     /// Requests that are in progress are settled by the policies that admitted them.
     pub fn remove_policies(&self) {
+        self.gate.load().limits.warned.no_rules_is_meant();
         self.publish(&[], |_| {});
     }
 

@@ -1,0 +1,37 @@
+//! Warns of limits that limit nothing: each cause once.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What was warned of the limits of one layer or limiter, or is meant.
+#[derive(Debug, Default)]
+pub(crate) struct Warned {
+    no_rules: AtomicBool,
+}
+
+impl Warned {
+    /// Returns the warnings of another layer with the same limits.
+    pub(crate) fn renewed(&self) -> Self {
+        Self { no_rules: AtomicBool::new(self.no_rules.load(Relaxed)) }
+    }
+
+    /// It is meant that there are no rules.
+    pub(crate) fn no_rules_is_meant(&self) {
+        self.no_rules.store(true, Relaxed);
+    }
+
+    /// Something is decided without rules.
+    #[cold]
+    pub(crate) fn no_rules(&self) {
+        if is_first(&self.no_rules) {
+            tracing::warn!(
+                code = "TG006",
+                "there is no policy, so nothing is limited: add a policy to the layer, a rule to the limiter, or a \
+                 [[policy]] to the file; if that is meant, call remove_policies, or write policy = [] in the file"
+            );
+        }
+    }
+}
+
+fn is_first(warned: &AtomicBool) -> bool {
+    !warned.load(Relaxed) && !warned.swap(true, Relaxed)
+}
