@@ -139,6 +139,18 @@ impl Limits {
         self.inner.supports(&requirements)
     }
 
+    /// Returns an error if a rule can never admit a check at its cost.
+    pub(super) fn check_costs(&self) -> Result<(), Error> {
+        let Some((rule, (cost, capacity))) = self.rules.iter().find_map(|rule| Some((rule, rule.excess()?))) else {
+            return Ok(());
+        };
+        Err(Error::invalid(format!(
+            "rule {:?}: a check costs {cost} and the quota holds {capacity} at most, so all would be refused: lower the \
+             cost, or raise the limit or burst",
+            &**rule.name()
+        )))
+    }
+
     /// Returns an error if the store cannot refund units of each rule.
     pub(super) fn supports_refunds(&self) -> Result<(), Error> {
         let of = |rule| Requirement { settles: Settles::ByOutcome, ..Rule::requirement(rule) };

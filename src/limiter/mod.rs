@@ -93,8 +93,8 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// If two rules have the same name, as they would share their counters. If the store does not
-    /// [support](Store::supports) the rules; most stores support all.
+    /// If two rules have the same name, as they would share their counters, or one has a [cost](Rule::cost) above what its
+    /// quota ever holds. If the store does not [support](Store::supports) the rules; most stores support all.
     pub fn new(store: impl Store, rules: impl IntoIterator<Item = Rule>) -> Self {
         Self::try_new(store, rules).expect("the store supports the rules")
     }
@@ -103,8 +103,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If two rules have the same name, or the store does not [support](Store::supports) them: the message has what to
-    /// change.
+    /// If two rules have the same name, one has a [cost](Rule::cost) above what its quota ever holds, or the store does
+    /// not [support](Store::supports) them: the message has what to change.
     ///
     /// # Examples
     ///
@@ -120,6 +120,7 @@ impl Limiter {
         let mut limits = Limits::new(Arc::new(store));
         limits.set_rules(rules);
         limits.supports(limits.rules.iter())?;
+        limits.check_costs()?;
         Ok(Self::of(limits))
     }
 
