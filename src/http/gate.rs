@@ -108,6 +108,11 @@ impl Gate {
         self.watch = Arc::new(Watch::of(&self.policies));
     }
 
+    /// Watches how the layer is set up, when a service is made of it or its policies are replaced.
+    pub(crate) fn watch_set_up(&self) {
+        self.watch.set_up(&self.policies, &*self.client);
+    }
+
     /// Watches a request that has come. Returns whether it is the last one that is watched.
     #[cold]
     pub(crate) fn begin_watch(&self, parts: &Parts) -> bool {

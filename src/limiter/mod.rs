@@ -343,7 +343,11 @@ impl Limiter {
 
     /// Decides all rules, at the cost of each or at `units`, and records the decision.
     async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
-        self.decide_holding(key, units).await.map(|(decision, _)| decision)
+        let (decision, slots) = self.decide_holding(key, units).await?;
+        if !slots.is_empty() {
+            self.in_force.now().limits().warned.slots();
+        }
+        Ok(decision)
     }
 
     /// Decides as [`decide`](Self::decide), and returns a guard of the slots that were taken.

@@ -52,6 +52,8 @@ pub(crate) struct Account {
     strikes: Strikes,
     /// Whether the request waits for its turn in a leaky bucket: it has not used its place yet.
     queues: bool,
+    /// Whether the layer is inside of another one.
+    is_inside: bool,
     stage: Stage,
     /// Whether nothing has changed since the decision, so that the decision itself is what clients see.
     is_as_decided: bool,
@@ -82,7 +84,7 @@ impl Account {
         let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
         let debts = Debts::of_layer(&gate, &decision, receipt, policies);
         let shared = Arc::new(Shared::new(gate, decision, debts, bytes, slots));
-        Self { shared, strikes, queues: false, stage: Stage::InFlight, is_as_decided: false }
+        Self { shared, strikes, queues: false, is_inside: false, stage: Stage::InFlight, is_as_decided: false }
     }
 
     /// Returns the decision as it was made.
@@ -102,11 +104,12 @@ impl Account {
 
     /// Inserts the decision and a handle into the extensions of the request, in front of those of outer layers.
     #[inline]
-    pub(crate) fn enter(&self, extensions: &mut Extensions) {
+    pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
         if let Some(outer) = extensions.insert(self.decision().clone()) {
             extensions.insert(self.decision().clone().inside(outer));
         }
         if let Some(outer) = extensions.insert(self.handle()) {
+            self.is_inside = true;
             extensions.insert(self.handle().inside(outer));
         }
     }
@@ -133,6 +136,9 @@ impl Account {
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
         self.shared.warn_of_unlimited(response);
+        if self.gate().watch.is_on() {
+            self.watch_cost(response);
+        }
         self.stage = Stage::Settled;
         let may_strike = self.strikes.settle(&self.shared.gate, |count| count.counts(response));
         let mut debts = self.shared.debts();
@@ -157,6 +163,17 @@ impl Account {
             self.stage = Stage::AwaitsTrailers;
         }
         self.shared.end(debts, is_open.get() || self.has_handles())
+    }
+
+    /// Looks whether a response has a real cost that no policy charges. Layers outside or inside may do so.
+    #[cold]
+    fn watch_cost(&self, response: Option<&Parts>) {
+        let Some(extensions) = response.map(|parts| &parts.extensions).filter(|_| !self.is_inside) else { return };
+        let policies = &self.gate().policies;
+        let is_charged = policies.is_empty() || policies.iter().any(|policy| policy.options().metered);
+        if !is_charged && extensions.get::<RealCost>().is_some() && extensions.get::<Decision>().is_none() {
+            self.gate().watch.unmetered();
+        }
     }
 
     /// Returns whether something is left to settle by the trailers of the response. It stays as it is if the account is

@@ -10,7 +10,7 @@ use crate::http::policy::Policy;
 
 /// What was warned of the clients of a layer.
 pub(super) struct Clients {
-    /// [`NO_PEER`], [`FORWARDED`] and [`UNNAMED`].
+    /// [`NO_PEER`], [`FORWARDED`], [`UNNAMED`] and [`TRUSTS_ALL`].
     warned: AtomicU8,
     /// In the order of the policies.
     named: Box<[Named]>,
@@ -34,6 +34,9 @@ const FORWARDED: u8 = 2;
 /// It was warned of trusted proxies that do not name their clients.
 const UNNAMED: u8 = 4;
 
+/// It was warned that every peer is trusted.
+const TRUSTS_ALL: u8 = 8;
+
 /// Returns whether it is warned of a cause now: at most one load if it was before.
 pub(super) fn is_first(warned: &AtomicU8, cause: u8) -> bool {
     warned.load(Relaxed) & cause == 0 && warned.fetch_or(cause, Relaxed) & cause == 0
@@ -48,6 +51,23 @@ impl Clients {
     /// Watches for other policies of the same layer: what was logged stays logged.
     pub(super) fn renewed(&self, policies: &[Policy]) -> Self {
         Self { warned: AtomicU8::new(self.warned.load(Relaxed)), ..Self::of(policies) }
+    }
+
+    /// The layer is set up: warns if clients choose their address. `client` is the extractor of the layer for lists.
+    pub(super) fn set_up(&self, policies: &[Policy], client: &dyn KeyExtractor) {
+        let trusts_all = |policy: &&Policy| {
+            policy.extractor().inputs().trusts_all || has_addresses(policy) && client.inputs().trusts_all
+        };
+        let Some(policy) = policies.iter().find(trusts_all) else { return };
+        if is_first(&self.warned, TRUSTS_ALL) {
+            tracing::warn!(
+                code = "TG009",
+                policy = policy.name(),
+                "every peer is a trusted proxy, by a network of all addresses, so each client chooses its own address, \
+                 and a fresh counter with it: give trusted_proxies as the networks of your proxies, or trusted_hops if \
+                 nobody else can reach the server"
+            );
+        }
     }
 
     /// A request lacks the key of a policy; `is_reason` is whether for want of the peer's address, called until it was

@@ -7,17 +7,15 @@
 //! changes what is admitted.
 
 #[cfg(feature = "axum")]
-use std::sync::atomic::{AtomicBool, AtomicU8};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use http::request::Parts;
 
-use super::clients::Clients;
-#[cfg(feature = "axum")]
-use super::clients::is_first;
+use super::clients::{Clients, is_first};
 use super::keys::Keys;
 #[cfg(feature = "axum")]
-use super::routes::Routes;
+use super::routes::{Routes, warn_of_no_route};
 use crate::http::key::{KeyExtractor, MissingKey};
 use crate::http::policy::Policy;
 
@@ -29,6 +27,8 @@ pub(crate) struct Watch {
     /// How many requests have come, as long as they are watched.
     seen: AtomicU32,
     clients: Clients,
+    /// [`UNMETERED`].
+    warned: AtomicU8,
     #[cfg(feature = "axum")]
     had_route: AtomicBool,
     /// In the order of the policies.
@@ -45,6 +45,9 @@ struct Watched {
     routes: Routes,
 }
 
+/// It was warned of a real cost that is charged to nobody.
+const UNMETERED: u8 = 1;
+
 /// It was warned of a route that does not match.
 #[cfg(feature = "axum")]
 const ROUTE: u8 = 1;
@@ -55,6 +58,7 @@ impl Watch {
         Self {
             seen: AtomicU32::new(0),
             clients: Clients::of(policies),
+            warned: AtomicU8::new(0),
             #[cfg(feature = "axum")]
             had_route: AtomicBool::new(false),
             policies: policies.iter().map(Watched::of).collect(),
@@ -115,6 +119,23 @@ impl Watch {
         self.clients.forwarding(policies, client, parts);
     }
 
+    /// A service is made of the layer, or its policies were replaced.
+    pub(crate) fn set_up(&self, policies: &[Policy], client: &dyn KeyExtractor) {
+        self.clients.set_up(policies, client);
+    }
+
+    /// A response has a real cost, and no policy of the layer is metered.
+    #[cold]
+    pub(crate) fn unmetered(&self) {
+        if is_first(&self.warned, UNMETERED) {
+            tracing::warn!(
+                code = "TG007",
+                "a response has a RealCost, and no policy of the layer is metered, so nothing is charged for it: call \
+                 metered() on the policy that is to charge it, in a file set metered = true"
+            );
+        }
+    }
+
     /// The last of the watched requests has been resolved.
     #[cold]
     pub(crate) fn end(&self, policies: &[Policy], client: &dyn KeyExtractor) {
@@ -124,6 +145,13 @@ impl Watch {
             #[cfg(feature = "axum")]
             if watched.routes.is_any_unmatched() && is_first(&watched.warned, ROUTE) {
                 watched.routes.warn_at_the_end(policy.name(), self.had_route.load(Relaxed));
+            }
+            #[cfg(feature = "axum")]
+            if !self.had_route.load(Relaxed)
+                && policy.extractor().inputs().has_route
+                && is_first(&watched.warned, ROUTE)
+            {
+                warn_of_no_route(policy.name());
             }
         }
     }

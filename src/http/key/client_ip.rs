@@ -313,7 +313,7 @@ impl KeyExtractor for ClientIp {
             Source::Forwarded => FORWARDED,
             Source::Single(name) => name.clone(),
         };
-        Inputs { client_header: Some(header) }
+        Inputs { client_header: Some(header), trusts_all: self.trust.is_of_all(), ..Inputs::default() }
     }
 
     /// A header is as true as the peers whose header counts.

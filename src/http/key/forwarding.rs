@@ -24,11 +24,19 @@ pub enum Forwarding {
 pub struct Inputs {
     /// The header in which trusted proxies name the client.
     pub client_header: Option<HeaderName>,
+    /// Whether they have the template of the route that matched.
+    pub has_route: bool,
+    /// Whether every peer is a trusted proxy, by a network of all addresses.
+    pub trusts_all: bool,
 }
 
 impl Inputs {
     /// Returns those of a key that is made of two.
     pub(super) fn and(self, other: Self) -> Self {
-        Self { client_header: self.client_header.or(other.client_header) }
+        Self {
+            client_header: self.client_header.or(other.client_header),
+            has_route: self.has_route || other.has_route,
+            trusts_all: self.trusts_all || other.trusts_all,
+        }
     }
 }

@@ -196,6 +196,7 @@ impl RateLimitLayer {
         let policies: Vec<Policy> = policies.collect();
         self.publish(&policies, change);
         self.warn_of_unproven();
+        self.gate.load().watch_set_up();
         sharing::note_replaced(&self.gate, &before.policies, &self.is_known);
         Ok(())
     }
