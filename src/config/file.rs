@@ -116,8 +116,9 @@ impl Config {
         &self.server
     }
 
-    /// A layer with everything the file sets: its policies, how the client's address is known, and what
-    /// happens to requests the store could not decide.
+    /// A layer with what `[[policy]]` and `[server]` set: its policies, how the client's address is known, and what
+    /// happens to requests the store could not decide. For `[fleet]` and `[ratios]` there are
+    /// [`fleet`](Self::fleet) and [`ratio_store`](Self::ratio_store).
     ///
     /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer, and policies
     /// can be added to it.

@@ -114,11 +114,11 @@ fn missing_keys_that_may_pass_warn_of_nothing() {
 
 #[test]
 fn a_key_that_no_request_has_is_one_warning_by_its_rule() {
-    let (shared, denied) = ("so all share one counter", "so all are refused");
+    let (together, never) = ("so all share one counter", "so all are refused");
     let joined = Policy::new("tenant", MANY).key(key::client_ip().and(key::header("x-tennant")));
     let with = |rule| [by_user(), by_header("x-apikey"), by_account()].map(|policy| policy.missing_key(rule));
-    let shares = with(MissingKey::Share).into_iter().chain([joined]).map(|policy| (policy, 200, shared));
-    let denies = with(MissingKey::Deny).map(|policy| (policy, 403, denied));
+    let shares = with(MissingKey::Share).into_iter().chain([joined]).map(|policy| (policy, 200, together));
+    let denies = with(MissingKey::Deny).map(|policy| (policy, 403, never));
     let shadow = (by_header("x-apikey").missing_key(MissingKey::Deny).shadow(), 200, "all would be refused but for");
     for (policy, status, effect) in shares.chain(denies).chain([shadow]) {
         let name = format!("policy={:?}", policy.name());

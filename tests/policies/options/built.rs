@@ -51,7 +51,7 @@ fn a_cost_that_can_never_fit_is_an_error_unless_a_closure_or_a_tier_may_change_t
     for (quota, holds) in [
         (TEN, 10),
         (TEN.burst(20), 20),
-        (Quota::leaky_bucket(10, std::time::Duration::from_secs(10)).queue(4), 5),
+        (Quota::leaky_bucket(10, Duration::from_secs(10)).queue(4), 5),
         (Quota::concurrency(3), 3),
     ] {
         assert!(layer([cost(quota, holds)]).is_ok(), "{quota:?}");
