@@ -11,7 +11,7 @@ use http::request::Parts;
 use super::keys::DynKey;
 use crate::core::Key;
 use crate::http::MissingKey;
-use crate::http::key::{Bannable, ClientIp, Extracted, Forwarding, KeyExtractor, ListEntry};
+use crate::http::key::{Bannable, ClientIp, Extracted, Forwarding, Inputs, KeyExtractor, ListEntry};
 use crate::lookup::RawValues;
 use crate::store::Answer;
 
@@ -62,6 +62,10 @@ impl KeyExtractor for Addressed {
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {
         self.key.forwarding(parts)
+    }
+
+    fn inputs(&self) -> Inputs {
+        self.key.inputs()
     }
 
     fn bannable(&self) -> Bannable {

@@ -116,8 +116,9 @@ impl Config {
         &self.server
     }
 
-    /// A layer with everything the file sets: its policies, how the client's address is known, and what
-    /// happens to requests the store could not decide.
+    /// A layer with what `[[policy]]` and `[server]` set: its policies, how the client's address is known, and what
+    /// happens to requests the store could not decide. For `[fleet]` and `[ratios]` there are
+    /// [`fleet`](Self::fleet) and [`ratio_store`](Self::ratio_store).
     ///
     /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer, and policies
     /// can be added to it.
@@ -155,7 +156,11 @@ impl Config {
         let layer = layer.allow_for(server.allow_for()).instances(server.instances());
         #[cfg(feature = "axum")]
         let layer = layer.client(server.client().clone());
-        layer.try_policies(policies.iter().cloned())
+        let layer = layer.try_policies(policies.iter().cloned())?;
+        if self.has_none {
+            layer.remove_policies();
+        }
+        Ok(layer)
     }
 
     /// Returns the fleet shedder of the file, if it has one, with the [`instances`](Server::instances) of the server.

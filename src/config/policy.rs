@@ -98,7 +98,9 @@ pub(super) fn read_policy<'a>(given: Field<'a>, server: &Server) -> Result<(Poli
     policy.check_cost().map_err(|error| table.get("cost").unwrap_or(name).error(error))?;
     let policy = with_reserve(policy, table)?;
     let policy = with_ban(policy, table)?;
-    Ok((with_switches(policy, table)?, name))
+    let policy = with_switches(policy, table)?;
+    policy.check_free().map_err(|error| table.get("cost").unwrap_or(name).error(error))?;
+    Ok((policy, name))
 }
 
 /// Sets the key, `"global"` if none is given, and what happens to requests without it.

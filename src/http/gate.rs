@@ -4,6 +4,8 @@
 //! over HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
 //! that a request never sees the rules of one configuration and the headers of another.
 
+mod clients;
+mod keys;
 #[cfg(feature = "axum")]
 mod routes;
 mod sampler;
@@ -109,7 +111,22 @@ impl Gate {
 
     /// Watches requests of another layer with the same policies.
     pub(crate) fn set_fresh_watch(&mut self) {
+        self.limits.renew_warnings();
         self.watch = Arc::new(Watch::of(&self.policies));
+    }
+
+    /// Watches how the layer is set up, when a service is made of it or its policies are replaced.
+    pub(crate) fn watch_set_up(&self) {
+        self.watch.set_up(&self.policies, &*self.client);
+    }
+
+    /// Watches a request that has come. Returns whether it is the last one that is watched.
+    #[cold]
+    pub(crate) fn begin_watch(&self, parts: &Parts) -> bool {
+        if self.policies.is_empty() {
+            self.limits.warned.no_rules();
+        }
+        self.watch.request(&self.policies, &*self.client, parts)
     }
 
     /// Logs all refusals by policies.

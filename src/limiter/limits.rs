@@ -19,6 +19,7 @@ use super::flow::Pools;
 use super::peek;
 use super::plan::{PendingCheck, Plan, Resolution};
 use super::rule::Rule;
+use super::warned::Warned;
 use crate::core::observer::{DecisionObserver, Timer};
 use crate::core::{Error, Requirement};
 use crate::metrics;
@@ -39,6 +40,8 @@ pub(crate) struct Limits {
     pub(crate) store: Arc<FailureStore<SharedStore>>,
     /// The pools of flows, whose units `store` has admitted.
     pub(super) pools: Arc<Pools>,
+    /// What was warned of, also of limits that these replaced.
+    pub(crate) warned: Arc<Warned>,
     /// Where the limits in force are that replace these.
     source: Weak<dyn InForce>,
 }
@@ -83,6 +86,7 @@ impl Limits {
             inner,
             store,
             pools: Arc::default(),
+            warned: Arc::default(),
             source,
         }
     }
@@ -90,6 +94,11 @@ impl Limits {
     /// Sets where the limits in force are that replace these.
     pub(crate) fn set_source(&mut self, source: Weak<dyn InForce>) {
         self.source = source;
+    }
+
+    /// Warns anew, for another layer with the same limits.
+    pub(crate) fn renew_warnings(&mut self) {
+        self.warned = Arc::new(self.warned.renewed());
     }
 
     /// Returns where the limits in force are that replace these.
@@ -130,6 +139,18 @@ impl Limits {
         self.inner.supports(&requirements)
     }
 
+    /// Returns an error if a rule can never admit a check at its cost.
+    pub(super) fn check_costs(&self) -> Result<(), Error> {
+        let Some((rule, (cost, capacity))) = self.rules.iter().find_map(|rule| Some((rule, rule.excess()?))) else {
+            return Ok(());
+        };
+        Err(Error::invalid(format!(
+            "rule {:?}: a check costs {cost} and the quota holds {capacity} at most, so all would be refused: lower the \
+             cost, or raise the limit or burst",
+            &**rule.name()
+        )))
+    }
+
     /// Returns an error if the store cannot refund units of each rule.
     pub(super) fn supports_refunds(&self) -> Result<(), Error> {
         let of = |rule| Requirement { settles: Settles::ByOutcome, ..Rule::requirement(rule) };
@@ -164,15 +185,17 @@ impl Limits {
         Ok((plan, timer, decided))
     }
 
-    /// Makes the lookups of a plan in half of the time that is left, and inserts their checks.
+    /// Makes the lookups of a plan in half of the time that is left, and inserts their checks. Those of rules that do not
+    /// apply stay pending.
     pub(crate) async fn resolve_pending<F: PendingCheck>(
         &self,
         plan: &mut Plan<F>,
         deadline: Deadline,
     ) -> Result<(), F::Refusal> {
         let half = deadline.remaining().and_then(|left| Instant::now().checked_add(left / 2));
-        let checks = resolve_all(mem::take(&mut plan.pending), half).await?;
+        let (checks, skipped) = resolve_all(mem::take(&mut plan.pending), half).await?;
         plan.insert(checks);
+        plan.pending = skipped;
         Ok(())
     }
 }
@@ -180,15 +203,14 @@ impl Limits {
 /// A check that needs a lookup, and its resolution once it is complete.
 type Resolving<F> = (F, Option<Resolution<<F as PendingCheck>::Refusal>>);
 
-/// Runs lookups concurrently and returns the resulting checks with the indexes of their rules, or the refusal of the
-/// first rule that refuses.
+/// The checks that were looked up, with the indexes of their rules, and the lookups of rules that do not apply.
+type LookedUp<F> = (Vec<(usize, Check)>, Vec<F>);
+
+/// Runs lookups concurrently and returns what they result in, or the refusal of the first rule that refuses.
 ///
 /// A lookup that is not complete at `until` is treated as [timed out](PendingCheck::timed_out). Outside of a tokio
 /// runtime there are no timers, so every lookup is awaited.
-async fn resolve_all<F: PendingCheck>(
-    pending: Vec<F>,
-    until: Option<Instant>,
-) -> Result<Vec<(usize, Check)>, F::Refusal> {
+async fn resolve_all<F: PendingCheck>(pending: Vec<F>, until: Option<Instant>) -> Result<LookedUp<F>, F::Refusal> {
     let until = until.filter(|_| Runtime::try_current().is_ok());
     let mut timer = until.map(|until| Box::pin(sleep_until(until)));
     let mut each: Vec<Resolving<F>> = pending.into_iter().map(|check| (check, None)).collect();
@@ -202,15 +224,15 @@ async fn resolve_all<F: PendingCheck>(
     // One refusal decides the request, so the other results are not needed.
     let refusal = each.iter().position(|(_, resolution)| matches!(resolution, Some(Resolution::Refused(_))));
     let needed = refusal.map_or(0..each.len(), |refusal| refusal..refusal + 1);
-    let mut checks = Vec::with_capacity(needed.len());
+    let (mut checks, mut skipped) = (Vec::with_capacity(needed.len()), Vec::new());
     for (pending, resolution) in each.drain(needed) {
         match resolution.unwrap_or_else(|| pending.timed_out()) {
             Resolution::Check(check) => checks.push((pending.rule(), check)),
             Resolution::Refused(refusal) => return Err(refusal),
-            Resolution::Skip => {}
+            Resolution::Skip => skipped.push(pending),
         }
     }
-    Ok(checks)
+    Ok((checks, skipped))
 }
 
 /// Polls the lookups that are pending; returns whether all are complete, or one refuses.

@@ -23,6 +23,7 @@ mod take;
 mod tier;
 #[cfg(not(feature = "lookup"))]
 mod untiered;
+mod warned;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -92,8 +93,8 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// If two rules have the same name, as they would share their counters. If the store does not
-    /// [support](Store::supports) the rules; most stores support all.
+    /// If two rules have the same name, as they would share their counters, or one has a [cost](Rule::cost) above what its
+    /// quota ever holds. If the store does not [support](Store::supports) the rules; most stores support all.
     pub fn new(store: impl Store, rules: impl IntoIterator<Item = Rule>) -> Self {
         Self::try_new(store, rules).expect("the store supports the rules")
     }
@@ -102,8 +103,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If two rules have the same name, or the store does not [support](Store::supports) them: the message has what to
-    /// change.
+    /// If two rules have the same name, one has a [cost](Rule::cost) above what its quota ever holds, or the store does
+    /// not [support](Store::supports) them: the message has what to change.
     ///
     /// # Examples
     ///
@@ -119,6 +120,7 @@ impl Limiter {
         let mut limits = Limits::new(Arc::new(store));
         limits.set_rules(rules);
         limits.supports(limits.rules.iter())?;
+        limits.check_costs()?;
         Ok(Self::of(limits))
     }
 
@@ -341,7 +343,11 @@ impl Limiter {
 
     /// Decides all rules, at the cost of each or at `units`, and records the decision.
     async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
-        self.decide_holding(key, units).await.map(|(decision, _)| decision)
+        let (decision, slots) = self.decide_holding(key, units).await?;
+        if !slots.is_empty() {
+            self.in_force.now().limits().warned.slots();
+        }
+        Ok(decision)
     }
 
     /// Decides as [`decide`](Self::decide), and returns a guard of the slots that were taken.
@@ -356,6 +362,9 @@ impl Limiter {
     async fn decide_owing(&self, key: &Key, units: Option<u64>) -> Result<(DecidingStore, Decided), Error> {
         let now = self.in_force.now();
         let limits = now.limits();
+        if limits.rules.is_empty() {
+            limits.warned.no_rules();
+        }
         let plan = plan_for(limits, key, units);
         let (timer, decided) = if plan.pending.is_empty() {
             let timer = limits.observer.start();

@@ -87,9 +87,9 @@ impl Rule {
 
     /// Sets how many units a check takes, 1 by default.
     ///
-    /// A cost of 0 takes nothing and is always admitted, unless the key is [banned](Self::ban); a cost above the
-    /// [capacity](Quota::capacity) is never admitted. [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a
-    /// single check.
+    /// A cost of 0 takes nothing and is always admitted, unless the key is [banned](Self::ban). A limiter is not built
+    /// with a cost above the [capacity](Quota::capacity), which would never be admitted.
+    /// [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a single check.
     ///
     /// # Examples
     ///
@@ -206,6 +206,14 @@ impl Rule {
     /// Sets a reserve: a share of the capacity that only critical checks may use.
     pub(crate) fn reserving(self, share: Share) -> Self {
         Self { reserve: Some(share), ..self }
+    }
+
+    /// Returns the cost and what the quota holds at most, if that is less, and no lookup may change it: then no check is
+    /// ever admitted.
+    pub(crate) fn excess(&self) -> Option<(u64, u64)> {
+        // A reserve does not matter: critical checks may use it.
+        let (cost, capacity) = (self.cost, self.quota.capacity());
+        (cost > capacity && self.tiers.is_none()).then_some((cost, capacity))
     }
 
     /// Returns the cost of a check, in units.

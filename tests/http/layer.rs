@@ -322,7 +322,7 @@ fn a_request_no_policy_applies_to_does_not_need_the_store() {
 
 #[test]
 fn a_cost_of_zero_looks_and_takes_nothing() {
-    let service = layer(Policy::new("all", Quota::per_hour(1)).cost(0)).layer(Hello::default());
+    let service = layer(Policy::new("all", Quota::per_hour(1)).cost_by(|_| 0)).layer(Hello::default());
     for _ in 0..5 {
         let response = send(&service, request());
         assert_eq!(decision(&response).outcomes()[0].remaining(), 1);

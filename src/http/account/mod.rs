@@ -53,6 +53,8 @@ pub(crate) struct Account {
     strikes: Strikes,
     /// Whether the request waits for its turn in a leaky bucket: it has not used its place yet.
     queues: bool,
+    /// Whether the layer is inside of another one.
+    is_inside: bool,
     stage: Stage,
     /// Whether nothing has changed since the decision, so that the decision itself is what clients see.
     is_as_decided: bool,
@@ -86,7 +88,7 @@ impl Account {
         let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
         let debts = Debts::of_layer(&gate, &decision, receipt, policies);
         let shared = Arc::new(Shared::new(gate, decision, debts, bytes, slots));
-        Self { shared, strikes, queues: false, stage: Stage::InFlight, is_as_decided: false }
+        Self { shared, strikes, queues: false, is_inside: false, stage: Stage::InFlight, is_as_decided: false }
     }
 
     /// Opens the account of a request of which no policy of the layer has anything to settle, whatever its response.
@@ -96,7 +98,7 @@ impl Account {
         drop(gate.limits.store.settle(receipt, &[]));
         let (debts, slots) = (Debts::default(), SlotGuard::default());
         let shared = Arc::new(Shared::new(gate, decision, debts, ByteChecks::default(), slots));
-        Self { shared, strikes, queues: false, stage: Stage::InFlight, is_as_decided: false }
+        Self { shared, strikes, queues: false, is_inside: false, stage: Stage::InFlight, is_as_decided: false }
     }
 
     /// Returns the decision as it was made.
@@ -116,8 +118,9 @@ impl Account {
 
     /// Inserts a handle into the extensions of the request, in front of that of an outer layer.
     #[inline]
-    pub(crate) fn enter(&self, extensions: &mut Extensions) {
+    pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
         if let Some(outer) = extensions.insert(self.handle()) {
+            self.is_inside = true;
             extensions.insert(self.handle().inside(outer));
         }
     }
@@ -144,6 +147,9 @@ impl Account {
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
         self.shared.warn_of_unlimited(response);
+        if self.gate().watch.is_on() {
+            self.watch_cost(response);
+        }
         self.stage = Stage::Settled;
         let may_strike = self.strikes.settle(&self.shared.gate, |count| count.counts(response));
         let mut debts = self.shared.debts();
@@ -168,6 +174,17 @@ impl Account {
             self.stage = Stage::AwaitsTrailers;
         }
         self.shared.end(debts, is_open.get() || self.has_handles())
+    }
+
+    /// Looks whether a response has a real cost that no policy charges. Layers outside or inside may do so.
+    #[cold]
+    fn watch_cost(&self, response: Option<&Parts>) {
+        let Some(extensions) = response.map(|parts| &parts.extensions).filter(|_| !self.is_inside) else { return };
+        let policies = &self.gate().policies;
+        let is_charged = policies.is_empty() || policies.iter().any(|policy| policy.options().metered);
+        if !is_charged && extensions.get::<RealCost>().is_some() && extensions.get::<Decision>().is_none() {
+            self.gate().watch.unmetered();
+        }
     }
 
     /// Returns whether something is left to settle by the trailers of the response. It stays as it is if the account is

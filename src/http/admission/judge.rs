@@ -31,17 +31,24 @@ pub(crate) struct Judge<'a> {
     place: usize,
     /// The head of the request; `None` after a lookup.
     pub(super) parts: Option<&'a Parts>,
+    /// Whether the request is one to the service, which is watched and counted, and not a look.
+    is_watched: bool,
 }
 
 impl<'a> Judge<'a> {
     /// Creates the judge of the policy at a place of the gate.
     pub(crate) fn new(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts) -> Self {
-        Self { gate, policy: &gate.policies[place], place, parts: Some(parts) }
+        Self { gate, policy: &gate.policies[place], place, parts: Some(parts), is_watched: false }
+    }
+
+    /// Returns the judge of a request to the service, which is watched.
+    pub(super) fn watched(self) -> Self {
+        Self { is_watched: true, ..self }
     }
 
     /// Creates the judge that continues after a lookup, without the head of the request.
-    pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
-        Self { gate, policy: &gate.policies[place], place, parts: None }
+    pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize, is_watched: bool) -> Self {
+        Self { gate, policy: &gate.policies[place], place, parts: None, is_watched }
     }
 
     /// Resolves the policy. In shadow mode it never refuses.
@@ -141,9 +148,7 @@ impl<'a> Judge<'a> {
     /// A request that is not counted, such as a preflight, can be refused here but never becomes a check.
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
-        if let Extracted::Missing = extracted {
-            self.watch_peer();
-        }
+        self.watch(&keyless, &extracted);
         let mut offered = RawValues::default();
         let key = match (extracted, policy.rule_for_missing_key()) {
             (Extracted::Key(key), _) => key,
@@ -193,9 +198,21 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Warns if the key is missing because the peer's address is.
-    fn watch_peer(self) {
-        self.gate.watch.lacks_peer(|| self.parts.is_some_and(|parts| self.policy.extractor().lacks_peer(parts)));
+    /// Watches whether a request that the policy counts has its key, and warns if the peer's address is missing.
+    fn watch(self, keyless: &Keyless, extracted: &Extracted) {
+        let lacks_peer = || self.parts.is_some_and(|parts| self.policy.extractor().lacks_peer(parts));
+        let lacks_key = matches!(extracted, Extracted::Missing);
+        if lacks_key {
+            self.gate.watch.lacks_peer(lacks_peer);
+        }
+        if !self.is_watched || !keyless.terms.counted || keyless.draft.only_ban {
+            return;
+        }
+        if !lacks_key {
+            self.gate.watch.has_key(self.place);
+        } else if !self.policy.skips_on_purpose() {
+            self.gate.watch.lacks_key(self.place, self.policy, lacks_peer);
+        }
     }
 
     /// Resolves a policy whose key could not be looked up, as [`OnFailure`] of the layer sets.

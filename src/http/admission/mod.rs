@@ -27,7 +27,7 @@ use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Account, ByteChecks, has_body};
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
-use crate::limiter::{Places, Plan};
+use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Answer, Check, Deadline, Decided, Store};
 
 /// The account of an admitted request, or the reason for which it is not admitted.
@@ -64,12 +64,13 @@ impl Admission {
     /// Begins to decide on a request. A store that decides at once makes the verdict known here.
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
         let mut plan = Plan::default();
-        if let Some(refusal) = resolve(gate, parts, &mut plan) {
-            return Admission::Known(Some(Err(counted(gate, refusal))));
-        }
+        let skips = match resolve(gate, parts, &mut plan) {
+            Ok(skips) => skips,
+            Err(refusal) => return Admission::Known(Some(Err(counted(gate, refusal)))),
+        };
         let has_body = gate.counts_bytes && has_body(&parts.headers);
         if !plan.pending.is_empty() {
-            return Self::after_lookups(gate, plan, has_body);
+            return Self::after_lookups(gate, plan, skips, has_body);
         }
         let timer = gate.limits.observer.start();
         let decided = gate.limits.store.decide(&plan.checks, Deadline::none());
@@ -87,11 +88,15 @@ impl Admission {
     }
 
     /// Looks up what the plan lacks, then decides, both within the layer's budget.
-    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, has_body: bool) -> Self {
+    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, mut skips: Skips, has_body: bool) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
             match gate.limits.decide_after_lookups(plan).await {
                 Ok((plan, timer, decided)) => {
+                    if plan.checks.is_empty() {
+                        skips.add_looked_up(&gate, &plan.pending);
+                        skips.watch(&gate);
+                    }
                     let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks, has_body);
                     verdict(&gate, &plan.rules, |check| mark(&gate, &plan.checks, check), bytes, timer, decided)
                 }
@@ -119,40 +124,67 @@ impl Admission {
 }
 
 /// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
-fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Option<Refusal> {
-    let is_last = gate.watch.is_on() && gate.watch.request(&gate.policies, &*gate.client, parts);
-    let refusal = resolve_each(gate, parts, plan);
+fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<Skips, Refusal> {
+    let is_last = gate.watch.is_on() && gate.begin_watch(parts);
+    let resolved = resolve_each(gate, parts, plan);
     if is_last {
-        gate.watch.end(&gate.policies);
+        gate.watch.end(&gate.policies, &*gate.client);
     }
-    refusal
+    resolved
 }
 
-/// Resolves each policy, and watches which find their key.
-fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Option<Refusal> {
-    let (mut lacking, mut is_listed) = (None, false);
-    for (place, policy) in gate.policies.iter().enumerate() {
-        let mut resolved = Judge::new(gate, place, parts).resolve();
+/// Resolves each policy, and warns if the request lacks the key of one and none limits it.
+fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<Skips, Refusal> {
+    let mut skips = Skips::default();
+    for place in 0..gate.policies.len() {
+        let mut resolved = Judge::new(gate, place, parts).watched().resolve();
         resolved.observe(gate, place);
-        match resolved {
-            Resolved::Check(_) | Resolved::Waiting(_) => gate.watch.has_key(place),
-            Resolved::Skip(Skip::NoKey) if !policy.says_missing_key() => {
-                gate.watch.lacks_key(place, policy);
-                lacking = lacking.or(Some((place, policy)));
-            }
-            Resolved::Skip(skip) => is_listed |= skip == Skip::Listed,
-            Resolved::Refused(_) => {}
+        if let Resolved::Skip(skip) = resolved {
+            skips.add(gate, place, skip);
         }
         if let Some(refusal) = resolved.add_to(plan, place) {
-            return Some(refusal);
+            return Err(refusal);
         }
     }
-    // Clients on an allow list are not limited on purpose.
-    let is_unlimited = plan.checks.is_empty() && plan.pending.is_empty() && !is_listed;
-    if let Some((place, policy)) = lacking.filter(|_| is_unlimited) {
-        gate.watch.unlimited(place, policy);
+    if plan.checks.is_empty() && plan.pending.is_empty() {
+        skips.watch(gate);
     }
-    None
+    Ok(skips)
+}
+
+/// Why policies do not count a request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Skips {
+    /// The first policy whose key it lacks, unless that is said to be meant.
+    lacking: Option<usize>,
+    /// The client is on an allow list.
+    is_listed: bool,
+}
+
+impl Skips {
+    /// Adds why the policy at a place does not.
+    fn add(&mut self, gate: &Gate, place: usize, skip: Skip) {
+        match skip {
+            Skip::NoKey if !gate.policies[place].skips_on_purpose() => self.lacking = self.lacking.or(Some(place)),
+            skip => self.is_listed |= skip == Skip::Listed,
+        }
+    }
+
+    /// Adds why policies do not whose lookups are complete.
+    fn add_looked_up(&mut self, gate: &Gate, skipped: &[Waiting]) {
+        for waiting in skipped {
+            if let Some(skip) = waiting.skipped {
+                self.add(gate, waiting.rule(), skip);
+            }
+        }
+    }
+
+    /// Warns of a request that no policy counts. Clients on an allow list are not limited on purpose.
+    fn watch(self, gate: &Gate) {
+        if let Some(place) = self.lacking.filter(|_| !self.is_listed) {
+            gate.watch.unlimited(place, &gate.policies[place]);
+        }
+    }
 }
 
 /// Counts a refusal that came before the store decided, and returns it.

@@ -121,6 +121,8 @@ pub(crate) struct Waiting {
     pub(super) in_shadow: bool,
     /// Whether a skip is counted: that of a request, but not of a look at the status.
     pub(super) is_observed: bool,
+    /// Why the policy does not count the request, once that was looked up.
+    pub(super) skipped: Option<Skip>,
 }
 
 type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -135,7 +137,7 @@ pub(super) enum Stage {
 
 impl Waiting {
     pub(super) fn new(gate: Arc<Gate>, keyless: Keyless, stage: Stage) -> Self {
-        Self { gate, keyless, stage, in_shadow: false, is_observed: false }
+        Self { gate, keyless, stage, in_shadow: false, is_observed: false, skipped: None }
     }
 
     /// Returns it for a policy that never refuses.

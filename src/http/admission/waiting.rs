@@ -16,7 +16,7 @@ use crate::limiter::{PendingCheck, Resolution};
 impl Waiting {
     /// Returns the judge of this policy, without the head of the request.
     fn judge(&self) -> Judge<'_> {
-        Judge::without_parts(&self.gate, self.keyless.draft.rule)
+        Judge::without_parts(&self.gate, self.keyless.draft.rule, self.is_observed)
     }
 
     /// Returns the result of the lookups; in shadow mode a refusal becomes a skip.
@@ -57,6 +57,10 @@ impl PendingCheck for Waiting {
             };
             match resolved {
                 Resolved::Waiting(next) => self.stage = next.stage,
+                Resolved::Skip(skip) => {
+                    self.skipped = Some(skip);
+                    return Poll::Ready(self.resolution(Resolved::Skip(skip)));
+                }
                 resolved => return Poll::Ready(self.resolution(resolved)),
             }
         }

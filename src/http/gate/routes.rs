@@ -85,7 +85,7 @@ impl Routes {
                 policy,
                 route,
                 "none of the first 1000 requests had a route, so this policy never applies: add the layer with \
-                 Router::layer, not around the whole router"
+                 Router::layer, not around the whole router, and within a service that nest_service nests"
             );
         }
     }
@@ -93,6 +93,16 @@ impl Routes {
     fn unmatched(&self) -> impl Iterator<Item = &Route> {
         self.0.iter().filter(|route| !route.has_matched.load(Relaxed))
     }
+}
+
+/// Logs that none of the watched requests had a route, which is the key of a policy.
+pub(super) fn warn_of_no_route(policy: &str) {
+    tracing::warn!(
+        code = "TG002",
+        policy,
+        "none of the first 1000 requests had a route, which is the key of this policy, so all share one counter: add the \
+         layer with Router::layer, not around the whole router, and within a service that nest_service nests"
+    );
 }
 
 impl Route {
@@ -115,7 +125,16 @@ impl Trap<'_> {
     /// Logs that the route does not match where the layer is.
     pub(super) fn warn(&self, policy: &str) {
         let route = self.route;
-        if let Some(matched) = self.matched {
+        if let Some(matched) = self.matched.filter(|matched| !matched.ends_with(route)) {
+            tracing::warn!(
+                code = "TG002",
+                policy,
+                route,
+                matched,
+                "this policy is for a path, which is no route here: give the template that matches it, in \"matched\"; \
+                 to limit this path alone, use when(...) instead"
+            );
+        } else if let Some(matched) = self.matched {
             tracing::warn!(
                 code = "TG002",
                 policy,
@@ -130,7 +149,7 @@ impl Trap<'_> {
                 policy,
                 route,
                 "no route has matched where this layer is, so this policy never applies: add the layer with \
-                 Router::layer, not around the whole router"
+                 Router::layer, not around the whole router, and within a service that nest_service nests"
             );
         }
     }

@@ -104,8 +104,13 @@ impl OfPolicy {
     fn log(&self, outcome: &Outcome) {
         let (policy, retry_after) = (self.name.as_str(), outcome.retry_after());
         match self.mode {
-            Mode::Enforce => tracing::info!(policy, ?retry_after, "a policy refused a request"),
-            Mode::Shadow => tracing::info!(policy, ?retry_after, "a policy in shadow mode would refuse this request"),
+            Mode::Enforce => tracing::info!(code = "refused", policy, ?retry_after, "a policy refused a request"),
+            Mode::Shadow => tracing::info!(
+                code = "shadow_refused",
+                policy,
+                ?retry_after,
+                "a policy in shadow mode would refuse this request"
+            ),
         }
     }
 
@@ -114,8 +119,13 @@ impl OfPolicy {
         let policy = self.name.as_str();
         match self.mode {
             _ if more == 0 => {}
-            Mode::Enforce => tracing::info!(policy, more, "a policy refused more requests"),
-            Mode::Shadow => tracing::info!(policy, more, "a policy in shadow mode would have refused more requests"),
+            Mode::Enforce => tracing::info!(code = "refused", policy, more, "a policy refused more requests"),
+            Mode::Shadow => tracing::info!(
+                code = "shadow_refused",
+                policy,
+                more,
+                "a policy in shadow mode would have refused more requests"
+            ),
         }
     }
 }

@@ -6,13 +6,17 @@
 //! have codes, which docs/troubleshooting.md explains; none has a key, an address or the value of a header, and none
 //! changes what is admitted.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+#[cfg(feature = "axum")]
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use http::request::Parts;
 
+use super::clients::{Clients, is_first};
+use super::keys::Keys;
 #[cfg(feature = "axum")]
-use super::routes::Routes;
-use crate::http::key::{Forwarding, KeyExtractor};
+use super::routes::{Routes, warn_of_no_route};
+use crate::http::key::{KeyExtractor, MissingKey};
 use crate::http::policy::Policy;
 
 /// How many requests are watched.
@@ -22,7 +26,8 @@ const WATCHED: u32 = 1_000;
 pub(crate) struct Watch {
     /// How many requests have come, as long as they are watched.
     seen: AtomicU32,
-    /// [`NO_PEER`] and [`FORWARDED`].
+    clients: Clients,
+    /// [`UNMETERED`].
     warned: AtomicU8,
     #[cfg(feature = "axum")]
     had_route: AtomicBool,
@@ -32,37 +37,27 @@ pub(crate) struct Watch {
 
 /// One policy of the layer.
 struct Watched {
-    has_key: AtomicBool,
-    lacks_key: AtomicBool,
-    /// [`KEY`] and [`ROUTE`].
+    keys: Keys,
+    /// [`ROUTE`].
+    #[cfg(feature = "axum")]
     warned: AtomicU8,
     #[cfg(feature = "axum")]
     routes: Routes,
 }
 
-/// It was warned that the peer's address is not known.
-const NO_PEER: u8 = 1;
-
-/// It was warned of a forwarded header from a peer that is not trusted.
-const FORWARDED: u8 = 2;
-
-/// It was warned of missing keys.
-const KEY: u8 = 1;
+/// It was warned of a real cost that is charged to nobody.
+const UNMETERED: u8 = 1;
 
 /// It was warned of a route that does not match.
 #[cfg(feature = "axum")]
-const ROUTE: u8 = 2;
-
-/// Returns whether it is warned of a cause now: at most one load if it was before.
-fn is_first(warned: &AtomicU8, cause: u8) -> bool {
-    warned.load(Relaxed) & cause == 0 && warned.fetch_or(cause, Relaxed) & cause == 0
-}
+const ROUTE: u8 = 1;
 
 impl Watch {
     /// Watches requests to these policies from now on.
     pub(crate) fn of(policies: &[Policy]) -> Self {
         Self {
             seen: AtomicU32::new(0),
+            clients: Clients::of(policies),
             warned: AtomicU8::new(0),
             #[cfg(feature = "axum")]
             had_route: AtomicBool::new(false),
@@ -72,7 +67,7 @@ impl Watch {
 
     /// Watches requests to other policies of the same layer: what was logged of the layer itself stays logged.
     pub(crate) fn renewed(&self, policies: &[Policy]) -> Self {
-        Self { warned: AtomicU8::new(self.warned.load(Relaxed)), ..Self::of(policies) }
+        Self { clients: self.clients.renewed(policies), ..Self::of(policies) }
     }
 
     /// Returns whether requests are still watched.
@@ -82,7 +77,6 @@ impl Watch {
     }
 
     /// Watches a request that has come. Returns whether it is the last one: then the watch [ends](Self::end) with it.
-    #[cold]
     pub(crate) fn request(&self, policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) -> bool {
         #[cfg(feature = "axum")]
         self.routes(policies, parts);
@@ -93,92 +87,71 @@ impl Watch {
     /// A request has the key of the policy at a place.
     #[inline]
     pub(crate) fn has_key(&self, place: usize) {
-        let Some(watched) = self.policies.get(place) else { return };
-        // Nobody writes what all read.
-        if !watched.has_key.load(Relaxed) {
-            watched.has_key.store(true, Relaxed);
+        if let Some(watched) = self.policies.get(place) {
+            watched.keys.has();
         }
     }
 
-    /// A request lacks the key of the policy at a place, which skips it, and nobody has said that this is meant.
-    pub(crate) fn lacks_key(&self, place: usize, policy: &Policy) {
+    /// A request lacks the key of the policy at a place, and nobody has said that it may pass. `is_known` is whether it
+    /// is warned of the cause: what is seen only at the end is not looked for then, or later.
+    pub(crate) fn lacks_key(&self, place: usize, policy: &Policy, is_known: impl FnOnce() -> bool) {
         let Some(watched) = self.policies.get(place) else { return };
-        if !watched.lacks_key.load(Relaxed) {
-            watched.lacks_key.store(true, Relaxed);
-        }
-        let is_of_server = policy.extractor().is_proven();
-        if is_of_server && !watched.has_key.load(Relaxed) && is_first(&watched.warned, KEY) {
-            tracing::warn!(
-                code = "TG001",
-                policy = policy.name(),
-                "requests lack the key of this policy, so it does not limit them: the server sets this key, so put the \
-                 layer that sets it, such as authentication, outside of this one; if such requests are meant to pass, \
-                 say missing_key(MissingKey::Skip)"
-            );
+        if policy.rule_for_missing_key() == MissingKey::Skip || (self.is_on() && !is_known()) {
+            watched.keys.lacks(policy);
         }
     }
 
     /// A request lacks the key of the policy at a place, and no policy limits it.
     pub(crate) fn unlimited(&self, place: usize, policy: &Policy) {
-        if self.policies.get(place).is_some_and(|watched| is_first(&watched.warned, KEY)) {
-            tracing::warn!(
-                code = "TG001",
-                policy = policy.name(),
-                "a request lacks the key of this policy, and no other policy limits it: add a policy by address, or \
-                 refuse such requests with missing_key(MissingKey::Deny); if they are meant to pass, say \
-                 missing_key(MissingKey::Skip)"
-            );
+        if let Some(watched) = self.policies.get(place) {
+            watched.keys.are_all(policy);
         }
     }
 
-    /// A request lacks the key of a policy; `is_reason` is whether for want of the peer's address, called until it was
-    /// warned of that.
+    /// A request lacks the key of a policy; `is_reason` is whether for want of the peer's address.
     pub(crate) fn lacks_peer(&self, is_reason: impl FnOnce() -> bool) {
-        if self.warned.load(Relaxed) & NO_PEER == 0 && is_reason() && is_first(&self.warned, NO_PEER) {
-            tracing::warn!(
-                code = "TG004",
-                "requests have no peer address, so limits by IP address count all clients together by default: with \
-                 axum, serve the app with `into_make_service_with_connect_info::<SocketAddr>()`; with tonic, enable \
-                 the feature tonic; with another server, insert the peer's SocketAddr into the extensions of each \
-                 request; behind a Unix socket, count by client_ip() with trusted_unix_socket, and have the proxy name \
-                 the client; if the request came from the machine itself, as health checks do, nothing is wrong"
-            );
-        }
+        self.clients.lacks_peer(is_reason);
     }
 
-    /// Looks whether a request has a forwarded header from a peer that is not trusted, where all its clients would be
-    /// counted together; `client` is the extractor of the layer for lists of addresses.
+    /// Looks whether a request has a forwarded header from a peer that is not trusted; `client` is the extractor of the
+    /// layer for lists of addresses.
     pub(crate) fn forwarding(&self, policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) {
-        if self.warned.load(Relaxed) & FORWARDED == 0
-            && is_ignored(policies, client, parts)
-            && is_first(&self.warned, FORWARDED)
-        {
+        self.clients.forwarding(policies, client, parts);
+    }
+
+    /// A service is made of the layer, or its policies were replaced.
+    pub(crate) fn set_up(&self, policies: &[Policy], client: &dyn KeyExtractor) {
+        self.clients.set_up(policies, client);
+    }
+
+    /// A response has a real cost, and no policy of the layer is metered.
+    #[cold]
+    pub(crate) fn unmetered(&self) {
+        if is_first(&self.warned, UNMETERED) {
             tracing::warn!(
-                code = "TG003",
-                "a request has a header in which proxies name the client, from a peer that is no trusted proxy: the \
-                 peer is counted as the client. If it is your proxy, all its clients share one counter: name it with \
-                 key::client_ip().trusted_proxies(...) and RateLimitLayer::client, in a file with trusted_proxies. If \
-                 clients send the header themselves, nothing is wrong"
+                code = "TG007",
+                "a response has a RealCost, and no policy of the layer is metered, so nothing is charged for it: call \
+                 metered() on the policy that is to charge it, in a file set metered = true"
             );
         }
     }
 
     /// The last of the watched requests has been resolved.
     #[cold]
-    pub(crate) fn end(&self, policies: &[Policy]) {
+    pub(crate) fn end(&self, policies: &[Policy], client: &dyn KeyExtractor) {
+        self.clients.end(policies, client);
         for (policy, watched) in policies.iter().zip(&self.policies) {
-            let lacks_key = watched.lacks_key.load(Relaxed) && !watched.has_key.load(Relaxed);
-            if lacks_key && is_first(&watched.warned, KEY) {
-                tracing::warn!(
-                    code = "TG001",
-                    policy = policy.name(),
-                    "none of the first 1000 requests had the key of this policy, so it limited none of them: check \
-                     the name, and what sets it; if such requests are meant to pass, say missing_key(MissingKey::Skip)"
-                );
-            }
+            watched.keys.end(policy);
             #[cfg(feature = "axum")]
             if watched.routes.is_any_unmatched() && is_first(&watched.warned, ROUTE) {
                 watched.routes.warn_at_the_end(policy.name(), self.had_route.load(Relaxed));
+            }
+            #[cfg(feature = "axum")]
+            if !self.had_route.load(Relaxed)
+                && policy.extractor().inputs().has_route
+                && is_first(&watched.warned, ROUTE)
+            {
+                warn_of_no_route(policy.name());
             }
         }
     }
@@ -202,37 +175,13 @@ impl Watch {
     }
 }
 
-/// Returns whether a forwarded header of a request is ignored where it matters, and counts nowhere.
-fn is_ignored(policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) -> bool {
-    let mut is_ignored = false;
-    for policy in policies {
-        match policy.extractor().forwarding(parts) {
-            Forwarding::Counted => return false,
-            Forwarding::Ignored => is_ignored = true,
-            Forwarding::None => {}
-        }
-    }
-    match client.forwarding(parts) {
-        Forwarding::Counted => false,
-        // Policies by the client's address have this extractor.
-        Forwarding::Ignored => is_ignored || policies.iter().any(has_addresses),
-        Forwarding::None => is_ignored,
-    }
-}
-
-/// Returns whether a policy has a list with addresses.
-fn has_addresses(policy: &Policy) -> bool {
-    let options = policy.options();
-    [&options.allow, &options.deny].into_iter().flatten().any(|list| list.has_nets())
-}
-
 impl Watched {
     fn of(policy: &Policy) -> Self {
         #[cfg(not(feature = "axum"))]
         let _ = policy;
         Self {
-            has_key: AtomicBool::new(false),
-            lacks_key: AtomicBool::new(false),
+            keys: Keys::default(),
+            #[cfg(feature = "axum")]
             warned: AtomicU8::new(0),
             #[cfg(feature = "axum")]
             routes: Routes::of(policy.templates()),

@@ -6,15 +6,16 @@
 
 use std::net::IpAddr;
 
-use http::HeaderName;
+use http::header::FORWARDED;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
 use super::MissingKey;
 use super::ip::{DEFAULT_V6_PREFIX, LEAST_SITE, ip_key, is_ip_key};
-use super::peer::{is_forwarded, peer};
+use super::peer::{X_FORWARDED_FOR, is_forwarded, peer};
 use super::trust::{Trust, parse_net};
-use super::{Bannable, Extracted, Forwarding, KeyExtractor, ListEntry, hops};
+use super::{Bannable, Extracted, Forwarding, Inputs, KeyExtractor, ListEntry, hops};
 use crate::core::{Answer, Error};
 
 /// An extractor of the client's address, also behind trusted proxies.
@@ -240,6 +241,16 @@ impl ClientIp {
         }
     }
 
+    /// Returns whether the header that is read names the hop before the peer.
+    fn is_named(&self, headers: &HeaderMap) -> bool {
+        let hop = match &self.source {
+            Source::XForwardedFor => hops::x_forwarded_for(headers).next(),
+            Source::Forwarded => hops::forwarded(headers).next(),
+            Source::Single(name) => hops::single(headers, name).next(),
+        };
+        hop.flatten().is_some()
+    }
+
     /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
     fn walk(&self, peer: Option<IpAddr>, mut hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
         let (mut client, mut passed) = match peer {
@@ -288,15 +299,21 @@ impl KeyExtractor for ClientIp {
     }
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {
+        let Some(peer) = peer(parts) else { return Forwarding::None };
+        if self.trust.covers(0, peer.to_canonical()) {
+            return if self.is_named(&parts.headers) { Forwarding::Counted } else { Forwarding::Unnamed };
+        }
         let own = if let Source::Single(name) = &self.source { parts.headers.contains_key(name) } else { false };
-        if !own && !is_forwarded(parts) {
-            return Forwarding::None;
-        }
-        match peer(parts) {
-            None => Forwarding::None,
-            Some(peer) if self.trust.covers(0, peer.to_canonical()) => Forwarding::Counted,
-            Some(_) => Forwarding::Ignored,
-        }
+        if own || is_forwarded(parts) { Forwarding::Ignored } else { Forwarding::None }
+    }
+
+    fn inputs(&self) -> Inputs {
+        let header = match &self.source {
+            Source::XForwardedFor => X_FORWARDED_FOR,
+            Source::Forwarded => FORWARDED,
+            Source::Single(name) => name.clone(),
+        };
+        Inputs { client_header: Some(header), trusts_all: self.trust.is_of_all(), ..Inputs::default() }
     }
 
     /// A header is as true as the peers whose header counts.

@@ -11,7 +11,7 @@ use http::request::Parts;
 
 use super::bannable::Bannable;
 use super::extracted::Extracted;
-use super::forwarding::Forwarding;
+use super::forwarding::{Forwarding, Inputs};
 use super::list_entry::ListEntry;
 use super::missing::MissingKey;
 use crate::core::{Answer, Key};
@@ -148,6 +148,11 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Forwarding::None
     }
 
+    /// Returns what the keys are made of, for warnings of the layer. By default nothing is known.
+    fn inputs(&self) -> Inputs {
+        Inputs::default()
+    }
+
     /// Returns whom a [ban](crate::Ban) by this key refuses, which decides whether a policy with this key may have one.
     ///
     /// By default clients may choose the key, which is safe.
@@ -233,6 +238,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {
         (**self).forwarding(parts)
+    }
+
+    fn inputs(&self) -> Inputs {
+        (**self).inputs()
     }
 
     fn bannable(&self) -> Bannable {

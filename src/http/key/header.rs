@@ -42,7 +42,7 @@ pub struct Header {
 ///
 /// # Panics
 ///
-/// If `name` is not a lower-case header name: see [`HeaderName::from_static`].
+/// If `name` is not a header name. Its case does not matter.
 ///
 /// # Examples
 ///
@@ -62,7 +62,8 @@ pub struct Header {
 /// # Ok::<(), http::Error>(())
 /// ```
 pub fn header(name: &'static str) -> Header {
-    Header::new(HeaderName::from_static(name))
+    let parsed = HeaderName::from_bytes(name.as_bytes());
+    Header::new(parsed.unwrap_or_else(|_| panic!("{name:?} is not a header name: use letters, digits and '-'")))
 }
 
 impl Header {

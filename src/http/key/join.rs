@@ -12,7 +12,7 @@ use http::request::Parts;
 
 use super::MissingKey;
 use super::extractor::Join;
-use super::{Bannable, Extracted, Forwarding, Key, KeyExtractor, ListEntry, Secret};
+use super::{Bannable, Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry, Secret};
 use crate::core::Answer;
 use crate::lookup::RawValues;
 
@@ -69,6 +69,10 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for Join<A, B> {
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {
         self.first.forwarding(parts).max(self.second.forwarding(parts))
+    }
+
+    fn inputs(&self) -> Inputs {
+        self.first.inputs().and(self.second.inputs())
     }
 
     fn bannable(&self) -> Bannable {

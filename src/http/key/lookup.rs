@@ -17,7 +17,7 @@ use http::Response;
 use http::request::Parts;
 
 use super::MissingKey;
-use super::{Extracted, Forwarding, Key, KeyExtractor, ListEntry};
+use super::{Extracted, Forwarding, Inputs, Key, KeyExtractor, ListEntry};
 use crate::core::{Answer, Error};
 use crate::lookup::{Looked, Lookup, Lookups, RawValues};
 
@@ -183,6 +183,10 @@ impl<K: KeyExtractor> KeyExtractor for KeyLookup<K> {
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {
         self.by.forwarding(parts)
+    }
+
+    fn inputs(&self) -> Inputs {
+        self.by.inputs()
     }
 
     /// Any value may be found; addresses are known to the other extractor only.

@@ -98,7 +98,7 @@ pub(crate) use embedded::{counted, site};
 pub use extension::{Extension, extension};
 pub use extracted::Extracted;
 pub use extractor::{Join, KeyExtractor};
-pub use forwarding::Forwarding;
+pub use forwarding::{Forwarding, Inputs};
 pub use from_fn::from_fn;
 pub use global::global;
 pub use header::{Header, header};

@@ -11,7 +11,7 @@ use http::request::Parts;
 use tonic::transport::server::TcpConnectInfo;
 
 /// The header in which most proxies name the client.
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Returns the address at the other end of the connection, by axum, by tonic, or as any server may insert it.
 pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {

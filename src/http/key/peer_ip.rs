@@ -89,7 +89,7 @@ impl KeyExtractor for PeerIp {
     }
 
     fn forwarding(&self, parts: &Parts) -> Forwarding {
-        if is_forwarded(parts) && peer(parts).is_some() { Forwarding::Ignored } else { Forwarding::None }
+        if is_forwarded(parts) && peer(parts).is_some() { Forwarding::Unread } else { Forwarding::None }
     }
 
     fn bannable(&self) -> Bannable {

@@ -7,7 +7,7 @@ use std::fmt;
 use http::request::Parts;
 
 use super::template::{matched, normal};
-use super::{Bannable, Extracted, KeyExtractor, Kind, ListEntry, is_template};
+use super::{Bannable, Extracted, Inputs, KeyExtractor, Kind, ListEntry, is_template};
 use crate::core::Answer;
 use crate::lookup::RawValues;
 
@@ -60,6 +60,10 @@ impl KeyExtractor for Route {
     /// Templates are the server's, and do not identify a client.
     fn is_proven(&self) -> bool {
         true
+    }
+
+    fn inputs(&self) -> Inputs {
+        Inputs { has_route: true, ..Inputs::default() }
     }
 
     fn bannable(&self) -> Bannable {

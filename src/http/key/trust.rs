@@ -52,6 +52,11 @@ impl Trust {
         }
     }
 
+    /// Whether all addresses of IPv4 or IPv6 are trusted.
+    pub(super) fn is_of_all(&self) -> bool {
+        matches!(self, Trust::Nets(nets) if nets.iter().any(|net| net.prefix_len() == 0))
+    }
+
     /// Whether proxies are trusted by their number, and there is one.
     pub(super) fn is_by_number(&self) -> bool {
         matches!(self, Trust::Hops(1..))

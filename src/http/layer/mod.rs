@@ -358,6 +358,7 @@ impl<S> Layer<S> for RateLimitLayer {
 
     fn layer(&self, inner: S) -> RateLimit<S> {
         sharing::note(&self.gate, &self.is_known);
+        self.gate.load().watch_set_up();
         RateLimit::new(inner, Arc::clone(&self.gate))
     }
 }

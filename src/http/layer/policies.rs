@@ -172,6 +172,7 @@ impl RateLimitLayer {
     ///
     /// Requests that are in progress are settled by the policies that admitted them.
     pub fn remove_policies(&self) {
+        self.gate.load().limits.warned.no_rules_is_meant();
         self.publish(&[], |_| {});
     }
 
@@ -195,6 +196,7 @@ impl RateLimitLayer {
         let policies: Vec<Policy> = policies.collect();
         self.publish(&policies, change);
         self.warn_of_unproven();
+        self.gate.load().watch_set_up();
         sharing::note_replaced(&self.gate, &before.policies, &self.is_known);
         Ok(())
     }

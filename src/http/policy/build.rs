@@ -123,7 +123,9 @@ impl Policy {
 
     /// Sets how many units a request takes, instead of 1.
     ///
-    /// A cost of 0 takes nothing; a cost above the capacity can never be admitted. Replaces [`cost_by`](Self::cost_by).
+    /// A layer is not built with a cost above the capacity, which could never be admitted, or with a cost of 0, unless the
+    /// policy is [`metered`](Self::metered), or refuses requests by a ban, a deny list or a missing key. Replaces
+    /// [`cost_by`](Self::cost_by).
     pub fn cost(self, units: u64) -> Self {
         let rule = self.rule.cost(units);
         Self { rule, ..self }.with(|options| options.cost_by = None)
@@ -171,7 +173,8 @@ impl Policy {
 
     /// Applies the policy only to requests with these methods, instead of all.
     ///
-    /// GET includes HEAD, as axum's handlers of GET respond to both. With no methods the policy never applies.
+    /// GET includes HEAD, as axum's handlers of GET respond to both. A layer is not built with no
+    /// methods, or with a standard one that is not in upper case.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.with(|options| options.scope.methods = Some(methods.into_iter().collect()))
     }

@@ -56,6 +56,8 @@ enum Rule {
     Outcome { failed: bool },
     /// A closure over the head, and whether an error of the inner service counts.
     Head { counts: Arc<dyn Fn(&Parts) -> bool + Send + Sync>, errors: bool },
+    /// None counts, as no status was given.
+    None,
 }
 
 impl Count {
@@ -89,8 +91,8 @@ impl Count {
         Self { rule: Rule::Outcome { failed: false } }
     }
 
-    /// Counts only responses with these HTTP statuses; errors of the inner service do not count. Without any, every
-    /// request is refunded.
+    /// Counts only responses with these HTTP statuses; errors of the inner service do not count. A layer is not built with
+    /// a policy that counts none.
     ///
     /// # Examples
     ///
@@ -103,6 +105,9 @@ impl Count {
     /// ```
     pub fn statuses(statuses: impl IntoIterator<Item = StatusCode>) -> Self {
         let statuses: Vec<StatusCode> = statuses.into_iter().collect();
+        if statuses.is_empty() {
+            return Self { rule: Rule::None };
+        }
         Self::by_head(move |response| statuses.contains(&response.status), false)
     }
 
@@ -162,11 +167,17 @@ impl Count {
         Self { rule: Rule::Head { counts: Arc::new(counts), errors } }
     }
 
+    /// Whether no response counts, as no status was given.
+    pub(super) fn is_of_none(&self) -> bool {
+        matches!(self.rule, Rule::None)
+    }
+
     /// Whether a response counts; `None` if its trailers decide. No response is an error of the inner service.
     pub(crate) fn counts(&self, response: Option<&Parts>) -> Option<bool> {
         match &self.rule {
             Rule::Outcome { failed } => response.map_or(Some(true), has_failed).map(|has| has == *failed),
             Rule::Head { counts, errors } => Some(response.map_or(*errors, |response| counts(response))),
+            Rule::None => Some(false),
         }
     }
 
@@ -174,7 +185,7 @@ impl Count {
     pub(crate) fn counts_call(&self, has_failed: bool) -> Option<bool> {
         match &self.rule {
             Rule::Outcome { failed } => Some(has_failed == *failed),
-            Rule::Head { .. } => None,
+            Rule::Head { .. } | Rule::None => None,
         }
     }
 }

@@ -123,9 +123,9 @@ impl Policy {
         self.options.missing_key.unwrap_or_else(|| self.key.missing_key())
     }
 
-    /// Returns whether the rule for requests without a key was set.
-    pub(crate) fn says_missing_key(&self) -> bool {
-        self.options.missing_key.is_some()
+    /// Returns whether it was said that requests without a key pass.
+    pub(crate) fn skips_on_purpose(&self) -> bool {
+        self.options.missing_key == Some(MissingKey::Skip)
     }
 
     /// Returns the templates of routes, as they were given; none if the policy is for all.

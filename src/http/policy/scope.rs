@@ -19,6 +19,19 @@ use crate::http::key::{is_template, matched, normal_template};
 #[cfg(feature = "axum")]
 const LONGEST_SHOWN: usize = 64;
 
+/// The methods that HTTP defines, which are in upper case.
+const STANDARD: [Method; 9] = [
+    Method::GET,
+    Method::HEAD,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::OPTIONS,
+    Method::CONNECT,
+    Method::TRACE,
+];
+
 /// A condition on the head of a request.
 pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 
@@ -72,6 +85,14 @@ impl Scope {
     /// Returns whether a request is a CORS preflight.
     pub(crate) fn is_preflight(parts: &Parts) -> bool {
         is_preflight(&parts.method, &parts.headers)
+    }
+
+    /// Returns a method that is a standard one but for its case, as it was given, and the standard one.
+    pub(super) fn wrong_method(&self) -> Option<(&Method, &'static Method)> {
+        let standard = |given: &Method| {
+            STANDARD.iter().find(|method| *method != given && method.as_str().eq_ignore_ascii_case(given.as_str()))
+        };
+        self.methods.iter().flat_map(|methods| methods.iter()).find_map(|given| Some((given, standard(given)?)))
     }
 
     /// Returns the name of a list that is empty, so that no request is in it.

@@ -1,10 +1,11 @@
 //! What must be true of a policy when a layer is built: one that limits nothing, or refuses all, is an error then.
 
+use super::Count;
 use super::Policy;
 use super::access::advice;
 use super::options::Options;
 use crate::core::Error;
-use crate::http::key::{Bannable, KeyExtractor, ListEntry};
+use crate::http::key::{Bannable, KeyExtractor, ListEntry, MissingKey};
 
 impl Policy {
     /// Checks that the policy can do what it is for. Where its key has no address, the client's is that of `client`.
@@ -17,6 +18,8 @@ impl Policy {
         self.check_bytes()?;
         self.check_ban()?;
         self.check_cost()?;
+        self.check_free()?;
+        self.check_count()?;
         self.check_scope()?;
         self.check_matches(client)
     }
@@ -28,14 +31,8 @@ impl Policy {
     /// If it does not, and no closure and no tier may change that.
     pub(crate) fn check_cost(&self) -> Result<(), Error> {
         let Options { cost_by, bytes, tier, .. } = &self.options;
-        if cost_by.is_some() || bytes.is_some() || tier.is_some() || self.rule.tiers().is_some() {
-            return Ok(());
-        }
-        // A reserve does not matter: critical requests may use it.
-        let (cost, capacity) = (self.rule.units(), self.quota().capacity());
-        if cost <= capacity {
-            return Ok(());
-        }
+        let is_fixed = cost_by.is_none() && bytes.is_none() && tier.is_none();
+        let Some((cost, capacity)) = self.rule.excess().filter(|_| is_fixed) else { return Ok(()) };
         Err(Error::invalid(format!(
             "policy {:?}: a request costs {cost} and the quota holds {capacity} at most, so all would be refused: lower \
              the cost, or raise the limit or burst",
@@ -43,13 +40,53 @@ impl Policy {
         )))
     }
 
+    /// Checks that requests cost something, or that the policy refuses some for another reason.
+    ///
+    /// # Errors
+    ///
+    /// If they do not, whatever a handler reports; the message names the policy.
+    pub(crate) fn check_free(&self) -> Result<(), Error> {
+        let Options { cost_by, bytes, metered, deny, missing_key, .. } = &self.options;
+        let is_charged = self.rule.units() > 0 || cost_by.is_some() || bytes.is_some() || *metered;
+        let refuses = self.rule.banning().is_some() || deny.is_some() || *missing_key == Some(MissingKey::Deny);
+        if is_charged || refuses {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "policy {:?}: requests cost 0, so this policy limits nothing: give a cost of 1 or more, or make it metered",
+            self.name()
+        )))
+    }
+
+    /// Checks that some responses count, and some are strikes of a ban.
+    ///
+    /// # Errors
+    ///
+    /// If none do; the message names the policy, and what to give.
+    fn check_count(&self) -> Result<(), Error> {
+        let Options { count, bans_on, .. } = &self.options;
+        let text = if count.as_ref().is_some_and(Count::is_of_none) {
+            "count is of no statuses, so this policy limits nothing: give at least one"
+        } else if bans_on.as_ref().is_some_and(Count::is_of_none) {
+            "the ban is for responses of no statuses, so nobody would be banned: give at least one"
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid(format!("policy {:?}: {text}", self.name())))
+    }
+
     /// Checks that the policy is for some requests: that no list of methods or routes is empty. Lists of clients may be
     /// computed, and have nobody at times.
     ///
     /// # Errors
     ///
-    /// If one is; the message names the policy and the list.
+    /// If one is, or a standard method is not in upper case; the message names the policy and the list.
     fn check_scope(&self) -> Result<(), Error> {
+        if let Some((given, meant)) = self.options.scope.wrong_method() {
+            let text =
+                format!("policy {:?}: no request has the method {:?}: give {meant}", self.name(), given.as_str());
+            return Err(Error::invalid(text));
+        }
         let Some(what) = self.options.scope.empty_list() else { return Ok(()) };
         Err(Error::invalid(format!(
             "policy {:?}: {what} is an empty list, so this policy limits nothing: give at least one, or leave it out",

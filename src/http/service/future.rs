@@ -92,7 +92,7 @@ where
 {
     /// Calls the inner service, which is ready.
     #[inline]
-    fn calling(mut inner: S, mut request: Request<B>, account: Account) -> Self {
+    fn calling(mut inner: S, mut request: Request<B>, mut account: Account) -> Self {
         account.enter(request.extensions_mut());
         State::Calling { future: inner.call(request), account: Some(account) }
     }

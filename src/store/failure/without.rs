@@ -168,11 +168,16 @@ impl Without {
         if let Some(error) = error {
             self.observer.opened();
             let (error, rule) = (format!("{error:#}"), self.rules.on_failure);
-            tracing::warn!(error, ?rule, "the store is not called for now: it failed too often (breaker open)");
+            tracing::warn!(
+                code = "store_unavailable",
+                error,
+                ?rule,
+                "the store is not called for now: it failed too often (breaker open)"
+            );
         } else {
             self.observer.closed();
             let failed_for = self.since(self.breaker.first_failure());
-            tracing::info!(?failed_for, "the store decides again (breaker closed)");
+            tracing::info!(code = "store_available", ?failed_for, "the store decides again (breaker closed)");
         }
     }
 
@@ -209,7 +214,11 @@ impl Without {
             Some(first) if self.since(first) >= allow_for => {
                 // Outages of several servers overlap: each is logged once.
                 if self.allowed_up_to.fetch_max(first + 1, Ordering::Relaxed) < first + 1 {
-                    tracing::warn!(?allow_for, "the outage of the store exceeds allow_for: a local one limits now");
+                    tracing::warn!(
+                        code = "outage_exceeds",
+                        ?allow_for,
+                        "the outage of the store exceeds allow_for: a local one limits now"
+                    );
                 }
                 OnFailure::Fallback
             }
@@ -248,6 +257,6 @@ fn log(rule: OnFailure, error: &Error) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let second = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     if LAST.swap(second, Ordering::Relaxed) != second {
-        tracing::warn!(error = format!("{error:#}"), ?rule, "the store could not decide");
+        tracing::warn!(code = "store_failed", error = format!("{error:#}"), ?rule, "the store could not decide");
     }
 }

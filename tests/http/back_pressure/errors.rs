@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-#[cfg(feature = "lookup")]
-use tollgate::TierLookup;
 use tollgate::key::header;
 use tollgate::test_util::{FailingStore, ManualClock, Recorded, RecordingStore};
 use tollgate::{
     BackPressureLayer, Ban, Error, Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule,
 };
+#[cfg(feature = "lookup")]
+use tollgate::{Lookup, TierLookup};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tracing::Level;
 
@@ -32,9 +32,16 @@ fn rules_that_would_never_be_ready_are_errors() {
     let ban = error(Rule::new("mail", Quota::per_hour(5)).ban(Ban::new(3, SECOND, SECOND)));
     assert!(ban.is_invalid());
     assert_eq!(ban.to_string(), "rule \"mail\" bans keys that wait: leave out the ban");
-    let cost = error(Rule::new("mail", Quota::per_hour(5)).cost(10));
+}
+
+#[cfg(feature = "lookup")]
+#[test]
+fn a_rule_whose_own_quota_would_never_be_ready_is_an_error_whatever_its_tiers() {
+    let tiers = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(None) });
+    let mail = || Rule::new("mail", Quota::per_hour(5)).cost(10).tier_lookup(tiers.clone());
+    let cost = error(mail());
     assert_eq!(cost.to_string(), "rule \"mail\" costs 10 and holds 5 at most: it would never be ready");
-    let shadow = Rule::new("mail", Quota::per_hour(5)).cost(10).shadow();
+    let shadow = mail().shadow();
     assert!(BackPressureLayer::try_new(Limiter::new(MemoryStore::new(), [shadow]), key()).is_ok());
 }
 

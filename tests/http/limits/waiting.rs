@@ -1,5 +1,7 @@
 //! Waiting until it is admitted, on tokio's paused time.
 
+#[cfg(feature = "lookup")]
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::test_util::{ManualClock, StoreFn};
 use tollgate::{Decision, Key, Limiter, MemoryStore, Quota, Rule};
+#[cfg(feature = "lookup")]
+use tollgate::{Lookup, TierLookup};
 
 use crate::support::time::memory;
 
@@ -77,9 +81,12 @@ async fn a_wait_longer_than_its_patience_is_not_begun() {
     assert!(decision.is_allowed() && waited <= SECOND * 10 + GRAIN, "just as long as its timeout: {waited:?}");
 }
 
+#[cfg(feature = "lookup")]
 #[tokio::test(start_paused = true)]
 async fn a_cost_that_is_never_admitted_is_not_waited_for() {
-    let limiter = Limiter::new(memory(&ManualClock::paused()), [Rule::new("mail", Quota::per_hour(3)).cost(4)]);
+    let tier = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(Some(Quota::per_hour(3))) });
+    let rule = Rule::new("mail", Quota::per_hour(5)).cost(4).tier_lookup(tier);
+    let limiter = Limiter::new(memory(&ManualClock::paused()), [rule]);
     let (decision, waited) = ready(&limiter, FOREVER).await;
     assert_eq!((decision.is_allowed(), decision.retry_after(), waited), (false, None, Duration::ZERO));
 }

@@ -1,6 +1,9 @@
 //! Clients that are counted together: TG003, by the address of a proxy, and TG004, as no address is known.
 
+use std::net::SocketAddr;
+
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use http::Request;
 use tollgate::key::KeyExtractor;
 use tollgate::{AccessList, MemoryStore, Policy, Quota, RateLimitLayer, key};
@@ -33,7 +36,7 @@ fn a_forwarded_header_of_an_untrusted_peer_is_one_warning() {
             logged.none();
             let send = || assert_eq!(send(&app, request("/", &[header])), 200);
             send();
-            let texts = ["no trusted proxy", "trusted_proxies(...)", "RateLimitLayer::client", "nothing is wrong"];
+            let texts = ["taken for the client", "trusted_proxies(...)", "RateLimitLayer::client", "nothing is wrong"];
             logged.only("TG003", &texts, send);
             assert_eq!(logged.log.count("203.0.113.9") + logged.log.count("10.0.0.1"), 0, "no address is logged");
         }
@@ -42,14 +45,80 @@ fn a_forwarded_header_of_an_untrusted_peer_is_one_warning() {
 
 #[test]
 fn a_forwarded_header_that_counts_is_no_warning() {
-    let also_by_peer = of(behind()).policy(by("peer", key::peer_ip()));
-    for header in FORWARDED {
-        for layer in [of(behind()), also_by_peer.clone(), layer([by("client", behind())])] {
+    for (header, behind) in FORWARDED.into_iter().zip([behind(), behind().forwarded()]) {
+        let also_by_peer = of(behind.clone()).policy(by("peer", key::peer_ip()));
+        for layer in [of(behind.clone()), also_by_peer, layer([by("client", behind)])] {
             let (logged, app) = (Logged::start(), app(&layer));
             (0..1_001).for_each(|_| assert_eq!(send(&app, request("/", &[header])), 200));
             logged.none();
         }
     }
+}
+
+#[test]
+fn proxies_that_never_name_a_client_in_the_header_that_is_read_are_one_warning_after_a_thousand() {
+    let single = behind().header("cf-conecting-ip");
+    let rows = [
+        (behind(), ("forwarded", "for=203.0.113.9"), "x-forwarded-for"),
+        (behind(), ("x-real-ip", "203.0.113.9"), "x-forwarded-for"),
+        (behind(), ("x-forwarded-for", "unknown"), "x-forwarded-for"),
+        (behind().forwarded(), ("x-forwarded-for", "203.0.113.9"), "forwarded"),
+        (key::client_ip().trusted_hops(1), ("accept", "*/*"), "x-forwarded-for"),
+        (single, ("cf-connecting-ip", "203.0.113.9"), "cf-conecting-ip"),
+    ];
+    for (client, header, read) in rows {
+        let (logged, app) = (Logged::start(), app(&of(client)));
+        let send = || assert_eq!(send(&app, request("/", &[header])), 200);
+        (0..999).for_each(|_| send());
+        logged.none();
+        send();
+        logged.only("TG003", &["policy=\"ip\"", &format!("header={read:?}"), "taken for the clients"], send);
+        assert_eq!(logged.log.count("203.0.113.9") + logged.log.count("10.0.0.1"), 0, "no address is logged");
+    }
+}
+
+#[test]
+fn proxies_that_name_some_client_are_no_warning() {
+    let (logged, app) = (Logged::start(), app(&of(behind())));
+    assert_eq!(send(&app, request("/", &FORWARDED)), 200);
+    // Health checks, say.
+    (0..1_001).for_each(|_| assert_eq!(visit(&app, "/"), 200));
+    logged.none();
+}
+
+#[test]
+fn a_client_without_a_proxy_shows_that_not_all_come_from_proxies() {
+    let (logged, app) = (Logged::start(), app(&of(behind())));
+    let mut direct = request("/", &[]);
+    direct.extensions_mut().insert(ConnectInfo(SocketAddr::from(([203, 0, 113, 9], 4711))));
+    assert_eq!(send(&app, direct), 200);
+    (0..1_001).for_each(|_| assert_eq!(visit(&app, "/"), 200));
+    logged.none();
+}
+
+#[test]
+fn a_policy_by_an_address_of_its_own_is_warned_of_although_the_layer_trusts_the_proxy() {
+    for layer in [of(behind()).policy(by("login", key::client_ip())), of(behind()).policy(by("login", joined()))] {
+        let (logged, app) = (Logged::start(), app(&layer));
+        let send = || assert_eq!(send(&app, request("/", &FORWARDED)), 200);
+        send();
+        logged.only("TG003", &["policy=\"login\"", "the policy's own key::client_ip()"], send);
+    }
+}
+
+#[test]
+fn a_list_is_by_the_client_of_the_layer_whatever_another_policy_trusts() {
+    let list = AccessList::parse(["203.0.113.9"]).expect("an address");
+    let policies = [by("client", behind()), by("path", key::path()).allow(list)];
+    let (logged, app) = (Logged::start(), app(&layer(policies)));
+    let send = || assert_eq!(send(&app, request("/", &FORWARDED)), 200);
+    send();
+    logged.only("TG003", &["policy=\"path\"", "lists see only its address"], send);
+}
+
+/// A key that has the client's address, and trusts nobody.
+fn joined() -> impl KeyExtractor {
+    key::client_ip().and(key::method())
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Policies whose key requests lack: TG001.
 
-use axum::Router;
-use tollgate::{AccessList, Key, MissingKey, Policy, RateLimitLayer, key};
+use std::convert::Infallible;
 
-use super::{Logged, MANY, app, layer, request, send, visit, visit_often};
+use axum::Router;
+use tollgate::key::KeyExtractor;
+use tollgate::{AccessList, Key, Lookup, MissingKey, Policy, RateLimitLayer, key};
+
+use super::{Logged, MANY, app, layer, pages, request, send, visit, visit_often};
 
 #[derive(Clone)]
 struct User(&'static str);
@@ -14,6 +17,14 @@ fn by_user() -> Policy {
 
 fn by_header(name: &'static str) -> Policy {
     Policy::new("api-key", MANY).key(key::header(name))
+}
+
+/// Looks accounts up, of which one token has one.
+fn by_account() -> Policy {
+    let account = |token: Lookup| async move {
+        Ok::<_, Infallible>((token.text() == Some("known")).then(|| Key::new("account", "known")))
+    };
+    Policy::new("account", MANY).key(key::lookup(key::header("x-api-key"), account))
 }
 
 fn by_address() -> Policy {
@@ -93,14 +104,92 @@ fn a_key_that_no_request_has_is_one_warning_after_a_thousand() {
 }
 
 #[test]
-fn missing_keys_that_are_meant_warn_of_nothing() {
-    for (rule, status) in [(MissingKey::Skip, 200), (MissingKey::Share, 200), (MissingKey::Deny, 403)] {
-        for policy in [by_user(), by_header("x-api-key")] {
-            let (logged, app) = (Logged::start(), app(&layer([policy.missing_key(rule)])));
-            (0..1_001).for_each(|_| assert_eq!(visit(&app, "/"), status));
-            logged.none();
-        }
+fn missing_keys_that_may_pass_warn_of_nothing() {
+    for policy in [by_user(), by_header("x-api-key"), by_account()] {
+        let (logged, app) = (Logged::start(), app(&layer([policy.missing_key(MissingKey::Skip)])));
+        visit_often(&app, "/", 1_001);
+        logged.none();
     }
+}
+
+#[test]
+fn a_key_that_no_request_has_is_one_warning_by_its_rule() {
+    let (together, never) = ("so all share one counter", "so all are refused");
+    let joined = Policy::new("tenant", MANY).key(key::client_ip().and(key::header("x-tennant")));
+    let with = |rule| [by_user(), by_header("x-apikey"), by_account()].map(|policy| policy.missing_key(rule));
+    let shares = with(MissingKey::Share).into_iter().chain([joined]).map(|policy| (policy, 200, together));
+    let denies = with(MissingKey::Deny).map(|policy| (policy, 403, never));
+    let shadow = (by_header("x-apikey").missing_key(MissingKey::Deny).shadow(), 200, "all would be refused but for");
+    for (policy, status, effect) in shares.chain(denies).chain([shadow]) {
+        let name = format!("policy={:?}", policy.name());
+        let (logged, app) = (Logged::start(), app(&layer([policy])));
+        let send = || assert_eq!(send(&app, request("/", &[("x-api-key", "1")])), status);
+        (0..999).for_each(|_| send());
+        logged.none();
+        send();
+        logged.only("TG001", &[&name, "none of the first 1000 requests", effect], send);
+    }
+}
+
+#[test]
+fn a_key_that_some_requests_have_is_no_warning_by_any_rule() {
+    for rule in [MissingKey::Share, MissingKey::Deny] {
+        let on_login = by_header("x-token").routes(["/login"]).missing_key(rule);
+        let (logged, app) = (Logged::start(), app(&layer([by_address(), by_header("x-api-key").missing_key(rule)])));
+        assert_eq!(send(&app, request("/", &[("x-api-key", "1")])), 200);
+        visit_often(&app, "/", 1_001);
+        logged.none();
+        // It applies to none of them.
+        let other = pages().layer(layer([by_address(), on_login]));
+        assert_eq!(send(&other, request("/login", &[("x-token", "1")])), 200);
+        visit_often(&other, "/", 1_001);
+        logged.none();
+    }
+}
+
+#[test]
+fn a_look_at_what_applies_is_no_request_that_has_the_key() {
+    let layer = layer([by_address(), by_header("x-apikey")]);
+    let (logged, app) = (Logged::start(), app(&layer));
+    let (parts, _) = request("/", &[("x-apikey", "1")]).into_parts();
+    assert!(layer.explain(&parts).policies()[1].applies());
+    visit_often(&app, "/", 1_000);
+    logged.one("TG001", &["policy=\"api-key\"", "limited none of them"]);
+}
+
+#[test]
+fn a_key_that_is_not_found_is_a_missing_one() {
+    let (logged, app) = (Logged::start(), app(&layer([by_account()])));
+    let send = |token| send(&app, request("/", &[("x-api-key", token)]));
+    assert_eq!(send("known"), 200);
+    logged.none();
+    assert_eq!(send("unknown"), 200);
+    logged.only("TG001", &["policy=\"account\"", "no other policy limits it"], || send("unknown"));
+}
+
+#[test]
+fn a_key_that_is_never_found_is_one_warning_after_a_thousand() {
+    let (logged, app) = (Logged::start(), app(&layer([by_address(), by_account()])));
+    let send = |token| send(&app, request("/", &[("x-api-key", token)]));
+    (0..1_000).for_each(|_| assert_eq!(send("unknown"), 200));
+    // The last one was still looked up at the end of the watch.
+    logged.only("TG001", &["policy=\"account\"", "limited none of them"], || send("known"));
+}
+
+#[test]
+fn a_key_that_is_not_found_where_another_policy_limits_is_no_warning() {
+    let listed = AccessList::default().key_of("account", "known");
+    for policies in [vec![by_address(), by_account()], vec![by_account().allow(listed), by_header("x-token")]] {
+        let (logged, app) = (Logged::start(), app(&layer(policies)));
+        let send = |token| send(&app, request("/", &[("x-api-key", token)]));
+        assert_eq!(send("known"), 200);
+        logged.none();
+    }
+    let (logged, app) = (Logged::start(), app(&layer([by_address(), by_account()])));
+    for token in ["known", "unknown"] {
+        (0..1_001).for_each(|_| assert_eq!(send(&app, request("/", &[("x-api-key", token)])), 200));
+    }
+    logged.none();
 }
 
 #[test]

@@ -50,6 +50,7 @@ fn a_flood_in_shadow_mode_is_few_lines() {
     let [lines, _] = texts.map(|text| logged.log.lines(text));
     assert!(lines.len() >= 10 && logged.log.count("INFO") <= 11 * periods, "{}", logged.log.text());
     assert!(lines[0].contains("policy=\"each\"") && lines[0].contains("retry_after="), "{}", lines[0]);
+    assert!(lines[0].contains("code=\"shadow_refused\""), "{}", lines[0]);
     drop(layer);
     let [lines, counts] = texts.map(|text| logged.log.lines(text));
     assert_eq!(lines.len() + counted(&counts), 14_000 - 200);
@@ -70,7 +71,7 @@ fn refusals_are_logged_where_that_is_set() {
         ["a policy refused a request", "a policy refused more requests"].map(|text| logged.log.lines(text));
     assert!((10..=20).contains(&lines.len()), "{lines:?}");
     assert_eq!(lines.len() + counted(&counts), 1_000 - 200);
-    assert!(lines.iter().chain(&counts).all(|line| line.contains("policy=\"each\"")), "{lines:?}");
+    assert!(lines.iter().chain(&counts).all(|line| line.contains("code=\"refused\" policy=\"each\"")), "{lines:?}");
 }
 
 #[test]

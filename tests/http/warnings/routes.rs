@@ -3,7 +3,8 @@
 use axum::Router;
 use axum::routing::get;
 use futures::FutureExt;
-use tollgate::{MemoryStore, Policy, RateLimitLayer};
+use tollgate::key::KeyExtractor;
+use tollgate::{MemoryStore, Policy, RateLimitLayer, key};
 use tower::{Layer, ServiceExt};
 
 use super::{Logged, MANY, app, layer, pages, request, visit, visit_often};
@@ -107,5 +108,31 @@ fn a_policy_without_routes_needs_none() {
     let around = RateLimitLayer::new(MemoryStore::new(), Policy::new("all", MANY)).layer(pages());
     let around = Router::new().fallback_service(around);
     (0..1_001).for_each(|_| assert_eq!(visit(&around, "/login"), 200));
+    logged.none();
+}
+
+#[test]
+fn a_path_that_a_template_matches_is_no_route() {
+    let (logged, app) = (Logged::start(), app(&on(["/users/42"])));
+    assert_eq!(visit(&app, "/users/7"), 200);
+    logged.none();
+    visit(&app, "/users/42");
+    logged.only("TG002", &["matched=\"/users/{id}\"", "when(...)"], || visit(&app, "/users/42"));
+}
+
+#[test]
+fn a_key_by_route_around_the_router_is_one_warning_after_a_thousand() {
+    let by_route = || Policy::new("route", MANY).key(key::client_ip().and(key::route()));
+    for policy in [by_route(), Policy::new("route", MANY).key(key::route())] {
+        let logged = Logged::start();
+        let around = Router::new().fallback_service(layer([policy]).layer(pages()));
+        (0..999).for_each(|_| assert_eq!(visit(&around, "/users/7"), 200));
+        logged.none();
+        visit(&around, "/");
+        logged.only("TG002", &["policy=\"route\"", "so all share one counter"], || visit(&around, "/"));
+    }
+    let (logged, app) = (Logged::start(), app(&layer([by_route()])));
+    assert_eq!(visit(&app, "/"), 200);
+    (0..1_001).for_each(|_| assert_eq!(visit(&app, "/missing"), 404));
     logged.none();
 }

@@ -2,7 +2,8 @@
 
 use axum::extract::ConnectInfo;
 use tollgate::MissingKey;
-use tollgate::key::{self, ClientIp, KeyExtractor, client_ip};
+use tollgate::key::{self, ClientIp, Extracted, KeyExtractor, client_ip};
+use tollgate::store::Answer;
 
 use super::{head, head_from, text};
 
@@ -318,4 +319,20 @@ fn a_bad_cidr_is_named() {
 #[should_panic(expected = "trusted proxies are CIDRs or addresses")]
 fn trusting_what_is_no_network_panics() {
     let _ = client_ip().trusted_proxies(["localhost"]);
+}
+
+#[test]
+fn the_name_of_a_header_may_be_in_any_case() {
+    let parts = http::Request::get("/").header("x-api-key", "1").body(()).expect("a request").into_parts().0;
+    let of = |name| match key::header(name).plain().extract(&parts) {
+        Answer::Ready(Extracted::Key(key)) => key.as_str().to_owned(),
+        _ => panic!("{name} is there"),
+    };
+    assert_eq!((of("X-Api-Key"), of("x-api-key")), ("header x-api-key:1".to_owned(), "header x-api-key:1".to_owned()));
+}
+
+#[test]
+#[should_panic(expected = "\"x api\" is not a header name: use letters, digits and '-'")]
+fn a_key_by_what_is_no_header_name_panics_with_the_name() {
+    let _ = key::header("x api");
 }

@@ -9,7 +9,7 @@ use super::served::{limited, request, send, statuses};
 #[tokio::test]
 async fn a_fixed_cost_is_taken() {
     assert_eq!(statuses(&policy("cost = 3"), &["/", "/"]).await, [200, 429]);
-    assert_eq!(statuses(&policy("limit = 1\ncost = 0"), &["/", "/"]).await, [200, 200], "0 only looks");
+    assert_eq!(statuses(&policy("limit = 1\ncost = 0\nmetered = true"), &["/", "/"]).await, [200, 200], "0 only looks");
 }
 
 #[tokio::test]

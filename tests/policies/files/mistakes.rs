@@ -22,6 +22,7 @@ fn keys_without_a_name_are_told() {
 fn costs_counts_scopes_and_lists_are_checked() {
     all_refused(&[
         ("cost = -1", 3, &["`-1`", "0 or more"]),
+        ("cost = 0", 3, &["requests cost 0, so this policy limits nothing"]),
         ("limit = 50\ncost = 60", 4, &["a request costs 60 and the quota holds 50 at most"]),
         ("cost = \"x-cost\"", 3, &["cost \"x-cost\" is unknown", "header:NAME"]),
         ("cost = \"header:\"", 3, &["cost header:NAME has \"\" for a name", "invalid HTTP header name"]),

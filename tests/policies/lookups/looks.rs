@@ -115,7 +115,7 @@ async fn policies_in_shadow_and_free_requests_need_no_look_and_refuse_nothing() 
         let one = Quota::fixed_window(1, HOUR);
         let layer = rig.layer([
             Policy::new("shadow", one).shadow(),
-            Policy::new("free", one).cost(0),
+            Policy::new("free", one).cost_by(|_| 0),
             by(directory.accounts(ms(0))),
         ]);
         for token in 0..4 {

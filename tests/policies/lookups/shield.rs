@@ -157,10 +157,10 @@ async fn a_limiter_shields_what_it_looks_up_too() {
     assert_eq!(directory.asked(), 2);
     let fresh = Limiter::new(
         memory(),
-        [Rule::new("none", Quota::fixed_window(1, HOUR)).cost(2), {
+        [Rule::new("none", Quota::fixed_window(1, HOUR)), {
             Rule::new("user", MANY).tier_lookup(directory.tiers(ms(1)))
         }],
     );
-    assert!(!fresh.check(&ada).await.expect("memory decides").is_allowed());
+    assert!(!fresh.check_n(&ada, 2).await.expect("memory decides").is_allowed());
     assert_eq!(directory.asked(), 2, "it is refused without");
 }

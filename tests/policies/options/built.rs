@@ -1,8 +1,15 @@
 //! Policies that would limit nothing, or refuse everything: each is an error when the layer is built.
 
-use tollgate::{AccessList, Error, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, TierLookup, key};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use tollgate::{
+    AccessList, Ban, Count, Error, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, Rule, TierLookup,
+    key,
+};
 
 const TEN: Quota = Quota::per_hour(10);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn layer(policies: impl IntoIterator<Item = Policy>) -> Result<RateLimitLayer, Error> {
     RateLimitLayer::composite(MemoryStore::new()).try_policies(policies)
@@ -44,7 +51,7 @@ fn a_cost_that_can_never_fit_is_an_error_unless_a_closure_or_a_tier_may_change_t
     for (quota, holds) in [
         (TEN, 10),
         (TEN.burst(20), 20),
-        (Quota::leaky_bucket(10, std::time::Duration::from_secs(10)).queue(4), 5),
+        (Quota::leaky_bucket(10, Duration::from_secs(10)).queue(4), 5),
         (Quota::concurrency(3), 3),
     ] {
         assert!(layer([cost(quota, holds)]).is_ok(), "{quota:?}");
@@ -60,6 +67,63 @@ fn a_cost_that_can_never_fit_is_an_error_unless_a_closure_or_a_tier_may_change_t
         cost(TEN, 10).reserve(0.5, |_| false),
     ] {
         assert!(layer([policy]).is_ok());
+    }
+}
+
+#[test]
+fn a_cost_that_can_never_fit_is_an_error_in_a_limiter_unless_a_tier_may_change_that() {
+    let limiter = |rule| Limiter::try_new(MemoryStore::new(), [Rule::new("fine", TEN).cost(10), rule]);
+    for rule in [Rule::new("export", TEN).cost(11), Rule::new("export", TEN).cost(11).shadow()] {
+        let error = limiter(rule).expect_err("it is an error");
+        let text = "rule \"export\": a check costs 11 and the quota holds 10 at most, so all would be refused";
+        assert!(error.is_invalid() && error.to_string().starts_with(text), "{error}");
+    }
+    let tiers = TierLookup::new(|_: tollgate::Lookup| async { Ok::<_, std::convert::Infallible>(None) });
+    assert!(limiter(Rule::new("export", TEN).cost(11).tier_lookup(tiers)).is_ok());
+}
+
+#[test]
+fn a_policy_by_which_requests_cost_nothing_is_an_error_unless_it_does_something_else() {
+    let free = || Policy::new("export", TEN).cost(0).key(key::client_ip());
+    let texts = ["policy \"export\": requests cost 0, so this policy limits nothing"];
+    for policy in [free(), free().shadow(), free().count(Count::failures()), free().tier(|_| None)] {
+        refused(layer([policy]), &texts);
+    }
+    let ban = || Ban::new(5, HOUR, HOUR);
+    for policy in [
+        free().metered(),
+        free().cost_by(|_| 0),
+        free().ban(ban()),
+        free().ban_failures(ban(), Count::failures()),
+        free().deny(AccessList::parse(["192.0.2.1"]).expect("an address")),
+        free().missing_key(MissingKey::Deny),
+    ] {
+        let built = layer([policy]);
+        assert!(built.is_ok(), "{built:?}");
+    }
+}
+
+#[test]
+fn a_count_of_no_statuses_is_an_error() {
+    let policy = || Policy::new("login", TEN).key(key::client_ip());
+    refused(layer([policy().count(Count::statuses([]))]), &["policy \"login\": count is of no statuses"]);
+    let ban = |count| policy().ban_failures(Ban::new(5, HOUR, HOUR), count);
+    refused(layer([ban(Count::statuses([]))]), &["policy \"login\": the ban is for responses of no statuses"]);
+    let unauthorized = || Count::statuses([StatusCode::UNAUTHORIZED]);
+    assert!(layer([policy().count(unauthorized())]).is_ok() && layer([ban(unauthorized())]).is_ok());
+}
+
+#[test]
+fn a_standard_method_in_lower_case_is_an_error_and_one_of_an_extension_is_not() {
+    let with = |method: &str| {
+        layer([
+            Policy::new("login", TEN).methods([Method::GET, Method::from_bytes(method.as_bytes()).expect("a token")])
+        ])
+    };
+    refused(with("post"), &["policy \"login\": no request has the method \"post\": give POST"]);
+    refused(with("Delete"), &["give DELETE"]);
+    for method in ["POST", "PURGE", "purge"] {
+        assert!(with(method).is_ok(), "{method}");
     }
 }
 

@@ -229,7 +229,10 @@ pub(in crate::store::redis) async fn in_time<T>(
     ready: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let explained = |error: Error| {
-        let text = format!("cannot use Redis at {address}: is it running, and are the address and password right?");
+        let text = format!(
+            "cannot use Redis at {address}: is it running, are the address, password and database right, and is it of the \
+             kind that was given, a single server or a Cluster?"
+        );
         Error::new(if error.is_timeout() { Kind::Timeout } else { Kind::Connection }, text).with_source(error)
     };
     match tokio::time::timeout(limit, ready).await {

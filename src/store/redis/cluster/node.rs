@@ -121,11 +121,11 @@ impl Node {
         let primary = &self.address;
         if let Some(error) = failure {
             self.observer.opened();
-            tracing::warn!(%primary, %error, "a primary is not called for now: it failed too often (breaker open)");
+            tracing::warn!(code = "primary_unavailable", %primary, %error, "a primary is not called for now: it failed too often (breaker open)");
         } else {
             self.observer.closed();
             let failed_for = Duration::from_millis(self.now().saturating_sub(self.breaker.first_failure()));
-            tracing::info!(%primary, ?failed_for, "a primary decides again (breaker closed)");
+            tracing::info!(code = "primary_available", %primary, ?failed_for, "a primary decides again (breaker closed)");
         }
     }
 

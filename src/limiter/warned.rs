@@ -1,0 +1,50 @@
+//! Warns of limits that limit nothing: each cause once.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What was warned of the limits of one layer or limiter, or is meant.
+#[derive(Debug, Default)]
+pub(crate) struct Warned {
+    no_rules: AtomicBool,
+    slots: AtomicBool,
+}
+
+impl Warned {
+    /// Returns the warnings of another layer with the same limits.
+    pub(crate) fn renewed(&self) -> Self {
+        Self { no_rules: AtomicBool::new(self.no_rules.load(Relaxed)), ..Self::default() }
+    }
+
+    /// It is meant that there are no rules.
+    pub(crate) fn no_rules_is_meant(&self) {
+        self.no_rules.store(true, Relaxed);
+    }
+
+    /// Something is decided without rules.
+    #[cold]
+    pub(crate) fn no_rules(&self) {
+        if is_first(&self.no_rules) {
+            tracing::warn!(
+                code = "TG006",
+                "there is no policy, so nothing is limited: add a policy to the layer, a rule to the limiter, or a \
+                 [[policy]] to the file; if that is meant, call remove_policies, or write policy = [] in the file"
+            );
+        }
+    }
+
+    /// A check took slots, which it releases at once.
+    #[cold]
+    pub(super) fn slots(&self) {
+        if is_first(&self.slots) {
+            tracing::warn!(
+                code = "TG008",
+                "a check took slots of a concurrency, which are released before it returns, so they limit nothing: call \
+                 Limiter::acquire, and keep its guard for as long as the work takes; to look, call peek"
+            );
+        }
+    }
+}
+
+fn is_first(warned: &AtomicBool) -> bool {
+    !warned.load(Relaxed) && !warned.swap(true, Relaxed)
+}

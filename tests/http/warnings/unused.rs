@@ -1,0 +1,114 @@
+//! What is given and limits nothing: TG007, a real cost; TG008, slots of a check; TG009, trust of everybody.
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use axum::routing::get;
+use futures::FutureExt;
+use tollgate::{AccessList, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, Rule, key};
+use tower::Layer;
+
+use super::{Logged, MANY, app, layer, pages, visit, visit_often};
+
+fn by_global(name: &str) -> Policy {
+    Policy::new(name, MANY)
+}
+
+/// A page whose response has a real cost.
+fn costly() -> Router {
+    let page = || async {
+        let mut response = Response::new(Body::empty());
+        response.extensions_mut().insert(RealCost(50));
+        response
+    };
+    Router::new().route("/", get(page))
+}
+
+#[test]
+fn a_real_cost_that_no_policy_charges_is_one_warning() {
+    let logged = Logged::start();
+    let app = costly().layer(layer([by_global("api"), by_global("other").cost(2)]));
+    assert_eq!(visit(&app, "/"), 200);
+    logged.only("TG007", &["metered()", "metered = true"], || visit(&app, "/"));
+}
+
+#[test]
+fn a_real_cost_that_some_layer_may_charge_is_no_warning() {
+    let (metered, plain) = (by_global("metered").metered(), by_global("plain"));
+    let elsewhere = by_global("elsewhere").metered().routes(["/login"]);
+    let logged = Logged::start();
+    for app in [
+        costly().layer(layer([metered.clone()])),
+        costly().layer(layer([plain.clone(), metered.clone()])),
+        costly().layer(layer([plain.clone(), elsewhere.clone()])),
+        costly().layer(layer([metered.clone()])).layer(layer([plain.clone()])),
+        costly().layer(layer([plain.clone()])).layer(layer([metered.clone()])),
+        pages().layer(layer([plain])),
+    ] {
+        visit_often(&app, "/", 3);
+    }
+    assert!(logged.warnings().iter().all(|line| !line.contains("TG007")), "{:#?}", logged.warnings());
+}
+
+#[test]
+fn a_real_cost_after_the_first_requests_is_not_looked_for() {
+    let paid = Router::new().merge(costly()).route("/free", get(|| async {}));
+    let (logged, app) = (Logged::start(), paid.layer(layer([by_global("api")])));
+    visit_often(&app, "/free", 1_000);
+    visit(&app, "/");
+    logged.none();
+}
+
+#[test]
+fn a_check_that_releases_its_slots_is_one_warning() {
+    let limiter = Limiter::new(MemoryStore::new(), [Rule::new("exports", Quota::concurrency(2))]);
+    let (logged, ada) = (Logged::start(), Key::new("user", "ada"));
+    let is_allowed = |decision: Result<tollgate::Decision, tollgate::Error>| decision.is_ok_and(|it| it.is_allowed());
+    // A guard, and looks.
+    let acquired = limiter.acquire(&ada).now_or_never().expect("at once").expect("memory decides");
+    assert!(is_allowed(limiter.peek(&ada).now_or_never().expect("at once")));
+    assert!(is_allowed(limiter.check_n(&ada, 0).now_or_never().expect("at once")));
+    drop(acquired);
+    logged.none();
+    let check = || assert!(is_allowed(limiter.check(&ada).now_or_never().expect("at once")));
+    check();
+    logged.only("TG008", &["Limiter::acquire"], check);
+}
+
+#[test]
+fn a_layer_holds_slots_and_its_limiter_may_check_other_quotas() {
+    let held = layer([Policy::new("exports", Quota::concurrency(2))]);
+    let (logged, app) = (Logged::start(), app(&held));
+    visit_often(&app, "/", 10);
+    let rates = Limiter::new(MemoryStore::new(), [Rule::new("mail", MANY)]);
+    assert!(rates.check(&Key::new("user", "ada")).now_or_never().expect("at once").is_ok());
+    logged.none();
+}
+
+#[test]
+fn trust_of_every_peer_is_one_warning_when_the_layer_is_applied() {
+    let list = AccessList::parse(["192.0.2.1"]).expect("an address");
+    for cidrs in [vec!["0.0.0.0/0"], vec!["10.0.0.0/8", "::/0"], vec!["0.0.0.0/1", "128.0.0.0/1"]] {
+        let client = key::client_ip().trusted_proxies(&cidrs);
+        let base = || RateLimitLayer::composite(MemoryStore::new()).client(client.clone());
+        let own = Policy::new("ip", MANY).key(client.clone());
+        for layer in [base().ip(MANY), layer([own]), base().policy(Policy::new("ip", MANY).allow(list.clone()))] {
+            let logged = Logged::start();
+            let _ = layer.clone().log_refusals();
+            logged.none();
+            let _ = layer.layer(());
+            logged.only("TG009", &["policy=\"ip\"", "networks of your proxies"], || drop(layer.clone().layer(())));
+        }
+    }
+}
+
+#[test]
+fn trust_of_a_network_or_that_nobody_uses_is_no_warning() {
+    let logged = Logged::start();
+    let all = key::client_ip().trusted_proxies(["0.0.0.0/0"]);
+    for client in [key::client_ip().trusted_proxies(["10.0.0.0/8"]), key::client_ip().trusted_hops(1)] {
+        let _ = RateLimitLayer::composite(MemoryStore::new()).client(client).ip(MANY).layer(());
+    }
+    let _ = RateLimitLayer::composite(MemoryStore::new()).client(all).global(MANY).layer(());
+    logged.none();
+}
