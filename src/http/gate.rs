@@ -36,6 +36,7 @@ pub(crate) type SharedGate = Arc<ArcSwap<Gate>>;
 
 /// Limits and what belongs to them over HTTP. Clones share the counters and the health of the store.
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "each follows from the policies and settings by itself")]
 pub(crate) struct Gate {
     pub(crate) limits: Limits,
     /// The policies, in the order in which they were added: the rule at each place of `limits` is that of the policy

@@ -34,7 +34,7 @@ pub(super) fn run(rounds: usize, requests: usize) {
     for side in &mut sides {
         // Every client has its counter, and a refused one has used it up.
         for client in &clients {
-            let _ = call(&mut side.service, client);
+            call(&mut side.service, client);
         }
     }
     let mut nanos_of = vec![Vec::new(); sides.len()];
@@ -51,10 +51,14 @@ pub(super) fn run(rounds: usize, requests: usize) {
 pub(super) fn profile(name: &str, requests: usize) {
     let clients = clients();
     let Some(mut side) = sides::all().into_iter().find(|side| side.name == name) else {
-        sides::all().iter().for_each(|side| println!("{}", side.name));
+        for side in sides::all() {
+            println!("{}", side.name);
+        }
         return;
     };
-    clients.iter().for_each(|client| drop(call(&mut side.service, client)));
+    for client in &clients {
+        call(&mut side.service, client);
+    }
     let nanos = nanos(&mut side.service, side.expected, &clients, requests);
     println!("{name}: {nanos:.0} ns a request, the request itself included");
 }
