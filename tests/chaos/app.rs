@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Extension, State};
 use axum::http::HeaderValue;
+use axum::http::request::Parts;
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
@@ -22,6 +23,9 @@ pub(crate) const USER: &str = "x-api-key";
 pub(crate) const SOURCE: &str = "x-source";
 /// The header that tells which shedder refused.
 pub(crate) const SHED: &str = "x-shed";
+
+/// The header of critical requests.
+pub(crate) const PRIORITY: &str = "x-priority";
 
 /// What is outside the layer.
 pub(crate) const FREE: &str = "/healthz";
@@ -77,6 +81,11 @@ pub(crate) async fn listen(app: Router) -> SocketAddr {
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, service).await });
     address
+}
+
+/// Handlers that block are called one at a time, and are to be served.
+pub(crate) fn is_critical(parts: &Parts) -> bool {
+    parts.uri.path() == BLOCKS || parts.headers.get(PRIORITY).is_some_and(|value| value == "high")
 }
 
 async fn settle(Extension(limits): Extension<Handle>) {

@@ -102,16 +102,16 @@ impl Case {
             .forgetting(1),
             Self {
                 setup: Setup::Outage,
-                ..Self::outage("is away when the server starts", |rig| {
+                ..Self::outage("is unavailable when the server starts", |rig| {
                     thread::sleep(HOLD);
                     rig.redis.restart();
                 })
             },
-            Self::on_the_way("answers 300 ms late", |rig| spoil(rig, Mode::Delay(Duration::from_millis(300)))),
+            Self::on_the_way("replies 300 ms late", |rig| spoil(rig, Mode::Delay(Duration::from_millis(300)))),
             Self::on_the_way("is not reached: bytes are lost", |rig| spoil(rig, Mode::Mute)),
             Self::on_the_way("is cut off within replies", |rig| spoil(rig, Mode::Cut)),
-            Self::on_the_way("answers garbage", |rig| spoil(rig, Mode::Garbage)),
-            Self::on_the_way("answers what was not asked", |rig| spoil(rig, Mode::Others)),
+            Self::on_the_way("replies with garbage", |rig| spoil(rig, Mode::Garbage)),
+            Self::on_the_way("replies to other calls", |rig| spoil(rig, Mode::Others)),
             Self::harmless("forgets all (FLUSHALL, 5 times)", |rig| {
                 for _ in 0..FLUSHES {
                     let () = rig.redis.ask(&["FLUSHALL"]);

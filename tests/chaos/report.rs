@@ -14,8 +14,8 @@ pub(crate) const BOUND: Duration = Duration::from_secs(1);
 pub(crate) const RETURN: Duration = Duration::from_secs(1);
 /// What is left to the fallback, at least while Redis is away, and at most else: a machine that stalls
 /// for a moment is an outage too.
-const MOST_PERCENT: f64 = 50.0;
-const FEW_PERCENT: f64 = 10.0;
+pub(crate) const MOST_PERCENT: f64 = 50.0;
+pub(crate) const FEW_PERCENT: f64 = 10.0;
 /// Without a decision by the fallback for so long, Redis is back for all: what comes later has causes of
 /// its own.
 const QUIET: Duration = Duration::from_millis(250);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::app::{FREE, USER};
+use crate::app::{FREE, PRIORITY, USER};
 
 /// Users who send far more than they may.
 pub(crate) const FLOODING: u32 = 2;
@@ -51,6 +51,32 @@ impl Asks for User {
             Self::Free => String::new(),
         };
         (USER, key)
+    }
+}
+
+/// A request where classes matter: one in ten is for what has no layer, two are critical.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    Free,
+    Critical,
+    Other,
+}
+
+impl Asks for Request {
+    fn of(request: u32) -> Self {
+        match request % 10 {
+            9 => Self::Free,
+            0 | 5 => Self::Critical,
+            _ => Self::Other,
+        }
+    }
+
+    fn path(self) -> &'static str {
+        if self == Self::Free { FREE } else { "/" }
+    }
+
+    fn header(self) -> (&'static str, String) {
+        (PRIORITY, if self == Self::Critical { "high" } else { "low" }.to_owned())
     }
 }
 

@@ -22,13 +22,13 @@ pub(super) fn run(data: &mut Data, now_us: u64, name: &str, words: &[&[u8]]) -> 
         "setrange" => set_range(data, now_us, words),
         "del" => Ok(count(&words[1..], |key| data.remove(key, now_us).is_some())),
         "exists" => Ok(count(&words[1..], |key| data.get(key, now_us).is_some())),
-        "strlen" => bytes(data, now_us, words[1]).map(|value| length(value.map_or(0, |value| value.len()))),
+        "strlen" => bytes(data, now_us, words[1]).map(|value| Reply::count(value.map_or(0, |value| value.len()))),
         "pttl" => Ok(remaining(data, now_us, words[1])),
         "persist" => {
             Ok(Reply::Integer(data.get(words[1], now_us).map_or(0, |entry| entry.until_ms.take().map_or(0, |_| 1))))
         }
         "pexpire" => return Some(expire(data, now_us, words).unwrap_or_else(Reply::error)),
-        "dbsize" => Ok(length(data.iter().count())),
+        "dbsize" => Ok(Reply::count(data.iter().count())),
         "flushall" => {
             data.clear();
             Ok(Reply::OK)
@@ -55,11 +55,7 @@ fn get(data: &mut Data, now_us: u64, key: &[u8]) -> Result<Reply, &'static str> 
 }
 
 fn count(keys: &[&[u8]], mut counts: impl FnMut(&[u8]) -> bool) -> Reply {
-    length(keys.iter().filter(|key| counts(key)).count())
-}
-
-pub(super) fn length(length: usize) -> Reply {
-    Reply::Integer(i64::try_from(length).expect("there is not so much memory"))
+    Reply::count(keys.iter().filter(|key| counts(key)).count())
 }
 
 fn time(now_us: u64) -> Reply {
@@ -109,7 +105,7 @@ fn set_range(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'s
     let offset = usize::try_from(offset).map_err(|_| "ERR offset is out of range")?;
     let there = bytes(data, now_us, words[1])?.map(|value| value.len());
     if part.is_empty() {
-        return Ok(length(there.unwrap_or(0)));
+        return Ok(Reply::count(there.unwrap_or(0)));
     }
     let end = offset.checked_add(part.len()).filter(|end| *end <= MOST_BYTES);
     let end = end.ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)")?;
@@ -119,7 +115,7 @@ fn set_range(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'s
     let value = bytes(data, now_us, words[1])?.ok_or(NO_INTEGER)?;
     value.resize(value.len().max(end), 0);
     value[offset..end].copy_from_slice(part);
-    Ok(length(value.len()))
+    Ok(Reply::count(value.len()))
 }
 
 /// `PEXPIRE key ms`: a key without a life any more is gone at once.

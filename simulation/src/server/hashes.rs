@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::arguments::integer;
-use super::commands::length;
 use super::data::{Data, Value};
 use super::fault::texts::WRONG_TYPE;
 use super::reply::Reply;
@@ -13,13 +12,13 @@ type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Does what a command says; `None` if it is none of these.
 pub(super) fn run(data: &mut Data, now_us: u64, name: &str, words: &[&[u8]]) -> Option<Result<Reply, String>> {
-    if !matches!(name, "hget" | "hmget" | "hexists" | "hlen" | "hset" | "hincrby") {
-        return None;
-    }
     Some(match name {
         "hset" => set(data, now_us, words),
         "hincrby" => add(data, now_us, words),
-        _ => fields(data, now_us, words[1]).map(|fields| read(fields.as_deref(), name, words)),
+        "hget" | "hmget" | "hexists" | "hlen" => {
+            fields(data, now_us, words[1]).map(|fields| read(fields.as_deref(), name, words))
+        }
+        _ => return None,
     })
 }
 
@@ -38,7 +37,7 @@ fn read(fields: Option<&Fields>, name: &str, words: &[&[u8]]) -> Reply {
         "hget" => value(&words[2]),
         "hmget" => Reply::Array(words[2..].iter().map(value).collect()),
         "hexists" => Reply::Integer(i64::from(get(words[2]).is_some())),
-        _ => length(fields.map_or(0, BTreeMap::len)),
+        _ => Reply::count(fields.map_or(0, BTreeMap::len)),
     }
 }
 
@@ -50,7 +49,7 @@ fn set(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, String> {
     }
     let fields = made(data, now_us, words[1])?;
     let is_new = |pair: &&[&[u8]]| fields.insert(pair[0].to_vec(), pair[1].to_vec()).is_none();
-    Ok(length(pairs.filter(is_new).count()))
+    Ok(Reply::count(pairs.filter(is_new).count()))
 }
 
 /// `HINCRBY key field number`.

@@ -28,6 +28,11 @@ impl Reply {
         Self::Bulk(text.as_ref().to_vec())
     }
 
+    /// A number of bytes, keys or fields.
+    pub fn count(count: usize) -> Self {
+        Self::Integer(i64::try_from(count).expect("there is not so much memory"))
+    }
+
     /// An error of a code and a text.
     pub fn error(text: impl Into<String>) -> Self {
         Self::Error(text.into())

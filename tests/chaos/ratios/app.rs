@@ -6,13 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::request::Parts;
 use axum::middleware::map_response;
 use axum::routing::get;
 use tollgate::{Policy, Quota, RateLimitLayer, RatioStore, RedisStore, key};
 
-use crate::app::{BLOCKS, FREE, SHORT, listen, tell_source};
-use crate::sample::Asks;
+use crate::app::{BLOCKS, FREE, SHORT, is_critical, listen, tell_source};
 
 pub(super) const TICK: Duration = Duration::from_millis(200);
 /// How long the last ratio holds.
@@ -25,34 +23,6 @@ pub(super) const LIMIT: u32 = 350;
 /// It bounds what is admitted before a ratio is known.
 pub(super) const BURST: u32 = 140;
 
-const PRIORITY: &str = "x-priority";
-
-/// A request of the load: one in ten is for what has no limit, two may use the reserve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
-    Free,
-    Critical,
-    Other,
-}
-
-impl Asks for Request {
-    fn of(request: u32) -> Self {
-        match request % 10 {
-            9 => Self::Free,
-            0 | 5 => Self::Critical,
-            _ => Self::Other,
-        }
-    }
-
-    fn path(self) -> &'static str {
-        if self == Self::Free { FREE } else { "/" }
-    }
-
-    fn header(self) -> (&'static str, String) {
-        (PRIORITY, if self == Self::Critical { "high" } else { "low" }.to_owned())
-    }
-}
-
 /// Serves in the background; returns the address.
 pub(super) async fn serve(tally: RedisStore) -> SocketAddr {
     let store = RatioStore::builder(tally).tick(TICK).life(LIFE).instances(INSTANCES).build().expect("valid settings");
@@ -64,9 +34,4 @@ pub(super) async fn serve(tally: RedisStore) -> SocketAddr {
         .layer(RateLimitLayer::new(store, policy))
         .layer(map_response(tell_source));
     listen(limited.route(FREE, get(async || "ok\n"))).await
-}
-
-/// Handlers that block are asked one at a time, and are to be served.
-fn is_critical(parts: &Parts) -> bool {
-    parts.uri.path() == BLOCKS || parts.headers.get(PRIORITY).is_some_and(|value| value == "high")
 }

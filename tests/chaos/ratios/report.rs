@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::app::{BURST, INSTANCES, LIFE, LIMIT, Request, TICK};
+use super::app::{BURST, INSTANCES, LIFE, LIMIT, TICK};
 use crate::case::{Case, Setup};
 use crate::report::{BOUND, BUSY, Latency, told};
 use crate::rig::{Judged, Times};
-use crate::sample::{By, Sample as SampleOf};
+use crate::sample::{By, Request, Sample as SampleOf};
 
 type Sample = SampleOf<Request>;
 

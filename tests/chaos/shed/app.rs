@@ -21,15 +21,10 @@ use tollgate::shed::{Class, FleetShedLayer, Ramp, WorkerShedLayer};
 use tollgate::{Decision, Quota, RedisStore, Source};
 
 use super::jobs::Jobs;
-use crate::app::{BLOCKS, FREE, SHORT, listen, tell_source};
-use crate::sample::Asks;
+use crate::app::{BLOCKS, FREE, SHORT, is_critical, listen, tell_source};
 
-/// What has work to do: it takes 40 ms, of which half are those of the body.
-pub(super) const WORK: &str = "/work";
+/// Half of what a request takes; the other half is that of its body.
 const HALF: Duration = Duration::from_millis(20);
-
-/// The header of critical requests.
-pub(super) const PRIORITY: &str = "x-priority";
 
 /// A slot nobody renews or releases is free after this time.
 pub(super) const LIFE: Duration = Duration::from_secs(10);
@@ -45,32 +40,6 @@ pub(super) const INSTANCES: NonZeroU32 = NonZeroU32::new(2).expect("it is not ze
 const AT_ONCE: NonZeroU32 = NonZeroU32::new(256).expect("it is not zero");
 
 const PARTS: [&str; 2] = ["hello ", "world\n"];
-
-/// A request of the load: one in ten is for what has no layer, two are critical.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
-    Free,
-    Critical,
-    Other,
-}
-
-impl Asks for Request {
-    fn of(request: u32) -> Self {
-        match request % 10 {
-            9 => Self::Free,
-            0 | 5 => Self::Critical,
-            _ => Self::Other,
-        }
-    }
-
-    fn path(self) -> &'static str {
-        if self == Self::Free { FREE } else { WORK }
-    }
-
-    fn header(self) -> (&'static str, String) {
-        (PRIORITY, if self == Self::Critical { "high" } else { "low" }.to_owned())
-    }
-}
 
 /// How many requests that are not critical are in progress, by who admitted them: the handler's own count.
 #[derive(Default)]
@@ -101,7 +70,7 @@ impl Server {
         let ramp = Ramp::new().after(Duration::from_secs(1), Duration::from_secs(2)).recovery(Duration::from_secs(2));
         let fleet = FleetShedLayer::new(store.clone(), "fleet", SLOTS, RESERVE).instances(INSTANCES);
         let shed = Router::new()
-            .route(WORK, get(work))
+            .route("/", get(work))
             .route(BLOCKS, get(async || thread::sleep(SHORT)))
             .with_state(Arc::clone(&peaks))
             .layer(fleet)
@@ -112,10 +81,8 @@ impl Server {
     }
 }
 
-/// Handlers that block are asked one at a time, and are to be served.
 fn class(parts: &Parts) -> Class {
-    let is_critical = parts.uri.path() == BLOCKS || parts.headers.get(PRIORITY).is_some_and(|value| value == "high");
-    if is_critical { Class::Critical } else { Class::of(parts) }
+    if is_critical(parts) { Class::Critical } else { Class::of(parts) }
 }
 
 async fn work(

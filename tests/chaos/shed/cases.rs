@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::app::{PRIORITY, WORK};
+use crate::app::PRIORITY;
 use crate::case::{Case, HOLD};
 use crate::rig::Rig;
 
@@ -21,11 +21,11 @@ pub(super) fn all() -> Vec<Case> {
         "nothing",
         "is paused (SIGSTOP)",
         "is killed, and started again",
-        "is away when the server starts",
-        "answers 300 ms late",
+        "is unavailable when the server starts",
+        "replies 300 ms late",
         "is not reached: bytes are lost",
-        "answers garbage",
-        "answers what was not asked",
+        "replies with garbage",
+        "replies to other calls",
         "forgets all (FLUSHALL, 5 times)",
         "works, and a handler blocks 150 ms, again and again",
     ];
@@ -59,7 +59,7 @@ fn disconnect(rig: &mut Rig) {
 fn vanish(mut stream: TcpStream, number: u32) {
     let priority = if number.is_multiple_of(2) { "high" } else { "low" };
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket has this option");
-    let request = format!("GET {WORK} HTTP/1.1\r\nhost: test\r\n{PRIORITY}: {priority}\r\n\r\n");
+    let request = format!("GET / HTTP/1.1\r\nhost: test\r\n{PRIORITY}: {priority}\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("the server reads");
     if number.is_multiple_of(4) {
         // At any moment of the decision and of the handler.

@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use super::app::{INSTANCES, LIFE, OTHERS, Request};
+use super::app::{INSTANCES, LIFE, OTHERS};
 use super::jobs::Seen;
 use crate::case::{Case, Setup};
-use crate::report::{BOUND, BUSY, Latency, RETURN, WARMING, told};
+use crate::report::{BOUND, BUSY, FEW_PERCENT, Latency, MOST_PERCENT, RETURN, WARMING, told};
 use crate::rig::{Judged, Times};
-use crate::sample::{By, Sample as SampleOf, Shedder};
+use crate::sample::{By, Request, Sample as SampleOf, Shedder};
 
 type Sample = SampleOf<Request>;
 
-/// What is left to the fallback while Redis is away, at least, and while it works, at most, in percent.
-const MOST_PERCENT: f64 = 50.0;
-const FEW_PERCENT: f64 = 10.0;
 /// Slots are back so soon after the last request, on a machine with nothing else to do, unless replies were lost: their
 /// slots are free after a life.
 const BACK: Duration = Duration::from_secs(1);
