@@ -93,6 +93,11 @@ impl Handle {
         Self { outer: Some(Arc::new(outer)), ..self }
     }
 
+    /// Notes that another layer inside admitted the request, too.
+    pub(super) fn note_inner(&self) {
+        self.shared.note_inner();
+    }
+
     /// Returns the decision by which the request was admitted, with those of outer layers [behind](Decision::outer) it.
     ///
     /// It is as it was made: what was charged, refunded or checked since is not in it.

@@ -121,6 +121,7 @@ impl Account {
     pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
         if let Some(outer) = extensions.insert(self.handle()) {
             self.is_inside = true;
+            outer.note_inner();
             extensions.insert(self.handle().inside(outer));
         }
     }
@@ -182,7 +183,7 @@ impl Account {
         let Some(extensions) = response.map(|parts| &parts.extensions).filter(|_| !self.is_inside) else { return };
         let policies = &self.gate().policies;
         let is_charged = policies.is_empty() || policies.iter().any(|policy| policy.options().metered);
-        if !is_charged && extensions.get::<RealCost>().is_some() && extensions.get::<Decision>().is_none() {
+        if !is_charged && extensions.get::<RealCost>().is_some() && !self.shared.is_around() {
             self.gate().watch.unmetered();
         }
     }

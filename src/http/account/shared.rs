@@ -38,12 +38,25 @@ pub(crate) struct Shared {
     /// Whether the body of the request is limited.
     limits_request: AtomicBool,
     pub(super) slots: RequestSlots,
+    /// Whether a layer inside admitted the request, too.
+    is_around: AtomicBool,
 }
 
 impl Shared {
     pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts, bytes: ByteChecks, slots: SlotGuard) -> Self {
         let (debts, slots) = (Mutex::new(debts), RequestSlots::new(slots));
-        Self { gate, decision, debts, bytes, limits_request: AtomicBool::new(false), slots }
+        let (limits_request, is_around) = Default::default();
+        Self { gate, decision, debts, bytes, limits_request, slots, is_around }
+    }
+
+    /// Notes that a layer inside admitted the request, too.
+    pub(super) fn note_inner(&self) {
+        self.is_around.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a layer inside admitted the request, too.
+    pub(super) fn is_around(&self) -> bool {
+        self.is_around.load(Ordering::Relaxed)
     }
 
     /// Locks the debts. A panic elsewhere leaves it usable.
