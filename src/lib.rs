@@ -43,8 +43,8 @@
 //!   regions, and in a [`DenyCache`] for refused requests. A `RedisStore` has a deny cache built in.
 //! - [`OnFailure`] selects what decides when the store fails, and a [circuit breaker](BreakerState) keeps requests from
 //!   waiting for it.
-//! - Handlers find the [`Decision`] and a [`Handle`] in the extensions of the request: the handle charges and refunds
-//!   units, and checks further policies.
+//! - Handlers find a [`Handle`] in the extensions of the request: it has the [`Decision`], charges and refunds units, and
+//!   checks further policies. In axum a handler takes either as an argument.
 //! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages. A [`Flow`] of it limits what passes unit
 //!   by unit: bytes, or the items of a stream. A [`BackPressureLayer`] makes services wait for one.
 //! - When there is too much load, the [load shedders](shed) refuse less important requests, and never critical ones.

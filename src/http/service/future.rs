@@ -28,9 +28,10 @@ use crate::http::response::Refusal;
 pin_project! {
     /// The future of a [`RateLimit`](crate::RateLimit) service's response.
     ///
-    /// It resolves to the inner service's response with the headers of the limits and the
-    /// [`Decision`](crate::Decision) in its extensions, to a refusal, or to the inner service's error. A queued request
-    /// needs a tokio runtime with timers enabled.
+    /// It resolves to the inner service's response with the headers of the limits, to a refusal, or to the inner
+    /// service's error. A refusal by a policy has the [`Decision`](crate::Decision) in its extensions, and so have all
+    /// responses with [`expose_decisions`](crate::RateLimitLayer::expose_decisions). A queued request needs a tokio
+    /// runtime with timers enabled.
     ///
     /// # Panics
     ///

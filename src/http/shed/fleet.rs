@@ -57,8 +57,8 @@ const WAIT: Duration = Duration::from_secs(1);
 /// While the store is unavailable, each process sheds by its share of the slots: these divided by
 /// [`instances`](Self::instances), rounded up.
 ///
-/// If this layer is the innermost, handlers find its [`Decision`](crate::Decision) in the extensions of a request. So
-/// put it outside of the limits of users: then they find those.
+/// If this layer is the innermost, the [`Decision`](crate::Decision) that handlers read is its own. So put it outside of
+/// the limits of users: then they read that of those.
 ///
 /// # Examples
 ///

@@ -247,7 +247,7 @@ fn note(book: &Mutex<Book>, counts: &Mutex<Counts>, costs: &[(usize, u64)], quot
 async fn whatever_happens_no_more_is_admitted_than_the_bound() {
     let (first, histories) = match std::env::var("SEED") {
         Ok(seed) => (seed.parse().expect("a number"), 1),
-        Err(_) => (0, many([200, 5_000])),
+        Err(_) => (0, many([200, 2_000])),
     };
     let counts = Arc::<Mutex<Counts>>::default();
     for seed in first..first + histories {
