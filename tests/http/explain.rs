@@ -292,6 +292,14 @@ listed  no       -                    -     60 per 60s (token_bucket)  the reque
 }
 
 #[test]
+fn a_kind_that_is_longer_than_any_column_is_displayed() {
+    let kind = "k".repeat(70_000);
+    let long = move |_: &Parts| Some(Key::new(&kind, "v"));
+    let layer = RateLimitLayer::composite(MemoryStore::new()).policy(Policy::new("long", OWN).key(key::from_fn(long)));
+    assert!(layer.explain(&parts(get("/"))).to_string().len() > 70_000);
+}
+
+#[test]
 fn a_layer_without_policies_is_a_header() {
     let explanation = RateLimitLayer::composite(MemoryStore::new()).explain(&parts(get("/")));
     assert!(explanation.policies().is_empty());

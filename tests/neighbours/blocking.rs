@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use axum::middleware::map_response;
+use axum::middleware::{from_fn, map_response};
 use tollgate::{Key, Limiter, Rule};
 
-use crate::http::{SLOTS, ask_beside, by_store, fleet, layer, serve};
+use crate::http::{SLOTS, ask_beside, by_store, fleet, layer, serve, with_decision};
 use crate::rig::{Rig, assert_none_failed, ms};
 
 /// Between two requests of a client.
@@ -60,7 +60,7 @@ fn nor_does_one_behind_a_fleet_shedder_and_all_slots_are_released() {
         let layer = fleet(&rig.store);
         let watched = layer.clone();
         watch.breaker_of(move || watched.breaker_state());
-        let address = serve(&rig, |app| app.layer(layer).layer(map_response(by_store)));
+        let address = serve(&rig, |app| app.layer(from_fn(with_decision)).layer(layer).layer(map_response(by_store)));
         ask_beside("/blocks", address, &rig.runtime, Duration::ZERO)
     });
     for policy in ["fleet", "fleet.others"] {

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::Extension;
+use axum::extract::{Extension, Request};
 use axum::http::StatusCode;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::future::join_all;
@@ -38,6 +39,13 @@ pub(crate) fn layer(store: &RedisStore) -> RateLimitLayer {
 /// A shedder of a fleet that has room for all of them.
 pub(crate) fn fleet(store: &RedisStore) -> FleetShedLayer {
     FleetShedLayer::new(store.clone(), "fleet", SLOTS, 0.2)
+}
+
+/// Inserts the decision of the layer outside into the response.
+pub(crate) async fn with_decision(decision: Decision, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(decision);
+    response
 }
 
 /// Shows each decision without the store as a 503.

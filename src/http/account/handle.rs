@@ -93,6 +93,11 @@ impl Handle {
         Self { outer: Some(Arc::new(outer)), ..self }
     }
 
+    /// Returns whether some policy of the layer counted the request.
+    pub(crate) fn is_limited(&self) -> bool {
+        !self.shared.decision.outcomes().is_empty()
+    }
+
     /// Notes that another layer inside admitted the request, too.
     pub(super) fn note_inner(&self) {
         self.shared.note_inner();
@@ -163,6 +168,7 @@ impl Handle {
     /// # let _ = on_chunk;
     /// ```
     pub fn charge(&self, units: u64) {
+        self.watch();
         self.layers().for_each(|layer| layer.charge(units));
     }
 
@@ -182,7 +188,17 @@ impl Handle {
     /// # let _ = on_cached;
     /// ```
     pub fn refund(&self, units: u64) {
+        self.watch();
         self.layers().for_each(|layer| layer.refund(units));
+    }
+
+    /// Warns if units are charged or refunded, and no policy of any layer is metered.
+    fn watch(&self) {
+        let gate = &self.shared.gate;
+        let is_metered = |layer: &Arc<Shared>| layer.gate.policies.iter().any(|policy| policy.options().metered);
+        if gate.watch.is_on() && !gate.policies.is_empty() && !self.layers().any(is_metered) {
+            gate.watch.unmetered();
+        }
     }
 
     /// Checks one more policy, by a key that is known only now, and takes its fixed cost if it fits.

@@ -24,7 +24,7 @@ pub(crate) use self::judge::Judge;
 pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::observer::Timer;
 use crate::core::{Decision, Error, Mode};
-use crate::http::account::{Account, ByteChecks, has_body};
+use crate::http::account::{Account, ByteChecks, Handle, has_body};
 use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
@@ -135,7 +135,10 @@ fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<
 
 /// Resolves each policy, and warns if the request lacks the key of one and none limits it.
 fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<Skips, Refusal> {
-    let mut skips = Skips::default();
+    // Of a layer outside, while requests are watched.
+    let outer = if gate.watch.is_on() { parts.extensions.get::<Handle>() } else { None };
+    let is_limited = outer.is_some_and(Handle::is_limited);
+    let mut skips = Skips { is_limited, ..Skips::default() };
     for place in 0..gate.policies.len() {
         let mut resolved = Judge::new(gate, place, parts).watched().resolve();
         resolved.observe(gate, place);
@@ -159,6 +162,8 @@ struct Skips {
     lacking: Option<usize>,
     /// The client is on an allow list.
     is_listed: bool,
+    /// A layer outside limits it.
+    is_limited: bool,
 }
 
 impl Skips {
@@ -181,7 +186,7 @@ impl Skips {
 
     /// Warns of a request that no policy counts. Clients on an allow list are not limited on purpose.
     fn watch(self, gate: &Gate) {
-        if let Some(place) = self.lacking.filter(|_| !self.is_listed) {
+        if let Some(place) = self.lacking.filter(|_| !self.is_listed && !self.is_limited) {
             gate.watch.unlimited(place, &gate.policies[place]);
         }
     }

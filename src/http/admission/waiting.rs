@@ -69,6 +69,8 @@ impl PendingCheck for Waiting {
     fn timed_out(&self) -> Resolution<Box<Refusal>> {
         self.resolution(match &self.stage {
             Stage::Key(_) => {
+                // It may have the key.
+                self.gate.watch.has_key(self.keyless.draft.rule);
                 let late = Error::new(Kind::Timeout, "the lookup of a key timed out");
                 self.judge().without_key(self.keyless, late)
             }

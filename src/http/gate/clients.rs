@@ -1,5 +1,6 @@
 //! Warns of clients that are counted together: by the address of a proxy, or as no address is known.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use http::HeaderName;
@@ -10,8 +11,8 @@ use crate::http::policy::Policy;
 
 /// What was warned of the clients of a layer.
 pub(super) struct Clients {
-    /// [`NO_PEER`], [`FORWARDED`], [`UNNAMED`] and [`TRUSTS_ALL`].
-    warned: AtomicU8,
+    /// [`NO_PEER`], [`FORWARDED`], [`UNNAMED`] and [`TRUSTS_ALL`]; of the layer, whatever policies it has.
+    warned: Arc<AtomicU8>,
     /// In the order of the policies.
     named: Box<[Named]>,
 }
@@ -45,12 +46,12 @@ pub(super) fn is_first(warned: &AtomicU8, cause: u8) -> bool {
 impl Clients {
     /// Watches for policies; nothing was warned of yet.
     pub(super) fn of(policies: &[Policy]) -> Self {
-        Self { warned: AtomicU8::new(0), named: policies.iter().map(|_| Named::default()).collect() }
+        Self { warned: Arc::default(), named: policies.iter().map(|_| Named::default()).collect() }
     }
 
     /// Watches for other policies of the same layer: what was logged stays logged.
     pub(super) fn renewed(&self, policies: &[Policy]) -> Self {
-        Self { warned: AtomicU8::new(self.warned.load(Relaxed)), ..Self::of(policies) }
+        Self { warned: Arc::clone(&self.warned), ..Self::of(policies) }
     }
 
     /// The layer is set up: warns if clients choose their address. `client` is the extractor of the layer for lists.

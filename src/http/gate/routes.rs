@@ -50,6 +50,11 @@ impl Routes {
         trap
     }
 
+    /// Returns whether a template is one of the routes.
+    pub(super) fn has(&self, template: &str) -> bool {
+        self.0.iter().any(|route| *route.template == *template)
+    }
+
     /// Returns whether some route has not matched.
     pub(super) fn is_any_unmatched(&self) -> bool {
         self.unmatched().next().is_some()

@@ -6,6 +6,7 @@
 //! have codes, which docs/troubleshooting.md explains; none has a key, an address or the value of a header, and none
 //! changes what is admitted.
 
+use std::sync::Arc;
 #[cfg(feature = "axum")]
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -27,8 +28,8 @@ pub(crate) struct Watch {
     /// How many requests have come, as long as they are watched.
     seen: AtomicU32,
     clients: Clients,
-    /// [`UNMETERED`].
-    warned: AtomicU8,
+    /// [`UNMETERED`]; of the layer, whatever policies it has.
+    warned: Arc<AtomicU8>,
     #[cfg(feature = "axum")]
     had_route: AtomicBool,
     /// In the order of the policies.
@@ -58,7 +59,7 @@ impl Watch {
         Self {
             seen: AtomicU32::new(0),
             clients: Clients::of(policies),
-            warned: AtomicU8::new(0),
+            warned: Arc::default(),
             #[cfg(feature = "axum")]
             had_route: AtomicBool::new(false),
             policies: policies.iter().map(Watched::of).collect(),
@@ -67,7 +68,8 @@ impl Watch {
 
     /// Watches requests to other policies of the same layer: what was logged of the layer itself stays logged.
     pub(crate) fn renewed(&self, policies: &[Policy]) -> Self {
-        Self { clients: self.clients.renewed(policies), ..Self::of(policies) }
+        let (clients, warned) = (self.clients.renewed(policies), Arc::clone(&self.warned));
+        Self { clients, warned, ..Self::of(policies) }
     }
 
     /// Returns whether requests are still watched.
@@ -130,8 +132,9 @@ impl Watch {
         if is_first(&self.warned, UNMETERED) {
             tracing::warn!(
                 code = "TG007",
-                "a response has a RealCost, and no policy of the layer is metered, so nothing is charged for it: call \
-                 metered() on the policy that is to charge it, in a file set metered = true"
+                "a response has a RealCost, or a Handle charged or refunded units, and no policy of the layer is metered, \
+                 so nothing is charged for it: call metered() on the policy that is to charge it, in a file set \
+                 metered = true"
             );
         }
     }
@@ -166,9 +169,11 @@ impl Watch {
             self.had_route.store(true, Relaxed);
         }
         let had_route = self.had_route.load(Relaxed);
+        // Inside Router::nest the path is that of another route, which a policy names by its whole template.
+        let is_named = matched.is_some_and(|matched| self.policies.iter().any(|watched| watched.routes.has(matched)));
         for (policy, watched) in policies.iter().zip(&self.policies) {
             let Some(trap) = watched.routes.trap(matched, parts.uri.path(), had_route) else { continue };
-            if is_first(&watched.warned, ROUTE) {
+            if !is_named && is_first(&watched.warned, ROUTE) {
                 trap.warn(policy.name());
             }
         }

@@ -141,7 +141,9 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = self.policies.iter().map(Explained::row);
         let lines: Vec<[String; 6]> = iter::once(HEADER.map(str::to_owned)).chain(lines).collect();
-        let widest = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+        // A format takes no larger width, and panics.
+        let most = usize::from(u16::MAX);
+        let widest = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0).min(most);
         let widths: [usize; 5] = array::from_fn(widest);
         for line in &lines {
             for (cell, width) in line.iter().zip(widths) {

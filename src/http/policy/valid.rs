@@ -46,9 +46,10 @@ impl Policy {
     ///
     /// If they do not, whatever a handler reports; the message names the policy.
     pub(crate) fn check_free(&self) -> Result<(), Error> {
-        let Options { cost_by, bytes, metered, deny, missing_key, .. } = &self.options;
+        let Options { cost_by, bytes, metered, deny, .. } = &self.options;
         let is_charged = self.rule.units() > 0 || cost_by.is_some() || bytes.is_some() || *metered;
-        let refuses = self.rule.banning().is_some() || deny.is_some() || *missing_key == Some(MissingKey::Deny);
+        let refuses = self.rule.banning().is_some() || deny.is_some();
+        let refuses = refuses || self.rule_for_missing_key() == MissingKey::Deny;
         if is_charged || refuses {
             return Ok(());
         }

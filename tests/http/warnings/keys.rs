@@ -38,6 +38,14 @@ fn send_as(app: &Router, user: &'static str) -> u16 {
 }
 
 #[test]
+fn a_request_that_a_layer_outside_limits_is_no_warning() {
+    let logged = Logged::start();
+    let app = pages().layer(layer([by_header("x-api-key")])).layer(layer([by_address()]));
+    assert_eq!(visit(&app, "/"), 200);
+    logged.none();
+}
+
+#[test]
 fn authentication_inside_the_limiter_is_one_warning() {
     let (logged, app) = (Logged::start(), app(&layer([by_address(), by_user()])));
     assert_eq!(visit(&app, "/"), 200);

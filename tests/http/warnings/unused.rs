@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::response::Response;
 use axum::routing::get;
 use futures::FutureExt;
-use tollgate::{AccessList, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, Rule, key};
+use tollgate::{AccessList, Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RealCost, Rule, key};
 use tower::Layer;
 
 use super::{Logged, MANY, app, layer, pages, visit, visit_often};
@@ -30,6 +30,21 @@ fn a_real_cost_that_no_policy_charges_is_one_warning() {
     let app = costly().layer(layer([by_global("api"), by_global("other").cost(2)]));
     assert_eq!(visit(&app, "/"), 200);
     logged.only("TG007", &["metered()", "metered = true"], || visit(&app, "/"));
+}
+
+#[test]
+fn units_that_a_handler_charges_to_no_policy_are_one_warning_however_often_policies_are_replaced() {
+    let (logged, limits) = (Logged::start(), layer([by_global("api")]));
+    let charge = async |handle: Handle| {
+        handle.charge(3);
+        handle.refund(1);
+    };
+    let app = Router::new().route("/", get(charge)).layer(limits.clone());
+    for _ in 0..10 {
+        assert_eq!(visit(&app, "/"), 200);
+        limits.replace_policies([by_global("api")]).expect("they are valid");
+    }
+    logged.only("TG007", &["a Handle charged", "metered()"], || visit(&app, "/"));
 }
 
 #[test]
