@@ -54,7 +54,8 @@ impl Policy {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "policy {:?}: requests cost 0, so this policy limits nothing: give a cost of 1 or more, or make it metered",
+            "policy {:?}: requests cost 0, so this policy limits nothing: give a cost of 1 or more, make it \
+             metered, or if that is meant, set cost_by(|_| 0)",
             self.name()
         )))
     }

@@ -1,10 +1,12 @@
 //! Clients that are counted together: TG003, by the address of a proxy, and TG004, as no address is known.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::Request;
+use http::request::Parts;
 use tollgate::key::KeyExtractor;
 use tollgate::{AccessList, MemoryStore, Policy, Quota, RateLimitLayer, key};
 
@@ -198,4 +200,24 @@ fn a_key_that_needs_no_peer_or_has_one_warns_of_none() {
         assert_eq!(send(&app(&layer([policy])), Request::new(Body::empty())), 200);
     }
     logged.none();
+}
+
+#[test]
+fn a_request_during_which_policies_are_replaced_repeats_no_warning() {
+    let (logged, limits) = (Logged::start(), layer([]));
+    let (other, is_replaced) = (limits.clone(), AtomicBool::new(false));
+    let by_address = || Policy::new("ip", MANY).key(key::client_ip());
+    // It replaces them as another thread might, after the request has begun.
+    let replace = move |_: &Parts| {
+        if !is_replaced.swap(true, Ordering::Relaxed) {
+            other.replace_policies([by_address()]).expect("they are valid");
+        }
+        false
+    };
+    let replacing = Policy::new("replacing", MANY).when(replace);
+    limits.replace_policies([replacing, by_address()]).expect("they are valid");
+    let app = app(&limits);
+    let without_peer = || Request::builder().uri("/").body(Body::empty()).expect("a request");
+    assert_eq!(send(&app, without_peer()), 200);
+    logged.only("TG004", &[], || send(&app, without_peer()));
 }

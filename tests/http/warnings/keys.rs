@@ -1,10 +1,12 @@
 //! Policies whose key requests lack: TG001.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::Router;
 use tollgate::key::KeyExtractor;
 use tollgate::{AccessList, Key, Lookup, MissingKey, Policy, RateLimitLayer, key};
+use tower::ServiceExt;
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit, visit_often};
 
@@ -211,4 +213,17 @@ fn each_layer_and_other_policies_warn_for_themselves() {
     first.replace_policies([by_header("x-token")]).expect("it works");
     visit(&app(&first), "/");
     assert_eq!(logged.warnings().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_whose_lookups_time_out_are_not_missing() {
+    let never = |_: Lookup| std::future::pending::<Result<Option<Key>, Infallible>>();
+    let account = Policy::new("account", MANY).key(key::lookup(key::header("x-api-key"), never));
+    let (logged, app) = (Logged::start(), app(&layer([by_address(), account]).budget(Duration::from_millis(20))));
+    for client in 0..500 {
+        let with_key = request("/", &[("x-api-key", &client.to_string())]);
+        assert_eq!(app.clone().oneshot(with_key).await.expect("a response").status(), 200);
+        assert_eq!(visit(&app, "/"), 200);
+    }
+    assert!(logged.warnings().iter().all(|line| !line.contains("TG0")), "{:#?}", logged.warnings());
 }

@@ -136,3 +136,13 @@ fn a_key_by_route_around_the_router_is_one_warning_after_a_thousand() {
     (0..1_001).for_each(|_| assert_eq!(visit(&app, "/missing"), 404));
     logged.none();
 }
+
+#[test]
+fn a_route_that_another_policy_names_by_its_whole_template_is_no_trap() {
+    let login = |name, route| Policy::new(name, MANY).routes([route]);
+    let limits = layer([login("login", "/login"), login("api-login", "/api/login")]);
+    let page = || Router::new().route("/login", get(|| async {})).layer(limits.clone());
+    let (logged, app) = (Logged::start(), page().nest("/api", page()));
+    assert_eq!((visit(&app, "/api/login"), visit(&app, "/login")), (200, 200));
+    logged.none();
+}

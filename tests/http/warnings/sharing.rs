@@ -138,3 +138,15 @@ fn layers_of_one_policy_still_share_it_after_both_were_replaced() {
     }
     logged.none();
 }
+
+#[test]
+fn a_clone_of_a_policy_that_replaced_another_shares_without_a_warning() {
+    let (logged, store) = (Logged::start(), MemoryStore::new());
+    let ip = || Policy::new("ip", Quota::per_hour(9)).key(key::client_ip());
+    let first = RateLimitLayer::new(store.clone(), ip());
+    let _first = pages().layer(first.clone());
+    let next = ip();
+    first.replace_policies([next.clone()]).expect("it is valid");
+    let _second = pages().layer(RateLimitLayer::new(store, next));
+    logged.none();
+}
