@@ -14,7 +14,7 @@ const RETURN: Duration = Duration::from_secs(3);
 async fn while_the_server_is_dead_a_local_store_decides_and_then_it_again() {
     let mut server = server();
     let store = RedisCellStore::connect(&server.url()).await.unwrap();
-    let app = app(&RateLimitLayer::new(store, by_user(THREE)));
+    let app = app(&RateLimitLayer::new(store, by_user(THREE)).expose_decisions());
     assert_eq!(send(&app, "ada").await.extensions().get::<Decision>().unwrap().source(), Source::Store);
     server.kill();
     for status in [200, 200, 200, 429] {

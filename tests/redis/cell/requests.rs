@@ -9,7 +9,7 @@ use super::rig::{HOUR, THREE, app, by_user, line, send, server, store};
 #[tokio::test]
 async fn a_burst_is_admitted_and_then_refused_with_a_true_wait() {
     let server = server();
-    let app = app(&RateLimitLayer::new(store(&server).await, by_user(THREE)));
+    let app = app(&RateLimitLayer::new(store(&server).await, by_user(THREE)).expose_decisions());
     for left in ["2", "1", "0"] {
         let response = send(&app, "ada").await;
         assert_eq!(response.status(), 200);
@@ -29,7 +29,8 @@ async fn a_burst_is_admitted_and_then_refused_with_a_true_wait() {
 #[tokio::test]
 async fn who_waits_as_long_as_told_is_admitted_and_is_never_told_0() {
     let server = server();
-    let app = app(&RateLimitLayer::new(store(&server).await, by_user(Quota::gcra(2, Duration::from_secs(1)).burst(1))));
+    let app = app(&RateLimitLayer::new(store(&server).await, by_user(Quota::gcra(2, Duration::from_secs(1)).burst(1)))
+        .expose_decisions());
     assert_eq!(send(&app, "ada").await.status(), 200);
     let response = send(&app, "ada").await;
     assert_eq!((response.status().as_u16(), line(&response, "retry-after")), (429, "1"));
@@ -48,7 +49,7 @@ async fn a_cost_from_outside_never_takes_more_than_is_there_nor_gives_any() {
         Ok("wrapping") => (1 << 63) / 1_200_000_000_000 + 1,
         _ => 4,
     });
-    let app = app(&RateLimitLayer::new(store(&server).await, policy));
+    let app = app(&RateLimitLayer::new(store(&server).await, policy).expose_decisions());
     for user in ["most", "minus", "least", "wrapping", "four"] {
         let response = send(&app, user).await;
         assert_eq!(response.extensions().get::<Decision>().unwrap().source(), Source::Store, "{user}");
@@ -61,7 +62,7 @@ async fn a_cost_from_outside_never_takes_more_than_is_there_nor_gives_any() {
 #[tokio::test]
 async fn a_policy_in_shadow_counts_and_refuses_nobody() {
     let server = server();
-    let app = app(&RateLimitLayer::new(store(&server).await, by_user(THREE).shadow()));
+    let app = app(&RateLimitLayer::new(store(&server).await, by_user(THREE).shadow()).expose_decisions());
     for fits in [true, true, true, false, false] {
         let response = send(&app, "ada").await;
         assert_eq!(response.status(), 200);
@@ -73,7 +74,7 @@ async fn a_policy_in_shadow_counts_and_refuses_nobody() {
 async fn a_tier_that_cannot_be_counted_is_decided_as_without_a_store_and_trips_no_breaker() {
     let server = server();
     let policy = by_user(THREE).tier(|parts| (parts.headers["x-user"] == "pro").then(|| Quota::fixed_window(9, HOUR)));
-    let layer = RateLimitLayer::new(store(&server).await, policy);
+    let layer = RateLimitLayer::new(store(&server).await, policy).expose_decisions();
     let app = app(&layer);
     for _ in 0..9 {
         let response = send(&app, "pro").await;

@@ -50,7 +50,7 @@ pub(crate) fn by_user(quota: Quota) -> Policy {
 }
 
 pub(crate) fn app(layer: &RateLimitLayer) -> Router {
-    Router::new().route("/", get(async || "hello")).layer(layer.clone().expose_decisions())
+    Router::new().route("/", get(async || "hello")).layer(layer.clone())
 }
 
 pub(crate) async fn send(app: &Router, user: &str) -> Response<Body> {
