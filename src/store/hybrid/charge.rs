@@ -18,7 +18,6 @@ use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 
 use super::balance::{Balance, ChargeResult};
-use super::ledger::Ledger;
 use super::shared::SharedBalances;
 use crate::core::Error;
 use crate::store::{Applied, Change, Check, Counter, Deadline, Store};
@@ -44,17 +43,13 @@ pub(super) struct Charge {
     sender: watch::Sender<Option<Arc<Error>>>,
 }
 
-/// The charge that is on its way, and one of all that was not in it.
-const ROUNDS: usize = 2;
-
-/// Charges the debt that a counter has now, and waits until that is done; what is admitted meanwhile may stay a debt.
+/// Charges the debt of a counter at once, and waits until there is none.
 ///
 /// # Errors
 ///
 /// The first error of a charge; its units are a debt as before or given up, as the [page](self) has it.
 pub(super) async fn charge_debts(shared: &Arc<SharedBalances>, hash: u64, counter: &Counter) -> Result<(), Error> {
-    for _ in 0..ROUNDS {
-        let Some(mut charge_result) = start_charging(shared, hash, counter) else { break };
+    while let Some(mut charge_result) = start_charging(shared, hash, counter) {
         let _ = charge_result.changed().await;
         if let Some(error) = &*charge_result.borrow() {
             return Err(error.shared());
@@ -126,9 +121,7 @@ impl Charge {
     fn arrived(&mut self, applied: &Applied) {
         self.ended = true;
         let mut balances = self.shared.shards.lock(self.hash);
-        let back = balances
-            .find(self.hash, &self.counter)
-            .map_or(0, |balance| balance.end_charge(|ledger| ledger.arrived(applied)));
+        let back = balances.find(self.hash, &self.counter).map_or(0, |balance| balance.ledger.arrived(applied));
         drop(balances);
         if back > 0 {
             drop(self.shared.refund_charged(&self.counter, back, applied.stamp));
@@ -144,7 +137,7 @@ impl Charge {
         }
         if let Some(balance) = self.shared.shards.lock(self.hash).find(self.hash, &self.counter) {
             if self.sent {
-                balance.end_charge(Ledger::lost);
+                balance.ledger.lost();
             } else {
                 balance.ledger.not_sent();
             }

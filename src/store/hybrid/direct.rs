@@ -1,23 +1,20 @@
 //! Requests the inner store decides, and their effect on balances.
 //!
-//! The checks come in; the inner store's decision goes out, with stamps that carry the epochs of the keys. Their costs
-//! lower what is left of the keys from the start to the end, so that their keys admit only what is left beside them.
-//! Debts that what is left may not cover are charged first.
+//! The checks come in; the inner store's decision goes out, with stamps that carry the epochs of the keys. First
+//! the debts of the keys are charged, so that the inner store decides with all units counted. From the start to
+//! the end none of the keys admits anything here, since what it has left is about to change.
 //!
 //! | step | under locks | what is done |
 //! | --- | --- | --- |
 //! | `start` | yes | each key's balance is entered, or its part gets a stray |
-//! | `charge_debts` | no | debts are charged, within the deadline, if what is left may not cover them |
+//! | `charge_debts` | no | debts are charged, within the deadline |
 //! | the call | no | the inner store decides |
-//! | `leave` | yes | balances are left, with what remains |
-//!
-//! The inner store may have admitted units that this process admitted meanwhile, as other processes took what was left.
-//! Such an admission is refunded, and the request is decided once more, *alone*: its keys admit nothing until the end,
-//! and their debts are charged first.
+//! | drop | yes | balances are left, with what remains |
 //!
 //! # Cancellation
 //!
-//! A request that is dropped leaves its balances, too: without a result, so what is left does not rise by it.
+//! A request that is dropped ends in the last step, too: its result is unknown, and its keys admit nothing before the
+//! next look or decision.
 
 use std::sync::Arc;
 
@@ -25,15 +22,16 @@ use smallvec::SmallVec;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
-use super::balance::{Balance, Sent};
+use super::balance::Counted;
 use super::charge::charge_debts;
 use super::epoch::marked;
 use super::shared::SharedBalances;
 use crate::core::error::Kind;
-use crate::core::{Decision, Error};
-use crate::store::{Answer, Change, Check, Deadline, Decided, Receipt, Settlement, Store};
+use crate::core::{Error, Outcome};
+use crate::store::{Answer, Check, Deadline, Decided, Store};
 
-/// A request on its way to the inner store. If it is dropped without a decision, balances are not updated.
+/// A request on its way to the inner store. Its keys admit nothing here meanwhile; if it is dropped without
+/// a decision, balances are not updated.
 struct Direct {
     /// Where the keys' balances are.
     shared: Arc<SharedBalances>,
@@ -41,10 +39,10 @@ struct Direct {
     checks: SmallVec<[Check; 2]>,
     /// The state of each check's key, in the order of the checks.
     keys: SmallVec<[KeyBefore; 2]>,
-    /// Whether its keys admit nothing meanwhile.
-    is_alone: bool,
-    /// Whether its balances were left.
-    has_left: bool,
+    /// When the request began: the age of its result.
+    sent: Instant,
+    /// What the inner store decided, if it did.
+    outcomes: Option<SmallVec<[Outcome; 2]>>,
 }
 
 /// The state of a key when the inner store was called.
@@ -52,35 +50,25 @@ struct Direct {
 struct KeyBefore {
     /// How often the key was reset.
     epoch: u64,
-    /// Where the cost is accounted for meanwhile.
-    place: Place,
+    /// How the key is kept from admitting meanwhile.
+    held: Held,
 }
 
-/// Where the cost of a check is accounted for while the inner store decides.
+/// How a key is kept from admitting while the inner store decides.
 #[derive(Clone, Copy)]
-enum Place {
+enum Held {
     /// Looks and queues need no entry.
     Unneeded,
     /// There is no room for an entry.
     Stray,
-    /// In the balance, with what was counted of charges when the inner store was called.
-    Entry(Sent),
+    /// Its balance was entered, when so much of its metered charges was counted.
+    Entry(Counted),
 }
 
 /// How the inner store is called: `decide` or `probe`.
 pub(super) type Call = fn(&dyn Store, &[Check], Deadline) -> Answer<Result<Decided, Error>>;
 
-/// A decision, or what has to be decided once more.
-type Ended = Result<Result<Decided, Error>, Box<Over>>;
-
-/// An admission by the inner store of units that this process had admitted as well.
-struct Over {
-    shared: Arc<SharedBalances>,
-    checks: SmallVec<[Check; 2]>,
-    receipt: Receipt,
-}
-
-/// Has the inner store decide, after those debts of the request's keys have been charged that may not be covered.
+/// Has the inner store decide, after the debts of the request's keys have been charged.
 ///
 /// Looks pass through as they are. Charging has the earlier one of the deadline and the inner store's budget, and
 /// the inner store keeps the deadline by itself.
@@ -94,37 +82,24 @@ pub(super) fn decide_there(
         return call(&*shared.inner, checks, deadline);
     }
     let _ = shared.runtime();
-    let last = shared.budget().map_or(deadline, |budget| deadline.earlier(Deadline::after(budget)));
-    let (mut direct, must_charge) = Direct::start(shared, checks, false);
-    if must_charge {
-        return Answer::pending(async move {
-            let decided = direct.charge_and_call(call, last).await;
-            finish(direct.end(decided), call, last).await
-        });
+    let (direct, has_debt) = Direct::start(shared, checks);
+    if !has_debt {
+        return match call(&*shared.inner, checks, deadline) {
+            Answer::Ready(decided) => Answer::Ready(direct.finish(decided)),
+            Answer::Pending(pending) => Answer::pending(async move { direct.finish(pending.await) }),
+        };
     }
-    match call(&*shared.inner, checks, deadline) {
-        Answer::Ready(decided) => match direct.end(decided) {
-            Ok(decided) => Answer::Ready(decided),
-            over @ Err(_) => Answer::pending(finish(over, call, last)),
-        },
-        Answer::Pending(pending) => Answer::pending(async move { finish(direct.end(pending.await), call, last).await }),
-    }
-}
-
-/// Returns the decision, made once more and alone if need be.
-async fn finish(ended: Ended, call: Call, last: Deadline) -> Result<Decided, Error> {
-    let Over { shared, checks, receipt } = match ended {
-        Ok(decided) => return decided,
-        Err(over) => *over,
-    };
-    let units = receipt.taken().iter().map(|taken| taken.units).enumerate();
-    let refunds: Vec<_> = units.map(|(index, units)| Settlement::new(index, Change::Refund(units))).collect();
-    // It is sent, whether or not its result is waited for.
-    drop(shared.inner.settle(receipt, &refunds));
-    let (mut direct, _) = Direct::start(&shared, &checks, true);
-    let decided = direct.charge_and_call(call, last).await?;
-    direct.leave(Some(&decided.decision));
-    Ok(direct.marked(decided))
+    let deadline = shared.budget().map_or(deadline, |budget| deadline.earlier(Deadline::after(budget)));
+    Answer::pending(async move {
+        let charge_result = direct.charge_debts();
+        match deadline.instant() {
+            Some(at) => timeout_at(at, charge_result).await.map_err(not_in_time)??,
+            None => charge_result.await?,
+        }
+        // It keeps the deadline by itself, so that a late decision is refunded.
+        let decided = call(&*direct.shared.inner, &direct.checks, deadline).wait().await;
+        direct.finish(decided)
+    })
 }
 
 /// The error of a request whose debts were not charged within the deadline.
@@ -133,44 +108,27 @@ fn not_in_time(late: Elapsed) -> Error {
 }
 
 impl Direct {
-    /// Notes the state of each key, and lowers what is left of it; the second value is whether debts have to be charged
-    /// first.
-    fn start(shared: &Arc<SharedBalances>, checks: &[Check], is_alone: bool) -> (Self, bool) {
-        let (now, mut must_charge) = (Instant::now(), false);
+    /// Notes the state of each key, which admits nothing here from now on; the second value is whether
+    /// there is a debt.
+    fn start(shared: &Arc<SharedBalances>, checks: &[Check]) -> (Self, bool) {
+        let (now, mut has_debt) = (Instant::now(), false);
         let mut locked = shared.lock_all(checks);
         let keys = checks.iter().enumerate().map(|(index, check)| {
-            let (hash, balances) = locked.of(index);
+            let (quota, (hash, balances)) = (check.counter.quota, locked.of(index));
             let epoch = balances.epoch(hash, &check.counter);
-            if check.cost == 0 || check.counter.quota.facts().only_in_store() {
-                return KeyBefore { epoch, place: Place::Unneeded };
+            if check.cost == 0 || quota.facts().only_in_store() {
+                return KeyBefore { epoch, held: Held::Unneeded };
             }
             let Some(balance) = balances.make(hash, &check.counter, now, shared.fresh()) else {
                 balances.strays += 1;
-                return KeyBefore { epoch, place: Place::Stray };
+                return KeyBefore { epoch, held: Held::Stray };
             };
-            balance.enter(check);
-            if is_alone {
-                balance.hold();
-            }
-            must_charge |= balance.must_charge();
-            KeyBefore { epoch: balance.epoch, place: Place::Entry(balance.sent()) }
+            has_debt |= balance.has_debt();
+            balance.counter.quota = quota;
+            KeyBefore { epoch: balance.epoch, held: Held::Entry(balance.enter()) }
         });
-        let keys = keys.collect();
-        drop(locked);
-        let (shared, checks) = (Arc::clone(shared), checks.iter().cloned().collect());
-        (Self { shared, checks, keys, is_alone, has_left: false }, must_charge)
-    }
-
-    /// Charges the debts of its keys, then has the inner store decide.
-    async fn charge_and_call(&mut self, call: Call, deadline: Deadline) -> Result<Decided, Error> {
-        let charging = self.charge_debts();
-        match deadline.instant() {
-            Some(at) => timeout_at(at, charging).await.map_err(not_in_time)??,
-            None => charging.await?,
-        }
-        self.note_charges();
-        // It keeps the deadline by itself, so that a late decision is refunded.
-        call(&*self.shared.inner, &self.checks, deadline).wait().await
+        let (shared, keys) = (Arc::clone(shared), keys.collect());
+        (Self { shared, checks: checks.iter().cloned().collect(), keys, sent: now, outcomes: None }, has_debt)
     }
 
     /// Charges the debts of its keys, one after the other; ends with the first error.
@@ -181,77 +139,46 @@ impl Direct {
         Ok(())
     }
 
-    /// Notes what was counted of charges once more: the inner store is called now.
-    fn note_charges(&mut self) {
-        let mut locked = self.shared.lock_all(&self.checks);
-        for (index, (check, key)) in self.checks.iter().zip(&mut self.keys).enumerate() {
-            let (hash, balances) = locked.of(index);
-            if let (Place::Entry(sent), Some(balance)) = (&mut key.place, balances.find(hash, &check.counter)) {
-                *sent = balance.sent();
-            }
-        }
-    }
-
-    /// Updates the balances by what the inner store decided.
-    fn end(mut self, decided: Result<Decided, Error>) -> Ended {
-        let decided = match decided {
-            Ok(decided) => decided,
-            Err(error) => return Ok(Err(error)),
-        };
-        if self.leave(Some(&decided.decision)) {
-            return Ok(Ok(self.marked(decided)));
-        }
-        let _ = self.shared.inner_id.set(decided.receipt.store());
-        let (shared, checks) = (Arc::clone(&self.shared), self.checks.clone());
-        Err(Box::new(Over { shared, checks, receipt: decided.receipt }))
-    }
-
-    /// Marks the stamps of a decision.
-    fn marked(&self, Decided { decision, receipt }: Decided) -> Decided {
+    /// Notes what the inner store decided and marks its stamps; the balances are updated when `self` is dropped, which
+    /// is at once.
+    fn finish(mut self, decided: Result<Decided, Error>) -> Result<Decided, Error> {
+        let Decided { decision, receipt } = decided?;
         let _ = self.shared.inner_id.set(receipt.store());
+        self.outcomes = Some(decision.outcomes().iter().cloned().collect());
         let mut keys = self.keys.iter();
         let receipt = receipt.each_taken(|taken| {
             taken.stamp = marked(taken.stamp, keys.next().map_or(0, |key| key.epoch));
         });
-        Decided { decision, receipt }
-    }
-
-    /// Leaves the balances, with what remains if the inner store has decided. Returns whether that covers what was
-    /// admitted here, if the request was admitted.
-    fn leave(&mut self, decision: Option<&Decision>) -> bool {
-        self.has_left = true;
-        let mut locked = self.shared.lock_all(&self.checks);
-        let mut is_covered = true;
-        for (index, (check, key)) in self.checks.iter().zip(&self.keys).enumerate() {
-            let (hash, balances) = locked.of(index);
-            let sent = match key.place {
-                Place::Unneeded => continue,
-                Place::Stray => {
-                    balances.strays -= 1;
-                    // Results received meanwhile do not include it.
-                    balances.find(hash, &check.counter).into_iter().for_each(Balance::shut);
-                    continue;
-                }
-                Place::Entry(sent) => sent,
-            };
-            let Some(balance) = balances.find(hash, &check.counter) else { continue };
-            balance.end(check.cost);
-            if self.is_alone {
-                balance.release();
-            }
-            if let Some(outcome) = decision.and_then(|decision| decision.outcomes().get(index)) {
-                let is_enough = balance.update(outcome, self.shared.allowance, sent, check.cost);
-                is_covered &= is_enough || !outcome.is_allowed();
-            }
-        }
-        is_covered || decision.is_none_or(|decision| !decision.is_allowed())
+        Ok(Decided { decision, receipt })
     }
 }
 
 impl Drop for Direct {
     fn drop(&mut self) {
-        if !self.has_left {
-            self.leave(None);
+        let mut locked = self.shared.lock_all(&self.checks);
+        for (index, (check, key)) in self.checks.iter().zip(&self.keys).enumerate() {
+            let (hash, balances) = locked.of(index);
+            let counted = match key.held {
+                Held::Unneeded => continue,
+                Held::Stray => {
+                    balances.strays -= 1;
+                    None
+                }
+                Held::Entry(counted) => Some(counted),
+            };
+            let outcome = self.outcomes.as_ref().and_then(|outcomes| outcomes.get(index));
+            let remaining = outcome.map_or(0, |outcome| if check.floor == 0 { outcome.remaining() } else { 0 });
+            match (balances.find(hash, &check.counter), counted) {
+                (Some(balance), Some(counted)) => {
+                    let least = balance.leave(remaining);
+                    if let (Some(least), Some(outcome)) = (least, outcome) {
+                        balance.update(outcome, least, self.shared.allowance, (self.sent, counted));
+                    }
+                }
+                // Results received meanwhile do not include it.
+                (Some(balance), None) => balance.distrust(),
+                (None, _) => {}
+            }
         }
     }
 }

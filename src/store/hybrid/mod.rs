@@ -2,16 +2,16 @@
 //!
 //! The checks of a request come in. If this process may still admit their units, an admitted decision goes out at
 //! once and the units are a debt; a task charges them at the next tick, and looks at what remains, which is how much
-//! may be admitted until the next look. Everything else is decided by the inner store; its cost lowers what is left
-//! until it has.
+//! may be admitted until the next look. Everything else is decided by the inner store, after the debts of its
+//! keys have been charged.
 //!
 //! A key's balance goes through these states:
 //!
 //! | state | admits here | ends |
 //! | --- | --- | --- |
 //! | unknown | nothing | with a decision or a look of the inner store: `update` |
-//! | known | `room` units, while the last result is fresh (10 ticks) | with `shut`, or when it is stale |
-//! | held | nothing, as it is reset, or a request is decided alone | with `release` |
+//! | known | `room` units, while the last look is fresh (10 ticks) | with `enter` or `shut`, or when it is stale |
+//! | direct | nothing, as the inner store is deciding | with `leave`, of the last of several |
 //!
 //! | file | what it has |
 //! | --- | --- |
@@ -21,13 +21,11 @@
 //! | `direct` | a request that the inner store decides |
 //! | `change`, `under_way` | refunds, charges and resets; those on their way |
 //! | `charge`, `ticking` | charging debts: at once, and at each tick |
-//! | `balances`, `balance`, `left` | the map; a key's units; what is left by results that overlap |
+//! | `balances`, `balance` | the map; what is left of a key |
 //! | `ledger`, `epoch` | the debt, by charges; stamps that do not outlive a reset |
 //!
-//! Invariants: of a key, the debt and what may still be admitted together never exceed the allowance; whatever is
-//! admitted, here or by the inner store, is covered by the latest result together with all units that this process
-//! admitted and that result may not have counted; no unit is sent in more than two charges; and no lock is held while
-//! the inner store is called or a task is started.
+//! Invariants: of a key, the debt and what may still be admitted together never exceed the allowance; no unit is
+//! sent in more than two charges; and no lock is held while the inner store is called or a task is started.
 
 mod admit;
 mod balance;
@@ -37,7 +35,6 @@ mod charge;
 mod direct;
 mod epoch;
 mod ledger;
-mod left;
 mod shared;
 mod store;
 mod ticking;

@@ -41,14 +41,12 @@ const DEFAULT_CAPACITY: usize = 10_000;
 ///
 /// **The allowance**: stores keep a debt of at most one more capacity, so (processes − 1) × allowance has to be less
 /// than the capacity. On the other hand, the allowance should cover what one process admits for a key during a tick and
-/// four round trips, as requests beyond it wait for the inner store.
+/// a round trip, as requests beyond it wait for the inner store.
 ///
-/// The inner store decides the first requests of a key, until it has replied to one, requests that cost more than may
-/// be admitted, reserves, leaky buckets and looks. Debts that what is left does not cover are charged before, within
-/// the same [budget](Store::budget). Meanwhile this process admits what is certainly left beside these requests; if
-/// others have taken that, an admission by the inner store is refunded, and the request decided once more with all
-/// debts charged. If the inner store is unavailable, its errors are returned once the allowance is used up.
-/// `remaining` is what the inner store returned last, less what was admitted here since and what is on its way.
+/// The inner store decides the first request of a key, requests that cost more than may be admitted, reserves, leaky
+/// buckets and looks, after the debts of their keys were charged; both within its [budget](Store::budget). If it
+/// is unavailable, its errors are returned once the allowance is used up. `remaining` is what the last look returned,
+/// less what was admitted here since.
 ///
 /// **Lost replies**: a charge without a reply within the budget (500 ms, if there is none) is sent once more, after the
 /// inner store has replied to a look, and never a third time. So each unit counts at most once more than it was used,
@@ -59,6 +57,10 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// to the inner store; units of earlier charges, and of those lost twice, are not refunded. While a key is reset,
 /// nothing is admitted here, and units taken before the reset are not refunded after it. A reset by another process is
 /// not noticed.
+///
+/// **Busy keys**: while the inner store decides a request of a key, nothing is admitted here for that key, and requests
+/// that come meanwhile are decided by the inner store as well. So a key with more than one request a round trip in a
+/// process stays with the inner store once it is there: this store is for many keys with few requests each.
 ///
 /// Near Redis, prefer a [`LeaseStore`](crate::LeaseStore), which is exact. Needs a tokio runtime: outside of one, the
 /// inner store decides everything.

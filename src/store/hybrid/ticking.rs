@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::balance::Balance;
 use super::balances::Balances;
@@ -69,17 +69,18 @@ impl Drop for Ticking {
     }
 }
 
-/// Updates the balance by a look.
+/// Updates the balance by a look, unless the inner store was called for the key meanwhile.
 async fn look(shared: &SharedBalances, hash: u64, counter: &Counter) {
-    let before_call = |balance: &mut Balance| (balance.sent(), balance.counter.clone());
+    let before_call = |balance: &mut Balance| (balance.turns, balance.counted(), balance.counter.clone());
     let before_call = shared.shards.lock(hash).find(hash, counter).map(before_call);
     // The key's own quota: it may have changed since its task began.
-    let Some((sent, counter)) = before_call else { return };
-    let look = [Check::new(counter.clone(), 0)];
+    let Some((turns, before, counter)) = before_call else { return };
+    let (sent, look) = (Instant::now(), [Check::new(counter.clone(), 0)]);
     let Ok(decided) = shared.bounded(shared.inner.decide(&look, Deadline::none())).await else { return };
     let _ = shared.inner_id.set(decided.receipt.store());
     let mut balances = shared.shards.lock(hash);
-    if let (Some(balance), Some(outcome)) = (balances.find(hash, &counter), decided.decision.outcomes().first()) {
-        balance.update(outcome, shared.allowance, sent, 0);
+    let balance = balances.find(hash, &counter).filter(|balance| balance.is_as_before(turns));
+    if let (Some(balance), Some(outcome)) = (balance, decided.decision.outcomes().first()) {
+        balance.update(outcome, outcome.remaining(), shared.allowance, (sent, before));
     }
 }

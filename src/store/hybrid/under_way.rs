@@ -43,7 +43,7 @@ impl Metered {
         let hash = shared.hash(counter);
         let mut balances = shared.shards.lock(hash);
         let balance = balances.make(hash, counter, Instant::now(), shared.fresh());
-        let is_stray = balance.map(|balance| balance.begin(units)).is_none();
+        let is_stray = balance.map(|balance| balance.begin_metered(units)).is_none();
         balances.strays += usize::from(is_stray);
         Some(Self { shared: Arc::clone(shared), hash, counter: counter.clone(), units, is_stray })
     }
@@ -54,7 +54,7 @@ impl Resetting {
     pub(super) fn begin(shared: &Arc<SharedBalances>, counter: &Counter) -> Self {
         let hash = shared.hash(counter);
         let mut balances = shared.shards.lock(hash);
-        let is_stray = balances.make(hash, counter, Instant::now(), shared.fresh()).map(Balance::hold).is_none();
+        let is_stray = balances.make(hash, counter, Instant::now(), shared.fresh()).map(Balance::enter).is_none();
         balances.strays += usize::from(is_stray);
         balances.forget(hash, counter);
         Self { shared: Arc::clone(shared), hash, counter: counter.clone(), is_stray }
@@ -67,8 +67,8 @@ impl Drop for Metered {
         balances.strays -= usize::from(self.is_stray);
         match balances.find(self.hash, &self.counter) {
             // Results received meanwhile do not include it.
-            Some(balance) if self.is_stray => balance.shut(),
-            Some(balance) => balance.end(self.units),
+            Some(balance) if self.is_stray => balance.distrust(),
+            Some(balance) => balance.end_metered(self.units),
             None => {}
         }
     }
@@ -80,8 +80,8 @@ impl Drop for Resetting {
         balances.strays -= usize::from(self.is_stray);
         balances.forget(self.hash, &self.counter);
         match balances.find(self.hash, &self.counter) {
-            Some(balance) if self.is_stray => balance.shut(),
-            Some(balance) => balance.release(),
+            Some(balance) if self.is_stray => balance.distrust(),
+            Some(balance) => drop(balance.leave(0)),
             None => {}
         }
     }

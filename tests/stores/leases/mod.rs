@@ -5,7 +5,6 @@ mod callers;
 mod debts;
 mod definition;
 mod demand;
-mod histories;
 mod returns;
 mod settled;
 mod several;
