@@ -141,7 +141,7 @@ impl Key {
 }
 
 /// The prefix of all keys of one kind, rendered once so that extractors do not escape it for each request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// `<kind>:`, escaped.
     text: SmolStr,

@@ -121,13 +121,21 @@ impl Gate {
         self.watch.set_up(&self.policies, &*self.client);
     }
 
-    /// Watches a request that has come. Returns whether it is the last one that is watched.
+    /// Watches a request that has come.
     #[cold]
-    pub(crate) fn begin_watch(&self, parts: &Parts) -> bool {
+    pub(crate) fn begin_watch(&self, parts: &Parts) {
         if self.policies.is_empty() {
             self.limits.warned.no_rules();
         }
-        self.watch.request(&self.policies, &*self.client, parts)
+        self.watch.request(&self.policies, &*self.client, parts);
+    }
+
+    /// A watched request is resolved, with its lookups.
+    #[cold]
+    pub(crate) fn end_watch(&self) {
+        if self.watch.count_resolved() {
+            self.watch.end(&self.policies, &*self.client);
+        }
     }
 
     /// Logs all refusals by policies.

@@ -207,7 +207,8 @@ impl Handle {
     /// its own. Of the policy, only its name, quota, cost,
     /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
     /// [`unadvertised`](Policy::unadvertised), [`ban`](Policy::ban) and [`shadow`](Policy::shadow) matter here. Ban only
-    /// keys that no client can choose for another.
+    /// keys that no client can choose for another. A cost above what the quota holds is always refused, without a
+    /// [`retry_after`](Decision::retry_after).
     ///
     /// What the first 64 checks of a request take before its response is settled with the request, and is in the
     /// headers. What later checks take is settled with an earlier check of the same key, if there is one; else only

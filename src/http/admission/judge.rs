@@ -31,7 +31,7 @@ pub(crate) struct Judge<'a> {
     place: usize,
     /// The head of the request; `None` after a lookup.
     pub(super) parts: Option<&'a Parts>,
-    /// Whether the request is one to the service, which is watched and counted, and not a look.
+    /// Whether it is watched who has the key: of one of the first requests to the service, and not of a look.
     is_watched: bool,
 }
 
@@ -41,9 +41,9 @@ impl<'a> Judge<'a> {
         Self { gate, policy: &gate.policies[place], place, parts: Some(parts), is_watched: false }
     }
 
-    /// Returns the judge of a request to the service, which is watched.
-    pub(super) fn watched(self) -> Self {
-        Self { is_watched: true, ..self }
+    /// Returns the judge of a request to the service, which may be watched.
+    pub(super) fn watched(self, is_watched: bool) -> Self {
+        Self { is_watched, ..self }
     }
 
     /// Creates the judge that continues after a lookup, without the head of the request.

@@ -91,7 +91,11 @@ impl Admission {
     fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, mut skips: Skips, has_body: bool) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
-            match gate.limits.decide_after_lookups(plan).await {
+            let decided = gate.limits.decide_after_lookups(plan).await;
+            if gate.watch.is_on() {
+                gate.end_watch();
+            }
+            match decided {
                 Ok((plan, timer, decided)) => {
                     if plan.checks.is_empty() {
                         skips.add_looked_up(&gate, &plan.pending);
@@ -125,22 +129,26 @@ impl Admission {
 
 /// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
 fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<Skips, Refusal> {
-    let is_last = gate.watch.is_on() && gate.begin_watch(parts);
-    let resolved = resolve_each(gate, parts, plan);
-    if is_last {
-        gate.watch.end(&gate.policies, &*gate.client);
+    let is_watched = gate.watch.is_on();
+    if is_watched {
+        gate.begin_watch(parts);
+    }
+    let resolved = resolve_each(gate, parts, plan, is_watched);
+    // Else its lookups come first. One that panics is not counted.
+    if is_watched && (plan.pending.is_empty() || resolved.is_err()) {
+        gate.end_watch();
     }
     resolved
 }
 
 /// Resolves each policy, and warns if the request lacks the key of one and none limits it.
-fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<Skips, Refusal> {
+fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>, is_watched: bool) -> Result<Skips, Refusal> {
     // Of a layer outside, while requests are watched.
-    let outer = if gate.watch.is_on() { parts.extensions.get::<Handle>() } else { None };
+    let outer = if is_watched { parts.extensions.get::<Handle>() } else { None };
     let is_limited = outer.is_some_and(Handle::is_limited);
     let mut skips = Skips { is_limited, ..Skips::default() };
     for place in 0..gate.policies.len() {
-        let mut resolved = Judge::new(gate, place, parts).watched().resolve();
+        let mut resolved = Judge::new(gate, place, parts).watched(is_watched).resolve();
         resolved.observe(gate, place);
         if let Resolved::Skip(skip) = resolved {
             skips.add(gate, place, skip);

@@ -1,26 +1,46 @@
 //! Warns of policies whose key requests lack.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 use super::clients::is_first;
 use crate::core::Mode;
-use crate::http::key::MissingKey;
+use crate::http::key::{Inputs, MissingKey};
 use crate::http::policy::Policy;
 
 /// Whether requests have the key of one policy.
-#[derive(Default)]
 pub(super) struct Keys {
+    inputs: Inputs,
+    missing: MissingKey,
     /// A request had it, or may have had it.
     had: AtomicBool,
     /// A request lacked it.
     lacked: AtomicBool,
-    warned: AtomicU8,
+    warned: Arc<AtomicU8>,
 }
 
 /// It was warned of missing keys.
 const KEY: u8 = 1;
 
 impl Keys {
+    /// Watches the key of a policy; nothing was warned of yet.
+    pub(super) fn of(policy: &Policy) -> Self {
+        Self {
+            inputs: policy.extractor().inputs(),
+            missing: policy.rule_for_missing_key(),
+            had: AtomicBool::new(false),
+            lacked: AtomicBool::new(false),
+            warned: Arc::default(),
+        }
+    }
+
+    /// Takes over what was warned of the key before, if it is the same as far as is known.
+    pub(super) fn continue_from(&mut self, before: &Self) {
+        if self.inputs == before.inputs && self.missing == before.missing {
+            self.warned = Arc::clone(&before.warned);
+        }
+    }
+
     /// A request has the key.
     #[inline]
     pub(super) fn has(&self) {
@@ -31,26 +51,20 @@ impl Keys {
     }
 
     /// A request lacks the key, and nobody has said that it may pass.
-    pub(super) fn lacks(&self, policy: &Policy) {
+    pub(super) fn lacks(&self) {
         if !self.lacked.load(Relaxed) {
             self.lacked.store(true, Relaxed);
-        }
-        let is_unlimited = policy.rule_for_missing_key() == MissingKey::Skip;
-        let is_of_server = is_unlimited && policy.extractor().is_proven();
-        if is_of_server && !self.had.load(Relaxed) && is_first(&self.warned, KEY) {
-            tracing::warn!(
-                code = "TG001",
-                policy = policy.name(),
-                "requests lack the key of this policy, so it does not limit them: the server sets this key, so put the \
-                 layer that sets it, such as authentication, outside of this one; if such requests are meant to pass, \
-                 say missing_key(MissingKey::Skip)"
-            );
         }
     }
 
     /// A request lacks the key, and no policy limits it.
     pub(super) fn are_all(&self, policy: &Policy) {
-        if is_first(&self.warned, KEY) {
+        if !is_first(&self.warned, KEY) {
+            return;
+        }
+        if policy.extractor().is_proven() && !self.had.load(Relaxed) {
+            warn_of_server(policy);
+        } else {
             tracing::warn!(
                 code = "TG001",
                 policy = policy.name(),
@@ -68,6 +82,7 @@ impl Keys {
         }
         let name = policy.name();
         match policy.rule_for_missing_key() {
+            MissingKey::Skip if policy.extractor().is_proven() => warn_of_server(policy),
             MissingKey::Skip => tracing::warn!(
                 code = "TG001",
                 policy = name,
@@ -94,4 +109,15 @@ impl Keys {
             ),
         }
     }
+}
+
+/// Logs that requests lack a key that the server sets.
+fn warn_of_server(policy: &Policy) {
+    tracing::warn!(
+        code = "TG001",
+        policy = policy.name(),
+        "requests lack the key of this policy, so it does not limit them: the server sets this key, so put the layer \
+         that sets it, such as authentication, outside of this one; if such requests are meant to pass, say \
+         missing_key(MissingKey::Skip)"
+    );
 }

@@ -50,6 +50,11 @@ impl Routes {
         trap
     }
 
+    /// Returns whether both are the same routes.
+    pub(super) fn are_those_of(&self, other: &Self) -> bool {
+        self.0.iter().map(|route| &route.template).eq(other.0.iter().map(|route| &route.template))
+    }
+
     /// Returns whether a template is one of the routes.
     pub(super) fn has(&self, template: &str) -> bool {
         self.0.iter().any(|route| *route.template == *template)

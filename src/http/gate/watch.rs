@@ -17,6 +17,7 @@ use super::clients::{Clients, is_first};
 use super::keys::Keys;
 #[cfg(feature = "axum")]
 use super::routes::{Routes, warn_of_no_route};
+use crate::core::PolicyName;
 use crate::http::key::{KeyExtractor, MissingKey};
 use crate::http::policy::Policy;
 
@@ -25,7 +26,7 @@ const WATCHED: u32 = 1_000;
 
 /// The first requests of a layer, and what was warned of.
 pub(crate) struct Watch {
-    /// How many requests have come, as long as they are watched.
+    /// How many requests were resolved, as long as they are watched: one in flight may still have a key.
     seen: AtomicU32,
     clients: Clients,
     /// [`UNMETERED`]; of the layer, whatever policies it has.
@@ -38,10 +39,11 @@ pub(crate) struct Watch {
 
 /// One policy of the layer.
 struct Watched {
+    name: PolicyName,
     keys: Keys,
     /// [`ROUTE`].
     #[cfg(feature = "axum")]
-    warned: AtomicU8,
+    warned: Arc<AtomicU8>,
     #[cfg(feature = "axum")]
     routes: Routes,
 }
@@ -66,10 +68,17 @@ impl Watch {
         }
     }
 
-    /// Watches requests to other policies of the same layer: what was logged of the layer itself stays logged.
+    /// Watches requests to other policies of the same layer: what was logged of the layer itself stays logged, and what
+    /// was logged of a policy whose key or routes are as before.
     pub(crate) fn renewed(&self, policies: &[Policy]) -> Self {
         let (clients, warned) = (self.clients.renewed(policies), Arc::clone(&self.warned));
-        Self { clients, warned, ..Self::of(policies) }
+        let mut next = Self { clients, warned, ..Self::of(policies) };
+        for watched in &mut next.policies {
+            if let Some(before) = self.policies.iter().find(|before| before.name == watched.name) {
+                watched.continue_from(before);
+            }
+        }
+        next
     }
 
     /// Returns whether requests are still watched.
@@ -78,11 +87,15 @@ impl Watch {
         self.seen.load(Relaxed) < WATCHED
     }
 
-    /// Watches a request that has come. Returns whether it is the last one: then the watch [ends](Self::end) with it.
-    pub(crate) fn request(&self, policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) -> bool {
+    /// Watches a request that has come.
+    pub(crate) fn request(&self, policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) {
         #[cfg(feature = "axum")]
         self.routes(policies, parts);
         self.forwarding(policies, client, parts);
+    }
+
+    /// Counts a request that is resolved. Returns whether it is the last one: then the watch [ends](Self::end) with it.
+    pub(crate) fn count_resolved(&self) -> bool {
         self.seen.fetch_add(1, Relaxed) + 1 == WATCHED
     }
 
@@ -99,7 +112,7 @@ impl Watch {
     pub(crate) fn lacks_key(&self, place: usize, policy: &Policy, is_known: impl FnOnce() -> bool) {
         let Some(watched) = self.policies.get(place) else { return };
         if policy.rule_for_missing_key() == MissingKey::Skip || (self.is_on() && !is_known()) {
-            watched.keys.lacks(policy);
+            watched.keys.lacks();
         }
     }
 
@@ -182,14 +195,22 @@ impl Watch {
 
 impl Watched {
     fn of(policy: &Policy) -> Self {
-        #[cfg(not(feature = "axum"))]
-        let _ = policy;
         Self {
-            keys: Keys::default(),
+            name: policy.rule().name().clone(),
+            keys: Keys::of(policy),
             #[cfg(feature = "axum")]
-            warned: AtomicU8::new(0),
+            warned: Arc::default(),
             #[cfg(feature = "axum")]
             routes: Routes::of(policy.templates()),
+        }
+    }
+
+    /// Takes over what was warned of the policy that this one replaces.
+    fn continue_from(&mut self, before: &Self) {
+        self.keys.continue_from(&before.keys);
+        #[cfg(feature = "axum")]
+        if self.routes.are_those_of(&before.routes) {
+            self.warned = Arc::clone(&before.warned);
         }
     }
 }

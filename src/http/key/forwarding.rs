@@ -2,6 +2,8 @@
 
 use http::HeaderName;
 
+use crate::core::Kind;
+
 /// What a key extractor makes of the headers of a request in which proxies name the client.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,15 +30,24 @@ pub struct Inputs {
     pub has_route: bool,
     /// Whether every peer is a trusted proxy, by a network of all addresses.
     pub trusts_all: bool,
+    /// The kinds of those that are named when they are set up, such as a header's.
+    pub(crate) kinds: Vec<Kind>,
 }
 
 impl Inputs {
+    /// Returns those of a key of a kind that is named when it is set up.
+    pub(super) fn of(kind: &Kind) -> Self {
+        Self { kinds: vec![kind.clone()], ..Self::default() }
+    }
+
     /// Returns those of a key that is made of two.
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.kinds.extend(other.kinds);
         Self {
             client_header: self.client_header.or(other.client_header),
             has_route: self.has_route || other.has_route,
             trusts_all: self.trusts_all || other.trusts_all,
+            kinds: self.kinds,
         }
     }
 }

@@ -11,7 +11,7 @@ use http::request::Parts;
 
 use super::field_value::{is_normal, lines};
 use super::reading::Reading;
-use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
+use super::{Ambiguous, Extracted, Inputs, KeyExtractor, Kind, ListEntry};
 use crate::core::Answer;
 use crate::lookup::RawValues;
 
@@ -148,6 +148,10 @@ impl KeyExtractor for Header {
         let make = if self.plain { Kind::key } else { Kind::hashed };
         let key = self.value(parts).map(|found| found.map(|value| make(&self.kind, &value)));
         Answer::Ready(key.into())
+    }
+
+    fn inputs(&self) -> Inputs {
+        Inputs::of(&self.kind)
     }
 
     fn can_match(&self, entry: ListEntry<'_>) -> bool {

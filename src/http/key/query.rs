@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use http::request::Parts;
 
 use super::reading::{Reading, bytes};
-use super::{Ambiguous, Extracted, KeyExtractor, Kind, ListEntry};
+use super::{Ambiguous, Extracted, Inputs, KeyExtractor, Kind, ListEntry};
 use crate::core::Answer;
 use crate::lookup::RawValues;
 
@@ -108,6 +108,10 @@ impl KeyExtractor for Query {
     fn extract(&self, parts: &Parts) -> Answer<Extracted> {
         let key = self.value(parts).map(|found| found.map(|value| self.kind.key(&value)));
         Answer::Ready(key.into())
+    }
+
+    fn inputs(&self) -> Inputs {
+        Inputs::of(&self.kind)
     }
 
     fn raw_values(&self, parts: &Parts, offered: &mut RawValues) {

@@ -1,11 +1,14 @@
 //! Policies whose key requests lack: TG001.
 
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use axum::Router;
+use http::request::Parts;
+use tollgate::config::Config;
 use tollgate::key::KeyExtractor;
-use tollgate::{AccessList, Key, Lookup, MissingKey, Policy, RateLimitLayer, key};
+use tollgate::{AccessList, Key, Lookup, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, key};
 use tower::ServiceExt;
 
 use super::{Logged, MANY, app, layer, pages, request, send, visit, visit_often};
@@ -49,10 +52,97 @@ fn a_request_that_a_layer_outside_limits_is_no_warning() {
 
 #[test]
 fn authentication_inside_the_limiter_is_one_warning() {
-    let (logged, app) = (Logged::start(), app(&layer([by_address(), by_user()])));
-    assert_eq!(visit(&app, "/"), 200);
     let texts = ["policy=\"user\"", "authentication, outside of this one", "missing_key(MissingKey::Skip)"];
-    logged.only("TG001", &texts, || visit(&app, "/"));
+    // Nothing limits the first request, or the thousandth is the last that may be of a user.
+    for (policies, count) in [(vec![by_user()], 1), (vec![by_address(), by_user()], 1_000)] {
+        let (logged, app) = (Logged::start(), app(&layer(policies)));
+        visit_often(&app, "/", count - 1);
+        logged.none();
+        assert_eq!(visit(&app, "/"), 200);
+        logged.only("TG001", &texts, || visit(&app, "/"));
+    }
+}
+
+#[test]
+fn users_who_come_after_others_where_a_login_is_optional_are_no_warning() {
+    let (logged, app) = (Logged::start(), app(&layer([by_address(), by_user()])));
+    visit_often(&app, "/", 999);
+    assert_eq!(send_as(&app, "ada"), 200);
+    visit_often(&app, "/", 100);
+    logged.none();
+}
+
+#[tokio::test]
+async fn a_key_that_is_still_looked_up_at_the_end_of_the_watch_may_be_found() {
+    let (found, wait) = tokio::sync::oneshot::channel::<()>();
+    let wait = futures::FutureExt::shared(wait);
+    let account = move |_: Lookup| {
+        let wait = wait.clone();
+        async move { Ok::<_, Infallible>(wait.await.is_ok().then(|| Key::new("account", "known"))) }
+    };
+    let account = Policy::new("account", MANY).key(key::lookup(key::header("x-api-key"), account));
+    let (logged, app) = (Logged::start(), app(&layer([by_address(), account])));
+    let mut waiting = app.clone().oneshot(request("/", &[("x-api-key", "known")]));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    visit_often(&app, "/", 998);
+    logged.none();
+    found.send(()).expect("it waits");
+    assert_eq!(waiting.await.expect("a response").status(), 200);
+    visit_often(&app, "/", 100);
+    logged.none();
+}
+
+#[test]
+fn a_request_that_panics_does_not_end_the_watch() {
+    let panics = |parts: &Parts| {
+        assert!(parts.uri.path() != "/users/panics", "a closure");
+        1
+    };
+    let (logged, app) = (Logged::start(), app(&layer([by_address().cost_by(panics), by_header("x-apikey")])));
+    visit_often(&app, "/", 999);
+    assert!(catch_unwind(AssertUnwindSafe(|| visit(&app, "/users/panics"))).is_err());
+    logged.none();
+    visit(&app, "/");
+    logged.only("TG001", &["policy=\"api-key\"", "limited none of them"], || visit(&app, "/"));
+}
+
+#[test]
+fn policies_that_are_replaced_by_the_same_repeat_no_warning() {
+    let of = |limit| {
+        let by_key = Policy::new("api-key", Quota::per_hour(limit)).key(key::header("x-apikey"));
+        vec![by_address(), by_key]
+    };
+    let layer = layer(of(100_000));
+    let (logged, app) = (Logged::start(), app(&layer));
+    for limit in 100_000..100_003 {
+        layer.replace_policies(of(limit)).expect("it works");
+        visit_often(&app, "/", 1_001);
+        logged.one("TG001", &["policy=\"api-key\"", "limited none of them"]);
+    }
+    layer.replace_policies([by_address(), by_header("x-api_key")]).expect("it works");
+    visit_often(&app, "/", 1_001);
+    assert_eq!(logged.warnings().len(), 2, "another key that no request has");
+}
+
+#[test]
+fn a_file_that_is_read_again_repeats_no_warning() {
+    let file = |limit: u32| {
+        let text = format!(
+            "[[policy]]\nname = \"ip\"\nlimit = 100000\nwindow = \"1h\"\nkey = \"client_ip\"\n[[policy]]\nname = \"api-key\"\n\
+             limit = {limit}\nwindow = \"1h\"\nkey = \"header:x-apikey\"\n[[policy]]\nname = \"login\"\nlimit = {limit}\n\
+             window = \"1h\"\nkey = \"client_ip\"\nroutes = [\"/log-in\"]\n"
+        );
+        Config::from_toml(&text).expect("a file")
+    };
+    let layer = file(100_000).layer(MemoryStore::new()).expect("a layer");
+    let (logged, app) = (Logged::start(), app(&layer));
+    for limit in 100_000..100_003 {
+        file(limit).update(&layer).expect("it works");
+        visit_often(&app, "/", 1_001);
+        let warnings = logged.warnings();
+        assert_eq!(warnings.len(), 2, "{warnings:#?}");
+        assert_eq!((logged.log.count("TG001"), logged.log.count("TG002")), (1, 1));
+    }
 }
 
 #[test]
@@ -182,7 +272,6 @@ fn a_key_that_is_never_found_is_one_warning_after_a_thousand() {
     let (logged, app) = (Logged::start(), app(&layer([by_address(), by_account()])));
     let send = |token| send(&app, request("/", &[("x-api-key", token)]));
     (0..1_000).for_each(|_| assert_eq!(send("unknown"), 200));
-    // The last one was still looked up at the end of the watch.
     logged.only("TG001", &["policy=\"account\"", "limited none of them"], || send("known"));
 }
 

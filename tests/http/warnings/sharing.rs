@@ -49,15 +49,22 @@ fn two_layers_over_one_store_are_one_warning() {
 }
 
 #[test]
-fn each_layer_is_one_warning_with_all_names_however_many_others_there_are() {
+fn each_name_is_warned_of_once_however_many_layers_there_are() {
     let (logged, store) = (Logged::start(), Arc::new(MemoryStore::new()) as Arc<dyn Store>);
     let layers = [(); 3].map(|()| layer(&store, ["a", "b", "c"].map(|name| by_address(name, API))));
     for (place, layer) in layers.iter().enumerate() {
         let _service = layer.layer(pages());
         let _again = layer.clone().layer(pages());
-        assert_eq!(logged.warnings().len(), [0, 1, 2][place]);
+        assert_eq!(logged.warnings().len(), [0, 1, 1][place]);
     }
-    assert_eq!(logged.log.count("policies=[\"a\", \"b\", \"c\"]"), 2);
+    assert_eq!(logged.log.count("policies=[\"a\", \"b\", \"c\"]"), 1);
+    for other in ["c", "d", "d"] {
+        let other = layer(&store, [by_address(other, API)]);
+        // As if a layer were made for each request.
+        drop(other.layer(pages()));
+        let _service = other.layer(pages());
+        assert_eq!(logged.warnings().len(), 1);
+    }
 }
 
 #[test]

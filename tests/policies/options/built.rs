@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use http::request::Parts;
 use http::{Method, StatusCode};
+use tollgate::key::{Extracted, KeyExtractor};
+use tollgate::store::Answer;
 use tollgate::{
     AccessList, Ban, Count, Error, Limiter, MemoryStore, MissingKey, Policy, Quota, RateLimitLayer, Rule, TierLookup,
     key,
@@ -82,6 +85,19 @@ fn a_cost_that_can_never_fit_is_an_error_in_a_limiter_unless_a_tier_may_change_t
     assert!(limiter(Rule::new("export", TEN).cost(11).tier_lookup(tiers)).is_ok());
 }
 
+/// A key that every request has to have, and none has.
+struct Strict;
+
+impl KeyExtractor for Strict {
+    fn extract(&self, _: &Parts) -> Answer<Extracted> {
+        Answer::Ready(Extracted::Missing)
+    }
+
+    fn missing_key(&self) -> MissingKey {
+        MissingKey::Deny
+    }
+}
+
 #[test]
 fn a_policy_by_which_requests_cost_nothing_is_an_error_unless_it_does_something_else() {
     let free = || Policy::new("export", TEN).cost(0).key(key::client_ip());
@@ -97,6 +113,7 @@ fn a_policy_by_which_requests_cost_nothing_is_an_error_unless_it_does_something_
         free().ban_failures(ban(), Count::failures()),
         free().deny(AccessList::parse(["192.0.2.1"]).expect("an address")),
         free().missing_key(MissingKey::Deny),
+        free().key(Strict),
     ] {
         let built = layer([policy]);
         assert!(built.is_ok(), "{built:?}");
