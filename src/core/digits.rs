@@ -10,6 +10,17 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
+/// The digits of the numbers below 10,000, with leading zeros.
+static SMALL: [[u8; 4]; 10_000] = {
+    let (mut all, mut number) = ([[0; 4]; 10_000], 0);
+    while number < all.len() {
+        let ([a, b], [c, d]) = (PAIRS[number / 100], PAIRS[number % 100]);
+        all[number] = [a, b, c, d];
+        number += 1;
+    }
+    all
+};
+
 /// The digits of a number: at most 20, without leading zeros.
 pub(crate) struct Digits {
     bytes: [u8; 20],
@@ -45,6 +56,14 @@ impl Digits {
         Self { bytes, start }
     }
 
+    /// Returns the digits of a number below 10,000 as ASCII; `None` for others.
+    #[inline]
+    pub(crate) fn of_small(number: u64) -> Option<&'static [u8]> {
+        let digits = SMALL.get(usize::try_from(number).ok()?)?;
+        let zeros = usize::from(number < 1_000) + usize::from(number < 100) + usize::from(number < 10);
+        Some(&digits[zeros..])
+    }
+
     /// Returns the digits as ASCII.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -74,5 +93,13 @@ mod tests {
         for number in powers.chain([u64::MAX - 1, u64::MAX]).chain(0..2_000) {
             assert_eq!(Digits::of(number).as_str(), number.to_string());
         }
+    }
+
+    #[test]
+    fn digits_of_small_numbers_are_those_of_display_and_others_have_none() {
+        for number in 0..10_000 {
+            assert_eq!(Digits::of_small(number), Some(number.to_string().as_bytes()));
+        }
+        assert_eq!([10_000, u64::MAX].map(Digits::of_small), [None; 2]);
     }
 }

@@ -92,6 +92,21 @@ pub(super) struct Field {
     bytes: SmallVec<[u8; 128]>,
 }
 
+/// Returns `RateLimit` of a single outcome, with `later` seconds of jitter in its `t`. It is as [`Field`] writes it, in
+/// as many bytes as it takes.
+pub(super) fn single(outcome: &Outcome, later: u64) -> HeaderValue {
+    let (Left { r, t }, name) = (Left::of(outcome), outcome.policy().as_bytes());
+    let (r, t) = (Digits::of(r), t.map(|t| Digits::of((t + later).min(LARGEST))));
+    let (r, t) = (r.as_bytes(), t.as_ref().map_or(&b""[..], Digits::as_bytes));
+    let t = [if t.is_empty() { &b""[..] } else { b";t=" }, t];
+    let parts = [b"\"", name, b"\";r=", r, t[0], t[1]];
+    let mut value = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        value.extend_from_slice(part);
+    }
+    HeaderValue::from_maybe_shared(Bytes::from(value)).expect(VISIBLE)
+}
+
 impl Field {
     /// Adds a member of `RateLimit-Policy`, perhaps of bytes, and returns where its `q` is.
     pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, is_bytes: bool) -> Range<usize> {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderValue;
 
 use crate::core::{Digits, Outcome, Quota};
@@ -109,8 +110,12 @@ fn window_end(outcome: &Outcome) -> Duration {
 
 /// Returns a number as the value of a header.
 pub(crate) fn number(number: u64) -> HeaderValue {
-    // `HeaderValue::from` would allocate twice.
-    HeaderValue::from_bytes(Digits::of(number).as_bytes()).expect("digits are visible ASCII")
+    // `HeaderValue::from` would allocate twice, and most numbers need not be allocated at all.
+    let value = match Digits::of_small(number) {
+        Some(digits) => HeaderValue::from_maybe_shared(Bytes::from_static(digits)),
+        None => HeaderValue::from_bytes(Digits::of(number).as_bytes()),
+    };
+    value.expect("digits are visible ASCII")
 }
 
 #[cfg(test)]

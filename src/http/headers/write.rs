@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::fields::{Field, PolicyField};
+use super::fields::{Field, PolicyField, single};
 use super::merge::{is_stricter, merge};
 use super::names::{LIMIT, MERGED, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
 use super::numbers::{Advertised, Left, number, used, whole_seconds};
@@ -152,9 +152,12 @@ impl HeaderWriter {
         later: u64,
     ) -> Option<HeaderValue> {
         let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding, outcome));
-        let others = outcomes.filter(|outcome| !is_binding(outcome));
+        let mut others = outcomes.filter(|outcome| !is_binding(outcome) && self.shows(outcome)).peekable();
+        if let (Some(binding), None) = (binding, others.peek()) {
+            return Some(single(binding, later));
+        }
         let mut field = Field::default();
-        for outcome in binding.into_iter().chain(others).filter(|outcome| self.shows(outcome)) {
+        for outcome in binding.into_iter().chain(others) {
             field.left(outcome, later);
         }
         field.finish()
