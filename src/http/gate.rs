@@ -105,7 +105,7 @@ impl Gate {
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
         self.watch = Arc::new(self.watch.renewed(&policies));
         self.skips = policies.iter().map(|policy| self.limits.observer.skips(policy.rule().name())).collect();
-        self.sampler = Arc::new(Sampler::of(&policies));
+        self.sampler = Arc::new(self.sampler.renewed(&policies));
         self.policies = policies;
         self.set_marks();
     }
@@ -121,21 +121,15 @@ impl Gate {
         self.watch.set_up(&self.policies, &*self.client);
     }
 
-    /// Watches a request that has come.
+    /// Watches a request that has come, if it is one of the first.
     #[cold]
-    pub(crate) fn begin_watch(&self, parts: &Parts) {
+    pub(crate) fn begin_watch(self: &Arc<Self>, parts: &Parts) -> Option<Watched> {
+        let watched = self.watch.begin().then(|| Watched(Some(Arc::clone(self))))?;
         if self.policies.is_empty() {
             self.limits.warned.no_rules();
         }
         self.watch.request(&self.policies, &*self.client, parts);
-    }
-
-    /// A watched request is resolved, with its lookups.
-    #[cold]
-    pub(crate) fn end_watch(&self) {
-        if self.watch.count_resolved() {
-            self.watch.end(&self.policies, &*self.client);
-        }
+        Some(watched)
     }
 
     /// Logs all refusals by policies.
@@ -170,6 +164,28 @@ impl Gate {
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
         response.extensions_mut().insert(Refused);
         response
+    }
+}
+
+/// A request that is watched, until it is resolved. If it is dropped before, it does not count.
+pub(crate) struct Watched(Option<Arc<Gate>>);
+
+impl Watched {
+    /// The request is resolved, with its lookups.
+    #[cold]
+    pub(crate) fn end(mut self) {
+        let Some(gate) = self.0.take() else { return };
+        if gate.watch.count_resolved() {
+            gate.watch.end(&gate.policies, &*gate.client);
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(gate) = &self.0 {
+            gate.watch.give_back();
+        }
     }
 }
 

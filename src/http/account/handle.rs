@@ -95,7 +95,7 @@ impl Handle {
 
     /// Returns whether some policy of the layer counted the request.
     pub(crate) fn is_limited(&self) -> bool {
-        !self.shared.decision.outcomes().is_empty()
+        self.shared.decision.outcomes().iter().any(|outcome| !outcome.is_hidden())
     }
 
     /// Notes that another layer inside admitted the request, too.
@@ -195,8 +195,10 @@ impl Handle {
     /// Warns if units are charged or refunded, and no policy of any layer is metered.
     fn watch(&self) {
         let gate = &self.shared.gate;
-        let is_metered = |layer: &Arc<Shared>| layer.gate.policies.iter().any(|policy| policy.options().metered);
-        if gate.watch.is_on() && !gate.policies.is_empty() && !self.layers().any(is_metered) {
+        let is_metered = |layer: &Arc<Shared>| {
+            layer.has_metered_check() || layer.gate.policies.iter().any(|policy| policy.options().metered)
+        };
+        if gate.watch.awaits_responses() && !gate.policies.is_empty() && !self.layers().any(is_metered) {
             gate.watch.unmetered();
         }
     }

@@ -148,7 +148,7 @@ impl Account {
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
         self.shared.warn_of_unlimited(response);
-        if self.gate().watch.is_on() {
+        if self.gate().watch.begins_response() {
             self.watch_cost(response);
         }
         self.stage = Stage::Settled;
@@ -182,7 +182,9 @@ impl Account {
     fn watch_cost(&self, response: Option<&Parts>) {
         let Some(extensions) = response.map(|parts| &parts.extensions).filter(|_| !self.is_inside) else { return };
         let policies = &self.gate().policies;
-        let is_charged = policies.is_empty() || policies.iter().any(|policy| policy.options().metered);
+        let is_charged = policies.is_empty()
+            || policies.iter().any(|policy| policy.options().metered)
+            || self.shared.has_metered_check();
         if !is_charged && extensions.get::<RealCost>().is_some() && !self.shared.is_around() {
             self.gate().watch.unmetered();
         }

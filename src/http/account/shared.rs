@@ -40,13 +40,15 @@ pub(crate) struct Shared {
     pub(super) slots: RequestSlots,
     /// Whether a layer inside admitted the request, too.
     is_around: AtomicBool,
+    /// Whether the handler checked a metered policy of its own.
+    has_metered_check: AtomicBool,
 }
 
 impl Shared {
     pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts, bytes: ByteChecks, slots: SlotGuard) -> Self {
         let (debts, slots) = (Mutex::new(debts), RequestSlots::new(slots));
-        let (limits_request, is_around) = Default::default();
-        Self { gate, decision, debts, bytes, limits_request, slots, is_around }
+        let (limits_request, is_around, has_metered_check) = Default::default();
+        Self { gate, decision, debts, bytes, limits_request, slots, is_around, has_metered_check }
     }
 
     /// Notes that a layer inside admitted the request, too.
@@ -57,6 +59,11 @@ impl Shared {
     /// Returns whether a layer inside admitted the request, too.
     pub(super) fn is_around(&self) -> bool {
         self.is_around.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the handler checked a metered policy of its own.
+    pub(super) fn has_metered_check(&self) -> bool {
+        self.has_metered_check.load(Ordering::Relaxed)
     }
 
     /// Locks the debts. A panic elsewhere leaves it usable.
@@ -104,6 +111,9 @@ impl Shared {
     /// Adds a decision that the handler made, and returns it as clients may see it.
     pub(crate) fn add(&self, policy: &Policy, decided: Decided) -> Decision {
         let Decided { mut decision, receipt } = decided;
+        if policy.options().metered {
+            self.has_metered_check.store(true, Ordering::Relaxed);
+        }
         self.slots.add(SlotGuard::new(self.gate.limits.store.hold(&receipt)));
         if !policy.is_shown() {
             decision = decision.hidden();

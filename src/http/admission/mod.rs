@@ -25,7 +25,7 @@ pub(crate) use self::resolved::{Resolved, Skip, Waiting};
 use crate::core::observer::Timer;
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Account, ByteChecks, Handle, has_body};
-use crate::http::gate::Gate;
+use crate::http::gate::{Gate, Watched};
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Answer, Check, Deadline, Decided, Store};
@@ -64,13 +64,13 @@ impl Admission {
     /// Begins to decide on a request. A store that decides at once makes the verdict known here.
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
         let mut plan = Plan::default();
-        let skips = match resolve(gate, parts, &mut plan) {
-            Ok(skips) => skips,
+        let (skips, watched) = match resolve(gate, parts, &mut plan) {
+            Ok(resolved) => resolved,
             Err(refusal) => return Admission::Known(Some(Err(counted(gate, refusal)))),
         };
         let has_body = gate.counts_bytes && has_body(&parts.headers);
         if !plan.pending.is_empty() {
-            return Self::after_lookups(gate, plan, skips, has_body);
+            return Self::after_lookups(gate, plan, skips, watched, has_body);
         }
         let timer = gate.limits.observer.start();
         let decided = gate.limits.store.decide(&plan.checks, Deadline::none());
@@ -88,19 +88,23 @@ impl Admission {
     }
 
     /// Looks up what the plan lacks, then decides, both within the layer's budget.
-    fn after_lookups(gate: &Arc<Gate>, plan: Plan<Waiting>, mut skips: Skips, has_body: bool) -> Self {
+    fn after_lookups(
+        gate: &Arc<Gate>,
+        plan: Plan<Waiting>,
+        mut skips: Skips,
+        watched: Option<Watched>,
+        has_body: bool,
+    ) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
             let decided = gate.limits.decide_after_lookups(plan).await;
-            if gate.watch.is_on() {
-                gate.end_watch();
+            if let Some(watched) = watched {
+                watched.end();
             }
             match decided {
                 Ok((plan, timer, decided)) => {
-                    if plan.checks.is_empty() {
-                        skips.add_looked_up(&gate, &plan.pending);
-                        skips.watch(&gate);
-                    }
+                    skips.add_looked_up(&gate, &plan.pending);
+                    skips.watch(&gate, &plan.checks);
                     let bytes = ByteChecks::of(&gate, &plan.rules, &plan.checks, has_body);
                     verdict(&gate, &plan.rules, |check| mark(&gate, &plan.checks, check), bytes, timer, decided)
                 }
@@ -128,25 +132,21 @@ impl Admission {
 }
 
 /// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
-fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<Skips, Refusal> {
-    let is_watched = gate.watch.is_on();
-    if is_watched {
-        gate.begin_watch(parts);
+///
+/// Returns also the watch on the request, which its lookups end.
+fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<(Skips, Option<Watched>), Refusal> {
+    let mut watched = if gate.watch.is_on() { gate.begin_watch(parts) } else { None };
+    let resolved = resolve_each(gate, parts, plan, watched.is_some());
+    // One that panics is not counted.
+    if let Some(watched) = watched.take_if(|_| plan.pending.is_empty() || resolved.is_err()) {
+        watched.end();
     }
-    let resolved = resolve_each(gate, parts, plan, is_watched);
-    // Else its lookups come first. One that panics is not counted.
-    if is_watched && (plan.pending.is_empty() || resolved.is_err()) {
-        gate.end_watch();
-    }
-    resolved
+    Ok((resolved?, watched))
 }
 
 /// Resolves each policy, and warns if the request lacks the key of one and none limits it.
 fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>, is_watched: bool) -> Result<Skips, Refusal> {
-    // Of a layer outside, while requests are watched.
-    let outer = if is_watched { parts.extensions.get::<Handle>() } else { None };
-    let is_limited = outer.is_some_and(Handle::is_limited);
-    let mut skips = Skips { is_limited, ..Skips::default() };
+    let mut skips = Skips::default();
     for place in 0..gate.policies.len() {
         let mut resolved = Judge::new(gate, place, parts).watched(is_watched).resolve();
         resolved.observe(gate, place);
@@ -157,8 +157,11 @@ fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>, is_wa
             return Err(refusal);
         }
     }
-    if plan.checks.is_empty() && plan.pending.is_empty() {
-        skips.watch(gate);
+    if skips.lacking.is_some() || !plan.pending.is_empty() {
+        skips.is_limited = parts.extensions.get::<Handle>().is_some_and(Handle::is_limited);
+    }
+    if plan.pending.is_empty() {
+        skips.watch(gate, &plan.checks);
     }
     Ok(skips)
 }
@@ -193,8 +196,12 @@ impl Skips {
     }
 
     /// Warns of a request that no policy counts. Clients on an allow list are not limited on purpose.
-    fn watch(self, gate: &Gate) {
-        if let Some(place) = self.lacking.filter(|_| !self.is_listed && !self.is_limited) {
+    /// A look at a ban limits nothing, nor does shadow mode, unless the policy is in it as well.
+    fn watch(self, gate: &Gate, checks: &[Check]) {
+        let Some(place) = self.lacking.filter(|_| !self.is_listed && !self.is_limited) else { return };
+        let mode = gate.policies[place].rule().mode();
+        let limits = |check: &Check| !check.is_only_for_ban() && (check.mode == Mode::Enforce || check.mode == mode);
+        if !checks.iter().any(limits) {
             gate.watch.unlimited(place, &gate.policies[place]);
         }
     }

@@ -83,6 +83,7 @@ impl Resolved {
         match self {
             Resolved::Skip(skip) => skip.observe(gate, place),
             Resolved::Waiting(waiting) => waiting.is_observed = true,
+            Resolved::Check(check) if check.is_only_for_ban() => Skip::Scope.observe(gate, place),
             Resolved::Check(_) | Resolved::Refused(_) => {}
         }
     }

@@ -7,7 +7,7 @@
 use std::task::{Context, Poll};
 
 use super::judge::Judge;
-use super::resolved::{Resolved, Stage, Waiting};
+use super::resolved::{Resolved, Skip, Stage, Waiting};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::http::response::Refusal;
@@ -22,7 +22,12 @@ impl Waiting {
     /// Returns the result of the lookups; in shadow mode a refusal becomes a skip.
     fn resolution(&self, resolved: Resolved) -> Resolution<Box<Refusal>> {
         match resolved {
-            Resolved::Check(check) => Resolution::Check(check),
+            Resolved::Check(check) => {
+                if self.is_observed && check.is_only_for_ban() {
+                    Skip::Scope.observe(&self.gate, self.keyless.draft.rule);
+                }
+                Resolution::Check(check)
+            }
             Resolved::Refused(refusal) if !self.in_shadow => Resolution::Refused(refusal),
             Resolved::Skip(skip) => {
                 if self.is_observed {

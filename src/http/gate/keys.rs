@@ -1,5 +1,6 @@
 //! Warns of policies whose key requests lack.
 
+use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -10,6 +11,7 @@ use crate::http::policy::Policy;
 
 /// Whether requests have the key of one policy.
 pub(super) struct Keys {
+    source: TypeId,
     inputs: Inputs,
     missing: MissingKey,
     /// A request had it, or may have had it.
@@ -26,6 +28,7 @@ impl Keys {
     /// Watches the key of a policy; nothing was warned of yet.
     pub(super) fn of(policy: &Policy) -> Self {
         Self {
+            source: policy.extractor().source(),
             inputs: policy.extractor().inputs(),
             missing: policy.rule_for_missing_key(),
             had: AtomicBool::new(false),
@@ -36,9 +39,19 @@ impl Keys {
 
     /// Takes over what was warned of the key before, if it is the same as far as is known.
     pub(super) fn continue_from(&mut self, before: &Self) {
-        if self.inputs == before.inputs && self.missing == before.missing {
+        if (self.source, &self.inputs, self.missing) == (before.source, &before.inputs, before.missing) {
             self.warned = Arc::clone(&before.warned);
         }
+    }
+
+    /// Returns whether it took over what was warned of the key before.
+    pub(super) fn continues(&self, before: &Self) -> bool {
+        Arc::ptr_eq(&self.warned, &before.warned)
+    }
+
+    /// Returns whether anything was warned of.
+    pub(super) fn has_warned(&self) -> bool {
+        self.warned.load(Relaxed) != 0
     }
 
     /// A request has the key.

@@ -3,7 +3,7 @@
 //! So a flood is few lines, whatever comes: a policy has at most 11 in 10 s. The count of a period is a line with the
 //! next refusal of a later one, or when the policies are dropped. Keys are neither logged nor kept, only a hash of each.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use ahash::RandomState;
@@ -23,7 +23,7 @@ pub(crate) struct Sampler {
     /// Its seed is random, so that nobody can choose keys that are taken for one.
     hasher: RandomState,
     /// In the order of the policies.
-    policies: Box<[OfPolicy]>,
+    policies: Box<[Arc<OfPolicy>]>,
 }
 
 /// The refusals by one policy.
@@ -56,12 +56,18 @@ struct Noted {
 impl Sampler {
     /// Creates the sampler of policies, which have refused nothing yet.
     pub(crate) fn of(policies: &[Policy]) -> Self {
-        let policies = policies.iter().map(|policy| OfPolicy {
-            name: policy.rule().name().clone(),
-            mode: policy.rule().mode(),
-            period: Mutex::default(),
-        });
-        Self { hasher: RandomState::new(), policies: policies.collect() }
+        Self { hasher: RandomState::new(), policies: Box::default() }.renewed(policies)
+    }
+
+    /// Creates the sampler of policies that replace others: those of the same name and mode go on in their period.
+    pub(crate) fn renewed(&self, policies: &[Policy]) -> Self {
+        let continued = |policy: &Policy| {
+            let (name, mode) = (policy.rule().name(), policy.rule().mode());
+            let before = self.policies.iter().find(|before| before.name == *name && before.mode == mode);
+            let new = || Arc::new(OfPolicy { name: name.clone(), mode, period: Mutex::default() });
+            before.map_or_else(new, Arc::clone)
+        };
+        Self { hasher: self.hasher.clone(), policies: policies.iter().map(continued).collect() }
     }
 
     /// Returns the mark of a key, which refusals are logged by.
@@ -130,13 +136,10 @@ impl OfPolicy {
     }
 }
 
-impl Drop for Sampler {
+impl Drop for OfPolicy {
     fn drop(&mut self) {
-        for policy in &mut self.policies {
-            let period = policy.period.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let more = period.more;
-            policy.log_more(more);
-        }
+        let more = self.period.get_mut().unwrap_or_else(PoisonError::into_inner).more;
+        self.log_more(more);
     }
 }
 

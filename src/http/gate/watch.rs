@@ -26,16 +26,25 @@ const WATCHED: u32 = 1_000;
 
 /// The first requests of a layer, and what was warned of.
 pub(crate) struct Watch {
-    /// How many requests were resolved, as long as they are watched: one in flight may still have a key.
-    seen: AtomicU32,
+    /// How many requests have begun, as long as they are watched.
+    begun: AtomicU32,
+    /// How many of them were resolved: one in flight may still have a key.
+    resolved: AtomicU32,
+    /// How many responses came, as long as they are watched: handlers may take long.
+    responses: AtomicU32,
     clients: Clients,
     /// [`UNMETERED`]; of the layer, whatever policies it has.
     warned: Arc<AtomicU8>,
     #[cfg(feature = "axum")]
     had_route: AtomicBool,
     /// In the order of the policies.
-    policies: Box<[Watched]>,
+    policies: Box<[Arc<Watched>]>,
+    /// Policies that others replaced, and what was warned of them.
+    past: Vec<Arc<Watched>>,
 }
+
+/// How many policies are remembered that others replaced.
+const MOST_PAST: usize = 64;
 
 /// One policy of the layer.
 struct Watched {
@@ -59,12 +68,15 @@ impl Watch {
     /// Watches requests to these policies from now on.
     pub(crate) fn of(policies: &[Policy]) -> Self {
         Self {
-            seen: AtomicU32::new(0),
+            begun: AtomicU32::new(0),
+            resolved: AtomicU32::new(0),
+            responses: AtomicU32::new(0),
             clients: Clients::of(policies),
             warned: Arc::default(),
             #[cfg(feature = "axum")]
             had_route: AtomicBool::new(false),
-            policies: policies.iter().map(Watched::of).collect(),
+            policies: policies.iter().map(|policy| Arc::new(Watched::of(policy))).collect(),
+            past: Vec::new(),
         }
     }
 
@@ -72,19 +84,46 @@ impl Watch {
     /// was logged of a policy whose key or routes are as before.
     pub(crate) fn renewed(&self, policies: &[Policy]) -> Self {
         let (clients, warned) = (self.clients.renewed(policies), Arc::clone(&self.warned));
-        let mut next = Self { clients, warned, ..Self::of(policies) };
-        for watched in &mut next.policies {
-            if let Some(before) = self.policies.iter().find(|before| before.name == watched.name) {
-                watched.continue_from(before);
-            }
-        }
-        next
+        let known = || self.policies.iter().chain(&self.past);
+        let continued = |policy: &Policy| {
+            let mut watched = Watched::of(policy);
+            known()
+                .filter(|before| before.name == *policy.rule().name())
+                .for_each(|before| watched.continue_from(before));
+            Arc::new(watched)
+        };
+        let next: Box<[Arc<Watched>]> = policies.iter().map(continued).collect();
+        let is_past =
+            |before: &&Arc<Watched>| before.has_warned() && !next.iter().any(|watched| watched.continues(before));
+        let past = known().filter(is_past).take(MOST_PAST).cloned().collect();
+        Self { clients, warned, policies: next, past, ..Self::of(&[]) }
     }
 
     /// Returns whether requests are still watched.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.seen.load(Relaxed) < WATCHED
+        self.begun.load(Relaxed) < WATCHED
+    }
+
+    /// Begins to watch a request; returns whether it is one of the first.
+    pub(super) fn begin(&self) -> bool {
+        self.begun.fetch_update(Relaxed, Relaxed, |begun| (begun < WATCHED).then_some(begun + 1)).is_ok()
+    }
+
+    /// A request that was watched ended before it was resolved: another one takes its place.
+    pub(super) fn give_back(&self) {
+        self.begun.fetch_sub(1, Relaxed);
+    }
+
+    /// Returns whether the costs of responses are still watched.
+    pub(crate) fn awaits_responses(&self) -> bool {
+        self.responses.load(Relaxed) < WATCHED
+    }
+
+    /// Counts a response; returns whether its cost is watched.
+    #[inline]
+    pub(crate) fn begins_response(&self) -> bool {
+        self.awaits_responses() && self.responses.fetch_add(1, Relaxed) < WATCHED
     }
 
     /// Watches a request that has come.
@@ -96,7 +135,7 @@ impl Watch {
 
     /// Counts a request that is resolved. Returns whether it is the last one: then the watch [ends](Self::end) with it.
     pub(crate) fn count_resolved(&self) -> bool {
-        self.seen.fetch_add(1, Relaxed) + 1 == WATCHED
+        self.resolved.fetch_add(1, Relaxed) + 1 == WATCHED
     }
 
     /// A request has the key of the policy at a place.
@@ -107,11 +146,11 @@ impl Watch {
         }
     }
 
-    /// A request lacks the key of the policy at a place, and nobody has said that it may pass. `is_known` is whether it
-    /// is warned of the cause: what is seen only at the end is not looked for then, or later.
+    /// A watched request lacks the key of the policy at a place, and nobody has said that it may pass. `is_known` is
+    /// whether it is warned of the cause: what is seen only at the end is not looked for then.
     pub(crate) fn lacks_key(&self, place: usize, policy: &Policy, is_known: impl FnOnce() -> bool) {
         let Some(watched) = self.policies.get(place) else { return };
-        if policy.rule_for_missing_key() == MissingKey::Skip || (self.is_on() && !is_known()) {
+        if policy.rule_for_missing_key() == MissingKey::Skip || !is_known() {
             watched.keys.lacks();
         }
     }
@@ -212,5 +251,23 @@ impl Watched {
         if self.routes.are_those_of(&before.routes) {
             self.warned = Arc::clone(&before.warned);
         }
+    }
+
+    /// Returns whether it is warned of nothing again that was warned of the policy that this one replaced.
+    fn continues(&self, before: &Self) -> bool {
+        #[cfg(feature = "axum")]
+        let same_routes = Arc::ptr_eq(&self.warned, &before.warned);
+        #[cfg(not(feature = "axum"))]
+        let same_routes = true;
+        same_routes && self.keys.continues(&before.keys)
+    }
+
+    /// Returns whether anything was warned of.
+    fn has_warned(&self) -> bool {
+        #[cfg(feature = "axum")]
+        let of_routes = self.warned.load(Relaxed) != 0;
+        #[cfg(not(feature = "axum"))]
+        let of_routes = false;
+        of_routes || self.keys.has_warned()
     }
 }

@@ -4,6 +4,7 @@
 //! [`extract`](KeyExtractor::extract) is required. The other methods are for lists, lookups and the status service,
 //! and have defaults that are safe: no entry of a list is ruled out, and no key is taken as proven.
 
+use std::any::TypeId;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -153,6 +154,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Inputs::default()
     }
 
+    /// Returns the type of this extractor, by which a layer tells whether a key is as before.
+    #[doc(hidden)]
+    fn source(&self) -> TypeId {
+        TypeId::of::<Self>()
+    }
+
     /// Returns whom a [ban](crate::Ban) by this key refuses, which decides whether a policy with this key may have one.
     ///
     /// By default clients may choose the key, which is safe.
@@ -242,6 +249,10 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn inputs(&self) -> Inputs {
         (**self).inputs()
+    }
+
+    fn source(&self) -> TypeId {
+        (**self).source()
     }
 
     fn bannable(&self) -> Bannable {

@@ -18,11 +18,14 @@ use crate::store::StoreId;
 /// All layers of which services were made.
 static LAYERS: LazyLock<Mutex<Layers>> = LazyLock::new(Mutex::default);
 
+/// How many names are remembered of stores over which no layer is used for now.
+const MOST_WARNED: usize = 1_024;
+
 #[derive(Default)]
 struct Layers {
     /// Their gates, as long as they are used.
     gates: Vec<(StoreId, Weak<ArcSwap<Gate>>)>,
-    /// The names that were warned of, as long as layers over the store are used.
+    /// The names that were warned of; many are kept only as long as layers over the store are used.
     warned: HashSet<(StoreId, PolicyName)>,
 }
 
@@ -59,9 +62,8 @@ fn lock() -> MutexGuard<'static, Layers> {
 
 impl Layers {
     fn forget_unused(&mut self) {
-        let count = self.gates.len();
         self.gates.retain(|(_, layer)| layer.strong_count() > 0);
-        if self.gates.len() < count {
+        if self.warned.len() > MOST_WARNED {
             let used: HashSet<StoreId> = self.gates.iter().map(|(store, _)| *store).collect();
             self.warned.retain(|(store, _)| used.contains(store));
         }

@@ -36,9 +36,10 @@ impl Policy {
         self.name() == other.name() && self.quota().shares_shape(other.quota())
     }
 
-    /// Returns the policy as a clone of the one among `others` whose counters it continues, if there is one.
+    /// Returns the policy as a clone of the one among `others` that it replaces, if there is one.
     pub(crate) fn continuing(self, others: &[Self]) -> Self {
-        let before = others.iter().find(|other| self.shares_counters(other));
+        // Names are unique in a layer. Another window has other counters, which are shared as those before were.
+        let before = others.iter().find(|other| self.name() == other.name());
         let continued = before.map_or(self.origin.continued, |before| before.origin.continued);
         Self { origin: Origin { continued, ..self.origin }, ..self }
     }

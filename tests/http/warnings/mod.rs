@@ -3,6 +3,7 @@
 mod clients;
 mod empty;
 mod keys;
+mod neighbours;
 mod refusals;
 mod routes;
 mod sharing;
