@@ -245,7 +245,7 @@ impl Handle {
         let check = Check { ban: rule.ban_check().map(Box::new), ..check };
         let timer = limits.observer.start();
         let decided = limits.store.decide(&[check], Deadline::none()).wait().await;
-        limits.observer.decided(timer, &decided);
+        limits.observer.decided(timer, decided.as_ref().map(|decided| &decided.decision));
         Ok(self.shared.add(policy, decided?))
     }
 
@@ -271,7 +271,7 @@ impl Handle {
     /// ```
     pub fn slots(&self) -> SlotGuard {
         let mut all = SlotGuard::default();
-        self.layers().for_each(|layer| all.add(layer.slots.guard()));
+        self.layers().for_each(|layer| all.add(layer.slots()));
         all
     }
 

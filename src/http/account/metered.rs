@@ -32,6 +32,7 @@ pub(crate) struct ByteChecks {
 
 impl ByteChecks {
     /// Returns those among the checks of a decision; mostly none. `has_body` is what [`has_body`] returns.
+    #[inline]
     pub(crate) fn of(gate: &Gate, policies: &[usize], checks: &[Check], has_body: bool) -> Self {
         if !gate.counts_bytes {
             return Self::default();
@@ -41,11 +42,13 @@ impl ByteChecks {
         Self { each: each.map(|(place, check)| (place, check.clone())).collect(), has_body }
     }
 
+    /// Returns whether the units of no check are bytes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.each.is_empty()
+    }
+
     /// Refuses a request of which a body could only be cut, and refunds what it took.
     pub(crate) fn refuse(&self, gate: &Gate, decided: Decided) -> Decided {
-        if self.each.is_empty() {
-            return decided;
-        }
         let is_cut = |(place, _): &&(usize, Check)| {
             gate.policies[*place].options().bytes.is_some_and(|bytes| bytes.over == Over::Cut)
         };

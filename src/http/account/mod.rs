@@ -4,8 +4,8 @@
 //! [`Handle`] charges and refunds, the response has a [`RealCost`], or does not count. An [`Account`] begins with the
 //! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
-//! One request has one [`Shared`], for the layer and all handles. In it, [`debts`] has a [`debt`] for each counter that
-//! can still change; a debt has the units wanted ([`wanted`]) and those that the store really took ([`parts`]). Charges
+//! One request has one [`Shared`], for the layer and all handles. Of most requests it is the decision alone; where
+//! something may change, [`open`] has it. In that, [`debts`] has a [`debt`] for each counter that can still change; a debt has the units wanted ([`wanted`]) and those that the store really took ([`parts`]). Charges
 //! are sent at once, one at a time for each debt; refunds at the end. docs/accounts.md has the rules for users.
 //!
 //! Slots are no debts: [`slots`] holds those of the request until its response has a body, which holds them from then on.
@@ -18,6 +18,7 @@ mod debt;
 mod debts;
 mod handle;
 mod metered;
+mod open;
 mod parts;
 mod request_body;
 mod shared;
@@ -38,26 +39,37 @@ use tokio::time::{Timeout, timeout};
 use self::debts::Debts;
 pub use self::handle::{Handle, RealCost};
 pub(crate) use self::metered::{BoxError, ByteChecks, Meter, Metered, has_body};
+use self::open::Open;
 pub use self::request_body::RequestBody;
 pub(crate) use self::shared::Shared;
 use self::strikes::Strikes;
 use crate::core::Decision;
 use crate::http::gate::Gate;
-use crate::http::policy::{Count, Direction};
-use crate::store::{Decided, Receipt, SlotGuard, Store};
+use crate::http::policy::Count;
+use crate::store::{Decided, SlotGuard, Store};
 
 /// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
 pub(crate) struct Account {
     shared: Arc<Shared>,
     /// What is struck if the request fails.
-    strikes: Strikes,
-    /// Whether the request waits for its turn in a leaky bucket: it has not used its place yet.
-    queues: bool,
+    strikes: Option<Box<Strikes>>,
+    turn: Turn,
     /// Whether the layer is inside of another one.
     is_inside: bool,
     stage: Stage,
     /// Whether nothing has changed since the decision, so that the decision itself is what clients see.
     is_as_decided: bool,
+}
+
+/// The turn of a request in a leaky bucket that queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It has none to wait for, or it came.
+    Now,
+    /// It has to wait.
+    Later,
+    /// It waits, and has not used its place yet.
+    Awaited,
 }
 
 /// How far a request is settled.
@@ -81,24 +93,38 @@ impl Account {
     /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], bytes: ByteChecks, decided: Decided) -> Self {
         let Decided { decision, receipt } = decided;
-        if gate.settles_nothing && decision.delay().is_zero() {
-            return Self::settled(gate, decision, receipt);
+        let is_delayed = !decision.delay().is_zero();
+        if gate.settles_nothing && !is_delayed {
+            drop(gate.limits.store.settle(receipt, &[]));
+            return Self::plain(gate, decision);
         }
         let slots = SlotGuard::new(gate.limits.store.hold(&receipt));
         let strikes = Strikes::of_layer(&gate, &decision, &receipt, policies);
         let debts = Debts::of_layer(&gate, &decision, receipt, policies);
-        let shared = Arc::new(Shared::new(gate, decision, debts, bytes, slots));
-        Self { shared, strikes, queues: false, is_inside: false, stage: Stage::InFlight, is_as_decided: false }
+        let shared = Shared::with_open(gate, decision, Open::new(debts, bytes, slots));
+        let mut account = Self::of(shared);
+        account.strikes = strikes;
+        if is_delayed {
+            account.turn = Turn::Later;
+        }
+        account
     }
 
-    /// Opens the account of a request of which no policy of the layer has anything to settle, whatever its response.
+    /// Opens the account of an admitted request of which nothing is settled, and which is not delayed.
     #[inline]
-    fn settled(gate: Arc<Gate>, decision: Decision, receipt: Receipt) -> Self {
-        let strikes = Strikes::none(receipt.store());
-        drop(gate.limits.store.settle(receipt, &[]));
-        let (debts, slots) = (Debts::default(), SlotGuard::default());
-        let shared = Arc::new(Shared::new(gate, decision, debts, ByteChecks::default(), slots));
-        Self { shared, strikes, queues: false, is_inside: false, stage: Stage::InFlight, is_as_decided: false }
+    pub(crate) fn plain(gate: Arc<Gate>, decision: Decision) -> Self {
+        Self::of(Shared::new(gate, decision))
+    }
+
+    #[inline]
+    fn of(shared: Shared) -> Self {
+        let (shared, stage, turn) = (Arc::new(shared), Stage::InFlight, Turn::Now);
+        Self { shared, strikes: None, turn, is_inside: false, stage, is_as_decided: false }
+    }
+
+    /// Returns whether the request has to wait for its turn.
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.turn == Turn::Later
     }
 
     /// Returns the decision as it was made.
@@ -138,7 +164,7 @@ impl Account {
 
     /// Sets whether the request waits for its turn, so that dropping it refunds its place.
     pub(crate) fn queues(mut self, queues: bool) -> Self {
-        self.queues = queues;
+        self.turn = if queues { Turn::Awaited } else { Turn::Now };
         self
     }
 
@@ -147,13 +173,19 @@ impl Account {
     ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<Settled> {
-        self.shared.warn_of_unlimited(response);
         if self.gate().watch.begins_response() {
             self.watch_cost(response);
         }
         self.stage = Stage::Settled;
-        let may_strike = self.strikes.settle(&self.shared.gate, |count| count.counts(response));
-        let mut debts = self.shared.debts();
+        let Some(open) = self.shared.opened_at_end() else {
+            self.is_as_decided = true;
+            return None;
+        };
+        open.warn_of_unlimited(&self.shared.gate, response);
+        let strikes = self.strikes.as_mut();
+        let may_strike =
+            strikes.is_some_and(|strikes| strikes.settle(&self.shared.gate, |count| count.counts(response)));
+        let mut debts = open.debts();
         if debts.ends_as_decided() && !may_strike {
             self.is_as_decided = true;
             return None;
@@ -199,8 +231,10 @@ impl Account {
     /// Settles what depended on the trailers. Returns what they have to wait for, as [`settle`](Self::settle).
     pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<Settled> {
         self.stage = Stage::Settled;
-        self.strikes.settle(&self.shared.gate, |count| count.counts_call(has_failed));
-        let mut debts = self.shared.debts();
+        if let Some(strikes) = &mut self.strikes {
+            strikes.settle(&self.shared.gate, |count| count.counts_call(has_failed));
+        }
+        let mut debts = self.shared.opened()?.debts();
         debts.end(&self.shared.gate, &self.shared.decision, |options, _, wanted| {
             let counts = options.count.as_ref().and_then(|count| count.counts_call(has_failed));
             if counts == Some(false) { 0 } else { wanted }
@@ -210,30 +244,34 @@ impl Account {
 
     /// Returns the slots of the request, for the body of its response to hold until it ends.
     pub(crate) fn pass_slots(&self) -> SlotGuard {
-        self.shared.slots.pass()
+        self.shared.pass_slots()
     }
 
     /// Returns what the body of the response takes its bytes from; `None` if they are not limited.
     pub(crate) fn response_meter(&self) -> Option<Box<Meter>> {
-        self.shared.bytes.meter(&self.shared.gate, Direction::Response)
+        self.shared.response_meter()
     }
 
     /// Returns the decision as clients see it: with the checks, charges and refunds made since.
     pub(crate) fn shown(&self) -> Cow<'_, Decision> {
         let decision = &self.shared.decision;
-        if self.is_as_decided { Cow::Borrowed(decision) } else { Cow::Owned(self.shared.debts().shown(decision)) }
+        match self.shared.opened().filter(|_| !self.is_as_decided) {
+            Some(open) => Cow::Owned(open.debts().shown(decision)),
+            None => Cow::Borrowed(decision),
+        }
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        drop(self.shared.slots.pass());
+        drop(self.shared.pass_slots());
         if self.stage != Stage::InFlight {
             return;
         }
-        let mut debts = self.shared.debts();
+        let Some(open) = self.shared.opened_at_end() else { return };
+        let mut debts = open.debts();
         debts.end(&self.shared.gate, &self.shared.decision, |options, outcome, wanted| {
-            let unused = self.queues && !outcome.delay().is_zero();
+            let unused = self.turn == Turn::Awaited && !outcome.delay().is_zero();
             if unused || options.refund_dropped { 0 } else { wanted }
         });
         drop(self.shared.end(debts, self.has_handles()));

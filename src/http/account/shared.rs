@@ -1,54 +1,53 @@
 //! The account as the layer and the handles of one request share it.
 //!
+//! Most requests have nothing to settle, and handlers that do not ask for their limits: of these the account is the
+//! decision alone. What may change is [`Open`], which is made with the account, or when a handler needs it first.
+//!
 //! Changes are made under a lock that is never held while the store is awaited: a change is sent, and a task of its own
 //! waits for the reply, which may lead to the next change. The account lives as long as the layer,
 //! a handle or such a task holds it.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use http::response::Parts;
 use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
 use super::Settled;
 use super::debts::{Debts, Sent};
-use super::metered::{ByteChecks, Meter};
-use super::slots::RequestSlots;
+use super::metered::Meter;
+use super::open::Open;
 use super::wanted::Wanted;
 use crate::core::error::Kind;
 use crate::core::{Decision, Error};
 use crate::http::gate::Gate;
 use crate::http::policy::{Direction, Policy};
-use crate::lookup::Warning;
 use crate::store::{Applied, Change, Decided, SlotGuard};
-
-/// Limits how often `unlimited_bytes` is logged.
-static UNLIMITED: Warning = Warning::new();
 
 /// The account of a request, for the layer and the handles.
 pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     /// The layer's decision, as it was made.
     pub(super) decision: Decision,
-    debts: Mutex<Debts>,
-    /// What bodies are limited by.
-    pub(super) bytes: ByteChecks,
-    /// Whether the body of the request is limited.
-    limits_request: AtomicBool,
-    pub(super) slots: RequestSlots,
+    open: OnceLock<Box<Open>>,
+    /// Whether there is a response, or will be none. It is locked while [`Open`] is made later than the account.
+    is_ended: Mutex<bool>,
     /// Whether a layer inside admitted the request, too.
     is_around: AtomicBool,
-    /// Whether the handler checked a metered policy of its own.
-    has_metered_check: AtomicBool,
 }
 
 impl Shared {
-    pub(super) fn new(gate: Arc<Gate>, decision: Decision, debts: Debts, bytes: ByteChecks, slots: SlotGuard) -> Self {
-        let (debts, slots) = (Mutex::new(debts), RequestSlots::new(slots));
-        let (limits_request, is_around, has_metered_check) = Default::default();
-        Self { gate, decision, debts, bytes, limits_request, slots, is_around, has_metered_check }
+    /// Creates the account of a request with nothing to settle, so far.
+    #[inline]
+    pub(super) fn new(gate: Arc<Gate>, decision: Decision) -> Self {
+        let (is_ended, is_around) = Default::default();
+        Self { gate, decision, open: OnceLock::new(), is_ended, is_around }
+    }
+
+    /// Creates the account of a request with something that may change.
+    pub(super) fn with_open(gate: Arc<Gate>, decision: Decision, open: Open) -> Self {
+        Self { open: OnceLock::from(Box::new(open)), ..Self::new(gate, decision) }
     }
 
     /// Notes that a layer inside admitted the request, too.
@@ -63,32 +62,55 @@ impl Shared {
 
     /// Returns whether the handler checked a metered policy of its own.
     pub(super) fn has_metered_check(&self) -> bool {
-        self.has_metered_check.load(Ordering::Relaxed)
+        self.open.get().is_some_and(|open| open.has_metered_check())
     }
 
-    /// Locks the debts. A panic elsewhere leaves it usable.
-    pub(super) fn debts(&self) -> MutexGuard<'_, Debts> {
-        self.debts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns what may change; `None` if nothing does, so far.
+    #[inline]
+    pub(super) fn opened(&self) -> Option<&Open> {
+        self.open.get().map(|open| &**open)
+    }
+
+    /// Returns what may change, made now if nothing did before.
+    fn open(&self) -> &Open {
+        self.opened().unwrap_or_else(|| {
+            let is_ended = self.is_ended();
+            self.open.get_or_init(|| Box::new(Open::of_handler(*is_ended)))
+        })
+    }
+
+    /// Ends the request, whose handles may remain. Returns what may change; if nothing does, a handle that needs it from
+    /// now on makes one of a request that has ended.
+    #[inline]
+    pub(super) fn opened_at_end(&self) -> Option<&Open> {
+        *self.is_ended() = true;
+        self.opened()
+    }
+
+    fn is_ended(&self) -> MutexGuard<'_, bool> {
+        self.is_ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns what the body of the request takes its bytes from, once; `None` if they are not limited.
     pub(super) fn request_meter(&self) -> Option<Box<Meter>> {
-        let meter = self.bytes.meter(&self.gate, Direction::Request)?;
-        (!self.limits_request.swap(true, Ordering::Relaxed)).then_some(meter)
+        self.opened()?.request_meter(&self.gate)
     }
 
-    /// Logs that nobody limits the body of a request whose bytes are limited. A service that fails may not have read
-    /// it.
-    pub(super) fn warn_of_unlimited(&self, response: Option<&Parts>) {
-        let is_served = response.is_some_and(|head| head.status.is_success());
-        let is_limited = || self.limits_request.load(Ordering::Relaxed);
-        if is_served && self.bytes.has_request(&self.gate) && !is_limited() && UNLIMITED.is_due() {
-            tracing::warn!(
-                code = "unlimited_bytes",
-                "a policy limits the bytes of request bodies, and nobody limited one: put a RequestBodyLayer inside of \
-                 its layer, or call Handle::limit_body"
-            );
-        }
+    /// Returns what the body of the response takes its bytes from; `None` if they are not limited.
+    #[inline]
+    pub(super) fn response_meter(&self) -> Option<Box<Meter>> {
+        self.opened()?.bytes.meter(&self.gate, Direction::Response)
+    }
+
+    /// Returns the slots of the request, from then on held by the returned guard alone.
+    #[inline]
+    pub(super) fn pass_slots(&self) -> SlotGuard {
+        self.opened().map(|open| open.slots.pass()).unwrap_or_default()
+    }
+
+    /// Returns a guard of the slots that the request still holds.
+    pub(super) fn slots(&self) -> SlotGuard {
+        self.opened().map(|open| open.slots.guard()).unwrap_or_default()
     }
 
     /// Charges units to every metered policy.
@@ -102,7 +124,9 @@ impl Shared {
     }
 
     fn meter(self: &Arc<Self>, change: impl Fn(&mut Wanted)) {
-        let mut debts = self.debts();
+        // A policy of the layer that is metered has a debt from the beginning.
+        let Some(open) = self.opened() else { return };
+        let mut debts = open.debts();
         debts.meter(&self.gate, change);
         let sent = debts.make_changes(&self.gate, true);
         self.follow(debts, sent);
@@ -110,16 +134,16 @@ impl Shared {
 
     /// Adds a decision that the handler made, and returns it as clients may see it.
     pub(crate) fn add(&self, policy: &Policy, decided: Decided) -> Decision {
-        let Decided { mut decision, receipt } = decided;
+        let (Decided { mut decision, receipt }, open) = (decided, self.open());
         if policy.options().metered {
-            self.has_metered_check.store(true, Ordering::Relaxed);
+            open.note_metered_check();
         }
-        self.slots.add(SlotGuard::new(self.gate.limits.store.hold(&receipt)));
+        open.slots.add(SlotGuard::new(self.gate.limits.store.hold(&receipt)));
         if !policy.is_shown() {
             decision = decision.hidden();
         }
         if decision.is_allowed() {
-            self.debts().add(&self.gate, policy, &decision, receipt);
+            open.debts().add(&self.gate, policy, &decision, receipt);
         }
         decision
     }
@@ -176,7 +200,8 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let mut debts = self.shared.debts();
+        let Some(open) = self.shared.opened() else { return };
+        let mut debts = open.debts();
         debts.apply(self.debt, self.change, mem::replace(&mut self.applied, Err(unknown_result())));
         let sent = debts.make_changes(&self.shared.gate, true);
         self.shared.follow(debts, sent);

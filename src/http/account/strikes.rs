@@ -10,7 +10,7 @@ use crate::http::gate::Gate;
 use crate::http::policy::{Count, Policy};
 use crate::store::{Applied, Change, Receipt, Settlement, Settling, Store, StoreId, Taken};
 
-/// What may be struck when the outcome of a request is known.
+/// What may be struck when the outcome of a request is known: mostly nothing.
 #[derive(Debug)]
 pub(super) struct Strikes {
     store: StoreId,
@@ -19,22 +19,23 @@ pub(super) struct Strikes {
 }
 
 impl Strikes {
-    /// Returns those of a request that strikes nobody.
-    pub(super) fn none(store: StoreId) -> Self {
-        Self { store, each: Vec::new() }
-    }
-
-    /// Returns those of a layer's decision; `policies` are the places of the policies in it.
+    /// Returns those of a layer's decision, if there are any; `policies` are the places of the policies in it.
     ///
     /// The check of a policy has a ban unless clients share its key, or the policy does not apply.
-    pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
+    pub(super) fn of_layer(
+        gate: &Gate,
+        decision: &Decision,
+        receipt: &Receipt,
+        policies: &[usize],
+    ) -> Option<Box<Self>> {
         let mut each = Vec::new();
         for ((taken, outcome), place) in receipt.taken().iter().zip(decision.outcomes()).zip(policies) {
             if gate.policies[*place].options().bans_on.is_some() && outcome.has_ban() && !outcome.is_hidden() {
                 each.push((*place, taken.clone()));
             }
         }
-        Self { store: receipt.store(), each }
+        let store = receipt.store();
+        (!each.is_empty()).then(|| Box::new(Self { store, each }))
     }
 
     /// Strikes where the response counts, by `counts`. Those for which it is not known yet stay; returns whether there
