@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Check, Decided, Error, Mode, Outcome, PolicyName};
+use super::{Check, Decision, Error, Mode, Outcome, PolicyName};
 
 /// The reason for which a policy did not count a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) trait ObserveDecisions: fmt::Debug + Send + Sync {
     fn now(&self) -> Duration;
 
     /// The store returned: a decision, or an error. It was called at `began`.
-    fn decided(&self, began: Duration, decided: &Result<Decided, Error>);
+    fn decided(&self, began: Duration, decided: Result<&Decision, &Error>);
 
     /// A request was refused without a decision.
     fn undecided(&self, reason: Undecided);
@@ -191,7 +191,7 @@ impl DecisionObserver {
     }
 
     /// See [`ObserveDecisions::decided`].
-    pub(crate) fn decided(&self, timer: Timer, decided: &Result<Decided, Error>) {
+    pub(crate) fn decided(&self, timer: Timer, decided: Result<&Decision, &Error>) {
         if let (Some(observer), Timer(Some(began))) = (&self.0, timer) {
             observer.decided(began, decided);
         }

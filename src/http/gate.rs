@@ -45,6 +45,10 @@ pub(crate) struct Gate {
     pub(crate) responses: Responses,
     /// Extracts the client's address for allow and deny lists, where the key of a policy has none.
     pub(crate) client: Arc<dyn KeyExtractor>,
+    /// Which policies are [plain](Policy::is_plain), in their order.
+    pub(crate) plain: Box<[bool]>,
+    /// Whether all of them are.
+    pub(crate) is_plain: bool,
     /// Whether no policy has anything to settle with a response, unless it delays a request.
     pub(crate) settles_nothing: bool,
     /// Whether the responses to admitted requests get the decision, too.
@@ -76,6 +80,8 @@ impl Gate {
             client: Arc::new(super::key::client_ip()),
             #[cfg(not(feature = "axum"))]
             client: Arc::new(super::key::global()),
+            plain: Box::default(),
+            is_plain: true,
             settles_nothing: false,
             exposes_decisions: false,
             counts_bytes: false,
@@ -101,6 +107,8 @@ impl Gate {
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         self.limits.set_rules(policies.iter().map(|policy| policy.rule().clone()));
         self.responses.set_policies(&policies);
+        self.plain = policies.iter().map(Policy::is_plain).collect();
+        self.is_plain = self.plain.iter().all(|is_plain| *is_plain);
         self.settles_nothing = policies.iter().all(Policy::settles_nothing);
         self.counts_bytes = policies.iter().any(|policy| policy.options().bytes.is_some());
         self.watch = Arc::new(self.watch.renewed(&policies));

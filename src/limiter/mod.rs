@@ -374,7 +374,7 @@ impl Limiter {
                 limits.decide_after_lookups(plan).await.unwrap_or_else(|refused| match refused {});
             (timer, decided)
         };
-        limits.observer.decided(timer, &decided);
+        limits.observer.decided(timer, decided.as_ref().map(|decided| &decided.decision));
         Ok((Arc::clone(&limits.store), decided?))
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Plan<F> {
     /// The rules whose checks are known.
     pub(crate) rules: Places,
     /// Their checks, in the same order.
-    pub(crate) checks: SmallVec<[Check; 2]>,
+    pub(crate) checks: SmallVec<[Check; 4]>,
     /// The checks of the other rules, which need a lookup.
     pub(crate) pending: Vec<F>,
 }

@@ -39,7 +39,7 @@ pub(super) async fn counter(place: usize, rule: &Rule, key: &Key) -> Result<Coun
 }
 
 /// Returns a look at each rule's counter of a key, after the lookups of tiers, and the deadline of the decision.
-pub(super) async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 2]>, Deadline) {
+pub(super) async fn looks(limits: &Limits, key: &Key) -> (SmallVec<[Check; 4]>, Deadline) {
     let mut plan = plan_for(limits, key, Some(0));
     let deadline = if plan.pending.is_empty() { Deadline::none() } else { limits.deadline() };
     limits.resolve_pending(&mut plan, deadline).await.unwrap_or_else(|refused| match refused {});

@@ -16,7 +16,7 @@ use super::names::{DECISION_SECONDS, DECISIONS};
 use super::refusals::{Refusals, Skips};
 use super::slots;
 use crate::core::observer::{ObserveDecisions, ObserveSkips, Undecided as Reason};
-use crate::core::{Decided, Decision, Error, Mode, PolicyName, Source};
+use crate::core::{Decision, Error, Mode, PolicyName, Source};
 
 /// Counts the decisions of a layer. Its handles are registered at the first one, with the recorder installed by then.
 pub(super) struct Decisions {
@@ -85,10 +85,10 @@ impl ObserveDecisions for Decisions {
         self.start.elapsed()
     }
 
-    fn decided(&self, began: Duration, decided: &Result<Decided, Error>) {
+    fn decided(&self, began: Duration, decided: Result<&Decision, &Error>) {
         let handles = self.handles();
         let took = self.now().saturating_sub(began);
-        let Ok(Decided { decision, .. }) = decided else {
+        let Ok(decision) = decided else {
             handles.undecided.unavailable.increment(1);
             return handles.undecided.seconds.record(took);
         };

@@ -89,24 +89,33 @@ pub(super) fn decided(id: StoreId, checks: &[Check], bans: &Bans, steps: &[Step]
     if let ([check], [step], true) = (checks, steps, bans.is_empty()) {
         return decided_one(id, check, step);
     }
-    let both = || checks.iter().zip(steps);
-    let outcomes = both().map(|(check, step)| outcome(check, step)).enumerate();
-    let outcomes = outcomes.map(|(index, outcome)| bans.note(index, outcome, refused));
-    let decision = Decision::new(outcomes, Source::Store);
+    let decision = decision(checks, bans, steps, refused);
     if refused {
         return Decided { decision, receipt: Receipt::empty(id) };
     }
-    let all = both().map(|(check, step)| taken(check, step)).enumerate();
+    let all = checks.iter().zip(steps).map(|(check, step)| taken(check, step)).enumerate();
     let all = all.map(|(index, taken)| if bans.bars(index) { taken.units(0) } else { taken });
     Decided { decision, receipt: Receipt::new(id, all) }
+}
+
+/// Returns the decision over all checks.
+pub(super) fn decision(checks: &[Check], bans: &Bans, steps: &[Step], refused: bool) -> Decision {
+    let outcomes = checks.iter().zip(steps).map(|(check, step)| outcome(check, step)).enumerate();
+    Decision::new(outcomes.map(|(index, outcome)| bans.note(index, outcome, refused)), Source::Store)
 }
 
 /// As `decided`, for a single check, which most requests have.
 #[inline]
 pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> Decided {
-    let decision = Decision::of_one(outcome(check, step), Source::Store);
+    let decision = decision_of_one(check, step);
     let receipt = if decision.is_allowed() { Receipt::of_one(id, taken(check, step)) } else { Receipt::empty(id) };
     Decided { decision, receipt }
+}
+
+/// Returns the decision over a single check.
+#[inline]
+pub(super) fn decision_of_one(check: &Check, step: &Step) -> Decision {
+    Decision::of_one(outcome(check, step), Source::Store)
 }
 
 /// Returns the result of a change that came to `units`, after which a look finds `step`. The units

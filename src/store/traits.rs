@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{
     Answer, Applied, Change, Check, Counter, Deadline, Decided, Receipt, Requirement, Settlement, Settling, StoreId,
 };
-use crate::core::Error;
+use crate::core::{Decision, Error};
 
 /// Decides whether requests may take what they cost, and keeps what was taken.
 ///
@@ -187,6 +187,17 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Decides checks at once and without a receipt, for a request of which nothing is ever settled. Otherwise it is as
+    /// [`decide`](Self::decide).
+    ///
+    /// `None`, the default, if the store cannot: then `decide` is called, and nothing must have been taken. So a store
+    /// that may fail, has to wait, or ends something with each receipt leaves this out, and so does a store around a store
+    /// that does more than to pass checks on. No check has a [ban](super::Check::ban), and no units are slots.
+    fn decide_now(&self, checks: &[Check]) -> Option<Decision> {
+        let _ = checks;
+        None
+    }
+
     /// Checks that the store can do all that policies of one layer require, one requirement a
     /// policy.
     ///
@@ -261,6 +272,10 @@ macro_rules! by_pointer {
 
             fn recall(&self, checks: &[Check]) -> Option<Decided> {
                 (**self).recall(checks)
+            }
+
+            fn decide_now(&self, checks: &[Check]) -> Option<Decision> {
+                (**self).decide_now(checks)
             }
 
             fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {

@@ -20,7 +20,7 @@ use crate::http::policy::{AccessList, Policy, Scope, Terms};
 use crate::http::response::Refusal;
 use crate::limiter::Draft;
 use crate::lookup::RawValues;
-use crate::store::{Answer, OnFailure};
+use crate::store::{Answer, Check, OnFailure};
 
 /// One policy, and the request that it is resolved for.
 #[derive(Clone, Copy)]
@@ -58,6 +58,21 @@ impl<'a> Judge<'a> {
         let Some(terms) = options.scope.terms(parts) else { return self.resolve_ban(parts) };
         let resolved = self.judge(parts, terms, |policy| policy.cost_of(parts));
         if self.policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
+    }
+
+    /// Resolves a [plain](Policy::is_plain) policy for a request that is no preflight: to a check, if it has its key.
+    ///
+    /// # Errors
+    ///
+    /// What else it resolves to.
+    #[inline]
+    pub(super) fn resolve_plain(self, parts: &Parts) -> Result<Check, Resolved> {
+        let keyless = || self.keyless(parts, Terms::ALL, |policy| policy.rule().units());
+        match self.policy.extractor().extract(parts) {
+            Answer::Ready(Extracted::Key(key)) => Ok(self.policy.rule().plain_check(key)),
+            Answer::Ready(extracted) => Err(self.resolve_key(keyless(), extracted)),
+            Answer::Pending(extracting) => Err(self.waits(keyless(), Stage::Key(extracting))),
+        }
     }
 
     /// Resolves a policy that does not apply to the request, but bans keys on the whole layer: to a look at its ban, which

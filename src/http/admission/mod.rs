@@ -14,6 +14,7 @@ mod waiting;
 
 use std::mem;
 use std::pin::Pin;
+use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -26,6 +27,7 @@ use crate::core::observer::Timer;
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Account, ByteChecks, Handle, has_body};
 use crate::http::gate::{Gate, Watched};
+use crate::http::policy::Scope;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Answer, Check, Deadline, Decided, Store};
@@ -62,27 +64,60 @@ pub(crate) enum Admission {
 
 impl Admission {
     /// Begins to decide on a request. A store that decides at once makes the verdict known here.
+    #[inline]
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts) -> Self {
+        let is_preflight = Scope::is_preflight(parts);
+        if !gate.is_plain || gate.policies.len() != 1 || is_preflight || gate.watch.is_on() {
+            return Self::of_several(gate, parts, is_preflight, None);
+        }
+        match Judge::new(gate, 0, parts).resolve_plain(parts) {
+            // The check of the only policy needs no plan.
+            Ok(check) => Self::by(gate, &[0], slice::from_ref(&check), parts),
+            Err(resolved) => Self::of_several(gate, parts, is_preflight, Some(resolved)),
+        }
+    }
+
+    /// Begins to decide by any number of policies, of which the first may be resolved.
+    fn of_several(gate: &Arc<Gate>, parts: &Parts, is_preflight: bool, first: Option<Resolved>) -> Self {
         let mut plan = Plan::default();
-        let (skips, watched) = match resolve(gate, parts, &mut plan) {
+        let (skips, watched) = match resolve(gate, parts, is_preflight, first, &mut plan) {
             Ok(resolved) => resolved,
             Err(refusal) => return Admission::Known(Some(Err(counted(gate, refusal)))),
         };
-        let has_body = gate.counts_bytes && has_body(&parts.headers);
-        if !plan.pending.is_empty() {
-            return Self::after_lookups(gate, plan, skips, watched, has_body);
+        if plan.pending.is_empty() {
+            return Self::by(gate, &plan.rules, &plan.checks, parts);
         }
+        let has_body = gate.counts_bytes && has_body(&parts.headers);
+        Self::after_lookups(gate, plan, skips, watched, has_body)
+    }
+
+    /// Decides by checks of the policies at these places: at once and without a receipt if nothing is settled, and the
+    /// store can.
+    #[inline]
+    fn by(gate: &Arc<Gate>, policies: &[usize], checks: &[Check], parts: &Parts) -> Self {
         let timer = gate.limits.observer.start();
-        let decided = gate.limits.store.decide(&plan.checks, Deadline::none());
-        let bytes = ByteChecks::of(gate, &plan.rules, &plan.checks, has_body);
+        let decision = if gate.is_plain { gate.limits.store.decide_now(checks) } else { None };
+        let Some(decision) = decision else { return Self::owing(gate, policies, checks, parts, timer) };
+        gate.limits.observer.decided(timer, Ok(&decision));
+        if decision.is_allowed() {
+            return Admission::Known(Some(Ok(Account::plain(Arc::clone(gate), decision))));
+        }
+        log_refusals(gate, policies, |check| mark(gate, checks, check), &decision);
+        Admission::Known(Some(Err(Refusal::Refused(Box::new(decision)))))
+    }
+
+    /// Begins to decide by checks of which something may be settled.
+    fn owing(gate: &Arc<Gate>, policies: &[usize], checks: &[Check], parts: &Parts, timer: Timer) -> Self {
+        let decided = gate.limits.store.decide(checks, Deadline::none());
+        let bytes = ByteChecks::of(gate, policies, checks, gate.counts_bytes && has_body(&parts.headers));
         match decided {
             Answer::Ready(decided) => {
-                let mark = |check| mark(gate, &plan.checks, check);
-                Admission::Known(Some(verdict(gate, &plan.rules, mark, bytes, timer, decided)))
+                let mark = |check| mark(gate, checks, check);
+                Admission::Known(Some(verdict(gate, policies, mark, bytes, timer, decided)))
             }
             Answer::Pending(pending) => {
-                let marks = marks(gate, &plan.checks);
-                Admission::Deciding { pending, policies: plan.rules, marks, bytes, timer }
+                let (marks, policies) = (marks(gate, checks), Places::from_slice(policies));
+                Admission::Deciding { pending, policies, marks, bytes, timer }
             }
         }
     }
@@ -134,9 +169,16 @@ impl Admission {
 /// Resolves all policies by the head of a request, into the plan; returns the refusal of the first that refuses.
 ///
 /// Returns also the watch on the request, which its lookups end.
-fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<(Skips, Option<Watched>), Refusal> {
-    let mut watched = if gate.watch.is_on() { gate.begin_watch(parts) } else { None };
-    let resolved = resolve_each(gate, parts, plan, watched.is_some());
+fn resolve(
+    gate: &Arc<Gate>,
+    parts: &Parts,
+    is_preflight: bool,
+    first: Option<Resolved>,
+    plan: &mut Plan<Waiting>,
+) -> Result<(Skips, Option<Watched>), Refusal> {
+    let is_on = first.is_none() && gate.watch.is_on();
+    let mut watched = if is_on { gate.begin_watch(parts) } else { None };
+    let resolved = resolve_each(gate, parts, is_preflight, watched.is_some(), first, plan);
     // One that panics is not counted.
     if let Some(watched) = watched.take_if(|_| plan.pending.is_empty() || resolved.is_err()) {
         watched.end();
@@ -145,10 +187,28 @@ fn resolve(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>) -> Result<
 }
 
 /// Resolves each policy, and warns if the request lacks the key of one and none limits it.
-fn resolve_each(gate: &Arc<Gate>, parts: &Parts, plan: &mut Plan<Waiting>, is_watched: bool) -> Result<Skips, Refusal> {
-    let mut skips = Skips::default();
-    for place in 0..gate.policies.len() {
-        let mut resolved = Judge::new(gate, place, parts).watched(is_watched).resolve();
+fn resolve_each(
+    gate: &Arc<Gate>,
+    parts: &Parts,
+    is_preflight: bool,
+    is_watched: bool,
+    mut first: Option<Resolved>,
+    plan: &mut Plan<Waiting>,
+) -> Result<Skips, Refusal> {
+    let (mut skips, may_be_plain) = (Skips::default(), !is_preflight && !is_watched);
+    for (place, is_plain) in gate.plain.iter().enumerate() {
+        let judge = Judge::new(gate, place, parts);
+        let mut resolved = match first.take() {
+            Some(resolved) => resolved,
+            None if *is_plain && may_be_plain => match judge.resolve_plain(parts) {
+                Ok(check) => {
+                    plan.add(place, check);
+                    continue;
+                }
+                Err(resolved) => resolved,
+            },
+            None => judge.watched(is_watched).resolve(),
+        };
         resolved.observe(gate, place);
         if let Resolved::Skip(skip) = resolved {
             skips.add(gate, place, skip);
@@ -238,8 +298,8 @@ fn verdict(
     timer: Timer,
     decided: Result<Decided, Error>,
 ) -> Verdict {
-    let decided = decided.map(|decided| bytes.refuse(gate, decided));
-    gate.limits.observer.decided(timer, &decided);
+    let decided = if bytes.is_empty() { decided } else { decided.map(|decided| bytes.refuse(gate, decided)) };
+    gate.limits.observer.decided(timer, decided.as_ref().map(|decided| &decided.decision));
     let decided = decided.map_err(Refusal::Failed)?;
     log_refusals(gate, policies, mark, &decided.decision);
     if decided.decision.is_allowed() {

@@ -176,6 +176,16 @@ impl Policy {
         one_quota && bytes.is_none() && bans_on.is_none() && self.rule.settles_by(self.quota()) == Settles::AsTaken
     }
 
+    /// Whether the policy counts each request by a check that follows from its key alone, and that neither delays it nor
+    /// has anything to settle.
+    pub(crate) fn is_plain(&self) -> bool {
+        let Options { scope, cost_by, critical, allow, deny, .. } = &self.options;
+        let is_for_all = scope.is_all() && allow.is_none() && deny.is_none();
+        let is_fixed = cost_by.is_none() && critical.is_none() && self.rule.banning().is_none();
+        let is_at_once = !self.quota().facts().stands_in_line;
+        is_for_all && is_fixed && is_at_once && self.settles_nothing() && self.rule.mode() == Mode::Enforce
+    }
+
     /// Whether the policy is advertised: clients receive its headers, and the status service shows it.
     pub(crate) fn is_shown(&self) -> bool {
         self.options.advertised && self.rule.mode() == Mode::Enforce

@@ -82,6 +82,11 @@ impl Scope {
         })
     }
 
+    /// Returns whether the policy applies to all requests, but perhaps preflights.
+    pub(super) fn is_all(&self) -> bool {
+        self.methods.is_none() && self.routes.is_none() && self.when.is_none()
+    }
+
     /// Returns whether a request is a CORS preflight.
     pub(crate) fn is_preflight(parts: &Parts) -> bool {
         is_preflight(&parts.method, &parts.headers)

@@ -74,16 +74,15 @@ where
     S: Service<Request<B>>,
 {
     /// Creates the future of a request whose admission has begun; `inner` has been polled ready.
-    #[inline]
-    pub(crate) fn new(inner: S, request: Request<B>, admission: Admission, gate: &Arc<Gate>) -> Self {
-        let state = match admission {
-            // Most decisions are ready and most requests have no delay: they skip all states before the call.
-            Admission::Known(Some(Ok(account))) if account.decision().delay().is_zero() => {
-                State::calling(inner, request, account)
-            }
-            admission => State::Admitting { gate: Arc::clone(gate), admission, call: Some((inner, request)) },
-        };
+    pub(crate) fn admitting(inner: S, request: Request<B>, admission: Admission, gate: &Arc<Gate>) -> Self {
+        let state = State::Admitting { gate: Arc::clone(gate), admission, call: Some((inner, request)) };
         Self { state }
+    }
+
+    /// Calls the inner service, which has been polled ready, with an admitted request.
+    #[inline]
+    pub(crate) fn calling(inner: &mut S, request: Request<B>, account: Account) -> Self {
+        Self { state: State::calling(inner, request, account) }
     }
 }
 
@@ -93,7 +92,7 @@ where
 {
     /// Calls the inner service, which is ready.
     #[inline]
-    fn calling(mut inner: S, mut request: Request<B>, mut account: Account) -> Self {
+    fn calling(inner: &mut S, mut request: Request<B>, mut account: Account) -> Self {
         account.enter(request.extensions_mut());
         State::Calling { future: inner.call(request), account: Some(account) }
     }
@@ -152,14 +151,17 @@ where
             match this.state.as_mut().project() {
                 StateProjection::Admitting { gate, admission, call } => {
                     let verdict = ready!(admission.poll(gate, cx));
-                    let (inner, request) = call.take().expect("a request is decided once");
+                    let (mut inner, request) = call.take().expect("a request is decided once");
                     let account = match verdict {
                         Ok(account) => account,
                         Err(refusal) => return Poll::Ready(Ok(refused(gate, refusal, request))),
                     };
-                    let waits = !account.decision().delay().is_zero();
-                    let next = if waits { State::queueing } else { State::calling };
-                    this.state.set(next(inner, request, account));
+                    let next = if account.is_delayed() {
+                        State::queueing(inner, request, account)
+                    } else {
+                        State::calling(&mut inner, request, account)
+                    };
+                    this.state.set(next);
                 }
                 StateProjection::Queueing { turn, call } => {
                     ready!(turn.as_mut().poll(cx));
@@ -169,9 +171,9 @@ where
                 StateProjection::Readying { call } => {
                     let (inner, ..) = call.as_mut().expect("a request has its turn once");
                     let is_ready = ready!(inner.poll_ready(cx));
-                    let (inner, request, account) = call.take().expect("it was there a line before");
+                    let (mut inner, request, account) = call.take().expect("it was there a line before");
                     let Err(error) = is_ready else {
-                        this.state.set(State::calling(inner, request, account));
+                        this.state.set(State::calling(&mut inner, request, account));
                         continue;
                     };
                     match finish(Err(error), account) {

@@ -91,13 +91,23 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The instance that was polled ready is the one to call: a clone may not be ready.
-        let clone = self.inner.clone();
-        let inner = mem::replace(&mut self.inner, clone);
         let (parts, body) = request.into_parts();
         let gate = self.gate.load();
         let admission = Admission::of(&gate, &parts);
-        ResponseFuture::new(inner, Request::from_parts(parts, body), admission, &gate)
+        let request = Request::from_parts(parts, body);
+        match admission {
+            // Most decisions are ready and most requests have no delay: they skip all states before the call.
+            Admission::Known(Some(Ok(account))) if !account.is_delayed() => {
+                ResponseFuture::calling(&mut self.inner, request, account)
+            }
+            admission => {
+                // The instance that was polled ready is the one to call: a clone may not be ready. If the request is
+                // refused it is dropped, with what it may hold while it is ready.
+                let clone = self.inner.clone();
+                let inner = mem::replace(&mut self.inner, clone);
+                ResponseFuture::admitting(inner, request, admission, &gate)
+            }
+        }
     }
 }
 

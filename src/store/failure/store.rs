@@ -168,6 +168,11 @@ impl<S: Store> Store for FailureStore<S> {
         self.inner.recall(checks)
     }
 
+    // No call that returns here can fail, so it does not concern the breaker.
+    fn decide_now(&self, checks: &[Check]) -> Option<Decision> {
+        self.inner.decide_now(checks)
+    }
+
     fn supports(&self, requirements: &[Requirement<'_>]) -> Result<(), Error> {
         self.inner.supports(requirements)
     }

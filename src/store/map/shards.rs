@@ -59,14 +59,23 @@ impl<T> Shards<T> {
     /// circle.
     #[inline]
     pub(in crate::store) fn lock_all(&self, hashes: impl Iterator<Item = u64>) -> Locked<'_, T> {
-        let mut places: SmallVec<[(u64, usize); 4]> = hashes.map(|hash| (hash, self.index(hash))).collect();
-        let mut indices: SmallVec<[usize; 4]> = places.iter().map(|&(_, index)| index).collect();
-        indices.sort_unstable();
-        indices.dedup();
+        let (mut places, mut indices) = (SmallVec::<[(u64, usize); 4]>::new(), SmallVec::<[usize; 4]>::new());
+        for hash in hashes {
+            let index = self.index(hash);
+            places.push((hash, index));
+            let place = indices.iter().position(|other| *other >= index).unwrap_or(indices.len());
+            if indices.get(place) != Some(&index) {
+                indices.insert(place, index);
+            }
+        }
         for (_, place) in &mut places {
             *place = indices.iter().position(|index| index == place).expect("every hash's part is locked");
         }
-        Locked { places, guards: indices.iter().map(|&index| lock(&self.shards[index].0)).collect() }
+        let mut guards = SmallVec::with_capacity(indices.len());
+        for index in indices {
+            guards.push(lock(&self.shards[index].0));
+        }
+        Locked { places, guards }
     }
 
     /// Each part in turn, locked.

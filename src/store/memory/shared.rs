@@ -10,11 +10,12 @@ use std::borrow::Cow;
 
 use super::counters::Counters;
 use super::several::Several;
-use crate::core::Ban;
+use crate::core::algorithm::Step;
 use crate::core::algorithm::ban::{self, Struck};
-use crate::store::bans::applied_strike;
+use crate::core::{Ban, Decision};
+use crate::store::bans::{Bans, applied_strike};
 use crate::store::clock::{Clock, micros};
-use crate::store::evaluate::{adjustment, applied, decided, decided_one};
+use crate::store::evaluate::{adjustment, applied, decided, decided_one, decision, decision_of_one};
 use crate::store::map::{Fingerprint, Fingerprints, Shards};
 use crate::store::{Applied, Change, Check, Counter, Decided, StoreId, Taken};
 
@@ -48,6 +49,20 @@ impl SharedCounters {
     /// Decides what most requests have: one check, with one look into one part.
     #[inline]
     pub(super) fn decide_one(&self, check: &Check) -> Decided {
+        decided_one(self.id, check, &self.step(check))
+    }
+
+    /// Decides checks without a ban, and makes no receipt.
+    #[inline]
+    pub(super) fn decide_now(&self, checks: &[Check]) -> Decision {
+        match checks {
+            [check] => decision_of_one(check, &self.step(check)),
+            several => self.decide_by(several, |bans, steps, refused| decision(several, bans, steps, refused)),
+        }
+    }
+
+    #[inline]
+    fn step(&self, check: &Check) -> Step {
         let of = self.fingerprints.of(&check.counter);
         let step = {
             let mut counters = self.shards.lock(of.hash);
@@ -56,17 +71,23 @@ impl SharedCounters {
             counters.decide(of, check, now_us)
         };
         step.found.warn(check);
-        decided_one(self.id, check, &step)
+        step
     }
 
     /// Decides several checks as one: all are taken, or none is.
     #[inline]
     pub(super) fn decide(&self, checks: &[Check]) -> Decided {
+        self.decide_by(checks, |bans, steps, refused| decided(self.id, checks, bans, steps, refused))
+    }
+
+    /// Decides several checks as one; `made` makes the decision of their bans, steps and whether they are refused.
+    #[inline]
+    fn decide_by<T>(&self, checks: &[Check], made: impl FnOnce(&Bans, &[Step], bool) -> T) -> T {
         let mut several = Several::lock(&self.shards, &self.fingerprints, checks);
         let now_us = micros(&*self.clock);
         let mut bans = several.bans(checks, now_us);
         let (steps, refused) = several.evaluate(checks, &mut bans, now_us);
-        let decided = decided(self.id, checks, &bans, &steps, refused);
+        let decided = made(&bans, &steps, refused);
         if refused {
             several.note_refusals(&steps);
         } else {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::shared::SharedCounters;
-use crate::core::Error;
+use crate::core::{Decision, Error};
 use crate::store::clock::{Clock, SystemClock};
 use crate::store::evaluate::of_any;
 use crate::store::{
@@ -207,6 +207,10 @@ impl Store for MemoryStore {
     fn reset(&self, counter: &Counter) -> Answer<Result<(), Error>> {
         self.shared.forget(counter);
         Answer::Ready(Ok(()))
+    }
+
+    fn decide_now(&self, checks: &[Check]) -> Option<Decision> {
+        Some(self.shared.decide_now(checks))
     }
 
     fn supports(&self, _: &[Requirement<'_>]) -> Result<(), Error> {
