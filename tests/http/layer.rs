@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
+use std::mem;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -171,7 +172,7 @@ impl Service<Request<Text>> for Strict {
     }
 
     fn call(&mut self, _: Request<Text>) -> Self::Future {
-        assert!(self.ready, "called without having been polled ready");
+        assert!(mem::take(&mut self.ready), "called without having been polled ready");
         std::future::ready(Ok(Response::default()))
     }
 }
@@ -183,6 +184,16 @@ fn the_instance_that_was_polled_ready_is_the_one_called() {
         let ready = service.ready().now_or_never().unwrap().unwrap();
         assert_eq!(ready.call(request()).now_or_never().unwrap().unwrap().status(), 200);
         assert!(!service.get_ref().ready, "what stays behind has to be polled again");
+    }
+}
+
+#[test]
+fn an_instance_that_was_polled_ready_is_not_kept_behind_a_refusal() {
+    let mut service = layer(Policy::new("all", Quota::per_hour(1))).layer(Strict::default());
+    for status in [200, 429, 429] {
+        let ready = service.ready().now_or_never().unwrap().unwrap();
+        assert_eq!(ready.call(request()).now_or_never().unwrap().unwrap().status(), status);
+        assert!(!service.get_ref().ready, "what it holds while it is ready is held for nobody");
     }
 }
 
