@@ -18,14 +18,23 @@ use crate::http::policy::Policy;
 pub(super) struct PolicyField {
     /// `RateLimit-Policy`; `None` if no policy is shown.
     pub(super) value: Option<HeaderValue>,
-    /// `X-RateLimit-Limit` of each quota that is shown: a slice of `value`, its `q`.
-    limits: Vec<(Quota, HeaderValue)>,
+    /// Each quota that is shown.
+    quotas: Vec<Rendered>,
     /// All policies, as they are configured.
     configured: Vec<(PolicyName, Quota)>,
     /// The policies that are not shown.
     hidden: Vec<PolicyName>,
     /// The policies whose units are bytes.
     bytes: Vec<PolicyName>,
+}
+
+/// The numbers of a quota, which are equal in all responses unless it is a calendar's.
+#[derive(Clone, Debug)]
+struct Rendered {
+    quota: Quota,
+    advertised: Advertised,
+    /// `X-RateLimit-Limit`: a slice of `RateLimit-Policy`, its `q`.
+    limit: HeaderValue,
 }
 
 impl PolicyField {
@@ -35,16 +44,17 @@ impl PolicyField {
         let shown = policies.iter().filter(|policy| policy.is_shown());
         let hidden = policies.iter().filter(|policy| !policy.is_shown());
         let render = |policy: &Policy| {
-            let is_bytes = policy.options().bytes.is_some();
-            (*policy.quota(), field.policy(policy.name(), Advertised::of(policy.quota()), is_bytes))
+            let (is_bytes, advertised) = (policy.options().bytes.is_some(), Advertised::of(policy.quota()));
+            (*policy.quota(), advertised, field.policy(policy.name(), advertised, is_bytes))
         };
-        let places: Vec<(Quota, Range<usize>)> = shown.map(render).collect();
+        let places: Vec<(Quota, Advertised, Range<usize>)> = shown.map(render).collect();
         let name = |policy: &Policy| policy.rule().name().clone();
         let bytes = Bytes::copy_from_slice(&field.bytes);
         let part = |place| HeaderValue::from_maybe_shared(bytes.slice(place)).expect(VISIBLE);
+        let rendered = |(quota, advertised, place)| Rendered { quota, advertised, limit: part(place) };
         Self {
             value: (!bytes.is_empty()).then(|| part(0..bytes.len())),
-            limits: places.into_iter().map(|(quota, place)| (quota, part(place))).collect(),
+            quotas: places.into_iter().map(rendered).collect(),
             bytes: policies.iter().filter(|policy| policy.options().bytes.is_some()).map(name).collect(),
             configured: policies.iter().map(|policy| (policy.rule().name().clone(), *policy.quota())).collect(),
             hidden: hidden.map(name).collect(),
@@ -73,8 +83,18 @@ impl PolicyField {
 
     /// Returns `X-RateLimit-Limit` of a quota: rendered before, or of a tier and rendered now.
     pub(super) fn limit(&self, quota: &Quota) -> HeaderValue {
-        let rendered = self.limits.iter().find(|(shown, _)| shown == quota);
-        rendered.map_or_else(|| number(Advertised::of(quota).q), |(_, limit)| limit.clone())
+        self.rendered(quota).map_or_else(|| number(Advertised::of(quota).q), |rendered| rendered.limit.clone())
+    }
+
+    /// Returns the quota of an outcome as it is advertised.
+    pub(super) fn advertised(&self, outcome: &Outcome) -> Advertised {
+        let rendered = self.rendered(outcome.quota()).filter(|rendered| rendered.quota.calendar().is_none());
+        rendered.map_or_else(|| Advertised::of_outcome(outcome), |rendered| rendered.advertised)
+    }
+
+    /// Returns the numbers of a quota; `None` if it is that of a tier.
+    fn rendered(&self, quota: &Quota) -> Option<&Rendered> {
+        self.quotas.iter().find(|rendered| rendered.quota == *quota)
     }
 }
 
@@ -94,8 +114,8 @@ pub(super) struct Field {
 
 /// Returns `RateLimit` of a single outcome, with `later` seconds of jitter in its `t`. It is as [`Field`] writes it, in
 /// as many bytes as it takes.
-pub(super) fn single(outcome: &Outcome, later: u64) -> HeaderValue {
-    let (Left { r, t }, name) = (Left::of(outcome), outcome.policy().as_bytes());
+pub(super) fn single(outcome: &Outcome, advertised: Advertised, later: u64) -> HeaderValue {
+    let (Left { r, t }, name) = (Left::of(outcome, advertised), outcome.policy().as_bytes());
     let (r, t) = (Digits::of(r), t.map(|t| Digits::of((t + later).min(LARGEST))));
     let (r, t) = (r.as_bytes(), t.as_ref().map_or(&b""[..], Digits::as_bytes));
     let t = [if t.is_empty() { &b""[..] } else { b";t=" }, t];
@@ -123,8 +143,8 @@ impl Field {
     }
 
     /// Adds a member of `RateLimit`, with `later` seconds of jitter in its `t`.
-    pub(super) fn left(&mut self, outcome: &Outcome, later: u64) {
-        let Left { r, t } = Left::of(outcome);
+    pub(super) fn left(&mut self, outcome: &Outcome, advertised: Advertised, later: u64) {
+        let Left { r, t } = Left::of(outcome, advertised);
         self.member(outcome.policy());
         self.parameter(b'r', r);
         if let Some(t) = t {

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::fields::{Field, PolicyField, single};
 use super::merge::{is_stricter, merge};
 use super::names::{LIMIT, MERGED, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
-use super::numbers::{Advertised, Left, number, used, whole_seconds};
+use super::numbers::{Advertised, number, used, whole_seconds};
 use super::settings::{Headers, ResetFormat};
 use crate::core::{Decision, Mode, Outcome};
 use crate::http::policy::Policy;
@@ -154,11 +154,11 @@ impl HeaderWriter {
         let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding, outcome));
         let mut others = outcomes.filter(|outcome| !is_binding(outcome) && self.shows(outcome)).peekable();
         if let (Some(binding), None) = (binding, others.peek()) {
-            return Some(single(binding, later));
+            return Some(single(binding, self.policies.advertised(binding), later));
         }
         let mut field = Field::default();
         for outcome in binding.into_iter().chain(others) {
-            field.left(outcome, later);
+            field.left(outcome, self.policies.advertised(outcome), later);
         }
         field.finish()
     }
@@ -166,7 +166,7 @@ impl HeaderWriter {
     /// Inserts the `X-RateLimit-*` headers of the binding policy.
     fn write_legacy(&self, headers: &mut HeaderMap, binding: Option<&Outcome>) {
         let Some(outcome) = binding.filter(|_| self.headers.legacy) else { return };
-        let r = Left::units(outcome);
+        let r = outcome.remaining().min(self.policies.advertised(outcome).q);
         headers.insert(LIMIT, self.policies.limit(outcome.quota()));
         headers.insert(REMAINING, number(r));
         if !outcome.is_held() {

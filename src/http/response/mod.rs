@@ -84,7 +84,7 @@ impl Responses {
     ) -> Response<Bytes> {
         let is_grpc = grpc::is_call(parts);
         let response = match refusal {
-            Refusal::Refused(decision) => self.too_many(&decision, parts, is_grpc),
+            Refusal::Refused(decision) => self.too_many(*decision, parts, is_grpc),
             Refusal::Rejected(response) => *response,
             Refusal::NoKey if is_grpc => grpc::forbidden(NO_KEY),
             Refusal::Ambiguous if is_grpc => grpc::invalid(AMBIGUOUS),
@@ -105,8 +105,8 @@ impl Responses {
     ///
     /// Headers that the application has set are kept, and the others added. For gRPC the wait is in milliseconds, and
     /// at least 1 ms, as 0 would mean to retry at once.
-    fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
-        match self.reject.as_ref().and_then(|reject| reject(parts, decision)) {
+    fn too_many(&self, decision: Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
+        match self.reject.as_ref().and_then(|reject| reject(parts, &decision)) {
             Some(mut response) => {
                 let set = mem::take(response.headers_mut());
                 self.complete(&mut response, decision, self.headers.headers().later());
@@ -118,8 +118,8 @@ impl Responses {
                 let wait = decision.retry_after().map(|wait| wait.max(Duration::from_millis(1)));
                 let wait = wait.map(|wait| wait.saturating_add(Duration::from_millis(later)));
                 let mut response = grpc::exhausted(wait, decision.is_banned());
-                self.headers.write_refusal(response.headers_mut(), decision, later.div_ceil(1_000));
-                response.extensions_mut().insert(decision.clone());
+                self.headers.write_refusal(response.headers_mut(), &decision, later.div_ceil(1_000));
+                response.extensions_mut().insert(decision);
                 response
             }
             None => self.refusal(decision),
@@ -127,24 +127,24 @@ impl Responses {
     }
 
     /// Returns a 429 with a problem document, and the decision in its extensions.
-    pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
+    pub(crate) fn refusal(&self, decision: Decision) -> Response<Bytes> {
         let later = self.headers.headers().later();
         let shown = decision.violated().filter(|outcome| self.headers.shows(outcome));
-        let (wait, is_guess) = (wait(decision, later), decision.retry_is_guess());
+        let (wait, is_guess) = (wait(&decision, later), decision.retry_is_guess());
         let mut response = problem::quota_exceeded(wait, is_guess, decision.is_banned(), shown.map(Outcome::policy));
         self.complete(&mut response, decision, later);
         response
     }
 
     /// Adds the decision and the headers of a refusal, with `later` seconds of jitter on every wait.
-    fn complete(&self, response: &mut Response<Bytes>, decision: &Decision, later: u64) {
+    fn complete(&self, response: &mut Response<Bytes>, decision: Decision, later: u64) {
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, NO_STORE);
-        if let Some(seconds) = wait(decision, later) {
+        if let Some(seconds) = wait(&decision, later) {
             headers.insert(RETRY_AFTER, number(seconds));
         }
-        self.headers.write_refusal(headers, decision, later);
-        response.extensions_mut().insert(decision.clone());
+        self.headers.write_refusal(headers, &decision, later);
+        response.extensions_mut().insert(decision);
     }
 }
 
