@@ -106,23 +106,54 @@ const AT_ONCE: &[u8] = b";qu=\"concurrent-requests\"";
 /// The parameter of a quota whose units are bytes.
 const BYTES: &[u8] = b";qu=\"content-bytes\"";
 
-/// The value of a field while it is written: a List of quoted names with parameters, mostly Integers.
+/// The value of `RateLimit-Policy` while it is written: a List of quoted names with parameters, mostly Integers.
 #[derive(Debug, Default)]
 pub(super) struct Field {
     bytes: SmallVec<[u8; 128]>,
 }
 
-/// Returns `RateLimit` of a single outcome, with `later` seconds of jitter in its `t`. It is as [`Field`] writes it, in
-/// as many bytes as it takes.
-pub(super) fn single(outcome: &Outcome, advertised: Advertised, later: u64) -> HeaderValue {
-    let (Left { r, t }, name) = (Left::of(outcome, advertised), outcome.policy().as_bytes());
-    let (r, t) = (Digits::of(r), t.map(|t| Digits::of((t + later).min(LARGEST))));
-    let (r, t) = (r.as_bytes(), t.as_ref().map_or(&b""[..], Digits::as_bytes));
-    let t = [if t.is_empty() { &b""[..] } else { b";t=" }, t];
-    let parts = [b"\"", name, b"\";r=", r, t[0], t[1]];
-    let mut value = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
-    for part in parts {
-        value.extend_from_slice(part);
+/// A member of `RateLimit` before it is written.
+pub(super) struct Member<'a> {
+    name: &'a str,
+    r: Digits,
+    t: Option<Digits>,
+}
+
+impl<'a> Member<'a> {
+    /// Creates the member of an outcome, with `later` seconds of jitter in its `t`.
+    pub(super) fn of(outcome: &'a Outcome, advertised: Advertised, later: u64) -> Self {
+        let Left { r, t } = Left::of(outcome, advertised);
+        let t = t.map(|t| Digits::of((t + later).min(LARGEST)));
+        Self { name: outcome.policy(), r: Digits::of(r), t }
+    }
+
+    /// Returns the number of bytes that are written.
+    fn len(&self) -> usize {
+        let t = self.t.as_ref().map_or(0, |t| 3 + t.as_bytes().len());
+        2 + self.name.len() + 3 + self.r.as_bytes().len() + t
+    }
+
+    fn write(&self, value: &mut Vec<u8>) {
+        value.push(b'"');
+        value.extend_from_slice(self.name.as_bytes());
+        value.extend_from_slice(b"\";r=");
+        value.extend_from_slice(self.r.as_bytes());
+        if let Some(t) = &self.t {
+            value.extend_from_slice(b";t=");
+            value.extend_from_slice(t.as_bytes());
+        }
+    }
+}
+
+/// Returns `RateLimit` of these members, of which there must be one: in as many bytes as it takes.
+pub(super) fn limits(members: &[Member<'_>]) -> HeaderValue {
+    let size = members.iter().map(|member| 2 + member.len()).sum::<usize>() - 2;
+    let mut value = Vec::with_capacity(size);
+    for member in members {
+        if !value.is_empty() {
+            value.extend_from_slice(b", ");
+        }
+        member.write(&mut value);
     }
     HeaderValue::from_maybe_shared(Bytes::from(value)).expect(VISIBLE)
 }
@@ -140,16 +171,6 @@ impl Field {
             self.bytes.extend_from_slice(BYTES);
         }
         place
-    }
-
-    /// Adds a member of `RateLimit`, with `later` seconds of jitter in its `t`.
-    pub(super) fn left(&mut self, outcome: &Outcome, advertised: Advertised, later: u64) {
-        let Left { r, t } = Left::of(outcome, advertised);
-        self.member(outcome.policy());
-        self.parameter(b'r', r);
-        if let Some(t) = t {
-            self.parameter(b't', (t + later).min(LARGEST));
-        }
     }
 
     /// Returns the value; `None` if it has no member.

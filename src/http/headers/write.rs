@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use smallvec::SmallVec;
 
-use super::fields::{Field, PolicyField, single};
+use super::fields::{Field, Member, PolicyField, limits};
 use super::merge::{is_stricter, merge};
 use super::names::{LIMIT, MERGED, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, RESOURCE, USED};
 use super::numbers::{Advertised, number, used, whole_seconds};
@@ -153,14 +154,15 @@ impl HeaderWriter {
     ) -> Option<HeaderValue> {
         let is_binding = |outcome: &Outcome| binding.is_some_and(|binding| std::ptr::eq(binding, outcome));
         let mut others = outcomes.filter(|outcome| !is_binding(outcome) && self.shows(outcome)).peekable();
+        let member = |outcome: &'a Outcome| Member::of(outcome, self.policies.advertised(outcome), later);
         if let (Some(binding), None) = (binding, others.peek()) {
-            return Some(single(binding, self.policies.advertised(binding), later));
+            return Some(limits(&[member(binding)]));
         }
-        let mut field = Field::default();
+        let mut members = SmallVec::<[Member<'_>; 4]>::new();
         for outcome in binding.into_iter().chain(others) {
-            field.left(outcome, self.policies.advertised(outcome), later);
+            members.push(member(outcome));
         }
-        field.finish()
+        (!members.is_empty()).then(|| limits(&members))
     }
 
     /// Inserts the `X-RateLimit-*` headers of the binding policy.
