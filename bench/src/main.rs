@@ -6,6 +6,9 @@
 //! - `store`: what `RedisStore` does beside other ways to ask Redis;
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request, with `--features
 //!   peers` beside `tower_governor`; with `--layers` only the latter; with `profile NAME N` N requests through one layer;
+//! - `growth`: how the cost of a request grows with policies, keys, requests in flight, processes, units of a log and by
+//!   algorithm; with `--features peers` beside `tower_governor`, with `--large` to 10^7 keys in memory, with `--out FILE`
+//!   the figures as a file, of which `examples/charts/growth.rs` draws the chart;
 //! - `quotas`: what each kind of quota costs a request, in memory and on Redis;
 //! - `http`: what a limit costs a web server; with `--features peers` beside other crates;
 //! - `flows`: what a chunk costs that is taken from a leased portion, and the calls of a body;
@@ -20,6 +23,7 @@
 
 mod effort;
 mod flows;
+mod growth;
 mod http;
 mod load;
 mod memory;
@@ -44,6 +48,7 @@ async fn main() {
         "redis" => redis::run(effort(flags)).await,
         "store" => store::run(effort(flags)).await,
         "memory" => memory::run(flags),
+        "growth" => growth::run(flags).await,
         "quotas" => quotas::run(flags).await,
         "http" => http::run(),
         "flows" => flows::run(effort(flags)).await,
@@ -66,8 +71,8 @@ fn effort(flags: &[String]) -> Effort {
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: redis store memory quotas http flows neighbours regions, and --quick for a short run; or soak --minutes N, \
-         perhaps --leaky"
+        "give one of: redis store memory growth quotas http flows neighbours regions, and --quick for a short run; or soak \
+         --minutes N, perhaps --leaky"
     );
     std::process::exit(2);
 }

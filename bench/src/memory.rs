@@ -2,8 +2,8 @@
 //! flood of keys, and what a whole layer costs a request.
 
 mod flood;
-mod layer;
-mod sides;
+pub(crate) mod layer;
+pub(crate) mod sides;
 pub(crate) mod size;
 
 use crate::table::{median, print};

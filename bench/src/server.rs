@@ -82,6 +82,19 @@ impl Server {
         used.and_then(|used| used.trim().parse().ok()).expect("used_memory is there")
     }
 
+    /// Seconds of processor time that the server has used.
+    pub(crate) async fn used_cpu(&self, connection: &mut MultiplexedConnection) -> f64 {
+        let info: String = cmd("INFO").arg("cpu").query_async(connection).await.expect("INFO answers");
+        let used = |name| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        let parts = ["used_cpu_user:", "used_cpu_sys:"].map(|name| used(name).expect("processor time is there"));
+        parts.iter().sum()
+    }
+
+    /// How many keys the server holds.
+    pub(crate) async fn size(&self, connection: &mut MultiplexedConnection) -> usize {
+        cmd("DBSIZE").query_async(connection).await.expect("DBSIZE answers")
+    }
+
     pub(crate) async fn flush(&self, connection: &mut MultiplexedConnection) {
         let () = cmd("FLUSHALL").query_async(connection).await.expect("our own server is flushed");
     }

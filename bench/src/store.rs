@@ -2,7 +2,7 @@
 
 mod algorithms;
 mod policies;
-mod sides;
+pub(crate) mod sides;
 mod throughput;
 
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! their peer. A side is admitted always or refused always, and every response is looked at: a side that did less than
 //! it is measured for ends the program.
 
-mod service;
-mod sides;
+pub(crate) mod service;
+pub(crate) mod sides;
 
 use std::env;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,7 +29,7 @@ pub(super) fn run(rounds: usize, requests: usize) {
          with a bucket of its own; every request is admitted, or every one refused, and each response is looked at. The \
          ratio is to the side that is named after it, in the same round.\n"
     );
-    let clients = clients();
+    let clients = clients(KEYS);
     let mut sides = sides::all();
     for side in &mut sides {
         // Every client has its counter, and a refused one has used it up.
@@ -49,7 +49,7 @@ pub(super) fn run(rounds: usize, requests: usize) {
 
 /// Sends requests to one side only, for a profiler.
 pub(super) fn profile(name: &str, requests: usize) {
-    let clients = clients();
+    let clients = clients(KEYS);
     let Some(mut side) = sides::all().into_iter().find(|side| side.name == name) else {
         for side in sides::all() {
             println!("{}", side.name);
@@ -80,12 +80,12 @@ fn rows(sides: &[Side], nanos_of: &[Vec<f64>]) -> Vec<Vec<String>> {
 }
 
 /// Returns the peers that send the requests.
-fn clients() -> Vec<SocketAddr> {
+pub(crate) fn clients(count: usize) -> Vec<SocketAddr> {
     let address = |key: usize| Ipv4Addr::from_bits(0x0a00_0000 + u32::try_from(key).expect("few keys"));
-    (0..KEYS).map(|key| (address(key), 40_000).into()).collect()
+    (0..count).map(|key| (address(key), 40_000).into()).collect()
 }
 
-fn nanos(service: &mut Boxed, expected: Expected, clients: &[SocketAddr], requests: usize) -> f64 {
+pub(crate) fn nanos(service: &mut Boxed, expected: Expected, clients: &[SocketAddr], requests: usize) -> f64 {
     let mut keys = Keys::new(0);
     let begun = Instant::now();
     for _ in 0..requests {
@@ -95,7 +95,7 @@ fn nanos(service: &mut Boxed, expected: Expected, clients: &[SocketAddr], reques
     begun.elapsed().as_nanos() as f64 / requests as f64
 }
 
-fn call(service: &mut Boxed, client: &SocketAddr) -> Response<()> {
+pub(crate) fn call(service: &mut Boxed, client: &SocketAddr) -> Response<()> {
     let mut request = Request::new(());
     request.extensions_mut().insert(ConnectInfo(*client));
     service(request)

@@ -15,16 +15,19 @@ const LIMIT: u32 = 1_000;
 /// So many at once that no check of a run is refused.
 const BURST: u32 = 30_000_000;
 
+/// Keys that a store has room for, unless it is to hold more: the default.
+const ROOM: usize = 1_000_000;
+
 #[derive(Clone, Copy)]
-pub(super) struct Load {
-    pub(super) keys: usize,
-    pub(super) threads: usize,
+pub(crate) struct Load {
+    pub(crate) keys: usize,
+    pub(crate) threads: usize,
     /// For each thread.
-    pub(super) checks: usize,
+    pub(crate) checks: usize,
 }
 
 /// A limiter and its keys.
-pub(super) trait Side: Sync {
+pub(crate) trait Side: Sync {
     /// Makes the keys and checks each once.
     fn new(keys: usize) -> Self;
 
@@ -52,16 +55,16 @@ pub(super) trait Side: Sync {
 }
 
 /// A uniform draw of keys.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     state: u64,
 }
 
 impl Keys {
-    pub(super) fn new(seed: usize) -> Self {
+    pub(crate) fn new(seed: usize) -> Self {
         Self { state: 0x9e37_79b9_7f4a_7c15 ^ (seed as u64 + 1) << 17 }
     }
 
-    pub(super) fn next(&mut self, keys: usize) -> usize {
+    pub(crate) fn next(&mut self, keys: usize) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
@@ -69,12 +72,12 @@ impl Keys {
     }
 }
 
-pub(super) fn address(key: usize) -> String {
+pub(crate) fn address(key: usize) -> String {
     let byte = |shift: usize| key >> shift & 255;
     format!("{}.{}.{}.{}", 10 + byte(24), byte(16), byte(8), byte(0))
 }
 
-pub(super) struct Governor {
+pub(crate) struct Governor {
     limiter: DefaultKeyedRateLimiter<String>,
     keys: Vec<String>,
 }
@@ -93,7 +96,7 @@ impl Side for Governor {
     }
 }
 
-pub(super) struct Tollgate {
+pub(crate) struct Tollgate {
     store: MemoryStore,
     policy: PolicyName,
     quota: Quota,
@@ -104,7 +107,9 @@ impl Side for Tollgate {
     fn new(keys: usize) -> Self {
         let quota = Quota::per_hour(LIMIT.into()).burst(BURST.into());
         let keys: Vec<Key> = (0..keys).map(|key| Key::new("ip", address(key))).collect();
-        let side = Self { store: MemoryStore::new(), policy: "bench".try_into().expect("a valid name"), quota, keys };
+        // Each of the 64 shards has a 64th of the room, and chance gives some more keys than others.
+        let store = MemoryStore::builder().capacity(ROOM.max(2 * keys.len())).build();
+        let side = Self { store, policy: "bench".try_into().expect("a valid name"), quota, keys };
         (0..side.keys.len()).for_each(|key| side.check(key));
         side
     }
@@ -115,7 +120,7 @@ impl Side for Tollgate {
     }
 }
 
-pub(super) fn allows(store: &MemoryStore, check: &Check) -> bool {
+pub(crate) fn allows(store: &MemoryStore, check: &Check) -> bool {
     // Seen where it is, as it would be by who asked: a copy of all of it would be part of the time.
     let answer = store.decide(std::slice::from_ref(check), Deadline::none());
     let tollgate::store::Answer::Ready(Ok(decided)) = black_box(&answer) else {

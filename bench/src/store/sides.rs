@@ -50,9 +50,9 @@ impl Side for Multiplexed {
 
 /// `INCR` on one connection that all tasks share.
 #[derive(Clone)]
-pub(super) struct Incr {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) texts: Arc<[String]>,
+pub(crate) struct Incr {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) texts: Arc<[String]>,
 }
 
 impl Side for Incr {
@@ -64,12 +64,12 @@ impl Side for Incr {
 
 /// One policy of the store.
 #[derive(Clone)]
-pub(super) struct Stored {
-    pub(super) store: RedisStore,
-    pub(super) keys: Arc<[Key]>,
-    pub(super) quota: Quota,
-    pub(super) policy: PolicyName,
-    pub(super) allowed: bool,
+pub(crate) struct Stored {
+    pub(crate) store: RedisStore,
+    pub(crate) keys: Arc<[Key]>,
+    pub(crate) quota: Quota,
+    pub(crate) policy: PolicyName,
+    pub(crate) allowed: bool,
 }
 
 impl Stored {

@@ -12,7 +12,7 @@ use tower::Service;
 
 /// A service that does nothing.
 #[derive(Clone)]
-pub(super) struct Inner;
+pub(crate) struct Inner;
 
 impl Service<Request<()>> for Inner {
     type Response = Response<Body>;
@@ -30,9 +30,9 @@ impl Service<Request<()>> for Inner {
 }
 
 /// A service of any type: it replies at once, and the body of the response is dropped.
-pub(super) type Boxed = Box<dyn FnMut(Request<()>) -> Response<()>>;
+pub(crate) type Boxed = Box<dyn FnMut(Request<()>) -> Response<()>>;
 
-pub(super) fn boxed<S, B>(mut service: S) -> Boxed
+pub(crate) fn boxed<S, B>(mut service: S) -> Boxed
 where
     S: Service<Request<()>, Response = Response<B>, Error = Infallible> + 'static,
 {

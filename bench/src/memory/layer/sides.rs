@@ -20,7 +20,7 @@ const GOVERNOR_HEADERS: &str = "tower_governor 0.8, its headers";
 
 /// What a response has to be, for its side to have done its work.
 #[derive(Clone, Copy)]
-pub(super) enum Expected {
+pub(crate) enum Expected {
     /// Admitted, without a header.
     Nothing,
     /// Admitted, with this header.
@@ -30,7 +30,7 @@ pub(super) enum Expected {
 }
 
 impl Expected {
-    pub(super) fn is_met(self, response: &Response<()>) -> bool {
+    pub(crate) fn is_met(self, response: &Response<()>) -> bool {
         let (status, headers): (_, &HeaderMap) = (response.status(), response.headers());
         match self {
             Self::Nothing => status == StatusCode::OK && headers.is_empty(),
