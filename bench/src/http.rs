@@ -24,6 +24,7 @@ mod wrk;
 
 use std::net::{Ipv4Addr, TcpListener};
 
+pub(crate) use build::tower_rate_limiter;
 use options::Options;
 use pass::Runner;
 use sides::{Server, Side};

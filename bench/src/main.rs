@@ -5,7 +5,8 @@
 //! - `redis`: what a decision costs the server, in time and memory;
 //! - `store`: what `RedisStore` does beside other ways to ask Redis;
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request, with `--features
-//!   peers` beside `tower_governor`; with `--layers` only the latter; with `profile NAME N` N requests through one layer;
+//!   peers` beside `tower_governor`, with `--tower-rate-limiter` beside that crate; with `--layers` only the latter;
+//!   with `profile NAME N` N requests through one layer;
 //! - `growth`: how the cost of a request grows with policies, keys, requests in flight, processes, units of a log and by
 //!   algorithm; with `--features peers` beside `tower_governor`, with `--large` to 10^7 keys in memory, with `--out FILE`
 //!   the figures as a file, of which `examples/charts/growth.rs` draws the chart;

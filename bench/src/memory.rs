@@ -32,13 +32,14 @@ pub(crate) fn run(args: &[String]) {
     } else {
         Scale { rounds: ROUNDS, checks: 2_000_000, requests: 300_000, flood: 10_000_000 }
     };
+    let with_program = args.iter().any(|arg| arg == "--tower-rate-limiter");
     if args.iter().any(|arg| arg == "--layers") {
-        return layer::run(scale.rounds, scale.requests);
+        return layer::run(scale.rounds, scale.requests, with_program);
     }
     time(&scale);
     size::run();
     flood::run(scale.flood);
-    layer::run(scale.rounds, scale.requests);
+    layer::run(scale.rounds, scale.requests, with_program);
 }
 
 fn time(Scale { rounds, checks, .. }: &Scale) {

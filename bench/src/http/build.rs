@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Builds a server behind `tower-rate-limiter`. All its versions declare a newer compiler than they
 /// need, which a member of this workspace could not pass over.
-pub(super) fn tower_rate_limiter() -> Result<PathBuf, String> {
+pub(crate) fn tower_rate_limiter() -> Result<PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tower-rate-limiter");
     let target = folder("tower-rate-limiter")?;
     let target_dir = target.to_str().ok_or("the folder for temporary files has a strange name")?;

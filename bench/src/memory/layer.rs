@@ -4,6 +4,7 @@
 //! their peer. A side is admitted always or refused always, and every response is looked at: a side that did less than
 //! it is measured for ends the program.
 
+mod program;
 pub(crate) mod service;
 pub(crate) mod sides;
 
@@ -14,6 +15,7 @@ use std::time::Instant;
 use axum::extract::ConnectInfo;
 use http::{Request, Response};
 
+use self::program::Program;
 use self::service::{Boxed, Inner, boxed};
 use self::sides::{Expected, Side};
 use super::sides::Keys;
@@ -21,7 +23,12 @@ use crate::table::{median, print};
 
 const KEYS: usize = 100_000;
 
-pub(super) fn run(rounds: usize, requests: usize) {
+/// The side of ours that does what `tower-rate-limiter` does.
+const FIXED: &str = "one policy, fixed window, IETF headers";
+const PROGRAM: &str = "tower-rate-limiter 0.1, fixed window, IETF headers";
+
+/// Measures all sides, in this process; with a program also that, which does nothing while others are measured.
+pub(super) fn run(rounds: usize, requests: usize, with_program: bool) {
     assert!(env::var_os("RUST_BACKTRACE").is_none(), "unset RUST_BACKTRACE: errors of other crates would cost more");
     println!(
         "What a layer adds to a request, with counters in memory: nanoseconds over the inner service alone (medians of \
@@ -37,14 +44,28 @@ pub(super) fn run(rounds: usize, requests: usize) {
             call(&mut side.service, client);
         }
     }
+    let mut program = with_program.then(|| Program::tower_rate_limiter(KEYS));
     let mut nanos_of = vec![Vec::new(); sides.len()];
+    let mut theirs = Vec::new();
     for _ in 0..rounds {
+        theirs.extend(program.as_mut().map(|program| program.nanos(requests)));
         let alone = nanos(&mut boxed(Inner), Expected::Nothing, &clients, requests);
         for (side, nanos_of) in sides.iter_mut().zip(&mut nanos_of) {
             nanos_of.push(nanos(&mut side.service, side.expected, &clients, requests) - alone);
         }
     }
-    print(&["layer", "ns per request", "ratio", "to", "aim"], &rows(&sides, &nanos_of));
+    let mut rows = rows(&sides, &nanos_of);
+    if let Some(place) = sides.iter().position(|side| side.name == FIXED)
+        && !theirs.is_empty()
+    {
+        let ratios = nanos_of[place].iter().zip(&theirs).map(|(ours, theirs)| ours / theirs);
+        rows[place][2..4].clone_from_slice(&[format!("{:.2}", median(ratios.collect())), PROGRAM.to_owned()]);
+        rows.insert(
+            place,
+            vec![PROGRAM.to_owned(), format!("{:.0}", median(theirs)), String::new(), String::new(), String::new()],
+        );
+    }
+    print(&["layer", "ns per request", "ratio", "to", "aim"], &rows);
 }
 
 /// Sends requests to one side only, for a profiler.

@@ -1,5 +1,7 @@
 //! Serves one side of the benchmark `http`: takes the URL of a Redis, prints a port, and ends with
-//! standard input.
+//! standard input. With `layer` instead of a URL it is one side of the benchmark `memory`.
+
+mod layer;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -24,6 +26,9 @@ impl KeyExtractor for ApiKey {
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let url = std::env::args().nth(1).expect("the URL of a Redis");
+    if url == "layer" {
+        return layer::run();
+    }
     let client = redis::Client::open(url).expect("a URL");
     let store = RedisStore::new(client.get_multiplexed_async_connection().await.expect("connected"));
     let layer = RateLimitLayer::builder(ApiKey)

@@ -67,9 +67,10 @@ pub(super) fn all() -> Vec<Side> {
     ours.collect()
 }
 
-fn ours() -> [Side; 5] {
+fn ours() -> [Side; 6] {
     let ample = Quota::per_hour(PER_HOUR.into()).burst(BURST.into());
     let one = |quota| RateLimitLayer::composite(MemoryStore::new()).ip(quota);
+    let window = Quota::fixed_window(BURST.into(), Duration::from_secs(3_600));
     let longer = Quota::token_bucket(PER_HOUR.into(), Duration::from_secs(7_200)).burst(BURST.into());
     let three = one(ample).policy(Policy::new("longer", longer).key(key::client_ip()));
     let three = three.global(Quota::per_second(BURST.into()));
@@ -80,6 +81,7 @@ fn ours() -> [Side; 5] {
         side("one policy, legacy headers", one(ample).headers(Headers::legacy()), Expected::Admitted(legacy))
             .beside(GOVERNOR_HEADERS, 1.0),
         side(ONE, one(ample), Expected::Admitted(ietf)).beside(GOVERNOR_HEADERS, 1.25),
+        side(super::FIXED, one(window).headers(Headers::ietf()), Expected::Admitted(ietf)),
         side("one policy, refused", one(Quota::per_hour(1)), Expected::Refused(ietf)).beside(ONE, 1.2),
         side("three policies, both header sets", three, Expected::Admitted(ietf)).beside(ONE, 2.0),
     ]
