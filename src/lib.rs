@@ -19,9 +19,10 @@
 //! `app.into_make_service_with_connect_info::<SocketAddr>()`. Without it all clients share one counter. Behind a proxy,
 //! use [`key::client_ip`].
 //!
-//! To share limits among processes, use a [`RedisStore`]. All policies of a layer are decided together:
+//! To share limits among processes, use a [`RedisStore`] (feature `redis`). All policies of a layer are decided together:
 //!
-//! ```no_run
+#![cfg_attr(feature = "redis", doc = "```no_run")]
+#![cfg_attr(not(feature = "redis"), doc = "```ignore")]
 //! use tollgate::{Quota, RateLimitLayer, RedisStore, key};
 //!
 //! # async fn run() -> Result<(), tollgate::Error> {
@@ -114,12 +115,12 @@
 //! | --- | --- | --- |
 //! | `axum` | yes | the keys [`key::client_ip`], [`key::peer_ip`], [`key::route`] and [`key::path_param`] |
 //! | `tonic` | no | the peer's address from a tonic 0.14 server, for [`key::client_ip`] and [`key::peer_ip`] |
-//! | `redis` | yes | [`RedisStore`] |
-//! | `cluster` | yes | `RedisStore::connect_cluster`: a Redis Cluster |
+//! | `redis` | no | [`RedisStore`] |
+//! | `cluster` | no | `RedisStore::connect_cluster`: a Redis Cluster |
 //! | `sentinel` | no | `RedisStore::connect_sentinel`: the primary that Redis Sentinel names |
 //! | `redis-cell` | no | `RedisCellStore`: token buckets that the Redis module redis-cell keeps |
-//! | `config` | yes | policies from a TOML file: [`config`] |
-//! | `lookup` | yes | keys and quotas that are looked up: [`key::lookup()`] and [`TierLookup`] |
+//! | `config` | no | policies from a TOML file: [`config`] |
+//! | `lookup` | no | keys and quotas that are looked up: [`key::lookup()`] and [`TierLookup`] |
 //! | `basic-auth` | yes | the key [`key::basic_user`] |
 //! | `query` | yes | the key [`key::query`] |
 //! | `merge-headers` | yes | `RateLimit` and `RateLimit-Policy` of inner services are read, so that they are merged member by member |
@@ -131,6 +132,11 @@
 
 // docs.rs shows at each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Without these features their items are named and not there.
+#![cfg_attr(
+    not(all(feature = "redis", feature = "config", feature = "lookup")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 
 #[cfg(feature = "config")]
 pub mod config;

@@ -602,11 +602,13 @@ fn each_feature_is_linted_alone_and_documented() {
     let (ci, readme, docs) = (read(".ci/run"), read("README.md"), read("src/lib.rs"));
     let linted = ci.lines().find_map(|line| line.strip_prefix("for features in ")).expect("features are linted alone");
     let features = section("features");
+    let default = features.iter().find(|line| line.starts_with("default = ")).expect("some are the default");
     for feature in features.iter().filter_map(|line| line.split_once(" = ").map(|(name, _)| name)) {
         if feature != "default" {
             let is_linted = linted.split([' ', ';']).any(|name| name == feature);
             assert!(is_linted, "{feature} is not linted alone");
-            let row = format!("| `{feature}` |");
+            let is_default = if default.contains(&format!("\"{feature}\"")) { "yes" } else { "no" };
+            let row = format!("| `{feature}` | {is_default} |");
             assert!(readme.contains(&row) && docs.contains(&row), "{feature} is not documented");
         }
     }
