@@ -57,8 +57,13 @@ pub(super) fn without_headers(store: impl Store) -> Router {
     plain().layer(layer(store, roomy()).headers(Headers::none()))
 }
 
+/// Keys hold hashes of the header's values, as they do by default: those of all other sides hold the values.
+pub(super) fn hashed(store: impl Store) -> Router {
+    plain().layer(RateLimitLayer::new(store, Policy::new("api", roomy()).key(key::header(HEADER))))
+}
+
 fn layer(store: impl Store, quota: Quota) -> RateLimitLayer {
-    RateLimitLayer::new(store, Policy::new("api", quota).key(key::header(HEADER)))
+    RateLimitLayer::new(store, Policy::new("api", quota).key(key::header(HEADER).plain()))
 }
 
 pub(super) async fn connected(url: String) -> RedisStore {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use axum::Router;
 use tollgate::{LeaseStore, MemoryStore, RedisStore};
 
-use super::app::{AMPLE, AMPLE_ALONE, SCANT, connected, limited, plain, roomy, with_headers, without_headers};
+use super::app::{AMPLE, AMPLE_ALONE, SCANT, connected, hashed, limited, plain, roomy, with_headers, without_headers};
 use super::peers;
 
 const MANY: u32 = 100_000;
@@ -107,6 +107,8 @@ pub(super) fn all() -> Vec<Side> {
         })
         .redis()
         .proof("x-ratelimit-remaining"),
+        Side::new("memory-hashed", "tollgate, memory, keys hashed", |_| Box::pin(async { hashed(MemoryStore::new()) }))
+            .proof("x-ratelimit-remaining"),
         Side::new("memory-bare", "tollgate, memory, no headers", |_| {
             Box::pin(async { without_headers(MemoryStore::new()) })
         }),

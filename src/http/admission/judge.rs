@@ -70,6 +70,7 @@ impl<'a> Judge<'a> {
         let keyless = || self.keyless(parts, Terms::ALL, |policy| policy.rule().units());
         match self.policy.extractor().extract(parts) {
             Answer::Ready(Extracted::Key(key)) => Ok(self.policy.rule().plain_check(key)),
+            Answer::Ready(Extracted::Secret(secret)) => Ok(self.policy.rule().plain_check(secret.into_parts().0)),
             Answer::Ready(extracted) => Err(self.resolve_key(keyless(), extracted)),
             Answer::Pending(extracting) => Err(self.waits(keyless(), Stage::Key(extracting))),
         }
