@@ -20,6 +20,7 @@ mod nested;
 mod order;
 #[cfg(all(unix, feature = "axum"))]
 mod peers;
+mod plain;
 #[cfg(feature = "axum")]
 mod proxy;
 mod queueing;

@@ -32,8 +32,6 @@ pub(crate) struct Watch {
     resolved: AtomicU32,
     /// How many responses came, as long as they are watched: handlers may take long.
     responses: AtomicU32,
-    /// How many requests were refused, after those.
-    refusals: AtomicU32,
     clients: Clients,
     /// [`UNMETERED`]; of the layer, whatever policies it has.
     warned: Arc<AtomicU8>,
@@ -44,9 +42,6 @@ pub(crate) struct Watch {
     /// Policies that others replaced, and what was warned of them.
     past: Vec<Arc<Watched>>,
 }
-
-/// Of so many refusals that come later, one is looked at.
-const LOOKED_AT: u32 = 16;
 
 /// How many policies are remembered that others replaced.
 const MOST_PAST: usize = 64;
@@ -76,7 +71,6 @@ impl Watch {
             begun: AtomicU32::new(0),
             resolved: AtomicU32::new(0),
             responses: AtomicU32::new(0),
-            refusals: AtomicU32::new(0),
             clients: Clients::of(policies),
             warned: Arc::default(),
             #[cfg(feature = "axum")]
@@ -175,12 +169,7 @@ impl Watch {
 
     /// Looks whether a request has a forwarded header from a peer that is not trusted; `client` is the extractor of the
     /// layer for lists of addresses.
-    ///
-    /// After the first requests not each of a flood is looked at: a proxy that was put in front later is seen soon.
     pub(crate) fn forwarding(&self, policies: &[Policy], client: &dyn KeyExtractor, parts: &Parts) {
-        if !self.is_on() && !self.refusals.fetch_add(1, Relaxed).is_multiple_of(LOOKED_AT) {
-            return;
-        }
         self.clients.forwarding(policies, client, parts);
     }
 
