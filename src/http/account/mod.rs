@@ -5,8 +5,9 @@
 //! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
 //! One request has one [`Shared`], for the layer and all handles. Of most requests it is the decision alone; where
-//! something may change, [`open`] has it. In that, [`debts`] has a [`debt`] for each counter that can still change; a debt has the units wanted ([`wanted`]) and those that the store really took ([`parts`]). Charges
-//! are sent at once, one at a time for each debt; refunds at the end. docs/accounts.md has the rules for users.
+//! something may change, [`open`] has it. In that, [`debts`] has a [`debt`] for each counter that can still change; a
+//! debt has the units wanted ([`wanted`]) and those that the store really took ([`parts`]). Charges are sent at once, one
+//! at a time for each debt; refunds at the end. docs/accounts.md has the rules for users.
 //!
 //! Slots are no debts: [`slots`] holds those of the request until its response has a body, which holds them from then on.
 //!
