@@ -265,11 +265,11 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
+        let is_unanswered = self.stage == Stage::InFlight;
+        // Ended first: a handle that takes slots from now on releases them by itself.
+        let open = if is_unanswered { self.shared.opened_at_end() } else { None };
         drop(self.shared.pass_slots());
-        if self.stage != Stage::InFlight {
-            return;
-        }
-        let Some(open) = self.shared.opened_at_end() else { return };
+        let Some(open) = open else { return };
         let mut debts = open.debts();
         debts.end(&self.shared.gate, &self.shared.decision, |options, outcome, wanted| {
             let unused = self.turn == Turn::Awaited && !outcome.delay().is_zero();
