@@ -158,7 +158,8 @@ impl Store for Racy {
             if left.zip(&checks).any(|(left, check)| left < check.cost && check.mode == Mode::Enforce) {
                 return store.decide(&checks, deadline).wait().await;
             }
-            tokio::task::yield_now().await;
+            // Long enough for another to look, also on a machine whose cores are taken.
+            tokio::time::sleep(Duration::from_millis(1)).await;
             for check in &checks {
                 drop(store.adjust(&check.counter, Change::Charge(check.cost)).wait().await?);
             }
