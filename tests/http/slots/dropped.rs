@@ -40,7 +40,7 @@ fn held_after_drops(store: &MemoryStore, policy: Policy) -> usize {
     let left = || limiter.peek(&user()).now_or_never().expect("at once").expect("in memory").outcomes()[0].remaining();
     let (to_handler, (begun, begins), (done, is_done)) = (channel::<Handle>(), channel(), channel());
     let (to_handler, requests) = to_handler;
-    let handler = thread::spawn(move || {
+    let checker = thread::spawn(move || {
         for handle in requests {
             begun.send(()).expect("the test waits for it");
             let checked = handle.check(&exports, user()).now_or_never().expect("at once").expect("in memory");
@@ -60,7 +60,7 @@ fn held_after_drops(store: &MemoryStore, policy: Policy) -> usize {
         held += usize::from(left() != before);
     }
     drop(to_handler);
-    handler.join().expect("all checks were allowed");
+    checker.join().expect("all checks were allowed");
     held
 }
 
