@@ -1,22 +1,20 @@
 //! Slots that a handler takes on one thread while the future of its response is dropped on another.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::hint::spin_loop;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response};
-use http_body_util::Full;
 use tollgate::{Handle, Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
 use tower::{Layer, Service, service_fn};
 
 const REQUESTS: u32 = 5_000;
 
-/// How much longer each request in a row takes until it is dropped, so that the two meet at every point.
-const SPINS: u32 = 300;
+/// Futures are dropped after fewer turns than this, another number each time, so that drops meet checks at any point.
+const TURNS: u32 = 900;
 
 const SLOTS: Quota = Quota::concurrency(1_000_000);
 
@@ -24,49 +22,54 @@ fn user() -> Key {
     Key::new("user", "ada")
 }
 
-/// Drops the future of each response while its handler checks a concurrency on another thread, and keeps the handle;
-/// returns how many requests held a slot afterwards.
-fn held_after_drops(store: &MemoryStore, policy: Policy) -> usize {
-    let (handles, of_request): (Sender<Handle>, Receiver<Handle>) = channel();
-    let mut service =
-        RateLimitLayer::new(store.clone(), policy).layer(service_fn(move |request: Request<Full<Bytes>>| {
-            let handle = request.extensions().get::<Handle>().expect("the layer inserts it").clone();
-            handles.send(handle).expect("the test waits for it");
-            std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>()
-        }));
-    let exports = Policy::new("exports", SLOTS.slot_life(Duration::from_secs(3_600)));
-    let rules = [Rule::new("exports", *exports.quota())];
-    let limiter = Limiter::new(store.clone(), rules);
-    let left = || limiter.peek(&user()).now_or_never().expect("at once").expect("in memory").outcomes()[0].remaining();
-    let (to_handler, (begun, begins), (done, is_done)) = (channel::<Handle>(), channel(), channel());
-    let (to_handler, requests) = to_handler;
-    let checker = thread::spawn(move || {
-        for handle in requests {
-            begun.send(()).expect("the test waits for it");
-            let checked = handle.check(&exports, user()).now_or_never().expect("at once").expect("in memory");
-            assert!(checked.is_allowed());
-            done.send(handle).expect("the test waits for it");
+/// Takes a slot for each handle, on a thread of its own: sends `()` before the check, and the handle after it.
+fn check_each(handles: Receiver<Handle>, begun: Sender<()>, checked: Sender<Handle>) -> thread::JoinHandle<()> {
+    let exports = Policy::new("exports", SLOTS);
+    thread::spawn(move || {
+        for handle in handles {
+            begun.send(()).expect("the test receives it");
+            let decision = handle.check(&exports, user()).now_or_never().expect("memory replies at once");
+            assert!(decision.expect("memory does not fail").is_allowed());
+            checked.send(handle).expect("the test receives it");
         }
+    })
+}
+
+/// Returns how many requests held a slot after their future was dropped, with nothing but their handle left.
+fn held_after_drops(policy: Policy) -> usize {
+    let (called, calls) = channel();
+    let service = service_fn(move |request: Request<()>| {
+        called.send(request.extensions().get::<Handle>().cloned()).expect("the test receives it");
+        pending::<Result<Response<String>, Infallible>>()
     });
+    let store = MemoryStore::new();
+    let mut service = RateLimitLayer::new(store.clone(), policy).layer(service);
+    let limiter = Limiter::new(store, [Rule::new("exports", SLOTS)]);
+    let left = || {
+        let seen = limiter.peek(&user()).now_or_never().expect("memory replies at once");
+        seen.expect("memory does not fail").outcomes()[0].remaining()
+    };
+    let ((to_check, handles), (begun, begins), (checked, ends)) = (channel(), channel(), channel());
+    let checks = check_each(handles, begun, checked);
     let mut held = 0;
     for number in 0..REQUESTS {
-        let before = left();
-        let response = service.call(Request::new(Full::default()));
-        to_handler.send(of_request.recv().expect("the service was called")).expect("the handler runs");
-        begins.recv().expect("the handler runs");
-        (0..number % SPINS * 3).for_each(|_| spin_loop());
+        let response = service.call(Request::new(()));
+        let handle = calls.try_recv().expect("a plain request is passed on at once").expect("the layer inserts it");
+        to_check.send(handle).expect("the thread runs");
+        begins.recv().expect("the thread runs");
+        (0..number * 7 % TURNS).for_each(|_| spin_loop());
         drop(response);
-        let _handle = is_done.recv().expect("the handler runs");
-        held += usize::from(left() != before);
+        let handle = ends.recv().expect("the check was allowed");
+        held += usize::from(left() != SLOTS.limit());
+        drop(handle);
     }
-    drop(to_handler);
-    checker.join().expect("all checks were allowed");
+    drop(to_check);
+    checks.join().expect("all checks were allowed");
     held
 }
 
 #[test]
-fn a_response_that_is_dropped_while_its_handler_takes_a_slot_leaves_none_to_the_handle() {
-    let store = MemoryStore::new();
-    assert_eq!(held_after_drops(&store, Policy::new("plain", Quota::per_hour(1_000_000))), 0);
-    assert_eq!(held_after_drops(&store, Policy::new("metered", Quota::per_hour(1_000_000)).metered()), 0);
+fn a_handle_keeps_no_slot_that_it_took_while_its_response_was_dropped() {
+    assert_eq!(held_after_drops(Policy::new("plain", Quota::per_hour(1_000_000))), 0);
+    assert_eq!(held_after_drops(Policy::new("metered", Quota::per_hour(1_000_000)).metered()), 0);
 }
