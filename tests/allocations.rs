@@ -15,7 +15,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Empty;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate::{Headers, MemoryStore, Policy, Quota, RateLimitLayer, key};
+use tollgate::store::{Answer, Check, Counter, Deadline};
+use tollgate::{Headers, Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Store, key};
 use tower::{Layer, Service};
 
 #[global_allocator]
@@ -105,4 +106,17 @@ fn without_headers_only_the_handle_and_what_it_leads_to_are_allocated() {
 fn a_refused_request_allocates_for_its_response_only() {
     at_most(11, "refused, one policy", &layer(1, NONE_LEFT), StatusCode::TOO_MANY_REQUESTS);
     at_most(14, "refused, three policies", &layer(3, NONE_LEFT), StatusCode::TOO_MANY_REQUESTS);
+}
+
+/// The largest block in bytes that glibc keeps for each thread. A larger one comes from what all threads share, under a
+/// lock.
+const MOST_KEPT: usize = 1_032;
+
+#[test]
+fn the_future_of_a_decision_in_redis_is_small_enough_for_the_cache_of_a_thread() {
+    let store = RedisStore::connect_lazy("redis://127.0.0.1:1").expect("nothing is connected yet");
+    let check = Check::new(Counter::new("api".try_into().expect("a valid name"), Key::new("user", "ada"), MANY), 1);
+    let Answer::Pending(decision) = store.decide(&[check], Deadline::none()) else { panic!("Redis was not called") };
+    let size = size_of_val(&*decision);
+    assert!(size <= MOST_KEPT, "{size} bytes");
 }

@@ -79,7 +79,8 @@ impl Engine {
         let (slot, has_calendars) = (self.slot_of(&request), request.has_calendars());
         let response = match self.servers.push(Job::new(request, Caller::Waits(sender), timeout, slot))? {
             Some(here) => self.wait_here(here, slot, timeout, receiver).await,
-            None => self.wait(slot, timeout, receiver).await,
+            // Boxed, as it is rare: a future with room for a timer is larger than allocators keep at hand.
+            None => Box::pin(self.wait(slot, timeout, receiver)).await,
         };
         if has_calendars && let Ok(part) = &response {
             self.time.learn(part.now_us());
@@ -101,7 +102,7 @@ impl Engine {
         });
         match response.await {
             Some(response) => response.unwrap_or_else(|_| gone()),
-            None => self.wait(slot, timeout, receiver).await,
+            None => Box::pin(self.wait(slot, timeout, receiver)).await,
         }
     }
 

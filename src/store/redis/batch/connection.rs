@@ -109,8 +109,8 @@ impl Connection {
     }
 
     /// Removes and returns the calls that are complete, in the order in which they were made.
-    pub(super) fn completed(&mut self, cx: &mut Context<'_>) -> SmallVec<[(Call, CallResult); 2]> {
-        let mut completed = SmallVec::new();
+    pub(super) fn completed(&mut self, cx: &mut Context<'_>) -> Vec<(Call, CallResult)> {
+        let mut completed = Vec::new();
         let mut place = 0;
         while let Some(call) = self.calls.get_mut(place) {
             match call.poll(cx) {

@@ -22,7 +22,6 @@ use std::task::Context;
 use std::time::Duration;
 
 use deadpool_redis::redis::{RedisError, Value};
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::call::{self, Call, CallResult};
@@ -41,22 +40,35 @@ use crate::store::redis::wire::Reply;
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Calls that are complete, with their outcomes, in the order in which they were made.
-type Completed = SmallVec<[(Call, CallResult); 2]>;
+type Completed = Vec<(Call, CallResult)>;
 
 impl Core {
     /// Writes what was queued on the connection and reads what has come. Returns the jobs with
     /// their replies, which `complete` completes after the next calls were written.
     ///
     /// Calls that failed are handled here. Calls are marked as perhaps sent if the connection
-    /// still works; if it has ended while exactly one call was without this mark, that one was
-    /// surely not sent.
-    pub(super) fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) -> SmallVec<[(Vec<Job>, Value); 2]> {
-        let Line::Up(connection, _) = &mut self.line else { return SmallVec::new() };
-        let (has_ended, completed) = (connection.drive(cx), connection.completed(cx));
+    /// still works.
+    pub(super) fn receive(&mut self, lane: &Lane, cx: &mut Context<'_>) -> Vec<(Vec<Job>, Value)> {
+        let Line::Up(connection, _) = &mut self.line else { return Vec::new() };
+        let (has_ended, mut completed) = (connection.drive(cx), connection.completed(cx));
+        if has_ended || completed.iter().any(|(_, result)| result.is_err()) {
+            completed = self.keep_valid(lane, completed, has_ended);
+        } else {
+            connection.calls.iter_mut().for_each(|call| call.may_be_sent = true);
+        }
+        completed.into_iter().filter_map(|(call, result)| self.finish(lane, call, result)).collect()
+    }
+
+    /// Gives up the connection if it has ended or a call was lost with it. Returns the calls whose outcomes are valid.
+    ///
+    /// If the connection has ended while exactly one call was not marked as perhaps sent, that one was surely not sent.
+    #[cold]
+    fn keep_valid(&mut self, lane: &Lane, completed: Completed, has_ended: bool) -> Completed {
+        let Line::Up(connection, _) = &mut self.line else { return completed };
         let fresh = connection.calls.iter().chain(completed.iter().map(|(call, _)| call));
         let unsent = has_ended && fresh.filter(|call| !call.may_be_sent).count() == 1;
         connection.calls.iter_mut().for_each(|call| call.may_be_sent |= !has_ended);
-        let (mut lost, mut ended) = (Vec::new(), Completed::new());
+        let (mut lost, mut ended) = (Vec::new(), Vec::new());
         let is_in_step = are_in_step(lane, &completed);
         for (call, result) in completed {
             match result {
@@ -69,7 +81,7 @@ impl Core {
             lost.extend(connection.calls.drain(..).map(|call| (call, None)));
             self.lose(lane, lost, unsent, None);
         }
-        ended.into_iter().filter_map(|(call, result)| self.finish(lane, call, result)).collect()
+        ended
     }
 
     /// Ends a call that has an outcome. Returns its jobs and their reply; an error is handled here.
@@ -107,12 +119,15 @@ impl Core {
     /// Several replies are first checked all together, and none is used unless all fit: one that
     /// does not fit may be the reply to the call before. Then the connection is given up. However
     /// many calls such a failure ends, it has one error.
-    pub(super) fn complete(&mut self, lane: &Lane, completed: SmallVec<[(Vec<Job>, Value); 2]>) {
+    pub(super) fn complete(&mut self, lane: &Lane, completed: Vec<(Vec<Job>, Value)>) {
+        if completed.is_empty() {
+            return;
+        }
         let read = |(jobs, value): (Vec<Job>, Value)| {
             let reply = call::read(&jobs, value);
             (jobs, reply)
         };
-        let replies: SmallVec<[(Vec<Job>, Option<Reply>); 2]> = completed.into_iter().map(read).collect();
+        let replies: Vec<(Vec<Job>, Option<Reply>)> = completed.into_iter().map(read).collect();
         // As in `are_in_step`, where there was no error.
         let is_whole =
             |(jobs, reply): &(Vec<Job>, Option<Reply>)| reply.as_ref().is_some_and(|reply| call::fits(jobs, reply));

@@ -43,7 +43,7 @@ impl Core {
         self.send(lane, cx);
         // What happened so far was done here, or is looked at below.
         lane.turns.calm();
-        completed.extend(self.receive(lane, cx));
+        completed.append(&mut self.receive(lane, cx));
         // The next call was written above: completing jobs wakes tasks, which delay what comes after it.
         self.complete(lane, completed);
         self.connect(lane, cx);
