@@ -15,12 +15,8 @@ pub(super) use self::redis::run as redis;
 /// The limits: as many units as a log holds.
 const LIMITS: [usize; 4] = [10, 100, 1_000, 10_000];
 
-/// A whole number of milliseconds for a unit of any limit, and so long that none comes back on the server meanwhile.
-const WINDOW: Duration = Duration::from_secs(100_000);
-
 /// The peer, then ours.
-const QUOTAS: [fn(u64) -> Quota; 2] =
-    [|limit| Quota::token_bucket(limit, WINDOW), |limit| Quota::sliding_log(limit, WINDOW)];
+const QUOTAS: [fn(u64, Duration) -> Quota; 2] = [Quota::token_bucket, Quota::sliding_log];
 
 /// Adds the sides, of either quota one that is admitted and one that is refused.
 fn sides(table: Table) -> Table {

@@ -1,5 +1,7 @@
 //! Logs on Redis: the server's own time, by the statistics of its commands.
 
+use std::time::Duration;
+
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::store::{Check, Counter, Deadline};
 use tollgate::{Key, Quota, RedisStore, Store};
@@ -11,6 +13,9 @@ use crate::growth::sides::name;
 use crate::plain::keys;
 use crate::server::{SCRIPTS, Server};
 use crate::stores::store_without_deny_cache;
+
+/// A whole number of milliseconds for a unit of any limit, and so long that none comes back on the server meanwhile.
+const WINDOW: Duration = Duration::from_secs(100_000);
 
 pub(in crate::growth) async fn run(Effort { rounds, calls, .. }: Effort, server: &Server) -> Table {
     let work = format!(
@@ -24,7 +29,7 @@ pub(in crate::growth) async fn run(Effort { rounds, calls, .. }: Effort, server:
     for _ in 0..rounds {
         for (row, limit) in LIMITS.into_iter().enumerate() {
             for (number, quota) in QUOTAS.into_iter().enumerate() {
-                let checks = Checks { store: &store, keys: &keys, quota: quota(limit as u64) };
+                let checks = Checks { store: &store, keys: &keys, quota: quota(limit as u64, WINDOW) };
                 let [admitted, refused] = checks.micros(server, &mut connection).await;
                 table.note(2 * number, row, admitted);
                 table.note(2 * number + 1, row, refused);
