@@ -1,4 +1,4 @@
-//! How often the way of a request allocates.
+//! How often the way of a request allocates, and how much for the future of a decision in Redis.
 //!
 //! Alone in its program, as its allocator counts for the whole process.
 

@@ -47,12 +47,12 @@ pub(super) fn with_headers() -> Router {
     }))
 }
 
-/// With both header sets, and only a hash of the key kept: what the layer does by itself.
+/// With both header sets, which is the default.
 pub(super) fn limited(store: impl Store, quota: Quota) -> Router {
     plain().layer(layer(store, quota))
 }
 
-/// As most others do it, who tell nothing to who is admitted.
+/// Without headers, as most other limiters do by default.
 pub(super) fn without_headers(store: impl Store) -> Router {
     plain().layer(layer(store, roomy()).headers(Headers::none()))
 }

@@ -79,7 +79,6 @@ impl Engine {
         let (slot, has_calendars) = (self.slot_of(&request), request.has_calendars());
         let response = match self.servers.push(Job::new(request, Caller::Waits(sender), timeout, slot))? {
             Some(here) => self.wait_here(here, slot, timeout, receiver).await,
-            // Boxed, as it is rare: a future with room for a timer is larger than allocators keep at hand.
             None => Box::pin(self.wait(slot, timeout, receiver)).await,
         };
         if has_calendars && let Ok(part) = &response {
@@ -108,6 +107,9 @@ impl Engine {
 
     /// Waits for a lane of another runtime, which may have stopped and then does not keep the timeout.
     /// Outside a runtime there is no timer, and only the lane ends the wait.
+    ///
+    /// Callers box it, as it is rare: with room for a timer, the future of each decision would be larger than what
+    /// glibc allocates without a lock.
     async fn wait(&self, slot: u16, timeout: Timeout, mut receiver: Receiver<Response>) -> Response {
         if Handle::try_current().is_err() {
             return receiver.await.unwrap_or_else(|_| gone());
