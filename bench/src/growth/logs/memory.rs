@@ -9,7 +9,8 @@ use crate::effort::Effort;
 use crate::growth::clocked::Clocked;
 use crate::growth::report::{Table, Unit};
 
-/// A whole number of milliseconds for a unit of any limit, and so short that the clock of all checks ends within years.
+/// A whole number of milliseconds for a unit of any limit, and so short that all checks end before 2077, when the clocks
+/// of stores stop.
 const WINDOW: Duration = Duration::from_secs(1_000);
 
 pub(in crate::growth) fn run(Effort { rounds, calls, .. }: Effort) -> Table {
