@@ -14,6 +14,9 @@ use crate::support::server::RedisServer;
 /// What a Redis key holds: its name, its value of whatever type, and when it expires in milliseconds.
 type Kept = (String, Vec<u8>, i64);
 
+/// What `PEXPIRETIME` answers where there is no key.
+const GONE: i64 = -2;
+
 /// With so many keys, decisions are not looked at.
 const MANY: u64 = 8;
 
@@ -31,10 +34,15 @@ impl Watched {
         Self { store, server: Arc::clone(server), in_flight: Arc::default(), looked: Arc::clone(looked) }
     }
 
+    /// Every key there is. Windows of a few microseconds end in real time, also between two questions about one key.
     fn kept(&self) -> Vec<Kept> {
         let keys = self.server.keys().into_iter();
-        let ask = |what: &str, key: &str| self.server.ask(&[what, key]);
-        keys.map(|key| (key.clone(), self.server.ask(&["DUMP", &key]), ask("PEXPIRETIME", &key))).collect()
+        let kept = keys.map(|key| {
+            let value = self.server.ask(&["DUMP", &key]);
+            let expires = self.server.ask(&["PEXPIRETIME", &key]);
+            (key, value, expires)
+        });
+        kept.filter(|&(_, _, expires)| expires != GONE).collect()
     }
 
     async fn look(self, checks: Vec<Check>, deadline: Deadline) -> Result<Decided, Error> {
