@@ -36,3 +36,4 @@ mod stores;
 #[path = "../support/mod.rs"]
 mod support;
 mod together;
+mod usual;

@@ -25,8 +25,16 @@ mod core {
             LeakyBucket,
         }
 
+        pub(crate) enum Layout {
+            Count,
+            Falling,
+            Counts,
+            Log,
+        }
+
         pub(crate) struct Facts {
             pub(crate) number: u8,
+            pub(crate) layout: Layout,
         }
 
         impl Algorithm {
@@ -44,7 +52,13 @@ mod core {
             }
 
             pub(crate) const fn facts(self) -> Facts {
-                Facts { number: self as u8 + 1 }
+                let layout = match self {
+                    Self::FixedWindow => Layout::Count,
+                    Self::TokenBucket | Self::LeakyBucket => Layout::Falling,
+                    Self::SlidingWindow => Layout::Counts,
+                    Self::SlidingLog => Layout::Log,
+                };
+                Facts { number: self as u8 + 1, layout }
             }
         }
     }

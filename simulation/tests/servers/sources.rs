@@ -9,9 +9,6 @@ mod source;
 
 use needs::Needs;
 
-/// What ends the script that adds reports to a tally.
-const RATIO: &str = "return ratio(KEYS, ARGV)\n";
-
 /// What tells whether a server's Lua is that of Redis.
 const CHECK: &str = include_str!("../../../lua/check.lua");
 
@@ -25,9 +22,8 @@ pub(crate) struct Script {
 
 impl Script {
     fn new(needs: Needs, algorithms: Vec<u8>) -> Self {
-        let (entry, statements) = (needs.entry(), source::statements_for(needs, &[needs.entry()]));
-        let source = format!("{statements}return {entry}(KEYS, ARGV)\n");
-        Self { hash: hash(&source), source, entry, algorithms }
+        let source = source::script_for(needs, needs.entry());
+        Self { hash: hash(&source), source, entry: needs.entry(), algorithms }
     }
 }
 
@@ -40,7 +36,7 @@ pub(crate) fn scripts() -> Vec<Script> {
 
 /// The script that adds reports to a tally.
 pub(crate) fn ratio() -> String {
-    source::statements_for(Needs::default(), &["ratio"]) + RATIO
+    source::script_for(Needs::default(), "ratio")
 }
 
 /// The script that checks a server's Lua.

@@ -14,7 +14,7 @@
 //! | 9 | windows of a calendar, in place of those of an algorithm |
 //! | 10 | a check of the call has a ban, or a ban is changed: `lua/bans.lua` |
 
-use crate::core::algorithm::Algorithm;
+use crate::core::algorithm::{Algorithm, Layout};
 
 /// The algorithms in the order of their numbers in the tables of `lua/wire.lua`, which begin with
 /// 1.
@@ -122,6 +122,17 @@ impl Needs {
             BANS => "bans",
             SINGLE => "single",
             _ => "singles",
+        }
+    }
+
+    /// Returns the function that decides a usual call before its entry is asked, if there is one: it is
+    /// of a decision over one check, whose algorithm is the only one here.
+    pub(super) fn lone(self) -> Option<&'static str> {
+        let algorithm = ALGORITHMS.into_iter().find(|algorithm| self.0 == Self::of(*algorithm).0 | SINGLE)?;
+        match algorithm.facts().layout {
+            Layout::Falling => Some("lone_level"),
+            Layout::Count => Some("lone_count"),
+            _ => None,
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use deadpool_redis::redis::{Cmd, Script, cmd};
 
 use super::needs::Needs;
-use super::source::statements_for;
+use super::source::{script_for, statements_for};
 
 #[cfg(test)]
 mod tests;
@@ -85,9 +85,9 @@ impl Program {
         Needs::each().map(|needs| Self::of(Calls::Scripts, needs))
     }
 
-    /// Makes the script for some needs: the statements, and a line that calls the entry.
+    /// Makes the script for some needs.
     fn script(needs: Needs, entry: &str) -> Self {
-        let source = format!("{}return {entry}(KEYS, ARGV)\n", statements_for(needs, &[entry]));
+        let source = script_for(needs, entry);
         let name = Script::new(&source).get_hash().to_owned();
         Self { calls: Calls::Scripts, source, name }
     }

@@ -39,10 +39,22 @@ pub(super) const FILES: &[(&str, &str)] = lua! {
     "adjust",
     "batch",
     "bans",
+    "lone_level",
+    "lone_count",
     "single",
     "singles",
     "ratio",
 };
+
+/// Returns the script for some needs: the statements, and a line that calls the entry. What may decide the call without
+/// them stands before them, as Lua then makes none of their functions.
+pub(super) fn script_for(needs: Needs, entry: &str) -> String {
+    let usual = needs.lone().map_or_else(String::new, |lone| {
+        let statements = statements_for(needs, &[lone]);
+        format!("{statements}local usual = {lone}(KEYS, ARGV)\nif usual then\n  return usual\nend\n")
+    });
+    format!("{usual}{}return {entry}(KEYS, ARGV)\n", statements_for(needs, &[entry]))
+}
 
 /// Returns the statements that some entries need, in the order of the files, without a line that
 /// calls an entry.
@@ -191,7 +203,8 @@ mod tests {
 
     #[test]
     fn no_statement_of_any_file_is_lost_where_all_is_needed() {
-        let script = statements_for(Needs::all().bans(), &["batch", "bans", "single", "singles", "ratio"]);
+        let entries = ["batch", "bans", "lone_level", "lone_count", "single", "singles", "ratio"];
+        let script = statements_for(Needs::all().bans(), &entries);
         let (constants, statements) = read();
         for line in statements.iter().flat_map(|statement| statement.lines()).filter(|line| is_code(line)) {
             assert!(script.contains(&with_constants(line, &constants)), "{line}");

@@ -2,7 +2,9 @@
 
 use std::fs;
 
+use super::{Calls, Program};
 use crate::core::algorithm::{Algorithm, Layout};
+use crate::store::redis::wire::needs::Needs;
 use crate::store::redis::wire::source::FILES;
 
 fn file(name: &str) -> Option<&'static str> {
@@ -66,4 +68,25 @@ fn missing_wide(tables: &[&str]) -> Vec<String> {
         }
     }
     missing
+}
+
+#[test]
+fn the_usual_case_of_one_check_stands_before_all_other_functions() {
+    let script = |needs: Needs| &*Program::of(Calls::Scripts, needs).source;
+    for (algorithm, lone) in [
+        (Algorithm::TokenBucket, "lone_level"),
+        (Algorithm::LeakyBucket, "lone_level"),
+        (Algorithm::FixedWindow, "lone_count"),
+    ] {
+        let (usual, others) = script(Needs::of(algorithm).singles(1)).split_once("  return usual\n").expect(lone);
+        assert!(usual.contains(&format!("local usual = {lone}(KEYS, ARGV)\n")), "{usual}");
+        assert_eq!((usual.matches("function").count(), others.matches("lone").count()), (1, 0), "{usual}{others}");
+    }
+    let bucket = Needs::of(Algorithm::TokenBucket);
+    let large = Needs::of_wide(Algorithm::TokenBucket);
+    let calendar = Needs::of_calendars();
+    let log = Needs::of(Algorithm::SlidingLog);
+    for needs in [bucket, bucket.singles(2), bucket.bans(), large.singles(1), calendar.singles(1), log.singles(1)] {
+        assert!(!script(needs).contains("lone"), "{needs:?}");
+    }
 }
